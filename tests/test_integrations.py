@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from rlreport.metrics import find_metrics, metrics_beside
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.ci
@@ -113,3 +115,47 @@ def test_ray_builds_it_and_keeps_the_status_of_the_training(work: Path) -> None:
     job = subprocess.run(["bash", "-c", recipe("Ray", "sh")], cwd=work, env=env, check=False)
     assert job.returncode == 3
     assert (work / "run.html").stat().st_size > 1000
+
+
+WRITE_METRICS = """
+import math, {package}
+rows = [{{"train/reward": 0.2 + s / 100, "eval/acc": math.sqrt(s)}} for s in range(40)]
+{code}
+"""
+TRACKERS = {
+    "wandb": """
+run = wandb.init(project="p", name="swift fox", config={"lr": 1e-6})
+for step, row in enumerate(rows): run.log(row, step=step)
+run.finish()
+""",
+    "mlflow": """
+with mlflow.start_run(run_name="swift fox"):
+    for step, row in enumerate(rows): mlflow.log_metrics(row, step=step)
+""",
+    "trackio": """
+trackio.init(project="p", name="swift fox")
+for step, row in enumerate(rows): trackio.log(row, step=step)
+trackio.finish()
+""",
+}
+
+
+@pytest.mark.parametrize("package", TRACKERS)
+def test_metrics_as_the_tracker_itself_wrote_them(package: str, tmp_path: Path) -> None:
+    pytest.importorskip(package)
+    run(
+        WRITE_METRICS.format(package=package, code=TRACKERS[package]),
+        tmp_path,
+        WANDB_MODE="offline",
+        WANDB_DIR=str(tmp_path),
+        MLFLOW_TRACKING_URI=(tmp_path / "mlruns").as_uri(),
+        MLFLOW_ALLOW_FILE_STORE="1",
+        TRACKIO_DIR=str(tmp_path),
+        HF_HUB_OFFLINE="1",
+    )
+    read = metrics_beside([tmp_path])
+    (source,) = find_metrics(tmp_path)
+    assert "swift fox" in source.run
+    assert read.table["step"].tolist() == list(range(40))
+    assert read.table["train/reward"].tolist() == [0.2 + s / 100 for s in range(40)]
+    assert read.table["eval/acc"].tolist() == [math.sqrt(s) for s in range(40)]

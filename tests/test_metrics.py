@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import zstandard
 from tensorboard.compat.proto.event_pb2 import Event
@@ -20,9 +21,18 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.formats import refusal
-from rlreport.metrics import MAX_BROKEN, find_metrics, metrics_beside, read_metrics
+from rlreport.metrics import find_metrics, metrics_beside
 from rlreport.metrics.roles import GUIDANCE, guide_for
+from rlreport.metrics.table import MAX_BROKEN
 from tests.format_logs import write_all
+
+
+def _table(path: Path) -> pd.DataFrame:
+    return metrics_beside([], [path]).table
+
+
+def _found(folder: Path) -> list[Path]:
+    return [source.path for source in find_metrics(folder)]
 
 
 def trainer_state(folder: Path, steps: int = 3) -> Path:
@@ -43,8 +53,20 @@ def jsonl(path: Path, *events: object) -> Path:
     return path
 
 
+def test_named_folder_without_metrics_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInputError, match="no trainer metrics in this folder"):
+        metrics_beside([], [tmp_path])
+
+
+def test_name_with_a_lone_surrogate(tmp_path: Path) -> None:
+    history = [{"step": step, "loss": 0.5, "\ud800": 0.1} for step in (1, 2)]
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps({"log_history": history}))
+    assert list(_table(path).columns) == ["step", "loss", "\ufffd"]
+
+
 def test_transformers_log_history(tmp_path: Path) -> None:
-    table = read_metrics(trainer_state(tmp_path))
+    table = _table(trainer_state(tmp_path))
     assert list(table.columns) == ["step", "eval_reward", "kl", "loss"]
     assert table["step"].tolist() == [1, 2]
     assert table["step"].dtype == np.int64
@@ -54,14 +76,14 @@ def test_transformers_log_history(tmp_path: Path) -> None:
 
 def test_verl_metrics_lines(tmp_path: Path) -> None:
     events = [{"step": s, "data": {"actor/loss": s / 2, "note": "x"}} for s in (2, 1)]
-    table = read_metrics(jsonl(tmp_path / "exp.jsonl", *events))
+    table = _table(jsonl(tmp_path / "exp.jsonl", *events))
     assert table.to_dict("list") == {"step": [1, 2], "actor/loss": [0.5, 1.0]}
 
 
 def test_flat_and_nested_metrics_lines_with_a_torn_end(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "metrics.jsonl", {"step": 1, "reward": {"mean": 0.5}, "lr": math.nan})
     path.write_text(path.read_text() + '{"step": 2, "rew')
-    table = read_metrics(path)
+    table = _table(path)
     assert table["step"].tolist() == [1]
     assert table["reward/mean"].tolist() == [0.5]
     assert table["lr"].isna().all()
@@ -70,7 +92,7 @@ def test_flat_and_nested_metrics_lines_with_a_torn_end(tmp_path: Path) -> None:
 def test_csv_tables(tmp_path: Path) -> None:
     path = tmp_path / "progress.csv"
     path.write_text("step,reward,name\n1,0.5,a\n2,,b\n3,inf,c\n")
-    table = read_metrics(path)
+    table = _table(path)
     assert table["step"].tolist() == [1, 3]
     assert table["reward"].tolist()[0] == 0.5
     assert table["reward"].isna().tolist() == [False, True]
@@ -91,7 +113,7 @@ def events_file(folder: Path) -> Path:
 
 
 def test_tensorboard_events_old_and_new(tmp_path: Path) -> None:
-    table = read_metrics(events_file(tmp_path))
+    table = _table(events_file(tmp_path))
     assert table["step"].tolist() == [1, 2, 3]
     assert table["val/ratio"].tolist() == [2.0, 3.0, 4.0]
     assert table["loss"].tolist() == [0.25, 0.5, 0.75]
@@ -103,7 +125,7 @@ def test_tensorboard_missing_is_said_with_its_command(
     path = events_file(tmp_path)
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[tensorboard\]'"):
-        read_metrics(path)
+        _table(path)
 
 
 def test_zeros_of_steps_without_an_evaluation_are_no_validation_reward(tmp_path: Path) -> None:
@@ -111,10 +133,10 @@ def test_zeros_of_steps_without_an_evaluation_are_no_validation_reward(tmp_path:
         {"step": s, "val_accuracy": 0.5 if s % 2 else None, "val_reward": 0.25 if s % 2 else 0.0}
         for s in range(4)
     ]
-    table = read_metrics(jsonl(tmp_path / "metrics.jsonl", *rows))
+    table = _table(jsonl(tmp_path / "metrics.jsonl", *rows))
     assert table["val_reward"].isna().tolist() == [True, False, True, False]
     dead = [{"step": s, "val_reward": float(s < 2), "val_pass@8": None} for s in range(4)]
-    table = read_metrics(jsonl(tmp_path / "metrics.jsonl", *dead))
+    table = _table(jsonl(tmp_path / "metrics.jsonl", *dead))
     assert table["val_reward"].tolist() == [1.0, 1.0, 0.0, 0.0]
 
 
@@ -133,7 +155,7 @@ def test_several_updates_at_a_step_are_their_mean_and_the_largest_gradient(tmp_p
         for k in (1, 2, 6)
     ]
     rows += [{"type": "train", "grpo_step": 2, "optimizer_step": 7, "loss": 4, "grad_norm": 3}]
-    table = read_metrics(jsonl(tmp_path / "metrics.jsonl", *rows))
+    table = _table(jsonl(tmp_path / "metrics.jsonl", *rows))
     assert table.to_dict("list") == {"step": [1, 2], "grad_norm": [6.0, 3.0], "loss": [3.0, 4.0]}
 
 
@@ -145,12 +167,12 @@ def test_rows_of_another_kind_than_training_keep_their_metrics_apart(tmp_path: P
     ]
     path = jsonl(tmp_path / "metrics.jsonl", *rows)
     expected = ["step", "eval/reward", "loss", "reward", "rollout/reward", "rollout_seconds"]
-    assert list(read_metrics(path).columns) == expected
-    assert find_metrics(tmp_path) == [path]
+    assert list(_table(path).columns) == expected
+    assert _found(tmp_path) == [path]
     csv = tmp_path / "m.csv"
     csv.write_text("phase,iteration,reward\ntrain,1,0.5\nvalidation,1,0.25\n")
-    assert list(read_metrics(csv).columns) == ["step", "reward", "validation/reward"]
-    assert find_metrics(tmp_path) == [csv, path]
+    assert list(_table(csv).columns) == ["step", "reward", "validation/reward"]
+    assert _found(tmp_path) == [csv, path]
 
 
 def test_the_step_of_the_rollouts_is_preferred_to_that_of_the_optimizer(tmp_path: Path) -> None:
@@ -160,7 +182,7 @@ def test_the_step_of_the_rollouts_is_preferred_to_that_of_the_optimizer(tmp_path
         ({"global_step": 8, "iteration": 2, "kl": 1.0}, 2),
         ({"optimizer_step": 8, "kl": 1.0}, 8),
     ):
-        table = read_metrics(jsonl(tmp_path / "metrics.jsonl", row))
+        table = _table(jsonl(tmp_path / "metrics.jsonl", row))
         assert table.to_dict("list") == {"step": [step], "kl": [1.0]}
 
 
@@ -173,16 +195,16 @@ def test_compressed_metrics_are_found_and_read_up_to_where_they_are_torn(
     whole, table = tmp_path / f"a.jsonl{packing}", tmp_path / f"b.csv{packing}"
     whole.write_bytes(pack(lines.encode()))
     table.write_bytes(pack(b"step,kl\n1,0.5\n"))
-    assert find_metrics(tmp_path) == [whole, table]
-    assert read_metrics(whole)["kl"].tolist() == [step + 0.5 for step in range(20_000)]
-    assert read_metrics(table).to_dict("list") == {"step": [1], "kl": [0.5]}
+    assert _found(tmp_path) == [whole, table]
+    assert _table(whole)["kl"].tolist() == [step + 0.5 for step in range(20_000)]
+    assert _table(table).to_dict("list") == {"step": [1], "kl": [0.5]}
     whole.write_bytes(pack(lines.encode())[:-500])
-    torn = read_metrics(whole)
+    torn = _table(whole)
     assert 0 < len(torn) < 20_000 and torn["kl"].tolist()[-1] == torn["step"].tolist()[-1] + 0.5
     whole.write_bytes(b"no archive")
-    assert find_metrics(tmp_path) == [table]
+    assert _found(tmp_path) == [table]
     with pytest.raises(UnusableInputError, match="cannot be read as metrics"):
-        read_metrics(whole)
+        _table(whole)
 
 
 def test_values_that_are_not_finite_are_named_with_their_steps(tmp_path: Path) -> None:
@@ -200,10 +222,9 @@ def test_values_that_are_not_finite_are_named_with_their_steps(tmp_path: Path) -
     assert metrics_beside([], [str(path)]).broken == {"loss": list(range(MAX_BROKEN))}
 
 
-def test_no_metrics_is_an_empty_table(tmp_path: Path) -> None:
-    table = read_metrics(jsonl(tmp_path / "a.jsonl", {"no": "step"}, [3]))
-    assert table.empty
-    assert list(table.columns) == ["step"]
+def test_a_file_without_metrics_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInputError, match=r"a\.jsonl: no steps with numbers"):
+        _table(jsonl(tmp_path / "a.jsonl", {"no": "step"}, [3]))
 
 
 @pytest.mark.parametrize(
@@ -220,7 +241,7 @@ def test_what_is_no_metrics_file_is_named(tmp_path: Path, name: str, content: st
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(UnusableInputError, match=name.replace(".", r"\.")):
-        read_metrics(tmp_path / name)
+        _table(tmp_path / name)
 
 
 def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) -> None:
@@ -236,7 +257,7 @@ def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) 
     }
     trainer_state(tmp_path / "checkpoint-3", steps=3)
     jsonl(tmp_path / ".cache" / "metrics.jsonl", {"step": 0, "loss": 1.0})
-    assert find_metrics(tmp_path) == sorted(expected)
+    assert _found(tmp_path) == sorted(expected)
 
 
 def test_guides_are_found_under_any_prefix() -> None:
@@ -264,24 +285,24 @@ def test_art_swift_and_easyr1_files_as_their_writers_write_them(tmp_path: Path) 
     }  # fmt: skip
     for name, (event, metric, value) in expected.items():
         path = jsonl(tmp_path / name, event)
-        table = read_metrics(path)
+        table = _table(path)
         assert (table["step"].tolist(), table[metric].tolist()) == ([3], [value])
         assert "metrics" in refusal(name, [event])
-    assert find_metrics(tmp_path) == sorted(tmp_path / name for name in expected)
+    assert _found(tmp_path) == sorted(tmp_path / name for name in expected)
 
 
 @pytest.mark.parametrize("step", ["Infinity", "-Infinity", "NaN", "1e308", "9" * 400, '"x/y"'])
 def test_a_step_that_is_none_costs_its_line(tmp_path: Path, step: str) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"step": 1, "kl": 0.5}}\n{{"step": {step}, "kl": 0.25}}\n')
-    assert read_metrics(path).to_dict("list") == {"step": [1], "kl": [0.5]}
-    assert find_metrics(tmp_path) == [path]
+    assert _table(path).to_dict("list") == {"step": [1], "kl": [0.5]}
+    assert _found(tmp_path) == [path]
 
 
 def test_numbers_beyond_float64_are_no_figures(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"step": 1, "kl": {"9" * 400}, "loss": 0.5}}\n')
-    table = read_metrics(path)
+    table = _table(path)
     assert table["kl"].isna().all()
     assert table["loss"].tolist() == [0.5]
 
@@ -290,27 +311,63 @@ def test_nesting_without_end_costs_its_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     deep = '{"a": ' * 100_000 + "1" + "}" * 100_000
     path.write_text(f'{{"step": 1, "kl": 0.5}}\n{{"step": 2, "b": {deep}}}\n')
-    assert read_metrics(path)["step"].tolist() == [1]
+    assert _table(path)["step"].tolist() == [1]
     state = tmp_path / "trainer_state.json"
     state.write_text(deep)
     with pytest.raises(UnusableInputError, match="nested too deep"):
-        read_metrics(state)
+        _table(state)
     read = metrics_beside([tmp_path], [])
-    assert [note.file for note in read.notes] == ["trainer_state.json"]
+    assert [note.file for note in read.notes] == ["metrics.jsonl", "trainer_state.json"]
 
 
-def test_a_cell_beyond_what_csv_reads_is_a_note(tmp_path: Path) -> None:
+STEPS = ["1", "1.5", "2", '"1,000"', '"step-12"', "3"]
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "metrics.csv", "metrics_history.json"])
+def test_rows_without_a_whole_step_are_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    rows = [f'{{"step": {step}, "kl": 0.5}}' for step in STEPS]
+    text = {
+        "metrics.jsonl": "\n".join([*rows[:1], "", *rows[1:]]),
+        "metrics.csv": "\n".join(["step,kl", *(f"{step},0.5" for step in STEPS)]),
+        "metrics_history.json": f"[{','.join(rows)}]",
+    }
+    path.write_text(text[name])
+    read = metrics_beside([tmp_path])
+    assert read.table["step"].tolist() == [1, 2, 3]
+    (note,) = read.notes
+    line = None if name.endswith("json") else 3
+    assert (note.count, note.file, note.line) == (3, name, line)
+    assert "step is not a whole number" in note.text
+
+
+def test_lines_of_metrics_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    lines = tmp_path / "metrics.jsonl"
+    lines.write_text('{"step": 1, "kl": 1}\n{"step": 2, "kl"\n{"step": 3, "kl": 1}\n{"ste')
+    table = tmp_path / "table.csv"
+    quoted = '1,1,"two\nlines"\n'
+    table.write_text(f"step,loss,why\n{quoted}\n2,1,a,b\n3,1,c\nx,1,d\n")
+    notes = metrics_beside([tmp_path]).notes
+    assert [(n.text.partition(",")[0], n.count, n.file, n.line) for n in notes] == [
+        ("lines of trainer metrics that are not valid JSON", 2, "metrics.jsonl", 2),
+        ("rows of trainer metrics that do not have the columns of the table", 1, "table.csv", 5),
+        ("rows of trainer metrics whose step is not a whole number", 1, "table.csv", 7),
+    ]
+
+
+def test_a_cell_of_a_table_that_is_no_number_costs_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "progress.csv"
     path.write_text("step,kl,text\n1,0.5,0\n2,0.5," + "x" * 200_000 + "\n")
-    read = metrics_beside([tmp_path], [])
-    assert [(note.kind, note.file) for note in read.notes] == [("metrics", "progress.csv")]
-    with pytest.raises(UnusableInputError, match=r"progress\.csv"):
-        read_metrics(path)
+    assert _table(path)["kl"].tolist() == [0.5, 0.5]
+    assert _table(path)["text"].isna().tolist() == [False, True]
+    path.write_text('step,kl\n1,0.5\n2,"0.25\n3,0.125\n4,1,2,3\n5,nan\n6,\n')
+    read = metrics_beside([tmp_path])
+    assert (read.table["step"].tolist(), read.broken) == ([1, 2, 3, 5], {"kl": [5]})
 
 
 def test_a_pipe_is_never_waited_for(tmp_path: Path) -> None:
     for name in ("metrics.jsonl", "trainer_state.json", "events.out.tfevents.1", "x.csv"):
         os.mkfifo(tmp_path / name)
-    assert find_metrics(tmp_path) == []
+    assert _found(tmp_path) == []
     with pytest.raises(UnusableInputError, match="no such file"):
-        read_metrics(tmp_path / "metrics.jsonl")
+        _table(tmp_path / "metrics.jsonl")

@@ -196,8 +196,9 @@ def test_the_guided_range_is_shaded_and_said(recwarn: pytest.WarningsRecorder) -
     found = charted(**{"val/ratio": [0.5, 1.0, 1.5], "loss": [0.5, 1.0, 1.5]})
     ratio, loss = found["val/ratio"], found["loss"]
     assert shaded(ratio) == [{"low": 0.8, "high": 1.2}]
-    assert "Shaded is 0.8 to 1.2: floats around 1.0; 2.0 or 0.1 means updates too" in (
-        ratio.description
+    assert (
+        "Shaded: the usual range, 0.8 to 1.2: floats around 1.0; 2.0 or 0.1 means updates too"
+        in (ratio.description)
     )
     assert "TRL's guide" in ratio.description
     assert "as logged; shaded: 0.8 to 1.2" in ratio.svg
@@ -267,7 +268,7 @@ def test_further_columns_of_the_log_have_charts_and_parts_of_the_reward_their_ow
     reward = np.arange(6.0)
     tables = tables_of(
         response_table([{"step": s, "reward": r} for s, r in zip(2 * STEPS, reward, strict=True)]),
-        extras={"right": reward, "latency": reward * 2},
+        extras={"right": reward, "latency": reward * 2, "question_index": reward, "userId": reward},
     )
     tables.reward_parts = ["right"]
     columns = {c.name: c for c in overview_charts(tables) if c.name.startswith("column_")}
@@ -290,7 +291,7 @@ def test_a_shaded_chart_is_a_chart_elsewhere_too() -> None:
 
 
 def test_the_guidance_is_that_of_the_documentation() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "frameworks.md").read_text("utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\S+)` \| (\S+) to (\S+) \|", page, re.MULTILINE)
     expected = [(guide.metric, f"{guide.low:g}", f"{guide.high:g}") for guide in GUIDANCE]
     assert rows == expected

@@ -1,135 +1,319 @@
-"""Records of trainer metrics, one dict of numbers a log event, from each kind of file."""
+"""Read files of trainer metrics in blocks of numbers, by their kind."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Generator, Iterator
+import io
+import math
+import re
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import orjson
+
 from rlreport.errors import MissingExtraError, UnusableInputError
-from rlreport.formats.metric_rows import KIND_KEYS, STEP_KEYS, flat_numbers, numbers_of, step_in
+from rlreport.fields import LARGEST_STEP
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.formats.containers import json_objects
+from rlreport.formats.metric_rows import (
+    KIND_KEYS,
+    NO_METRICS,
+    STEP_KEYS,
+    Record,
+    flat_numbers,
+    numbers_of,
+    step_in,
+)
 from rlreport.read.files import COMPRESSIONS
 from rlreport.read.lines import ByteRange, Lines
 from rlreport.read.remote import Source
 from rlreport.sidefiles import (
-    MAX_COLUMNS,
     MAX_JSON,
     MAX_LINE,
     LimitError,
     load_json,
     read_bounded,
 )
-from rlreport.text.messages import message
+from rlreport.tables import Note
+from rlreport.text.messages import marked, message
 
-Record = tuple[int, dict[str, float]]
-"""Step and the metrics logged at it."""
+Block = tuple[Ints, dict[str, Floats]]
+"""Steps in the order of the log, int64 (R,), and the metrics logged at them, float64 (R,)."""
+
+STEP, JSON, CELLS, REST = "metrics_step", "metrics_json", "metrics_cells", "metrics_rest"
+
+_WHY = {
+    STEP: marked("rows of trainer metrics whose step is not a whole number, left out"),
+    JSON: marked("lines of trainer metrics that are not valid JSON, left out"),
+    CELLS: marked("rows of trainer metrics that do not have the columns of the table, left out"),
+    REST: marked("trainer metrics that cannot be read from here on"),
+}
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Counts the rows of a file that cannot be used, by kind, with the line of the first."""
+
+    found: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+
+    def add(self, kind: str, line: int | None) -> None:
+        """Count a row; it is at a line, or the file has none."""
+        times, first = self.found.get(kind, (0, line))
+        self.found[kind] = (times + 1, first)
+
+    def notes(self, file: str) -> list[Note]:
+        """Return a note for each kind; none quotes the log."""
+        return [
+            Note("metrics", message(_WHY[kind]), times, file, first)
+            for kind, (times, first) in self.found.items()
+        ]
 
 
 MAX_UNPACKED = 4_000_000_000
-"""Bytes of a file that are read, decompressed."""
+"""Maximum decompressed bytes of a file."""
 
 MAX_EVENTS = 1_000_000_000
-"""Bytes of a file of TensorBoard events, which its library reads whole."""
+"""Maximum bytes of a TensorBoard event file, which is read into memory."""
 
+CONSOLE_LINE = re.compile(rb"\bstep:(\d{1,15}) - (?=\S+:)")
+"""What verl's console logger writes before the metrics of a step."""
 
+STEPS = frozenset(STEP_KEYS)
+
+_BLOCK_ROWS = 1_000
+_BATCH_BYTES = 4_000_000
+"""Bytes of lines that are parsed together."""
+
+_CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
+_ANSI = re.compile(rb"\x1b\[[0-9;]*m")
 _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss")
-EVENTS = "events.out.tfevents"
-"""How names of TensorBoard's files begin."""
+"""Keys of transformers' summary at the end of training, which are no curves."""
 
 
-def records(path: Path) -> Iterator[Record]:
-    """Yield the records of a metrics file, by its kind.
-
-    Raises:
-        UnusableInputError: the file cannot be read as metrics.
-        MissingExtraError: TensorBoard events without tensorboard.
-    """
-    if not path.is_file():
-        # Opening a pipe would wait for its writer.
-        raise UnusableInputError(f"{path.name}: there is no such file")
-    if EVENTS in path.name:
-        yield from _tensorboard(path)
-    elif path.suffix == ".json":
-        yield from _trainer_state(path)
-    elif (kind := lines_kind(path)) == ".csv":
-        yield from _csv(path)
-    elif kind == ".jsonl":
-        yield from _lines(path)
-    else:
-        raise UnusableInputError(
-            f"{path.name}: no metrics file; known are trainer_state.json, .jsonl and .csv, also "
-            "as .gz or .zst, and TensorBoard events"
-        )
+def blocks_of(records: Iterable[Record]) -> Iterator[Block]:
+    """Gather consecutive records with the same metrics."""
+    names: tuple[str, ...] = ()
+    steps: list[int] = []
+    rows: list[list[float]] = []
+    for step, found in records:
+        if tuple(found) != names or len(rows) >= _BLOCK_ROWS:
+            if rows:
+                yield _block(names, steps, rows)
+            names, steps, rows = tuple(found), [], []
+        steps.append(step)
+        rows.append([*found.values()])
+    if rows:
+        yield _block(names, steps, rows)
 
 
-def lines_kind(path: Path) -> str:
-    """Return ``.jsonl`` or ``.csv`` of a file of lines, compressed or not; "" of any other."""
-    name = path.name.removesuffix(path.suffix) if path.suffix in COMPRESSIONS else path.name
-    return next((kind for kind in (".jsonl", ".csv") if name.endswith(kind)), "")
+def _block(names: tuple[str, ...], steps: list[int], rows: list[list[float]]) -> Block:
+    try:
+        columns = np.array(rows, np.float64).T
+    except OverflowError:  # an integer beyond float64
+        columns = np.array([[_float(value) for value in row] for row in rows]).T
+    return np.array(steps, np.int64), dict(zip(names, columns, strict=True))
 
 
-def lines_of(path: Path, longest: int = MAX_LINE) -> Generator[bytes]:
-    """Yield the lines of a file, decompressed, up to where it is torn.
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def lines_of(
+    path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
+) -> Generator[bytes]:
+    """Yield the decompressed lines of a file, up to the first damage.
 
     Raises:
         LimitError: a line or the file is too long.
-        ValueError: nothing of it can be decompressed.
+        ValueError: nothing can be decompressed.
     """
     source = Source("", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, ""))
-    lines, line = Lines(ByteRange(0, source), longest), None
+    lines, line, read = Lines(ByteRange(0, source), longest), None, 0
     for line in lines:
         if line.data is None:
             raise LimitError(message("a line of over {most:count} bytes", most=longest))
         if line.offset > MAX_UNPACKED:
             raise LimitError(message("larger than {most:count} bytes", most=MAX_UNPACKED))
+        read += 1
         yield line.data
     if lines.damage and line is None:
         raise ValueError(lines.damage)
+    if lines.damage and left_out is not None:
+        left_out.add(REST, read)
 
 
-def _trainer_state(path: Path) -> Iterator[Record]:
-    """Yield transformers' ``log_history``; the summary at the end of training is no curve."""
-    state = load_json(read_bounded(path, MAX_JSON), "replace")
-    history = state.get("log_history") if isinstance(state, dict) else None
-    if not isinstance(history, list):
-        raise UnusableInputError(f"{path.name}: no `log_history` in it, so no trainer state")
-    for event in history:
-        step = step_in(event) if isinstance(event, dict) else None
-        if step is not None:
-            found = {k: v for k, v in flat_numbers(event) if k not in _SUMMARY}
-            if found:
-                yield step, found
-
-
-def _lines(path: Path) -> Iterator[Record]:
-    """Yield the objects of a JSONL log."""
-    for line in lines_of(path):
+def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
+    """Yield the numbers of a JSONL log."""
+    for batch in _batches(lines_of(path, left_out=left_out)):
+        numbers, lines = zip(*batch, strict=True)
         try:
-            event = load_json(line, "replace")
-        except ValueError:
-            continue  # the torn last line of a growing log
-        step = step_in(event) if isinstance(event, dict) else None
-        if step is not None and (found := numbers_of(event)):
+            events = orjson.loads(b"[%s]" % b",".join(lines))
+        except orjson.JSONDecodeError:
+            events = []
+        if len(events) != len(lines):
+            events = [_tolerant(line, number, left_out) for number, line in batch]
+        block = _block_of_alike(events)
+        if block is None:
+            yield from blocks_of(_records(zip(numbers, events, strict=True), left_out))
+        else:
+            yield block
+
+
+def _batches(lines: Iterator[bytes]) -> Iterator[list[tuple[int, bytes]]]:
+    """Gather non-empty lines of a few megabytes in all, with their numbers."""
+    batch: list[tuple[int, bytes]] = []
+    size = 0
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            batch.append((number, line))
+            size += len(line)
+        if len(batch) == _BLOCK_ROWS or size > _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _tolerant(line: bytes, number: int, left_out: LeftOut) -> Any:
+    """Parse a JSON line, in which NaN is allowed; an invalid line is None, and counted."""
+    try:
+        return load_json(line, "replace")
+    except ValueError:
+        left_out.add(JSON, number)
+        return None
+
+
+def _block_of_alike(events: list[Any]) -> Block | None:
+    """Return a block of events that have the same keys and numbers alone, else None."""
+    if not events or not isinstance(events[0], dict) or not KIND_KEYS.isdisjoint(events[0]):
+        return None
+    names = tuple(events[0])
+    key = next((key for key in STEP_KEYS if key in events[0]), None)
+    if key is None or any(type(event) is not dict or tuple(event) != names for event in events):
+        return None
+    try:
+        table = np.array([[*event.values()] for event in events])
+    except (ValueError, OverflowError):  # lists, or numbers beyond float64
+        return None
+    steps = table[:, names.index(key)]
+    if table.dtype != np.float64 or (steps != np.floor(steps)).any():
+        return None
+    if (np.abs(steps) > LARGEST_STEP).any():
+        return None
+    columns = {name: table[:, i] for i, name in enumerate(names) if name not in NO_METRICS}
+    return steps.astype(np.int64), columns
+
+
+def _records(events: Iterable[tuple[int | None, Any]], left_out: LeftOut) -> Iterator[Record]:
+    """Yield the records of events, each with its line; a row that names no step is of no curve."""
+    for line, event in events:
+        if not isinstance(event, dict) or not (found := numbers_of(event)):
+            continue
+        step = step_in(event)
+        if step is not None:
             yield step, found
+        elif not STEPS.isdisjoint(event):
+            left_out.add(STEP, line)
 
 
-def _csv(path: Path) -> Iterator[Record]:
-    rows = csv.DictReader(line.decode("utf-8-sig", "replace") for line in lines_of(path))
-    if len(rows.fieldnames or ()) > MAX_COLUMNS:
-        raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
-    key = next((key for key in STEP_KEYS if key in (rows.fieldnames or ())), None)
-    if key is None:
-        raise UnusableInputError(f"{path.name}: no column named step, so no metrics table")
-    kinds = {name for name in KIND_KEYS if name in (rows.fieldnames or ())}
-    for row in rows:
-        cells: dict[str, Any] = {name: _cell(cell) for name, cell in row.items() if name}
-        step = step_in({"step": cells.get(key)})
-        if step is not None and (found := numbers_of(cells | {name: row[name] for name in kinds})):
-            yield step, found
+def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
+    """Yield the records of a JSON document.
+
+    It is transformers' ``trainer_state.json``, an array of events, or a table of columns as pandas
+    writes it, such as an exported history of W&B.
+
+    Raises:
+        UnusableInputError: it is none of these.
+    """
+    content = read_bounded(path, MAX_JSON)
+    document = load_json(content, "replace")
+    history = document.get("log_history") if isinstance(document, dict) else None
+    if isinstance(history, list):
+        for event in history:
+            step = step_in(event) if isinstance(event, dict) else None
+            if step is not None:
+                found = {k: v for k, v in flat_numbers(event) if k not in _SUMMARY}
+                if found:
+                    yield step, found
+            elif isinstance(event, dict) and not STEPS.isdisjoint(event):
+                left_out.add(STEP, None)
+        return
+    if path.name.endswith("trainer_state.json"):
+        raise UnusableInputError(f"{path.name}: no `log_history` in it, so no trainer state")
+    events: Iterable[Any] = _transposed(document) or json_objects(io.BytesIO(content))
+    records = [*_records(((None, event) for event in events), left_out)]
+    if not records:
+        raise UnusableInputError(f"{path.name}: no steps with numbers in it, so no metrics")
+    yield from records
 
 
-def _tensorboard(path: Path) -> Iterator[Record]:
+def _transposed(document: Any) -> list[dict[str, Any]]:
+    """Return the rows of a table of columns, each a dict by row (pandas' default) or a list."""
+    if not isinstance(document, dict):
+        return []
+    tables = [v for k, v in document.items() if k in STEP_KEYS and isinstance(v, dict | list)]
+    if not tables:
+        return []
+    columns = {
+        name: column if isinstance(column, dict) else dict(enumerate(column))
+        for name, column in document.items()
+        if isinstance(column, dict | list)
+    }
+    return [{name: column.get(row) for name, column in columns.items()} for row in _keys(tables[0])]
+
+
+def _keys(column: dict[Any, Any] | list[Any]) -> Iterable[Any]:
+    return column if isinstance(column, dict) else range(len(column))
+
+
+def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
+    """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line.
+
+    Raises:
+        UnusableInputError: no line has that form.
+    """
+    found_any = False
+    for line in lines_of(path, left_out=left_out):
+        plain = _ANSI.sub(b"", line)
+        start = CONSOLE_LINE.search(plain)
+        if start is None:
+            continue
+        event: dict[str, Any] = {}
+        for pair in plain[start.end() :].decode(errors="replace").strip().split(" - "):
+            if matched := _CONSOLE_PAIR.fullmatch(pair):
+                event[matched[1]] = number(matched[2])
+        if found := dict(flat_numbers(event)):
+            found_any = True
+            yield int(start[1]), found
+    if not found_any:
+        raise UnusableInputError(
+            f"{path.name}: no metrics file; known are trainer_state.json, .jsonl, .csv and .json, "
+            "TensorBoard events, run files of W&B, MLflow's folder `metrics`, Trackio's database "
+            "and verl's console log"
+        )
+
+
+def number(cell: object) -> float | None:
+    """Return the number in a cell; "nan" is a number that was logged, an empty cell is not."""
+    if isinstance(cell, float) and np.isnan(cell):
+        return None  # how pandas gives an empty cell
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+def tensorboard_blocks(path: Path) -> Iterator[Block]:
+    """Yield the scalars of a file of TensorBoard events.
+
+    Raises:
+        MissingExtraError: without tensorboard.
+    """
     try:
         from tensorboard.backend.event_processing import event_accumulator
         from tensorboard.util import tensor_util
@@ -144,19 +328,13 @@ def _tensorboard(path: Path) -> Iterator[Record]:
     log.Reload()
     tags = log.Tags()
     for tag in tags[event_accumulator.SCALARS]:
-        for event in log.Scalars(tag):
-            yield int(event.step), {tag: float(event.value)}
+        events = log.Scalars(tag)
+        values = np.array([event.value for event in events], np.float64)
+        yield np.array([event.step for event in events], np.int64), {tag: values}
     for tag in tags[event_accumulator.TENSORS]:
         for event in log.Tensors(tag):
             if event.tensor_proto.tensor_shape.dim:
                 continue  # a few bytes can declare an array of any size
             value = tensor_util.make_ndarray(event.tensor_proto)
             if value.ndim == 0 and value.dtype.kind in "fiu":
-                yield int(event.step), {tag: float(value)}
-
-
-def _cell(cell: object) -> float | None:
-    try:
-        return float(cell) if isinstance(cell, str) else None
-    except ValueError:
-        return None
+                yield np.array([event.step], np.int64), {tag: np.array([value], np.float64)}

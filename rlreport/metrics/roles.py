@@ -1,7 +1,7 @@
-"""What a trainer's metric measures, told from its name: its role; and its healthy range.
+"""Roles of trainer metrics (what they measure), recognized by name, and their healthy ranges.
 
-A role has one meaning and one unit, whatever the framework calls it. A metric whose name is not
-listed has no role: it is drawn, but nothing is judged by it.
+A role has one meaning and one unit in all frameworks. Metrics with unknown names have no role:
+they are drawn, but no check uses them.
 """
 
 from __future__ import annotations
@@ -110,14 +110,23 @@ ROLES: dict[str, tuple[str, ...]] = {
 Each has to match the whole name in lower case, without the parts that say only when it was logged.
 """
 
+PLAIN_NAMES = {
+    **{role: role for role in ROLES},
+    "validation": "validation/reward",
+    "kl": "objective/kl",
+    "kl_token": "kl",
+    "length": "response_length",
+}
+"""A plain name of each role, which ``roles_of`` knows."""
+
 _PREFIXES = re.compile(r"^(?:.* - )?(?:(?:train|training|trainer|rollouts?|metrics|agg)[/_.])*")
-"""Parts of a name that say of which run or when a metric was logged, not what it measures."""
+"""Prefixes that name the run or the phase of a metric, not what it measures."""
 
 
 def roles_of(metrics: Iterable[str]) -> dict[str, str]:
-    """Return role -> metric: of each role the metric whose name is preferred, if there is one.
+    """Return role -> metric: for each role the metric with the most preferred name, if any.
 
-    Among equals that of the rollout phase is taken, which has all responses, then the shortest.
+    Ties go to the metric of the rollout phase, which covers all responses, then the shortest name.
     """
     names = sorted(
         metrics, key=lambda name: (not name.lower().startswith("rollout"), len(name), name)
@@ -132,7 +141,7 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
 
 
 class Guide(NamedTuple):
-    """The range in which a metric is unremarkable, and who says so."""
+    """The healthy range of a metric, what it means, and the source of the range."""
 
     metric: str
     low: float
@@ -169,6 +178,6 @@ GUIDANCE: tuple[Guide, ...] = (
 
 
 def guide_for(metric: str) -> Guide | None:
-    """Return the guide of a metric, whatever prefix (``train/``, ``eval_``) stands before it."""
+    """Return the guide of a metric; prefixes such as ``train/`` and ``eval_`` are ignored."""
     plain = metric.removeprefix("train/").removeprefix("eval/").removeprefix("eval_")
     return next((guide for guide in GUIDANCE if guide.metric == plain), None)

@@ -1,0 +1,172 @@
+"""Tables of metrics in CSV files, such as the history and the charts that W&B exports."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.errors import UnusableInputError
+from rlreport.fields import LARGEST_STEP
+from rlreport.figures.ragged import Floats
+from rlreport.formats.metric_rows import KIND_KEYS, NO_METRICS, STEP_KEYS, prefixed
+from rlreport.metrics.records import CELLS, STEP, Block, LeftOut, lines_of, number
+from rlreport.sidefiles import MAX_COLUMNS, LimitError
+from rlreport.text.messages import message
+
+_BLOCK_ROWS = 10_000
+
+
+def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
+    """Yield the numbers of a table with a column of steps, separated by commas, semicolons or tabs.
+
+    Args:
+        path: the file.
+        left_out: counts rows that cannot be used.
+        run: only columns "RUN - METRIC" of this run, as W&B exports charts of several runs.
+
+    Raises:
+        UnusableInputError: it has no such column.
+    """
+    lines = lines_of(path, left_out=left_out)
+    header = next(lines, b"")
+    if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UnusableInputError(f"{path.name}: encoded as UTF-16; save it as UTF-8")
+    separator = csv_separator(header)
+    names = csv_cells(header, separator)
+    if len(names) > MAX_COLUMNS:
+        raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
+    step = next((key for key in STEP_KEYS if key in names), None)
+    if step is None:
+        raise UnusableInputError(f"{path.name}: no column named step, so no metrics table")
+    kind = next((name for name in names if name in KIND_KEYS), None)
+    metrics = csv_metrics(names, run)
+    first = 2
+    while chunk := [*islice(lines, _BLOCK_ROWS)]:
+        table = _csv_rows(chunk, len(names), separator)
+        numbers = [_numbers(table[i]) for i in range(len(names))]
+        steps = numbers[names.index(step)][0]
+        whole = _whole(steps)
+        if not whole.all() or len(table) != len(chunk):
+            _leave_out_rows((first, chunk), names, step, separator, left_out)
+        first += len(chunk)
+        kinds = table[names.index(kind)] if kind else None
+        groups = kinds.groupby(kinds).groups if kinds is not None else {"": table.index}
+        for one, rows in groups.items():
+            inside = np.zeros(len(table), bool)
+            inside[rows] = True
+            for place, name in metrics.items():
+                values, logged = numbers[place]
+                chosen = inside & whole & logged
+                if chosen.any():
+                    named = prefixed(str(one).lower(), name)
+                    yield steps[chosen].astype(np.int64), {named: values[chosen]}
+
+
+def _csv_rows(lines: list[bytes], columns: int, separator: str) -> pd.DataFrame:
+    """Return the cells of lines, NaN for an empty one; a line that is torn is left out."""
+    try:
+        return pd.read_csv(
+            io.BytesIO(b"\n".join(lines)), sep=separator, decimal="," if separator == ";" else ".",
+            header=None, names=range(columns), index_col=False, keep_default_na=False,
+            na_values=[""], encoding_errors="replace", on_bad_lines="skip", low_memory=False,
+        )  # fmt: skip
+    except ValueError:  # an open quotation mark swallows the lines after it
+        cells = (csv_cells(line, separator) for line in lines)
+        rows = [row for row in cells if len(row) == columns]
+        return pd.DataFrame(rows, columns=range(columns), dtype=object).replace("", np.nan)
+
+
+def _whole(steps: Floats) -> NDArray[np.bool_]:
+    whole: NDArray[np.bool_] = (np.abs(steps) <= LARGEST_STEP) & (steps == np.floor(steps))
+    return whole
+
+
+def _leave_out_rows(
+    chunk: tuple[int, list[bytes]], names: list[str], step: str, separator: str, left_out: LeftOut
+) -> None:
+    """Count the rows that no table has, as ``_csv_rows`` reads them; a row may take several lines.
+
+    Args:
+        chunk: number of its first line, and its lines.
+        names: the columns.
+        step: the one with the step.
+        separator: of the cells.
+        left_out: counts them.
+    """
+    first, lines = chunk
+    texts = [line.decode("utf-8", "replace") + "\n" for line in lines]
+    read = csv.reader(texts, delimiter=separator, strict=True)
+    rows, before = [], 0
+    try:
+        for cells in read:
+            rows.append((first + before, cells))
+            before = read.line_num
+        fewest = 0
+    except csv.Error:
+        rows = [(first + i, csv_cells(line, separator)) for i, line in enumerate(lines)]
+        fewest = len(names)
+    place = names.index(step)
+    for line, cells in rows:
+        if not any(cells):
+            continue
+        if not fewest <= len(cells) <= len(names):
+            left_out.add(CELLS, line)
+            continue
+        value = number(cells[place]) if place < len(cells) else None
+        if value is None or not _whole(np.array([value]))[0]:
+            left_out.add(STEP, line)
+
+
+def csv_separator(header: bytes) -> str:
+    """Return what separates the cells of a CSV file: the commonest of comma, semicolon and tab."""
+    return max(",;\t", key=header.decode("utf-8", "replace").count)
+
+
+def csv_cells(line: bytes, separator: str) -> list[str]:
+    """Return the cells of a line of a CSV file."""
+    text = line.decode("utf-8-sig", "replace").strip("\r\n")
+    return next(csv.reader([text], delimiter=separator), [])
+
+
+def csv_runs(names: list[str]) -> list[str]:
+    """Return the runs in the header of W&B's exported charts, whose columns are "RUN - METRIC"."""
+    metrics = [name for name in names if name not in NO_METRICS]
+    if not metrics or not all(" - " in name for name in metrics):
+        return []
+    return sorted({name.rpartition(" - ")[0] for name in metrics})
+
+
+def csv_metrics(names: list[str], run: str) -> dict[int, str]:
+    """Return the place and the metric of the columns to read; W&B's ranges are left out."""
+    found = {}
+    for place, name in enumerate(names):
+        base, _, end = name.rpartition("__")
+        if name in NO_METRICS or name in KIND_KEYS or not name:
+            continue
+        if end in ("MIN", "MAX") and base in names:
+            continue
+        owner, separator, metric = name.rpartition(" - ")
+        if not run:
+            found[place] = name
+        elif separator and owner == run:
+            found[place] = metric
+    return found
+
+
+def _numbers(column: pd.Series) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
+    """Return the numbers of a column, and which cells hold any; text holds none."""
+    if column.dtype.kind in "fiub":
+        values = column.to_numpy(np.float64)
+        return values, ~np.isnan(values)
+    cells = [number(cell) for cell in column]
+    values = np.array([np.nan if cell is None else cell for cell in cells], np.float64)
+    return values, np.array([cell is not None for cell in cells], bool)

@@ -1,0 +1,210 @@
+"""Find files of trainer metrics, and say to which run each belongs."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from rlreport.errors import RlreportError, UnusableInputError
+from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record, is_event
+from rlreport.metrics import csv_table, records, trackers
+from rlreport.metrics.records import Block, LeftOut, blocks_of
+from rlreport.read.files import COMPRESSIONS
+from rlreport.sidefiles import load_json
+
+EVENTS = "events.out.tfevents"
+"""How names of TensorBoard's files begin."""
+
+ONLY_METRICS = ("events", ".csv", ".wandb")
+"""Kinds of files that hold no rollouts."""
+
+_DEPTH = 6
+_PEEK = 1 << 20
+_CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
+_CONSOLE = (".log", ".txt", ".out")
+_JSON_NAME = re.compile(r"metrics|history|trainer_state", re.IGNORECASE)
+"""JSON documents that a folder is searched for; others are read only if they are given."""
+
+
+class MetricsSource(NamedTuple):
+    """A file (or MLflow's folder) of metrics: how to read it, and the run it belongs to.
+
+    ``run`` is a name, or "" for files of the folder that was given.
+    """
+
+    path: Path
+    read: Callable[[LeftOut], Iterator[Block]]
+    run: str = ""
+
+
+def find_metrics(path: Path) -> list[MetricsSource]:
+    """Return the metrics files of a file or folder, sorted by path.
+
+    A folder is searched for files by name (``*trainer_state.json``, TensorBoard events, W&B's
+    ``run-*.wandb``), by content (JSON lines whose first line is a step with numbers, CSV with a
+    step column among numbers, both also compressed; Trackio's database; verl's console log) and
+    for MLflow's ``metrics`` folders. Of several ``trainer_state.json`` of a run, as checkpoints
+    keep them, only the longest history is taken. Links to folders are not followed.
+    """
+    if not path.is_dir():
+        known = path.is_file() and _kind(path) in ONLY_METRICS
+        return _files_of(path, path.parent) if known or _is_metrics(path) else []
+    if _is_mlflow(path):
+        return [_mlflow(path, path)]
+    found: list[MetricsSource] = []
+    states: dict[str, list[Path]] = {}
+    for place, folders, names in os.walk(path):
+        here = Path(place)
+        deep = len(here.relative_to(path).parts) >= _DEPTH
+        folders[:] = [] if deep else sorted(f for f in folders if not f.startswith("."))
+        for folder in [f for f in folders if _is_mlflow(here / f)]:
+            folders.remove(folder)
+            found.append(_mlflow(here / folder, path))
+        for file in (here / name for name in names):
+            if not file.is_file():
+                continue  # a pipe would be waited for
+            if file.name.endswith("trainer_state.json"):
+                states.setdefault(_run_of(file, path), []).append(file)
+            elif _is_metrics(file, in_folder=True):
+                found += _files_of(file, path)
+    for files in states.values():
+        found += _files_of(max(files, key=lambda file: (file.stat().st_size, str(file))), path)
+    return sorted(found, key=lambda one: (one.path, one.run))
+
+
+def sources_of(path: Path) -> list[MetricsSource]:
+    """Return what a given file holds, one entry a run, whether it looks like metrics or not."""
+    if path.is_dir():
+        if found := find_metrics(path):
+            return found
+        raise UnusableInputError(f"{path.name}: no trainer metrics in this folder")
+    if not path.is_file():
+        # Opening a pipe would wait for its writer.
+        raise UnusableInputError(f"{path.name}: there is no such file")
+    return _files_of(path, path.parent)
+
+
+def _run_of(path: Path, root: Path) -> str:
+    """Return the folder of a run's file as its name; that of its checkpoints is left out."""
+    parts = path.parent.relative_to(root).parts
+    return "/".join(part for part in parts if not _CHECKPOINT.fullmatch(part))
+
+
+def _is_mlflow(folder: Path) -> bool:
+    return folder.name == "metrics" and (folder.parent / "meta.yaml").is_file()
+
+
+def _mlflow(folder: Path, root: Path) -> MetricsSource:
+    run = folder.parent
+    try:
+        name = (run / "tags" / "mlflow.runName").read_text("utf-8", "replace")[:200].strip()
+    except OSError:
+        name = ""
+    name = name or run.name
+    return MetricsSource(folder, lambda _: blocks_of(trackers.mlflow_records(folder)), name)
+
+
+def _files_of(path: Path, root: Path) -> list[MetricsSource]:
+    """Return the runs of a file, by its kind."""
+    run = _run_of(path, root)
+    kind = _kind(path)
+    if kind == ".db":
+        return [
+            MetricsSource(path, partial(_trackio, path, name), name)
+            for name in trackers.trackio_runs(path)
+        ]
+    if kind == ".csv":
+        with closing(records.lines_of(path)) as lines:
+            header = next(lines, b"")
+        runs = csv_table.csv_runs(csv_table.csv_cells(header, csv_table.csv_separator(header)))
+        if runs:
+            return [
+                MetricsSource(path, partial(csv_table.csv_blocks, path, run=one), one)
+                for one in runs
+            ]
+        return [MetricsSource(path, partial(csv_table.csv_blocks, path), run)]
+    if kind == "events":
+        return [MetricsSource(path, lambda _: records.tensorboard_blocks(path), run)]
+    if kind == ".wandb":
+        name = trackers.wandb_run(path)
+        return [MetricsSource(path, lambda _: blocks_of(trackers.wandb_records(path)), name)]
+    if kind == ".jsonl":
+        return [MetricsSource(path, partial(records.json_line_blocks, path), run)]
+    reader = records.json_records if kind == ".json" else records.console_records
+    return [MetricsSource(path, partial(_blocks, reader, path), run)]
+
+
+def _blocks(
+    reader: Callable[[Path, LeftOut], Iterator[Record]], path: Path, left_out: LeftOut
+) -> Iterator[Block]:
+    return blocks_of(reader(path, left_out))
+
+
+def _trackio(path: Path, run: str, _: LeftOut) -> Iterator[Block]:
+    return blocks_of(trackers.trackio_records(path, run))
+
+
+def _kind(path: Path) -> str:
+    """Return how a file's name says it is read; ``console`` if nothing else is known."""
+    name = path.name.removesuffix(path.suffix) if path.suffix in COMPRESSIONS else path.name
+    if EVENTS in name:
+        return "events"
+    known = (".jsonl", ".csv", ".json", ".wandb", ".db")
+    return next((kind for kind in known if name.endswith(kind)), "console")
+
+
+def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
+    """Return whether a file holds trainer metrics, by its name and its first bytes."""
+    kind = _kind(path)
+    if not path.is_file():
+        return False
+    try:
+        if kind == "events":
+            return path.name.startswith(f"{EVENTS}.")
+        if kind == ".db":
+            return bool(trackers.trackio_runs(path))
+        if kind == ".wandb":
+            return path.name.startswith("run-")
+        if kind == ".json":
+            return (not in_folder or bool(_JSON_NAME.search(path.name))) and _is_json(path)
+        if kind == "console":
+            return (not in_folder or path.suffix in _CONSOLE) and _is_console(path)
+        return _is_table(path, kind)
+    except (OSError, ValueError, sqlite3.Error, RlreportError):
+        return False
+
+
+def _is_json(path: Path) -> bool:
+    return next(records.json_records(path, LeftOut()), None) is not None
+
+
+def _is_console(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return bool(records.CONSOLE_LINE.search(stream.read(_PEEK)))
+
+
+def _is_table(path: Path, kind: str) -> bool:
+    with closing(records.lines_of(path, _PEEK)) as lines:
+        first, second = next(lines, b""), next(lines, b"")
+    if kind == ".jsonl":
+        return is_event(load_json(first, "replace"))
+    separator = csv_table.csv_separator(first)
+    names, cells = (csv_table.csv_cells(line, separator) for line in (first, second))
+    if len(cells) != len(names) or not TEXT_KEYS.isdisjoint(names):
+        return False
+    row = dict(zip(names, cells, strict=True))
+    steps = [row.pop(key) for key in STEP_KEYS if key in row]
+    return all(map(_is_number, steps[:1])) and any(map(_is_number, row.values())) and bool(steps)
+
+
+def _is_number(cell: str) -> bool:
+    with suppress(ValueError):
+        float(cell or "nan")
+        return True
+    return False

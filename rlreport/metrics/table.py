@@ -1,0 +1,188 @@
+"""The table of trainer metrics: one value a step of each metric, in bounded memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.formats.metric_rows import MAX_NAME
+from rlreport.metrics.records import Block
+from rlreport.metrics.roles import roles_of
+from rlreport.text.clean import safe_text
+from rlreport.text.messages import message
+
+MAX_METRICS = 2_000
+"""Names of metrics that are read; those that come first stay."""
+
+MAX_STEPS = 20_000
+"""Steps of a table; of more, several consecutive ones are one row."""
+
+MAX_VALUES = 5_000_000
+"""Values in memory, before consecutive steps are merged."""
+
+MAX_BROKEN = 1_000
+"""Steps of a metric that are named as NaN or infinite."""
+
+_GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
+
+
+class Part(NamedTuple):
+    """Values of one metric in the order of the log: their steps, and which are not finite."""
+
+    steps: Ints
+    values: Floats
+    broken: NDArray[np.bool_]
+
+    def merged(self, width: int, *, largest: bool) -> Part:
+        """Merge consecutive values of the same ``width`` steps; the first step stands for all.
+
+        Values become the mean of the finite ones, or the largest.
+        """
+        at = self.steps - self.steps % width
+        starts = np.flatnonzero(np.diff(at, prepend=at[0] - 1))
+        finite = np.isfinite(self.values)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if largest:
+                values = np.maximum.reduceat(np.where(finite, self.values, -np.inf), starts)
+            else:
+                counts = np.add.reduceat(finite.astype(np.int64), starts)
+                values = np.add.reduceat(np.where(finite, self.values, 0.0), starts) / counts
+        values = np.where(np.isfinite(values), values, np.nan)
+        return Part(at[starts], values, np.logical_or.reduceat(self.broken, starts))
+
+
+@dataclass(slots=True)
+class MetricsTable:
+    """Collects blocks of values, and gives the table.
+
+    Attributes:
+        parts: of each metric.
+        width: consecutive steps that are one row.
+        left_out: hashes of the names of metrics beyond MAX_METRICS.
+        size: number of values in memory.
+    """
+
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    width: int = 1
+    left_out: set[int] = field(default_factory=set)
+    size: int = 0
+
+    def add(self, blocks: Iterable[Block]) -> None:
+        """Add blocks in the order of the log."""
+        for steps, columns in blocks:
+            for name, values in columns.items():
+                self._add(safe_text(name), [Part(steps, values, ~np.isfinite(values))])
+            if self.size > MAX_VALUES:
+                self._merge(self.width)
+                if self.size > MAX_VALUES // 2:
+                    self._merge(2 * self.width)
+
+    def extend(self, other: MetricsTable) -> None:
+        """Add what another table has collected."""
+        for name, parts in other.parts.items():
+            self._add(name, parts)
+        self.left_out |= other.left_out
+        self._merge(max(self.width, other.width))
+
+    def _add(self, name: str, parts: list[Part]) -> None:
+        if len(name) > MAX_NAME:
+            return
+        if name not in self.parts and len(self.parts) >= MAX_METRICS:
+            self.left_out.add(hash(name))
+            return
+        self.parts.setdefault(name, []).extend(parts)
+        self.size += sum(len(part.steps) for part in parts)
+
+    def _merge(self, width: int) -> None:
+        self.width, self.size = width, 0
+        for name, parts in self.parts.items():
+            whole = Part(*map(np.concatenate, zip(*parts, strict=True)))
+            merged = whole.merged(width, largest=bool(_GRAD_NORM.search(name)))
+            self.parts[name] = [merged]
+            self.size += len(merged.steps)
+
+    @property
+    def steps(self) -> Ints:
+        """The steps at which anything was logged, int64, ascending."""
+        steps = np.empty(0, np.int64)
+        for own in self.steps_of().values():
+            if not np.array_equal(own, steps):  # most metrics have the same steps
+                steps = np.union1d(steps, own)
+        return steps
+
+    def frame(self) -> tuple[pd.DataFrame, dict[str, list[int]]]:
+        """Return the table, and the first MAX_BROKEN steps at which each metric was not finite.
+
+        The table has ``step`` (int64, ascending) and one float64 column a metric, by name. Several
+        values in a row at one step, as of several updates, become their mean; for the norm of the
+        gradient the largest. A step that is logged again later, as after a restart, replaces the
+        earlier one. Values that are not finite are NaN.
+        """
+        self._merge(self.width)
+        while (rows := len(self.steps)) > MAX_STEPS or rows * len(self.parts) > MAX_VALUES:
+            self._merge(2 * self.width)
+        steps = self.steps
+        columns: dict[str, NDArray[Any]] = {"step": steps}
+        broken: dict[str, list[int]] = {}
+        for name in sorted(set(self.parts) - {"step"}):
+            (part,) = self.parts[name]
+            place = np.searchsorted(steps, part.steps)
+            columns[name], bad = np.full(len(steps), np.nan), np.zeros(len(steps), bool)
+            columns[name][place], bad[place] = part.values, part.broken
+            if bad.any():
+                broken[name] = steps[bad][:MAX_BROKEN].tolist()
+        _drop_placeholders(columns)
+        return pd.DataFrame(columns), broken
+
+    def steps_of(self) -> dict[str, Ints]:
+        """Return the steps of each metric."""
+        return {
+            name: np.concatenate([part.steps for part in parts])
+            for name, parts in self.parts.items()
+        }
+
+    @property
+    def limits(self) -> list[str]:
+        """Sentences on what was too much to keep."""
+        sentences = []
+        if self.left_out:
+            sentences.append(
+                message(
+                    "{n:count} metrics beyond the first {most:count} left out",
+                    n=len(self.left_out),
+                    most=MAX_METRICS,
+                )
+            )
+        if self.width > 1:
+            sentences.append(
+                message(
+                    "the log has many steps: each row is the mean of up to {width:count} steps and "
+                    "has the number of the first",
+                    width=self.width,
+                )
+            )
+        return sentences
+
+
+def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
+    """Drop the zeros of the validation reward at steps where its sibling metrics are missing.
+
+    Some trainers log 0 for the one and null for the other at every step without an evaluation.
+    """
+    name = roles_of(columns).get("validation")
+    if name is None:
+        return
+    prefix = re.match(r"[^_/.-]*[_/.-]", name)
+    values = columns[name]
+    siblings = [other for other in columns if prefix and other.startswith(prefix[0])]
+    for missing in (np.isnan(columns[sibling]) for sibling in siblings):
+        if missing.any() and not values[missing].any() and values[~missing].any():
+            columns[name] = np.where(missing, np.nan, values)
+            return

@@ -1,0 +1,572 @@
+"""A report from trainer metrics alone: sources, verdict, pages, redaction, runs and comparison."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import sqlite3
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlreport
+from rlreport.check.finding import Verdict
+from rlreport.errors import UnusableInputError, UsageError
+from rlreport.metrics import find_metrics, metrics_beside
+from rlreport.metrics.frameworks import FRAMEWORKS, framework_of
+from rlreport.metrics.roles import PLAIN_NAMES, roles_of
+from rlreport.metrics.table import MAX_STEPS
+from rlreport.tables import Tables
+from tests.running import rlreport as rlreport_command
+
+STEPS = 60
+
+Events = list[dict[str, Any]]
+
+
+def events(steps: int = STEPS, **changed: Callable[[int], float]) -> Events:
+    """Return the metrics of a run that learns, or with other functions of the step."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=steps)
+    usual: dict[str, Callable[[int], float]] = {
+        "reward": lambda s: 0.2 + 0.5 * s / steps + 0.02 * noise[s],
+        "kl": lambda s: 0.0002 * s,
+        "completions/mean_length": lambda s: 200.0 + s,
+        "frac_reward_zero_std": lambda s: 0.25,
+        "grad_norm": lambda s: 1.0 + 0.1 * noise[s],
+        "learning_rate": lambda s: 1e-6 * (1 - s / steps),
+        "mystery/αβ": lambda s: float(s % 7),
+    }
+    return [{"step": s, **{k: f(s) for k, f in {**usual, **changed}.items()}} for s in range(steps)]
+
+
+def state(path: Path, logged: Events) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"log_history": logged}))
+    return path
+
+
+def lines(path: Path, logged: Events) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(event) + "\n" for event in logged), "utf-8")
+    return path
+
+
+def table(path: Path, logged: Events) -> Path:
+    cells = [[str(value) for value in event.values()] for event in logged]
+    path.write_text("\n".join(map(",".join, [list(logged[0]), *cells])), "utf-8")
+    return path
+
+
+def mlflow(folder: Path, logged: Events, run: str = "swift-fox") -> Path:
+    """Write what MLflow's file store holds of a run."""
+    (folder / "tags").mkdir(parents=True)
+    (folder / "tags" / "mlflow.runName").write_text(run)
+    (folder / "meta.yaml").write_text("run_id: 0\n")
+    for name in logged[0].keys() - {"step"}:
+        path = folder / "metrics" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{i} {e[name]} {e['step']}\n" for i, e in enumerate(logged)))
+    return folder
+
+
+def trackio(path: Path, **runs: Events) -> Path:
+    """Write the table of metrics of Trackio's database."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE metrics (run_name TEXT, step INTEGER, metrics TEXT)")
+        for run, logged in runs.items():
+            for event in logged:
+                found = {name: value for name, value in event.items() if name != "step"}
+                values = (run, event["step"], json.dumps(found))
+                database.execute("INSERT INTO metrics VALUES (?, ?, ?)", values)
+    return path
+
+
+def wandb(path: Path, logged: Events) -> Path:
+    """Write a W&B run file: a LevelDB log of protocol buffers, blocks of 32 KiB."""
+
+    def varint(number: int) -> bytes:
+        low, high = number & 127, number >> 7
+        return bytes([low | 128]) + varint(high) if high else bytes([low])
+
+    def field(number: int, value: bytes) -> bytes:
+        return varint(number << 3 | 2) + varint(len(value)) + value
+
+    def entry(event: dict[str, Any]) -> bytes:
+        items = (
+            field(1, field(2, k.encode()) + field(16, json.dumps(v).encode()))
+            for k, v in {**event, "_step": event["step"]}.items()
+        )
+        return field(2, b"".join(items))
+
+    data = bytearray(b":W&B\xe1\xbe\x00")
+    for record in [field(17, field(8, b"swift-fox")), *map(entry, logged)]:
+        at, rest = 0, len(record)
+        while rest:
+            room = 32_768 - len(data) % 32_768
+            if room < 8:
+                data += bytes(room)
+                continue
+            size = min(rest, room - 7)
+            kind = 1 if size == len(record) else 2 if not at else 4 if size == rest else 3
+            data += bytes(4) + size.to_bytes(2, "little") + bytes([kind]) + record[at : at + size]
+            at, rest = at + size, rest - size
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def console(path: Path, logged: Events) -> Path:
+    """Write what verl prints, between other lines."""
+    text = ""
+    for event in logged:
+        pairs = [f"{name}:{value!r}" for name, value in event.items() if name != "step"]
+        text += (
+            f"(TaskRunner pid=7) \x1b[36mnote\x1b[0m\nstep:{event['step']} - {' - '.join(pairs)}\n"
+        )
+    path.write_text(text, "utf-8")
+    return path
+
+
+def transposed(path: Path, logged: Events) -> Path:
+    """Write the history as ``DataFrame.to_json`` does."""
+    columns = {k: {str(i): e[k] for i, e in enumerate(logged)} for k in logged[0]}
+    path.write_text(json.dumps({"_step": columns.pop("step"), **columns}))
+    return path
+
+
+SOURCES: dict[str, Callable[[Path, Events], Path]] = {
+    "trainer_state": lambda folder, logged: state(folder / "trainer_state.json", logged),
+    "lines": lambda folder, logged: lines(folder / "metrics.jsonl", logged),
+    "csv": lambda folder, logged: table(folder / "metrics.csv", logged),
+    "mlflow": lambda folder, logged: mlflow(folder / "run", logged),
+    "trackio": lambda folder, logged: trackio(folder / "p.db", one=logged),
+    "wandb": lambda folder, logged: wandb(folder / "run-1a2b.wandb", logged),
+    "console": lambda folder, logged: console(folder / "train.log", logged),
+    "json of rows": lambda folder, logged: _json(folder / "history.json", logged),
+    "json of columns": lambda folder, logged: transposed(folder / "history.json", logged),
+}
+
+
+def _json(path: Path, document: object) -> Path:
+    path.write_text(json.dumps(document))
+    return path
+
+
+def page(report: rlreport.Report, name: str = "index.html") -> str:
+    return html.unescape((Path(report.out) / name).read_text("utf-8"))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("given", ["file", "folder"])
+def test_the_same_run_from_any_source_gives_the_same_figures(
+    source: str, given: str, tmp_path: Path
+) -> None:
+    logged = events()
+    (tmp_path / "run").mkdir()
+    path = SOURCES[source](tmp_path / "run", logged)
+    read = metrics_beside([path if given == "file" else path.parent])
+    assert read.runs == [] and [note.text for note in read.notes] == []
+    assert read.table["step"].tolist() == list(range(STEPS))
+    for name in logged[0].keys() - {"step"}:
+        assert read.table[name].tolist() == [event[name] for event in logged], name
+
+
+def test_a_run_is_judged_and_shown_by_its_trainers_series(tmp_path: Path) -> None:
+    report = rlreport.build(state(tmp_path / "trainer_state.json", events()), tmp_path / "out")
+    assert report.verdict.level == "healthy"
+    assert re.match(r"Healthy\. The reward rose from 0\.2\d+ to 0\.6\d+\.", report.verdict.sentence)
+    overview = page(report)
+    assert "7 metrics of the trainer over 60 steps (0–59), from trainer_state.json." in overview
+    assert "GRPOConfig(log_completions=True" in overview
+    assert not {"responses.html", "prompts.html", "tokens.html"} & set(files(report))
+    assert "responses.html" not in overview
+    assert {"reward", "length", "metric_kl", "metric_mystery"} <= {
+        name.split(".")[0].removesuffix("_") for name in files(report) if name.endswith(".vl.json")
+    } | {"metric_mystery"}
+    assert report.tables.steps["reward_mean"].tolist() == [e["reward"] for e in events()]
+
+
+def files(report: rlreport.Report) -> list[str]:
+    return sorted(path.name for path in Path(report.out).rglob("*") if path.is_file())
+
+
+FAULTS: dict[str, tuple[dict[str, Callable[[int], float]], str, str]] = {
+    "reward_collapse": (
+        {"reward": lambda s: 0.5 * (s < 40) + 0.01 * (s % 3)}, "critical", "Broken"
+    ),
+    "kl_explosion": ({"kl": lambda s: 0.001 + 2.0 * (s > 30)}, "critical", "Broken"),
+    "nan_metrics": (
+        {"grad_norm": lambda s: 1.0 if s < 50 else float("nan")}, "critical", "Broken"
+    ),
+    "nan_metrics of the reward": (
+        {"reward": lambda s: 0.5 if s < 50 else float("nan")}, "critical", "Broken"
+    ),
+    "no_updates": ({"learning_rate": lambda s: 1e-6 * (s < 20)}, "warning", "Warning"),
+    "length_collapse": (
+        {"completions/mean_length": lambda s: 200.0 if s < 30 else 4.0}, "warning", "Warning"
+    ),
+    "reward_stalled": ({"reward": lambda s: 0.3 + 0.01 * (s % 5)}, "info", "Unclear"),
+    "watched_reward_fall": (
+        {"eval/reward": lambda s: 0.6 - 0.5 * abs(s - 25) / 60 + 0.001 * (s % 2)},
+        "critical",
+        "Broken",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_trainers_see_is_found(fault: str, tmp_path: Path) -> None:
+    changed, severity, word = FAULTS[fault]
+    verdict = _verdict(lines(tmp_path / "metrics.jsonl", events(STEPS, **changed)))
+    assert {f.id: f.severity for f in verdict.findings}.get(fault.split()[0]) == severity
+    assert verdict.sentence.startswith(word)
+
+
+def _verdict(path: Path) -> Verdict:
+    return rlreport.build(path, path.parent / "out").verdict
+
+
+def test_the_chart_of_the_finding_stands_first_and_is_marked(tmp_path: Path) -> None:
+    logged = events(kl=lambda s: 0.001 + 2.0 * (s > 30))
+    report = rlreport.build(lines(tmp_path / "metrics.jsonl", logged), tmp_path / "out")
+    names = re.findall(r'data-chart="(\w+)"', page(report))
+    assert names[0] == "metric_kl"
+    assert page(report).index('data-chart="metric_kl"') < page(report).index('class="figures"')
+    assert names.count("metric_kl") == 1
+    assert "metric_reward" not in names, "the chart of the reward shows it"
+
+
+def _sawtooth(slope: int, step: int) -> float:
+    return float(step * slope % 11)
+
+
+@pytest.mark.parametrize("metrics", [3, 30, 200])
+def test_many_metrics_are_folded(metrics: int, tmp_path: Path) -> None:
+    more = {f"m/{i:03d}": partial(_sawtooth, i + 3) for i in range(metrics)}
+    report = rlreport.build(
+        lines(tmp_path / "metrics.jsonl", events(STEPS, **more)), tmp_path / "r.html"
+    )
+    text = Path(report.out).read_text("utf-8")
+    assert Path(report.out).stat().st_size < 10e6
+    assert ("More trainer metrics" in text) == (metrics > 20)
+
+
+FORMS = {"run.html": "html", "run.eml": "email", "run.md": "markdown", "run.zip": "zip"}
+
+
+@pytest.mark.parametrize("out", FORMS)
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_every_output_format_has_it(out: str, lang: str, tmp_path: Path) -> None:
+    path = lines(tmp_path / "metrics.jsonl", events())
+    report = rlreport.build(path, tmp_path / out, lang=lang)
+    again = rlreport.build(path, tmp_path / f"again{out}", lang=lang)
+    assert report.form == FORMS[out]
+    if out != "run.eml":  # the name of a mail's attachment is that of its file
+        assert Path(report.out).read_bytes().replace(b"run_files", b"") == Path(
+            again.out
+        ).read_bytes().replace(b"againrun_files", b"")
+
+
+def test_names_of_metrics_are_hidden_and_their_roles_stay(tmp_path: Path) -> None:
+    assert all(roles_of([name]) == {role: name} for role, name in PLAIN_NAMES.items())
+    logged = [{f"secret-{k}" if "αβ" in k else k: v for k, v in e.items()} for e in events()]
+    path = lines(tmp_path / "zebra" / "metrics.jsonl", logged)
+    plain = rlreport.build(path.parent, tmp_path / "plain")
+    hidden = rlreport.build(path.parent, tmp_path / "hidden.zip", redact="names")
+    assert hidden.verdict.sentence == plain.verdict.sentence
+    with zipfile.ZipFile(hidden.out) as archive:
+        content = b"".join(archive.read(name) for name in archive.namelist())
+    for name in ("secret", "mystery", "αβ", "zebra", "metrics.jsonl", "mean_length"):
+        assert name.encode() not in content, name
+    assert "mystery" in page(plain)
+
+
+def test_several_runs_are_refused_with_their_names_and_one_can_be_chosen(tmp_path: Path) -> None:
+    path = trackio(tmp_path / "p.db", low=events(), high=events(reward=lambda s: 0.3))
+    with pytest.raises(UsageError, match=r"2 runs: high, low\. Choose one with --run NAME"):
+        rlreport.build(path, tmp_path / "out")
+    assert rlreport.build(path, tmp_path / "out", run="low").verdict.level == "healthy"
+    assert rlreport.build(path, tmp_path / "out", run="high").verdict.level == "unclear"
+    with pytest.raises(UsageError, match="no such run; the metrics are of high, low"):
+        rlreport.build(path, tmp_path / "out", run="middle")
+    for name in ("a", "b"):
+        state(tmp_path / "runs" / name / "checkpoint-9" / "trainer_state.json", events())
+    with pytest.raises(UsageError, match="2 runs: a, b"):
+        rlreport.build(tmp_path / "runs", tmp_path / "out")
+
+
+def test_checkpoints_and_files_of_one_run_are_one_run(tmp_path: Path) -> None:
+    logged = events()
+    state(tmp_path / "run" / "checkpoint-30" / "trainer_state.json", logged[:30])
+    state(tmp_path / "run" / "checkpoint-60" / "trainer_state.json", logged)
+    rows = [{"step": s, "eval/reward": 0.1 + s / 100} for s in range(0, STEPS, 10)]
+    lines(tmp_path / "run" / "eval" / "metrics.jsonl", rows)
+    read = metrics_beside([tmp_path / "run"])
+    assert read.runs == []
+    assert len(read.files) == 2
+    assert read.table["eval/reward"].notna().sum() == 6
+
+
+def test_an_exported_chart_of_several_wandb_runs(tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    path.write_text(
+        '"Step","fox - train/reward","fox - train/reward__MIN","fox - train/reward__MAX",'
+        '"owl - train/reward"\n' + "".join(f'"{s}","{s / 9}","0","1",""\n' for s in range(9))
+        + '"9","","","","0.5"\n"3","","","","0.5"\n'
+    )  # fmt: skip
+    assert metrics_beside([path]).runs == ["fox", "owl"]
+    read = metrics_beside([path], run="fox").table
+    assert list(read.columns) == ["step", "train/reward"]
+    assert read["train/reward"].tolist() == [s / 9 for s in range(9)]
+
+
+def test_the_index_builds_a_report_of_each_run(tmp_path: Path) -> None:
+    path = trackio(tmp_path / "p.db", **{"kl 0.1/β": events(), "seed 2": events()})
+    (tmp_path / "site").mkdir()
+    index = rlreport.index([path], tmp_path / "site" / "index.html")
+    assert (index.reports, index.unread) == (2, [])
+    assert {one.name for one in (tmp_path / "site").iterdir()} == {
+        "index.html", "kl-0.1-β.html", "seed-2.html"
+    }  # fmt: skip
+
+
+def test_a_pair_of_runs_is_no_evidence(tmp_path: Path) -> None:
+    low = lines(tmp_path / "low.jsonl", events(reward=lambda s: 0.2 + 0.01 * (s % 5)))
+    high = lines(tmp_path / "high.jsonl", events(reward=lambda s: 0.9 + 0.01 * (s % 5)))
+    lower = rlreport.compare(high, low, tmp_path / "c.html", fail_on=["worse", "guardrail"])
+    assert lower.sentence.startswith("No evidence either way: reward −0.700")
+    assert "within these runs" in lower.sentence
+    assert lower.gate.exit == 0
+    assert "logged by both runs" not in (tmp_path / "c.html").read_text("utf-8")
+    reports = [rlreport.build(path, tmp_path / f"{path.stem}.html").out for path in (high, low)]
+    again = rlreport.compare(reports[0], reports[1], tmp_path / "c.html")
+    assert again.sentence == lower.sentence
+    seeds = [
+        lines(tmp_path / f"{i}.jsonl", events(reward=partial(_sawtooth, i + 1))) for i in range(3)
+    ]
+    far = lines(tmp_path / "far.jsonl", events(reward=lambda s: 90.0 + s % 5))
+    assert rlreport.compare(seeds, far, tmp_path / "c.html").sentence.startswith("Better: reward")
+
+
+def test_more_steps_than_a_table_holds_are_means_of_neighbours(tmp_path: Path) -> None:
+    steps = 3 * MAX_STEPS
+    rows = ",".join(f'{{"step":{s},"reward":{s % 4},"grad_norm":{s % 4}}}' for s in range(steps))
+    (tmp_path / "m.json").write_text(f"[{rows}]")
+    read = metrics_beside([tmp_path / "m.json"])
+    assert read.table["step"].tolist() == list(range(0, steps, 4))
+    assert set(read.table["reward"]) == {1.5}
+    assert set(read.table["grad_norm"]) == {3.0}
+    assert [note.text for note in read.notes] == [
+        "the log has many steps: each row is the mean of up to 4 steps and has the number of the "
+        "first"
+    ]
+
+
+def test_ten_thousand_names_stay_bounded(tmp_path: Path) -> None:
+    rows = [{"step": s, **{f"m{s}_{i}": 1.0 for i in range(100)}} for s in range(100)]
+    read = metrics_beside([lines(tmp_path / "m.jsonl", rows)])
+    assert len(read.table.columns) == 2001
+    assert "8,000 metrics beyond the first 2,000 left out" in read.notes[0].text
+
+
+def test_a_value_that_was_not_finite_once_stays_a_figure_after_merging(tmp_path: Path) -> None:
+    rows = [{"step": 1, "grad_norm": 2.0}, {"step": 1, "grad_norm": float("inf")}]
+    rows += [{"step": s, "grad_norm": 1.0} for s in (2, 3)]
+    first, second = lines(tmp_path / "a.jsonl", rows), lines(tmp_path / "b.jsonl", rows[2:])
+    read = metrics_beside([], [first, second])
+    assert read.table["grad_norm"].tolist() == [2.0, 1.0, 1.0]
+    assert read.broken == {"grad_norm": [1]}
+
+
+def test_the_commands_take_metrics(tmp_path: Path) -> None:
+    path = lines(tmp_path / "metrics.jsonl", events())
+    assert "no rollouts; trainer metrics of 1 run" in rlreport_command("inspect", path).stdout
+    found = json.loads(rlreport_command("check", path, "--json").stdout)
+    assert found["verdict"]["level"] == "healthy"
+    assert {"id": "reward_hacking_token", "needs": "rollouts with reward"} in found["not_run"]
+    built = rlreport_command("build", path, "-o", tmp_path / "r.html")
+    assert re.search(r"r\.html  [\d.]+ [kM]B, 7 metrics, 60 steps", built.stdout)
+
+
+def test_rollouts_and_metrics_together_are_as_before(tmp_path: Path) -> None:
+    row = {"step": 0, "prompt": "p", "response": "r", "reward": 1.0}
+    lines(tmp_path / "run" / "rank_0.jsonl", [{**row, "step": s} for s in range(5)])
+    state(tmp_path / "run" / "trainer_state.json", events(5))
+    tables = rlreport.build(tmp_path / "run", tmp_path / "out").tables
+    assert (len(tables.responses), len(tables.metrics)) == (5, 5)
+    assert set(tables.steps["reward_mean"]) == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("a.json", '{"a": 1}', r"No rollout log found \(a\.json"),
+        ("a.csv", "x,y\n1,2\n", r"a\.csv: no column named step"),
+        ("a.log", "step 1\n", r"No rollout log found"),
+        ("a.jsonl", "{}\n", r"No rollout log found|No usable response"),
+    ],
+)
+def test_what_holds_no_metrics_is_refused(
+    name: str, content: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UnusableInputError, match=why):
+        rlreport.build(tmp_path / name, tmp_path / "out")
+
+
+def test_without_a_reward_nothing_is_said_of_learning(tmp_path: Path) -> None:
+    verdict = _verdict(lines(tmp_path / "metrics.jsonl", [{"step": s, "x": s} for s in range(30)]))
+    assert verdict.level == "unjudged"
+    assert verdict.sentence == "Not judged: no reward is logged."
+
+
+def test_a_broken_line_of_mlflow_costs_that_line(tmp_path: Path) -> None:
+    folder = mlflow(tmp_path / "run", events(5))
+    with (folder / "metrics" / "reward").open("a") as file:
+        file.write("1 x 2\n\n7 0.5 5\n")
+    assert metrics_beside([tmp_path]).table["reward"].tolist()[5:] == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("step,reward\n1e300,1\n", "no steps with numbers"),
+        (
+            f"step,{','.join(f'm{i}' for i in range(9_000))}\n{'1,' * 9_000}1\n",
+            "over 5,000 columns",
+        ),
+        ("x,y\n1,2\n", "no column named step"),
+    ],
+)
+def test_a_table_that_was_named_and_cannot_be_read_says_why(
+    content: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "run.csv").write_text(content)
+    with pytest.raises(UnusableInputError, match=why):
+        rlreport.build(tmp_path / "run.csv", tmp_path / "out")
+
+
+def test_a_table_of_a_wandb_history_may_hold_texts(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    row = "{0},0.{0},\"{{'_type': 'table-file', 'path': 'a.json'}}\",True\n"
+    path.write_text("_step,reward,completions,ok\n" + "".join(row.format(s) for s in range(9)))
+    for given in (path, tmp_path):
+        assert metrics_beside([given]).table["reward"].tolist() == [s / 10 for s in range(9)]
+    path.write_text("step,prompt,response,reward\n1,2+2?,4,1\n")
+    assert metrics_beside([tmp_path]).table.empty
+
+
+def test_mlflow_folders_with_links_torn_lines_and_huge_steps(tmp_path: Path) -> None:
+    folder = mlflow(tmp_path / "a", events()) / "metrics"
+    (tmp_path / "elsewhere").write_text("1 7 1\n")
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    with (folder / "reward").open("a") as stream:
+        stream.write("1700000000 0.")
+    assert metrics_beside([tmp_path]).table.shape[0] == STEPS
+    assert "link" not in metrics_beside([tmp_path]).table
+    (folder / "reward").write_text(f"1 0.5 {10**30}\n")
+    with pytest.raises(UnusableInputError, match="cannot be read as metrics"):
+        metrics_beside([], [tmp_path])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b":W&B", b":W&B\xe1\xbe\x00" + bytes(500), b"x" * 99],
+    ids=["empty", "head", "zeros", "other"],
+)
+def test_a_damaged_wandb_file_is_named(damage: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "run-1.wandb"
+    path.write_bytes(damage)
+    with pytest.raises(UnusableInputError):
+        rlreport.build(path, tmp_path / "out")
+    whole = wandb(tmp_path / "run-2.wandb", events()).read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert 20 < len(metrics_beside([path]).table) < 40
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda one: one.name)
+def test_a_framework_is_told_by_its_names(framework: Any) -> None:
+    names = {
+        "TRL": ["train/completions/mean_length", "train/frac_reward_zero_std"],
+        "NeMo-RL": ["train/mean_gen_tokens_per_sample", "train/token_mult_prob_error"],
+        "SkyRL": ["reward/avg_raw_reward", "policy/policy_loss"],
+        "slime": ["rollout/raw_reward", "train/pg_loss"],
+        "Tinker": ["env/all/reward/total", "optim/kl_sample_train_v1"],
+        "prime-rl": ["train/all/agent/reward/mean", "mismatch_kl/mean"],
+        "verl": ["critic/score/mean", "actor/pg_loss"],
+    }
+    found = framework_of(names[framework.name])
+    assert found is not None and found.name == framework.name
+    assert framework_of(["loss", "reward", "step"]) is None
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Iterator[Tables]:
+    yield rlreport.build(lines(tmp_path / "m.jsonl", events()), tmp_path / "out").tables
+
+
+def test_figures_of_unknown_unit_are_no_columns(tables: Tables) -> None:
+    assert tables.steps["kl_k1_mean"].isna().all(), "TRL's kl is per token"
+    assert tables.steps["surprisal_mean"].isna().all()
+    assert tables.steps["response_tokens_mean"].notna().all()
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "CREATE VIEW metrics AS WITH RECURSIVE n(step) AS "
+        "(SELECT 1 UNION ALL SELECT step + 1 FROM n) "
+        "SELECT 'r' AS run_name, step, '{\"reward\": 1}' AS metrics FROM n",
+        "CREATE TABLE metrics (run_name TEXT, step INTEGER, metrics TEXT AS ('{\"reward\": 1}'))",
+    ],
+    ids=["view", "computed column"],
+)
+def test_a_database_that_computes_its_rows_is_not_read(definition: str, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "p.db") as database:
+        database.execute(definition)
+    assert find_metrics(tmp_path) == []
+    with pytest.raises(UnusableInputError):
+        rlreport.build(tmp_path / "p.db", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("separator", "decimal"), [(",", "."), (";", ","), (";", "."), ("\t", ".")]
+)
+def test_cells_of_a_table_may_be_separated_by_semicolons_or_tabs(
+    tmp_path: Path, separator: str, decimal: str
+) -> None:
+    path = tmp_path / "run.csv"
+    rows = [("step", "reward"), *((step, f"{step}{decimal}5") for step in range(3))]
+    path.write_text("".join(f"{a}{separator}{b}\n" for a, b in rows))
+    table = metrics_beside([path]).table
+    assert table["reward"].tolist() == [0.5, 1.5, 2.5]
+
+
+@pytest.mark.parametrize("name", ["run.csv", "run.jsonl"])
+def test_rows_whose_step_is_not_a_whole_number_are_counted(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    steps = ["1", '"1,000"', "2.5", "2"]
+    rows = {
+        "run.csv": ["step,reward", *(f"{step},0.5" for step in steps)],
+        "run.jsonl": [f'{{"step": {step}, "reward": 0.5}}' for step in steps],
+    }
+    path.write_text("\n".join(rows[name]) + "\n")
+    read = metrics_beside([path])
+    assert read.table["step"].tolist() == [1, 2]
+    (note,) = read.notes
+    assert "step is not a whole number" in note.text
+    assert (note.count, note.file, note.line) == (2, name, 3 if name == "run.csv" else 2)
+
+
+def test_a_table_in_utf_16_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "run.csv").write_text("step,reward\n1,0.5\n", encoding="utf-16")
+    with pytest.raises(UnusableInputError, match=r"run\.csv: encoded as UTF-16; save it as UTF-8"):
+        rlreport.build(tmp_path / "run.csv", tmp_path / "out")
