@@ -15,10 +15,10 @@ from rlreport.formats.logged import (
     columns,
     integer,
     parse_number,
+    parse_stringified,
     step_in_path,
     step_of,
     total,
-    unstringed,
 )
 from rlreport.formats.mapping import look_up
 
@@ -49,12 +49,12 @@ def test_what_is_no_number_says_so(logged: object) -> None:
 
 @pytest.mark.parametrize("answer", ["4", "12", "four", "1/2", "0.5.1", "x" * 60, "-", "1,5"])
 def test_answers_stay_text(answer: str) -> None:
-    assert unstringed(answer) == answer
+    assert parse_stringified(answer) == answer
 
 
 @given(st.floats(allow_nan=False))
 def test_every_stringified_float_is_that_float_again(value: float) -> None:
-    assert unstringed(str(value)) == value
+    assert parse_stringified(str(value)) == value
 
 
 def test_steps_are_whole_numbers() -> None:

@@ -16,6 +16,7 @@ from rlreport.figures.metadata import normalize_turns_and_mask
 from rlreport.formats import RowReader, Where, beside, detect
 from rlreport.formats.containers import container_of, iterate
 from rlreport.read.tables import Scan
+from rlreport.zstd import ZstdFile
 from tests.reading import kinds, read
 
 DUMPS = Path(__file__).parent / "data" / "frameworks"
@@ -25,7 +26,9 @@ Row = dict[str, Any]
 
 def objects_of(path: Path) -> list[Row]:
     if container_of(path.name) == "lines":
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        with path.open("rb") as file:
+            data = ZstdFile(file).read() if path.suffix == ".zst" else file.read()
+        return [json.loads(line) for line in data.splitlines()]
     return [obj for _, obj in iterate(path, container_of(path.name) or "")]
 
 
@@ -92,7 +95,9 @@ def test_trl_evaluations_are_a_split_of_their_own() -> None:
     both = read(DUMPS / "trl")
     beside = both.responses[both.responses["validation"] == 1]
     assert beside.groupby("step")["reward"].mean().to_dict() == by_step(scan)
-    assert note(both, "split").startswith("responses of split val, beside those of train")
+    assert note(both, "split").startswith(
+        "responses of split val are shown, but only those of train"
+    )
 
 
 def test_trl_without_its_state_says_what_was_taken(tmp_path: Path) -> None:
@@ -112,7 +117,7 @@ def test_trl_says_where_its_mean_is_another(tmp_path: Path) -> None:
         if "reward" in entry:
             entry["reward"] = 9.0
     state.write_text(json.dumps(text))
-    assert "is not the trainer's, 9" in note(read(tmp_path), "format")
+    assert "the trainer's is 9" in note(read(tmp_path), "format")
 
 
 def test_rollouts_given_to_write_are_read_in_place_of_trl_s(tmp_path: Path) -> None:
@@ -184,6 +189,14 @@ def test_prime_rl_reads_each_rollout_once_and_marks_what_was_trained() -> None:
 # The others
 
 
+def test_agilerl_keeps_agents_and_groups_apart() -> None:
+    scan = read(DUMPS / "agilerl")
+    assert by_step(scan) == {10: 0.5, 20: 0.5}
+    assert scan.responses.groupby("step")["group"].nunique().tolist() == [2, 2]
+    assert scan.extras["agent"].tolist()[:4] == ["agent 0", "agent 0", "agent 1", "agent 1"]
+    assert "LOG TRUNCATED" in rows_of(DUMPS / "agilerl")[1]["response"]
+
+
 def test_nemo_rl_messages_stay_with_their_group() -> None:
     single, multi = rows_of(DUMPS / "nemo_rl")[:2]
     assert (single["prompt"], multi["prompt"]) == ("2+2?", "2+2?")
@@ -205,13 +218,21 @@ def test_nemo_rl_without_content_is_read_from_its_ids() -> None:
     ]  # fmt: skip
 
 
-def test_skyrl_counts_trajectories_and_not_their_turns() -> None:
+def test_skyrl_counts_trajectories_and_not_their_turns(tmp_path: Path) -> None:
     folder = DUMPS / "skyrl" / "dumped_evals"
     scan = read(folder)
-    truth = json.loads((folder / "global_step_4_evals" / "aggregated_results.jsonl").read_text())
-    assert by_step(scan) == {4: pytest.approx(truth["eval/calc/avg_score"])}
-    assert len(scan.responses) == 3
-    assert scan.responses["group"].nunique() == 1
+    # At step 6 prompts do not repeat what came before: the index tells trajectories.
+    for step in (4, 6):
+        kept = folder / f"global_step_{step}_evals" / "aggregated_results.jsonl"
+        truth = json.loads(kept.read_text())["eval/calc/avg_score"]
+        assert by_step(scan)[step] == pytest.approx(truth) == pytest.approx(2 / 3)
+    assert scan.responses.groupby("step").size().tolist() == [3, 3]
+    assert scan.responses.loc[scan.responses["step"] == 4, "group"].nunique() == 1
+    # Several samples of a prompt have its index, too: then the mean is that of rows.
+    shutil.copytree(folder / "global_step_6_evals", tmp_path / "global_step_6_evals")
+    means = tmp_path / "global_step_6_evals" / "aggregated_results.jsonl"
+    means.write_text('{"eval/calc/avg_score": 0.4}')
+    assert by_step(read(tmp_path)) == {6: pytest.approx(0.4)}
     first = rows_of(folder)[0]
     assert [(turn["sampled"], turn["text"]) for turn in first["turns"]] == [
         (True, "<assistant>4"), (False, "<tool>ok, 4"), (True, "<assistant>8"),
@@ -286,5 +307,46 @@ def test_verl_fields_that_nobody_reads_are_named() -> None:
     assert scan.responses["ref_reward"].isna().all()
 
 
+@pytest.mark.parametrize("good", [1, 5])
+def test_a_row_without_a_needed_key_costs_itself_alone(good: int, tmp_path: Path) -> None:
+    rows = [{"input": "2+2?", "output": "4", "gts": "4", "score": 1.0, "step": 1}] * good
+    rows.insert(0, {"input": "2+2?", "output": "4", "gts": "4", "step": 1})
+    (tmp_path / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scan = read(tmp_path)
+    assert len(scan.responses) == good
+    assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [(1, "no verl row: no `score`")]
+
+
 def test_a_total_that_no_function_gave_is_no_number() -> None:
     assert rows_of(DUMPS / "verifiers" / "eval")[4]["reward"] is None
+
+
+def test_of_a_session_of_verls_v1_trainer_the_last_output_counts() -> None:
+    # The writer was given four sessions of two prompts, of which one has two outputs.
+    for folder in ("rollouts", "validation"):
+        scan = read(DUMPS / "verl_v1" / folder)
+        assert by_step(scan) == {1: 0.5, 2: 0.5}
+        assert len(scan.responses) == 8
+        assert scan.responses["group"].nunique() == 4
+        assert (
+            note(scan, "earlier_rows")
+            == "rows of a rollout before its last, left out of the figures"
+        )
+    scan = read(DUMPS / "verl_v1")
+    assert (scan.responses["validation"] == 1).sum() == 8
+    assert [n.count for n in scan.notes if n.kind == "earlier_rows"] == [1] * 4
+
+
+# Which version wrote it
+
+
+@pytest.mark.parametrize(
+    ("folder", "reason"),
+    [
+        ("verifiers/eval", "has `traces`: verifiers 0.4.1"),
+        ("verl", "has `input`, `output`, `gts` and `score`: legacy trainer"),
+        ("verl_v1", "has `input`, `output`, `gts` and `score`: V1 trainer"),
+    ],
+)
+def test_the_reason_names_the_version_of_the_writer(folder: str, reason: str) -> None:
+    assert {str(file.why) for file in read(DUMPS / folder).files} == {reason}

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlreport
 from rlreport.errors import UnusableInputError
 from rlreport.formats import RowError
 from rlreport.formats.containers import iterate
@@ -176,6 +177,22 @@ def test_tables_of_trl_s_completions_are_its_rows(folder: str) -> None:
     assert second["accuracy_reward"] == 0.0 and math.isnan(second["format_reward"])
 
 
+def test_async_grpo_logs_a_sample_with_advantages_and_versions() -> None:
+    scan = read(DUMPS / "trl_async")
+    assert by_step(scan) == {1: 0.5, 2: 0.5}
+    assert scan.responses.groupby("step").size().tolist() == [16, 16]  # of 20 each
+    assert scan.extras["advantage"].tolist() == [0.5, -0.5] * 16
+    assert scan.responses["lag"].tolist() == [0.0] * 32
+    assert scan.responses.groupby("step")["group"].nunique().tolist() == [1, 1]
+    assert scan.reward_parts == ["right"]
+    assert "a sample of at most 16" in str(scan.files[0].why)
+
+
+def test_a_database_with_traces_alone_is_a_report(tmp_path: Path) -> None:
+    report = rlreport.build(DUMPS / "trl_async" / "async_grpo.db", tmp_path / "run.html")
+    assert len(report.tables.responses) == 32
+
+
 @pytest.mark.parametrize("folder", ["trackio", "trackio_export"])
 def test_trackio_traces_are_conversations(folder: str) -> None:
     rows = [row for row in rows_of(DUMPS / folder) if "turns" in row]
@@ -282,7 +299,10 @@ def test_lm_eval_reads_one_filter_and_the_likeliest_choice() -> None:
     assert [r["group_id"] for r in (first, second, choice)] == ["gsm8k:0", "gsm8k:1", "sums:0"]
     assert {r["split"] for r in (first, second, choice)} == {"eval"}
     assert {r["prompt"] for r in (first, second, choice)} == {"Q: 2+2?"}
-    assert note(read(DUMPS / "lm_eval"), "format") == "of several filters, `strict-match` is read"
+    assert (
+        note(read(DUMPS / "lm_eval"), "format")
+        == "only filter `strict-match` is read, one of several"
+    )
 
 
 def test_harbor_trajectories_take_their_trial_s_result() -> None:

@@ -113,6 +113,13 @@ def test_validation_stands_beside_training_and_further_splits_are_left_out(tmp_p
         read(tmp_path, split="test")
 
 
+def test_rows_that_name_their_split_are_read_whatever_the_path_says(tmp_path: Path) -> None:
+    rows = [row(1) | {"split": "train"}, row(1) | {"split": "val"}]
+    scan = read(write(tmp_path / "valid_run.jsonl", rows))
+    assert scan.responses["validation"].tolist() == [0, 1]
+    assert kinds(scan) == {"split"}
+
+
 def test_an_odd_entry_of_columns_costs_only_itself(tmp_path: Path) -> None:
     line = {"step": ["3", None], "prompt": ["p", "p"], "completion": ["4", "5"], "Acc": [1.0, 0.0]}
     good = {**line, "step": ["3", "3"]}

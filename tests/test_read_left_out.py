@@ -26,6 +26,26 @@ def test_failed_rollouts_that_a_restart_logged_again_are_not_counted(tmp_path: P
     assert read(path).failed == dict.fromkeys(range(6), 1)
 
 
+def test_of_the_rows_of_a_rollout_the_last_of_its_file_and_step_counts(tmp_path: Path) -> None:
+    def rows(rank: int) -> list[dict[str, object]]:
+        ids = ["a", "a", "b", 7, "a", 7, None, None]
+        return [
+            row(step, reward=10.0 * rank + i, rollout_id=one)
+            for step in (0, 1)
+            for i, one in enumerate(ids)
+        ]
+
+    for rank in (0, 1):
+        write(tmp_path / f"rank_{rank}.jsonl", rows(rank))
+    scan = read(tmp_path)
+    last = [2.0, 4.0, 5.0, 6.0, 7.0]
+    for _, step in scan.responses.groupby("step"):
+        assert step["reward"].tolist() == [*last, *(10 + one for one in last)]
+    noted = [note for note in scan.notes if note.kind == "earlier_rows"]
+    assert [(note.file, note.count) for note in noted] == [("rank_0.jsonl", 6), ("rank_1.jsonl", 6)]
+    assert [file.rows for file in scan.files] == [10, 10]
+
+
 def test_files_count_the_responses_that_are_kept(tmp_path: Path) -> None:
     lines = [row(step) for step in (0, 1, 2, 1, 2, 3)]
     scan = read(write(tmp_path / "a.jsonl", lines), restarts="last")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 import pickle
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +28,8 @@ from rlreport.read.logs import read_chunks
 from rlreport.read.remote import Source
 from rlreport.read.tables import extras_table, log_rows, response_table, tool_table
 from rlreport.workers import Workers
-from tests.reading import row, tokens, write
+from rlreport.zstd import ZstdFile
+from tests.reading import read, row, tokens, write
 from tests.running import SEARCH
 
 SETTINGS = ReadOptions(), FigureOptions()
@@ -187,3 +191,38 @@ def test_a_log_without_rows_has_no_columns(tmp_path: Path) -> None:
     assert (chunk.rows, chunk.columns, chunk.remarks.unread_count) == (0, {}, 1)
     rows = log_rows([chunk, Chunk()], LogFiles([source], [LogFormat()], []), keep_restarted=True)
     assert len(rows.order) == 0
+
+
+def _unpacked(packed: bytes) -> tuple[bytes, bool]:
+    """Return what can be read, and whether it ends early."""
+    stream, found = ZstdFile(io.BytesIO(packed)), b""
+    try:
+        while piece := stream.read1(1000):
+            found += piece
+    except EOFError:
+        return found, True
+    return found, False
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+@pytest.mark.parametrize("sized", [False, True])
+def test_every_early_end_of_zstandard_is_noticed(checksum: bool, sized: bool) -> None:
+    packer = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=sized)
+    parts = [b"first" * 9, b"", b"second", b"a" * 300_000]
+    frames = [packer.compress(part) for part in parts]
+    frames.insert(1, b"\x51\x2a\x4d\x18\x03\0\0\0abc")  # a frame to be passed over
+    whole, ends = b"".join(frames), {0, *accumulate(map(len, frames))}
+    assert _unpacked(whole) == (b"".join(parts), False)
+    for cut in range(len(whole)):
+        found, early = _unpacked(whole[:cut])
+        assert b"".join(parts).startswith(found)
+        assert early == (cut not in ends)
+
+
+def test_a_cut_zstandard_file_names_what_is_lost(tmp_path: Path) -> None:
+    lines = [json.dumps(row(step)).encode() + b"\n" for step in range(4)]
+    packed = [zstandard.compress(b"".join(lines[i : i + 2])) for i in (0, 2)]
+    (tmp_path / "a.jsonl.zst").write_bytes(packed[0] + packed[1][:-5])
+    scan = read(tmp_path)
+    assert (len(scan.responses), scan.bad_count) == (2, 1)
+    assert "ended before" in scan.bad_lines[0].reason

@@ -1,7 +1,7 @@
 """Log formats: which one a file has, and its objects as canonical rows.
 
-``detect`` names the format of a file from its path and first objects, ``refusal`` says why a
-file is no rollout log, and ``RowReader`` turns objects into canonical rows (see ``base``).
+``detect`` returns the format of a file, given its path and first objects, ``refusal`` explains why
+a file is no rollout log, and ``RowReader`` converts objects to canonical rows (see ``base``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, NotTaken, count_not_taken, kind_of
+from rlreport.figures.metadata import split_named
 from rlreport.formats import roll, simple
 from rlreport.formats.base import Format, Match, Row, Where
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
@@ -37,17 +38,17 @@ __all__ = [
 ]  # fmt: skip
 
 ENTRY_POINTS = "rlreport.formats"
-"""Entry point group; each entry names a class that takes no argument and is a Format."""
+"""Entry point group; each entry is a Format class whose constructor takes no arguments."""
 
 _FORMATS: tuple[Callable[[], Format], ...] = (
     simple.RLBoard, TRL, simple.Verl, NemoRL, SkyRL, simple.PrimeRLTokens, Verifiers, simple.AReaL,
-    roll.Roll, roll.RollAgentic, simple.Swift, simple.OpenInstruct, RLLM, simple.ART, Slime, Tinker,
-    Trackio, LMEval, InspectAI, ATIF, simple.Plain,
+    simple.AgileRL, roll.Roll, roll.RollAgentic, simple.Swift, simple.OpenInstruct, RLLM,
+    simple.ART, Slime, Tinker, Trackio, LMEval, InspectAI, ATIF, simple.Plain,
 )  # fmt: skip
 
 
 class Detected(NamedTuple):
-    """The format of a file, and why it is taken for that."""
+    """The format of a file, and how it was recognized."""
 
     format: Format
     reason: str
@@ -55,10 +56,10 @@ class Detected(NamedTuple):
 
 @cache
 def formats() -> dict[str, Format]:
-    """Return every format by id: ours first, then those of installed packages by name.
+    """Return every format by id: built-in ones first, then those of installed packages by name.
 
     Raises:
-        UsageError: when an installed format cannot be loaded, or takes an id that is taken.
+        UsageError: an installed format cannot be loaded, or its id is already in use.
     """
     by_id = {form.id: form for form in (create() for create in _FORMATS)}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
@@ -71,7 +72,7 @@ def formats() -> dict[str, Format]:
         if not isinstance(form, Format):
             raise UsageError(f"{entry.value} is no log format: see rlreport.formats.base.Format")
         if form.id in by_id:
-            raise UsageError(f"{entry.value} takes the id {form.id!r}, which is taken")
+            raise UsageError(f"{entry.value}: the id {form.id!r} is already in use")
         by_id[form.id] = form
     return by_id
 
@@ -80,7 +81,7 @@ def format_by_id(identity: str) -> Format:
     """Return the format of that id.
 
     Raises:
-        UsageError: when there is none; the message lists the ids.
+        UsageError: there is none; the message lists the ids.
     """
     try:
         return formats()[identity]
@@ -98,17 +99,17 @@ def detect(
     mapping: Mapping[str, str] | None = None,
     step_from_path: str | None = None,
 ) -> Detected | None:
-    """Name the format of a file, or None when it is no rollout log (``refusal`` says why).
+    """Return the format of a file, None if it is no rollout log (``refusal`` explains why).
 
     Args:
         name: path relative to the logs' folder, parts joined by ``/``.
         objects: the file's first objects (twenty are plenty).
-        log_format: id of a format to take without looking.
-        mapping: canonical field to dotted path, as the user gave it.
+        log_format: id of a format to use without detection.
+        mapping: canonical field -> dotted path, from ``--map``.
         step_from_path: regular expression that finds the step in ``name``.
 
     Raises:
-        UsageError: unknown format id, unknown mapped field, or a bad expression.
+        UsageError: unknown format id, unknown mapped field, or invalid expression.
     """
     detected = None
     if log_format is not None:
@@ -127,26 +128,26 @@ def detect(
 
 
 def beside(form: Format, path: str, listed: Collection[Path]) -> Format | str:
-    """Return a file's format as the files near it make it, or why the file is not to be read.
+    """Return a file's format configured for its sibling files, or why the file is not read.
 
     Args:
-        form: the format, as detected.
-        path: where the file lies.
-        listed: where all files of the logs lie.
+        form: the detected format.
+        path: path of the file.
+        listed: paths of all files of the logs.
     """
-    configure = getattr(form, "beside", None)
+    configure = getattr(form, "with_siblings", None)
     configured: Format | str = configure(Path(path), listed) if configure else form
     return configured
 
 
 class RowReader:
-    """Objects of one format as canonical rows, with token strings and texts filled from ids.
+    """Converts objects of one format to canonical rows, with tokens and texts decoded from ids.
 
     Small and picklable; a worker process gets its own copy.
 
     Args:
         form: the format, from ``Detected.format``.
-        names: names of token ids, shared by all files.
+        names: token strings by id, shared by all files.
     """
 
     def __init__(self, form: Format, names: TokenNames | None = None) -> None:
@@ -156,19 +157,19 @@ class RowReader:
 
     @property
     def rewarded(self) -> bool:
-        """Whether the format logs rewards at all."""
+        """Whether the format logs rewards."""
         return bool(getattr(self._format, "rewarded", True))
 
     @property
     def alone(self) -> bool:
-        """Whether rows come of the object alone, by code of this package."""
+        """Whether rows depend on the object only, and are made by this package (cacheable)."""
         ours = type(self._format).__module__.startswith("rlreport.")
         return ours and bool(getattr(self._format, "alone", False))
 
     def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the canonical rows of ``obj``; raise RowError where it cannot be one.
+        """Yield the canonical rows of ``obj``; raise RowError if it cannot be converted.
 
-        Of several rows, one that cannot be read stands as an ``UnreadRow``.
+        If only one of several rows cannot be read, an ``UnreadRow`` is yielded in its place.
         """
         watched = Watched(obj)
         try:
@@ -180,29 +181,29 @@ class RowReader:
         except RowError:
             raise
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            # An installed format may trust its logs; a hostile object still costs itself only.
+            # Installed formats may raise anything on invalid objects; only this object is lost.
             raise RowError(
                 message("no {format} object: {why}", format=self._format.id, why=repr(error)[:160])
             ) from error
         for name, value in watched.unread():
             count_not_taken(self._not_taken, name, kind_of(value))
 
-    def splits_of(self, objects: Collection[Row], name: str) -> set[object]:
-        """Return the splits that the rows of a file's first objects name."""
-        splits: set[object] = set()
+    def splits_of(self, objects: Collection[Row], name: str) -> set[str]:
+        """Return the splits named in the rows of a file's first objects."""
+        splits: set[str] = set()
         for obj in objects:
             with suppress(RowError, RecursionError):
-                splits |= {row["split"] for row in self(obj, Where(name)) if "split" in row}
+                splits |= {split_named(row.get("split")) for row in self(obj, Where(name))}
         self._not_taken = {}  # these objects are read again
         return splits
 
     def take_not_taken(self) -> NotTaken:
-        """Hand over the fields that no one read since the last call."""
+        """Return the fields that have not been read since the last call, and forget them."""
         taken, self._not_taken = self._not_taken, {}
         return taken
 
     def _completed(self, row: Row, where: Where) -> Row:
-        """Fill in what ids and path say, and drop what is neither a field nor a column."""
+        """Add values from token ids and path, and drop values that are no field or column."""
         row = self._names.fill(row)
         advantage, tokens = row.get("advantages"), row.get("response_tokens")
         if isinstance(advantage, int | float):

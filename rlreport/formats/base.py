@@ -49,8 +49,8 @@ class Format(Protocol):
     - ``rewarded = False``: its files have no rewards, so missing rewards are not reported as NaN;
     - ``alone = True``: its rows depend only on the object and the name of the file, not on other
       files, so that results may be cached (see ``rlreport.read.chunk``);
-    - ``beside(path, listed)``, called once for each local file with its path and the paths of
-      all files of the logs: it returns the format configured for the file's siblings (it must be
+    - ``with_siblings(path, listed)``, called once for each local file with its path and the paths
+      of all files of the logs: it returns the format configured for the file's siblings (it must be
       picklable, and may have a ``remark`` for the reader of the report), or a text that explains
       why the file should not be read.
 
@@ -105,7 +105,7 @@ class BaseFormat:
     """Base class of the formats of this package.
 
     Attributes:
-        claims: sets of keys; every object of a file has all keys of one set.
+        claims: sets of keys; at least half of the objects of a file have all keys of one set.
         confidence: confidence of its claims.
         columnar: whether these keys have lists, so that each line is a whole step.
         alone, rewarded: see ``Format``.
@@ -132,15 +132,23 @@ class BaseFormat:
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim files by the keys of their objects."""
         for keys in self.claims:
-            if has_keys(objects, *keys) and all(map(self.recognizes, objects)):
-                return Match(self.confidence, has_phrase(keys))
+            having = [obj for obj in objects if has_keys([obj], *keys)]
+            # A few rows may lack one, such as those of a failed grader.
+            if having and 2 * len(having) >= len(objects) and all(map(self.recognizes, having)):
+                writer = self.writer(having[0])
+                reason = has_phrase(keys)
+                return Match(self.confidence, f"{reason}: {writer}" if writer else reason)
         return None
+
+    def writer(self, obj: Row) -> str:
+        """Return which version of the framework wrote an object, "" if that cannot be told."""
+        return ""
 
     def recognizes(self, obj: Row) -> bool:
         """Return whether an object that has the keys of a claim is of this format."""
         return not self.columnar or all(isinstance(obj.get(k), list) for k in self.claims[0])
 
-    def beside(self, path: Path, listed: Collection[Path]) -> Self | str:
+    def with_siblings(self, path: Path, listed: Collection[Path]) -> Self | str:
         """Return the format configured for the siblings of ``path``, or why not to read it."""
         return self
 
@@ -161,7 +169,7 @@ _SPLIT_WORDS = (
 
 
 def split_of(name: str) -> str | None:
-    """Return the split named by a word of the path, looking at the file name first."""
+    """Return the split named by a word of the path; the file name has precedence."""
     for part in reversed(name.split("/")):
         for split, word in _SPLIT_WORDS:
             if word.search(part):

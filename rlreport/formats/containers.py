@@ -1,6 +1,6 @@
-"""Logs that are not lines: JSON documents, databases and packed files, object by object.
+"""Logs that are not line-based: objects in JSON documents, databases and archives.
 
-Lines are the reader's own business. Here an object's address is its index in the file.
+``rlreport.read`` reads line-based logs. Here objects are located by their index in the file.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 File = str | Path | IO[bytes]
 
 HEADER = "log.eval"
-"""Key that each of Inspect's samples gets: what the log says of the evaluation."""
+"""Key added to each Inspect sample: the evaluation's metadata from the log header."""
 
 MAX_SAMPLE = 64_000_000
-"""Bytes of one of Inspect's documents, unpacked, and of a value in a database."""
+"""Maximum unpacked bytes of a document in an ``.eval`` log, and of a value in a database."""
 
 MOST_GROWTH = 200
-"""Times its own size that an archive may unpack to; JSON of tokens grows twentyfold."""
+"""Maximum compression ratio of an archive; JSON of tokens has a ratio of about 20."""
 
 _SUFFIXES = {
     ".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".parquet": "parquet", ".pt": "torch",
@@ -57,11 +57,11 @@ _QUERIES = {
     "traces": "SELECT run_name, step, timestamp, key, trace_index, messages, metadata "
     "FROM traces ORDER BY rowid",
 }
-"""Trackio's entries that hold a table, and conversations; those of numbers are no rollouts."""
+"""Trackio's tables and conversations; its entries of numbers only are not rollouts."""
 
 
 def container_of(name: str) -> str | None:
-    """Return how a file holds its objects, by its suffix; None for other files."""
+    """Return the container type of a file by its suffix, None if it is unknown."""
     plain = name.lower()
     for packed in (".gz", ".zst"):
         plain = plain.removesuffix(packed)
@@ -75,14 +75,14 @@ def iterate(
     """Yield (index, object) of each object of a file, in bounded memory.
 
     A JSON document is one object, an array of them, a table of ``columns`` and ``data``, or
-    lines after all. A parquet file is read in batches of rows. A database is Trackio's, whose
-    entries are as in its own parquet export. An ``.eval`` log of Inspect's is a zip of samples,
-    of which a damaged or too large one is an object of an ``error_reading`` alone.
+    JSON lines with a wrong suffix. A parquet file is read in batches of rows. A database is
+    Trackio's; its objects are like the rows of Trackio's parquet export. Inspect's ``.eval`` log
+    is a zip of samples; for a damaged or too large one the object has only ``error_reading``.
 
     Args:
         file: path or binary stream.
         container: see ``container_of``.
-        wanted: indices, so that as little else is read as may be; None for all.
+        wanted: indices of the objects to yield; others are skipped if possible. None for all.
 
     Raises:
         RowError: the file is no such container, or a JSON document above MAX_JSON.
@@ -94,26 +94,33 @@ def iterate(
     elif container in _READERS:
         yield from _READERS[container](file, wanted)
     else:
-        for index, obj in enumerate(_json_objects(file)):
+        for index, obj in enumerate(json_objects(file)):
             if wanted is None or index in wanted:
                 yield index, obj
 
 
-def _json_objects(file: IO[bytes]) -> Iterator[Row]:
+def json_objects(file: IO[bytes]) -> Iterator[Row]:
+    """Yield the objects of a JSON document: itself, those of an array, a table or lines.
+
+    Raises:
+        RowError: it is none of these, or larger than MAX_JSON.
+    """
     file.seek(0)
     try:
         data = read_stream(file, MAX_JSON)
     except LimitError:
         raise RowError(
             message(
-                "a JSON document of over {most:count} bytes; write it as lines (.jsonl)",
+                "a JSON document of over {most:count} bytes; convert it to .jsonl",
                 most=MAX_JSON,
             )
         ) from None
     try:
         document = load_json(data)
     except LimitError as error:
-        raise RowError(message("no JSON document: {why}", why=error.reason)) from None
+        raise RowError(
+            message("a JSON document beyond what is read: {why}", why=error.reason)
+        ) from None
     except ValueError as error:
         # Data sets in `.json` are often lines.
         document = _objects_of_lines(data)
@@ -131,14 +138,14 @@ def _json_objects(file: IO[bytes]) -> Iterator[Row]:
 
 
 def _is_table(document: Row) -> bool:
-    """Tell whether a document is a table as W&B and pandas write it: names, and rows of values."""
+    """Return whether a document is a table as W&B and pandas write it: columns and rows."""
     names, data = document.get("columns"), document.get("data")
     texts = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
     return texts and isinstance(data, list) and len(document) <= 3
 
 
 def _objects_of_lines(data: bytes) -> list[Row]:
-    """Return the objects of lines, none if a line is no object."""
+    """Return the objects of JSON lines, [] if any line is not an object."""
     try:
         objects = [load_json(line) for line in io.BytesIO(data) if line.strip()]
     except ValueError:
@@ -153,7 +160,7 @@ def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int
     if not isinstance(path, str | Path) or not Path(path).is_file():
         raise RowError(message("no local file: a database is read from a disk"))
     try:
-        with contextlib.closing(_open_database(Path(path))) as database:
+        with contextlib.closing(open_database(Path(path))) as database:
             rows = (row for query in _queries(database) for row in database.execute(query))
             for index, row in enumerate(rows):
                 if wanted is None or index in wanted:
@@ -167,7 +174,8 @@ def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int
         raise RowError(message("no database of Trackio's: {why}", why=str(error))) from None
 
 
-def _open_database(path: Path) -> sqlite3.Connection:
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open a database to read it; what it brings of views and functions is not run."""
     import sqlite3
 
     address = f"{path.resolve().as_uri()}?mode=ro"
@@ -175,35 +183,42 @@ def _open_database(path: Path) -> sqlite3.Connection:
         database = sqlite3.connect(address, uri=True)
         database.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
-        # A write-ahead log needs a folder that can be written to; without one it is left out.
+        # Reading a write-ahead log needs a writable folder; without one its rows are left out.
         database = sqlite3.connect(f"{address}&immutable=1", uri=True)
     database.row_factory = sqlite3.Row
-    # A file may bring views and functions of its own; none of them is run.
+    # A file may define views and functions; none of them is run.
     database.execute("PRAGMA trusted_schema = OFF")
     database.execute("PRAGMA query_only = ON")
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_SAMPLE)
     return database
 
 
+def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
+    """Return whether there is such a table without computed columns.
+
+    A view or a computed column could run for ever.
+    """
+    found = database.execute(
+        "SELECT type, sql FROM sqlite_master WHERE name = ?", (name,)
+    ).fetchone()
+    if found is None or found["type"] != "table":
+        return False
+    if not str(found["sql"]).upper().startswith("CREATE TABLE"):
+        return False
+    hidden = database.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,))
+    return not any(computed for (computed,) in hidden)
+
+
 def _queries(database: sqlite3.Connection) -> Iterator[str]:
     """Yield the queries of tables that are there and have no computed column."""
-    tables = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
-    plain = {
-        name
-        for name, sql in tables
-        if isinstance(sql, str) and sql.upper().startswith("CREATE TABLE")
-    }
-    for name, query in _QUERIES.items():
-        hidden = database.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,))
-        if name in plain and not any(computed for (computed,) in hidden):
-            yield query
+    yield from (query for name, query in _QUERIES.items() if is_plain_table(database, name))
 
 
 def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
     """Yield the samples in the order of the archive, without their events."""
     try:
         with open_zip(file) as archive:
-            # Of documents of one name the last counts, as of files that are written again.
+            # If several documents have the same name, the last one replaces the others.
             infos = {info.filename: info for info in archive.infolist()}
             names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
             if not names:
@@ -240,13 +255,13 @@ def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Return a document's bytes, whatever size its entry claims."""
+    """Return a document's bytes, without trusting the size that its entry declares."""
     if info.compress_type not in _PACKED:
         raise ValueError("packed in a way that Inspect does not write")
     if info.compress_type != _ZSTANDARD:
         with archive.open(info) as entry:
             return read_stream(entry, MAX_SAMPLE)
-    # zipfile itself knows no zstandard before Python 3.14.
+    # zipfile does not support zstandard before Python 3.14.
     stream = archive.fp
     if info.compress_size > MAX_SAMPLE or stream is None:
         raise ValueError(f"over {MAX_SAMPLE:,} bytes")

@@ -22,7 +22,7 @@ _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Inspect's letters: correct, partial, incorrect, no answer."""
 
 _LENGTHS = frozenset({"max_tokens", "model_length", "message", "token", "context", "turn"})
-"""Inspect's stop reasons and limits that cut a sample off."""
+"""Inspect's stop reasons and limits that truncate a sample."""
 
 _ATTACHED = "attachment://"
 _LM_EVAL_NAME = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT[^/]*)?\.(?:jsonl|json)")
@@ -34,7 +34,7 @@ _ATIF_ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 
 
 class InspectAI(BaseFormat):
-    """One sample and epoch a row; the first scorer's value is the reward."""
+    """One row per sample and epoch; the reward is the value of the first scorer."""
 
     id = "inspect"
     evaluates = True
@@ -50,7 +50,7 @@ class InspectAI(BaseFormat):
         return super().match(name, whole)
 
     def recognizes(self, obj: Row) -> bool:
-        """Tell whether an object comes from an ``.eval`` log."""
+        """Return whether an object comes from an ``.eval`` log."""
         return HEADER in obj
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -88,7 +88,7 @@ class InspectAI(BaseFormat):
 
 
 def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
-    """Return why it ended, what went wrong, and the tokens of an only answer."""
+    """Return finish reason and errors, and the tokens if there is only one answer."""
     output = mapping(obj.get("output"))
     choice = next(iter(dicts(output.get("choices"))), {})
     row: Row = {}
@@ -108,7 +108,7 @@ def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
 
 
 def _scores(scores: Row) -> dict[str, float]:
-    """Return the scorers' values as numbers; those that are objects, key by key."""
+    """Return the scorers' values as numbers; an object becomes one entry per key."""
     values: Row = {}
     for name in scores:
         value: Any = mapping(scores[name]).get("value")
@@ -119,7 +119,7 @@ def _scores(scores: Row) -> dict[str, float]:
 
 
 def _message(logged_message: Row, attachments: Row) -> Row:
-    """Return a message with attachments in place and its parts under the usual names."""
+    """Return a message with attachments inserted and its parts under the usual names."""
     role, parts = logged.text(logged_message.get("role")), logged_message.get("content")
     result: Row = {"role": role, "source": logged_message.get("source")}
     if isinstance(parts, list):
@@ -155,12 +155,12 @@ def _attached(content: Any, attachments: Row) -> Any:
 
 
 class LMEval(BaseFormat):
-    """One document a line; of several choices the likeliest is the response.
+    """One document per line; of several choices the likeliest is the response.
 
-    A task with several filters repeats each document: the file's first filter is read.
+    A task with several filters repeats each document: only the file's first filter is read.
 
     Attributes:
-        filter: that filter; None to read all.
+        filter: the filter that is read; None to read all.
     """
 
     id = "lm_eval"
@@ -170,8 +170,8 @@ class LMEval(BaseFormat):
     claims = (("doc_id", "arguments", "resps", "target"),)
     filter: str | None = None
 
-    def beside(self, path: Path, listed: Collection[Path]) -> LMEval:
-        """Learn the file's first filter."""
+    def with_siblings(self, path: Path, listed: Collection[Path]) -> LMEval:
+        """Return the format with the file's first filter."""
         try:
             with path.open("rb") as lines:
                 first = logged.json_object(lines.readline()).get("filter")
@@ -179,13 +179,13 @@ class LMEval(BaseFormat):
             return self
         if not isinstance(first, str):
             return self
-        several = message("of several filters, {filter} is read", filter=f"`{first}`")
+        several = message("only filter {filter} is read, one of several", filter=f"`{first}`")
         form = LMEval(remark="" if first == "none" else several)
         form.filter = first
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a document, none of another filter's."""
+        """Yield the row of a document, unless it belongs to another filter."""
         if self.filter is not None and obj.get("filter") != self.filter:
             logged.read_all(obj)
             return
@@ -221,7 +221,7 @@ class LMEval(BaseFormat):
 
 
 def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
-    """Return the text that was generated first, else the choice of the largest likelihood."""
+    """Return the first generated text, or of a multiple-choice task the likeliest choice."""
     firsts = [resp[0] if isinstance(resp, list) and resp else resp for resp in resps]
     if isinstance(firsts[0], str):
         return firsts[0]
@@ -234,7 +234,7 @@ def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
 
 
 class ATIF(BaseFormat):
-    """One trajectory a file; its trial's ``result.json`` has the reward, times and errors."""
+    """One trajectory per file; the trial's ``result.json`` has the reward, times and errors."""
 
     id = "atif"
     alone = False
@@ -246,16 +246,20 @@ class ATIF(BaseFormat):
     container = "json"
 
     def recognizes(self, obj: Row) -> bool:
-        """Tell whether the schema is a version of ATIF."""
+        """Return whether the schema is a version of ATIF."""
         return str(obj["schema_version"]).startswith("ATIF")
 
-    def beside(self, path: Path, listed: Collection[Path]) -> ATIF:
-        """Find the result of the trial."""
+    def writer(self, obj: Row) -> str:
+        """Return the version of the schema."""
+        return str(obj["schema_version"])[:40]
+
+    def with_siblings(self, path: Path, listed: Collection[Path]) -> ATIF:
+        """Return the format with the trial's result as its sibling."""
         outer, inner = (folder / "result.json" for folder in (path.parent.parent, path.parent))
         return ATIF(FileStamp.of(outer) or FileStamp.of(inner))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row; without a result its reward is not known."""
+        """Yield one row; without a result its reward is unknown."""
         steps = dicts(obj.get("steps"))
         if not steps:
             raise RowError(message("a trajectory without `steps`"))
@@ -291,7 +295,7 @@ def _atif_conversation(steps: Sequence[Row]) -> Row:
             {"role": role, "content": step.get("message"), "tool_calls": calls,
              "reasoning_content": step.get("reasoning_content")}
         )  # fmt: skip
-        # Agents also log steps that no model wrote, and what they took over from elsewhere.
+        # Agents also log steps that no model wrote, and steps copied from other trajectories.
         copied = step.get("llm_call_count") == 0 or step.get("is_copied_context") is True
         sampled.append(role == "assistant" and not copied)
         for result in dicts(mapping(step.get("observation")).get("results")):

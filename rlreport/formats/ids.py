@@ -1,4 +1,4 @@
-"""Token ids: their names, and the tokens of a response put together from what is logged."""
+"""Token ids: their strings, and the tokens of a response assembled from logged ids and masks."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from rlreport.text.numbers import byte_size
 from rlreport.text.tokens import Style, detect_style, readable_tokens
 
 MOST_BYTES = 500_000_000
-"""Bytes of a tokenizer file at most; the largest known ones have 33 MB."""
+"""Maximum bytes of a tokenizer file; the largest known ones have 33 MB."""
 
 
 class TokenNames:
-    """Names of token ids.
+    """Token strings by id.
 
     Args:
-        tokenizer: path of a ``tokenizer.json`` of the ``tokenizers`` library; None for ``#17``.
+        tokenizer: path of a ``tokenizer.json`` of the ``tokenizers`` library; without one, strings
+            are like ``#17``.
 
     Raises:
-        UsageError: when the file cannot be read as one.
-        MissingExtraError: when the library is not installed.
+        UsageError: the file is not a valid tokenizer.
+        MissingExtraError: the library is not installed.
     """
 
     def __init__(self, tokenizer: str | None = None) -> None:
@@ -39,17 +40,17 @@ class TokenNames:
             self._style = detect_style(self._tokenizer.get_vocab())
 
     def __reduce__(self) -> tuple[type[TokenNames], tuple[str | None]]:
-        """Travel to another process as the path alone."""
+        """Pickle only the path; the other process loads the tokenizer again."""
         return TokenNames, (self._path,)
 
     def strings(self, ids: Sequence[int]) -> list[str]:
-        """Return the token strings of ``ids``, as a tokenizer's vocabulary writes them."""
+        """Return the token strings of ``ids`` as in the tokenizer's vocabulary."""
         if self._tokenizer is None:
             return [f"#{token}" for token in ids]
         return [self._tokenizer.id_to_token(token) or f"#{token}" for token in ids]
 
     def text(self, ids: Sequence[int]) -> str:
-        """Return the text of ``ids``: special tokens left out, or ``#17 #19`` without names."""
+        """Return the text of ``ids`` without special tokens; ``#17 #19`` without a tokenizer."""
         strings = self.strings(ids)
         if self._tokenizer is None:
             return " ".join(strings)
@@ -57,7 +58,7 @@ class TokenNames:
         return "".join(token for token in tokens if not is_special(token))
 
     def fill(self, row: Row) -> Row:
-        """Give a canonical row that has ids the strings and texts that it lacks, in place."""
+        """Add missing token strings and texts to a canonical row with ids, in place."""
         ids = row.get("token_ids")
         if isinstance(ids, list):
             if row.get("response_tokens") is None:
@@ -82,7 +83,7 @@ def _load(path: str) -> Any:
         raise MissingExtraError(
             "--tokenizer needs the tokenizers library: pip install 'rlreport[tokenizer]'"
         ) from None
-    # A pipe or a device would be read for ever.
+    # Reading a pipe or a device might never end.
     if not Path(path).is_file() or Path(path).stat().st_size > MOST_BYTES:
         raise UsageError(f"--tokenizer {path}: no file of at most {byte_size(MOST_BYTES)}")
     try:
@@ -94,13 +95,13 @@ def _load(path: str) -> Any:
 
 
 def after_prompt(obj: Row, ids: list[int], mask: list[int], arrays: Mapping[str, str]) -> Row:
-    """Return ids, mask and floats of what follows the prompt: all before the first sampled token.
+    """Return ids, mask and floats of the response, which begins with the first sampled token.
 
     Args:
-        obj: as logged.
-        ids: of prompt and response.
-        mask: 1 where the policy sampled; what lies beyond it is padding.
-        arrays: names of the object's floats, to those of the row's.
+        obj: the logged object.
+        ids: token ids of prompt and response.
+        mask: 1 where the policy sampled; ids beyond its end are padding.
+        arrays: keys of float arrays in the object -> fields of the row.
     """
     first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
     floats = {canonical: logged.numbers(obj.get(name)) for name, canonical in arrays.items()}
@@ -113,13 +114,13 @@ def after_prompt(obj: Row, ids: list[int], mask: list[int], arrays: Mapping[str,
 
 
 def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
-    """Return ids, mask and logprobs of what came after the first prompt.
+    """Return ids, mask and logprobs of everything after the first prompt.
 
     Args:
-        steps: ids of the prompt, ids and logprobs of the reply, of each step as logged.
+        steps: per step: ids of the prompt, ids and logprobs of the reply.
 
     Returns:
-        {} where a step has no ids, or a prompt does not hold the step before it.
+        {} if a step has no ids, or a prompt does not continue the step before it.
     """
     before: list[int] = []
     row: Row = {}
@@ -144,15 +145,15 @@ def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
 
 
 def mask_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
-    """Return first and last + 1 of each run of equal values in a mask."""
+    """Return (start, stop) of each run of equal values in a mask."""
     edges = [0, *(i for i in range(1, len(mask)) if mask[i] != mask[i - 1]), len(mask)]
     return list(pairwise(edges)) if mask else []
 
 
 def span_turns(row: Row) -> None:
-    """Give turns their tokens, where the mask's runs are as many as the policy's turns.
+    """Add token spans to turns if the mask has as many sampled runs as the policy has turns.
 
-    What stands between two of them is one turn's, or several turns' together.
+    Tokens between two of these runs belong to the turn, or the turns, between them.
     """
     turns, mask = row.get("turns"), row.get("response_mask")
     if not turns or not mask:

@@ -1,4 +1,4 @@
-"""Logged objects: which keys a format read, and values as numbers, texts and steps."""
+"""Logged objects: track which keys a format reads, and convert values."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rlreport.text.messages import message
 Entry = TypeVar("Entry")
 
 SHORT = 200
-"""Characters; a longer string is text, not a column."""
+"""Maximum characters of a string that becomes a column; longer ones are text."""
 
 _WATCHED_LEVELS = 2
-"""Levels below the logged object whose keys are watched: traces of an episode, nodes of a trace."""
+"""Nesting levels whose keys are tracked, such as traces of an episode and nodes of a trace."""
 
 _NULLS = ("", "none", "null")
 _WORDS = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -36,7 +36,7 @@ class Watched(dict[str, Any]):
     Attributes:
         plain: the object as logged.
         read: the keys that were read.
-        entries: objects made of this one's columns, whose keys stand for this one's.
+        entries: objects made from this one's columns; their keys are tracked instead.
     """
 
     def __init__(self, obj: dict[str, Any], depth: int = 0) -> None:
@@ -50,12 +50,12 @@ class Watched(dict[str, Any]):
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value as ``dict.get`` does, and remember that it was read."""
+        """Return a value like ``dict.get``, and remember that the key was read."""
         self.read.add(key)
         return super().get(key, default)
 
     def unread(self, prefix: str = "") -> Iterator[tuple[str, object]]:
-        """Yield name and value of every field that nobody read and that is not empty."""
+        """Yield dotted name and value of every unread field that is not empty."""
         if self.entries:
             for entry in self.entries:
                 yield from entry.unread(prefix)
@@ -89,7 +89,7 @@ def read_all(obj: dict[str, Any]) -> Row:
 
 
 def entry_of(obj: Row, entry: Row) -> Row:
-    """Return an object made of another's columns; its keys are watched instead of theirs."""
+    """Return an object made from columns of ``obj``, whose keys are tracked instead of those."""
     if not isinstance(obj, Watched):
         return entry
     obj.entries.append(Watched(entry, _WATCHED_LEVELS))
@@ -97,14 +97,14 @@ def entry_of(obj: Row, entry: Row) -> Row:
 
 
 def explode(obj: Row, key: str) -> Iterator[Row]:
-    """Yield one dict per entry of column ``key``; values that are no column repeat in each.
+    """Yield one dict per entry of column ``key``; values that are not lists repeat in each.
 
     Raises:
-        RowError: when ``key`` is no list, or a column has another length than it.
+        RowError: ``key`` is no list, or another column has a different length.
     """
     column = obj.get(key)
     if not isinstance(column, list):
-        raise RowError(message("{field} is not a column", field=f"`{key}`"))
+        raise RowError(message("{field} is missing or not a list", field=f"`{key}`"))
     size = len(column)
     for name, values in obj.items():
         if isinstance(values, list) and len(values) != size:
@@ -126,7 +126,7 @@ def parse_number(value: object) -> float:
     """Return ``value`` as a float: NaN for null, 0 or 1 for booleans, strings parsed.
 
     Raises:
-        RowError: when it is no number at all.
+        RowError: it is not a number.
     """
     if isinstance(value, int | float):
         try:
@@ -138,7 +138,7 @@ def parse_number(value: object) -> float:
     if isinstance(value, list) and len(value) == 1:
         return parse_number(value[0])
     if isinstance(value, str):
-        plain = unstringed(value)
+        plain = parse_stringified(value)
         if not isinstance(plain, str):
             return float(plain)
         try:
@@ -147,11 +147,12 @@ def parse_number(value: object) -> float:
             raise RowError(
                 message("expected a number, found {value}", value=repr(plain[:40]))
             ) from None
-    raise RowError(message("expected a number, found a {type}", type=type(value).__name__))
+    kind = "list" if isinstance(value, list) else "object"
+    raise RowError(message("expected a number, found a {type}", type=kind))
 
 
 def grade(value: object) -> float | None:
-    """Return a reward; None where the log has null, as a response has that nobody graded."""
+    """Return a reward, None for null, which means that the response was not graded."""
     absent = isinstance(value, str) and value.strip().lower() in _NULLS
     return None if value is None or absent else parse_number(value)
 
@@ -167,10 +168,10 @@ def required(obj: Mapping[str, Any], key: str) -> float | None:
     return grade(obj[key])
 
 
-def unstringed(value: str) -> str | bool | float:
-    """Undo ``json.dumps(..., default=str)``: "True" and "0.5" back to what they were.
+def parse_stringified(value: str) -> str | bool | float:
+    """Undo ``json.dumps(..., default=str)``: convert "True" and "0.5" to their original types.
 
-    A string of digits alone stays a string: it may be an answer.
+    A string of digits stays a string, as it may be an answer.
     """
     word = _WORDS.get(value.strip().lower()) if len(value) <= 5 else None
     if word is not None:
@@ -187,25 +188,28 @@ def unstringed(value: str) -> str | bool | float:
 
 
 def text(value: object) -> str:
-    """Return ``value`` as text: strings as they are, null as "", the rest as JSON."""
+    """Return ``value`` as text: strings unchanged, null as "", the rest as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def text_if_any(value: object) -> str | None:
-    """Return ``value`` as text, None for null and for no text."""
+    """Return ``value`` as text, None for null and for empty text."""
     return None if value is None or value == "" else text(value)
 
 
 def string(value: object) -> str | None:
-    """Return ``value`` where it is a string, else None."""
+    """Return ``value`` if it is a string, else None."""
     return value if isinstance(value, str) else None
 
 
 def real(value: object) -> float | None:
-    """Return ``value`` as a float where it is a number, else None."""
-    return float(value) if isinstance(value, int | float) else None
+    """Return ``value`` as a float if it is a number that fits into one, else None."""
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return None
 
 
 def reals(values: Row) -> dict[str, float]:
@@ -214,7 +218,7 @@ def reals(values: Row) -> dict[str, float]:
 
 
 def integer(value: object) -> int | None:
-    """Return ``value`` as a whole number where it is one (``"12"``, ``12.0``), else None."""
+    """Return ``value`` as an integer if it is one (also ``"12"``, ``12.0``), else None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -227,29 +231,29 @@ def integer(value: object) -> int | None:
 
 
 def numbers(value: object) -> list[float] | None:
-    """Return a list of floats, or None when ``value`` is no list (null, absent)."""
+    """Return a list of floats, None if ``value`` is no list (null, absent)."""
     return [parse_number(item) for item in value] if isinstance(value, list) else None
 
 
 def ints(value: object) -> list[int] | None:
-    """Return a list of token ids, or None when ``value`` is no list of whole numbers."""
+    """Return a list of token ids, None if ``value`` is no list of integers."""
     if not isinstance(value, list) or not all(type(item) is int for item in value):
         return None
     return value
 
 
 def dicts(value: object) -> list[Row]:
-    """Return the objects of a list; [] when ``value`` is no list."""
+    """Return the objects of a list, [] if ``value`` is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def mapping(value: object) -> Row:
-    """Return ``value`` where it is an object, else an empty one."""
+    """Return ``value`` if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def from_json(value: Any) -> Any:
-    """Return the JSON in a text or bytes, None where it is none; other values as they are."""
+    """Return a text or bytes parsed as JSON, None if invalid; other values unchanged."""
     if not isinstance(value, str | bytes):
         return value
     try:
@@ -259,18 +263,18 @@ def from_json(value: Any) -> Any:
 
 
 def json_object(data: bytes | str) -> Row:
-    """Return the object in some JSON; {} for all else, as the torn last line of a growing log."""
+    """Return a JSON object; {} for anything else, such as an incomplete last line."""
     return mapping(from_json(data))
 
 
 def total(parts: Iterable[float]) -> float | None:
-    """Return the sum of the parts that are numbers; None when none is."""
+    """Return the sum of the parts that are numbers, None if none is."""
     numbers_only = [part for part in parts if not math.isnan(part)]
     return math.fsum(numbers_only) if numbers_only else None
 
 
 def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
-    """Return the policy's version that sampled, or the first and the last one."""
+    """Return the version of the sampling policy, or the first and the last one if several."""
     whole = [version for value in versions or () if (version := integer(value)) is not None]
     if not whole:
         return None
@@ -279,7 +283,7 @@ def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
 
 
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("group_id", "ground_truth", "dataset"), text_if_any),
+    **dict.fromkeys(("group_id", "rollout_id", "ground_truth", "dataset"), text_if_any),
     **dict.fromkeys(("finish_reason", "agent", "env", "task", "model"), string),
     **dict.fromkeys(("logprobs", "sampler_logprobs", "ref_logprobs"), numbers),
     **dict.fromkeys(("token_ids", "prompt_token_ids", "ground_truth_ids"), ints),
@@ -302,31 +306,31 @@ def fields(**values: Any) -> Row:
 
 
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
-    """Return the further numbers, booleans and short strings of ``obj``, stringified ones mended.
+    """Return the other numbers, booleans and short strings of ``obj``; see ``parse_stringified``.
 
-    ``used`` holds the keys that are already mapped, or are text. A key that is a canonical
-    field's name and means another thing here becomes ``<key>_logged``.
+    ``used`` are keys that are already mapped or contain text. A key with the name of a canonical
+    field but another meaning becomes ``<key>_logged``.
     """
     row: Row = {}
     for key, value in obj.items():
         if key not in used and is_scalar(value):
             name = f"{key}_logged" if key in CANONICAL else key
-            row[name] = unstringed(value) if isinstance(value, str) else value
+            row[name] = parse_stringified(value) if isinstance(value, str) else value
             if isinstance(obj, Watched):
                 obj.read.add(key)
     return row
 
 
 def is_scalar(value: object) -> bool:
-    """Tell whether ``value`` can stand in a column: a number, a boolean, a short string."""
+    """Return whether ``value`` can be in a column: a number, a boolean or a short string."""
     return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= SHORT)
 
 
 def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None) -> int:
-    """Return the step a row says, else the one its path says.
+    """Return the step in the row, else the one in the path.
 
     Raises:
-        RowError: when neither says one.
+        RowError: there is neither.
     """
     step = integer(value)
     if step is None and pattern is not None:
@@ -337,7 +341,7 @@ def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None)
 
 
 def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
-    """Return the number of ``pattern``'s group ``step`` (else its first) in the path."""
+    """Return the number that group ``step`` of ``pattern`` (else its first) matches in the path."""
     match = pattern.search(name)
     if match is None:
         return None
@@ -354,7 +358,7 @@ def failed_fields(prompt: str, *errors: str) -> Row:
 
 
 def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[Row]:
-    """Yield the row of each entry of an object, an UnreadRow where it raises RowError."""
+    """Yield the row of each entry of an object, an UnreadRow if ``row_of`` raises RowError."""
     for entry in entries:
         try:
             yield row_of(entry)
@@ -363,13 +367,13 @@ def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[R
 
 
 def lines_of(file: FileStamp) -> Iterator[Row]:
-    """Yield the objects in the lines of a file near a log."""
+    """Yield the objects in the lines of a sibling file."""
     with Path(file.path).open("rb") as lines:
         yield from map(json_object, lines)
 
 
 def document_of(file: FileStamp) -> Row:
-    """Return the object in a file near a log; {} where it is none or too large."""
+    """Return the object in a sibling file, {} if it is none or too large."""
     try:
         return json_object(read_bounded(Path(file.path), MAX_JSON))
     except (OSError, LimitError):

@@ -1,4 +1,4 @@
-"""Files that no format claims: fields that the user names (``--map``), or why it is refused."""
+"""Files that no format claims: read them with ``--map``, or explain why they are not read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BY_NAME = {
     "batch_summary.json": marked("a summary of rLLM's episodes, not one of them"),
     "meta.json": marked("metadata of an evaluation, not its rollouts"),
     "trainer_state.json": marked("trainer metrics, to plot with the rollouts"),
-    "config.json": marked("a model's or run's configuration"),
+    "config.json": marked("a configuration, which the run's card may show"),
     "tokenizer.json": marked("a tokenizer; give it with --tokenizer"),
     "tokenizer_config.json": marked("a tokenizer's configuration"),
     "package.json": marked("package metadata"),
@@ -61,20 +61,20 @@ _LIKELY: dict[str, tuple[str, ...]] = {
     "group_id": ("uid", "prompt_id", "group", "task_id", "example_id"),
     "finish_reason": ("stop_reason", "stop_condition"),
 }  # fmt: skip
-"""Canonical field to the names that other logs have for it, likeliest first."""
+"""Canonical field -> names that other logs use for it, the likeliest first."""
 _NUMBERS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 
 
 class Mapped(BaseFormat):
-    """A format made of the user's mapping, over a known format or on its own.
+    """A format defined by ``--map`` and ``--step-from-path``, alone or on top of another format.
 
     Args:
-        mapping: canonical field to dotted path in the object; a part of digits indexes a list.
+        mapping: canonical field -> dotted path in the object; a part of digits indexes a list.
         step_from_path: regular expression with one group, or a group named ``step``.
-        base: the format that yields the rows first; fields that are mapped replace its own.
+        base: the format whose rows are changed; mapped fields replace its fields.
 
     Raises:
-        UsageError: an unknown field, or no such expression.
+        UsageError: the mapping has an unknown field, or the expression is invalid.
     """
 
     id = "mapped"
@@ -97,7 +97,7 @@ class Mapped(BaseFormat):
         self._step = None if step_from_path is None else _step_pattern(step_from_path)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim files whose objects hold all of the mapped paths."""
+        """Claim files whose objects have all mapped paths."""
         for path in self.mapping.values():
             if not any(look_up(obj, path)[0] for obj in objects):
                 return None
@@ -105,10 +105,10 @@ class Mapped(BaseFormat):
         return Match(100, f"has what was mapped ({options or 'step from the path'})")
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the base format's rows, or the object's own fields, with the mapped ones set."""
+        """Yield the rows of the base format, or the object, with the mapped fields set."""
         step = logged.step_in_path(where.name, self._step) if self._step else None
         more = {} if step is None else {"step": step}
-        # A format that finds no step would refuse the object.
+        # The base format would reject an object without a step.
         obj = logged.entry_of(obj, {**obj, **more}) if more else obj
         mapped = {key: look_up(obj, path)[1] for key, path in self.mapping.items()}
         if self.base is None:
@@ -122,7 +122,7 @@ class Mapped(BaseFormat):
             yield row if unread else _checked({**row, **_typed(mapped), **more})
 
     def split(self, name: str) -> str | None:
-        """Return the split by the base format, else the one the path names."""
+        """Return the split according to the base format, else the one named by the path."""
         return super().split(name) if self.base is None else self.base.split(name)
 
 
@@ -139,9 +139,9 @@ def _step_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def look_up(obj: object, path: str) -> tuple[bool, Any]:
-    """Return whether the dotted path leads somewhere, and what is there.
+    """Return whether the dotted path exists, and its value.
 
-    A key that itself holds dots is found whole before it is taken apart.
+    A key that contains dots itself is tried before the path is split.
     """
     if isinstance(obj, dict) and path in obj:
         return True, obj[path]
@@ -171,7 +171,7 @@ def _typed(mapped: Row) -> Row:
 
 def _checked(row: Row) -> Row:
     if all(row.get(key) is None for key in ("response", "token_ids", "response_tokens")):
-        raise RowError(message("no response where the mapping says"))
+        raise RowError(message("no response at the mapped path"))
     return {"step": 0, **row}
 
 
@@ -199,6 +199,8 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
     last = name.rpartition("/")[2].lower().removesuffix(".gz").removesuffix(".zst")
     if last in _BY_NAME:
         return message(_BY_NAME[last])
+    if last.endswith(".csv"):
+        return message("no table of metrics: it needs a column of steps and numbers, and commas")
     if not objects:
         return message("contains no JSON object")
     if has_keys(objects, "step", "data") and all(isinstance(o["data"], dict) for o in objects):
@@ -222,9 +224,9 @@ def _keys(obj: Row) -> str:
 
 
 def suggest(objects: Sequence[Row]) -> dict[str, str]:
-    """Return likely mappings, canonical field to dotted path, for fields that are absent.
+    """Return likely mappings, canonical field -> dotted path, for fields that are absent.
 
-    Empty when text and reward cannot both be found: such a file is no rollout log.
+    Empty if text and reward are not both found, as the file is no rollout log then.
     """
     paths: dict[str, Any] = {}
     for obj in objects[:20]:

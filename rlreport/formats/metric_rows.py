@@ -17,8 +17,14 @@ STEP_KEYS = (
 )  # fmt: skip
 """Keys of the step in order of preference: rollout steps before optimizer steps."""
 
-KIND_KEYS = ("type", "kind", "split", "phase", "mode", "event")
+KIND_KEYS = frozenset({"type", "kind", "split", "phase", "mode", "event"})
 """Keys of the field with the kind of a row: rollout phase, update or evaluation, for example."""
+
+TEXT_KEYS = frozenset({"prompt", "response", "completion", "input", "output"})
+"""Keys of the texts of a rollout, which is no row of metrics."""
+
+Record = tuple[int, dict[str, float]]
+"""Step and the metrics logged at it."""
 
 _DEEPEST = 16
 """Maximum nesting of objects that are searched for metrics."""
@@ -28,7 +34,7 @@ MAX_NAME = 500
 
 _STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")
 
-_NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
+NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
 
 _TRAINING = re.compile(r"(train|optim|update|learn|step|metric|log|iter|grpo|ppo|rl\b).*")
 """Kinds of rows that report training itself."""
@@ -51,7 +57,7 @@ def flat_numbers(
             value = float(logged)
         if isinstance(value, dict) and depth:
             yield from flat_numbers(value, f"{name}/", depth - 1)
-        elif isinstance(value, int | float) and name not in _NO_METRICS:
+        elif isinstance(value, int | float) and name not in NO_METRICS:
             try:
                 yield name, float(value)
             except OverflowError:
@@ -59,17 +65,18 @@ def flat_numbers(
 
 
 def step_in(obj: dict[str, Any]) -> int | None:
-    """Return the step of an object, None if it has none or it is too large for float64."""
-    for key in STEP_KEYS:
-        value = obj.get(key)
-        if isinstance(value, str):
-            counted = _STEP_OF_STEPS.fullmatch(value)
-            value = int(counted[1]) if counted else None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        if abs(value) <= LARGEST_STEP and value == int(value):
-            return int(value)
-    return None
+    """Return the step of an object, None if it has none.
+
+    A step that is not a whole number, or too large for float64, is none: another key would count
+    something else.
+    """
+    value = next((value for key in STEP_KEYS if (value := obj.get(key)) is not None), None)
+    if isinstance(value, str):
+        counted = _STEP_OF_STEPS.fullmatch(value)
+        return int(counted[1]) if counted else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if abs(value) <= LARGEST_STEP and value == int(value) else None
 
 
 def numbers_of(event: dict[str, Any]) -> dict[str, float]:
@@ -78,11 +85,19 @@ def numbers_of(event: dict[str, Any]) -> dict[str, float]:
     Names of metrics that do not report training are prefixed with the kind of the event.
     """
     own = _own_metrics(event)
-    kind = next((k.lower() for key in KIND_KEYS if isinstance(k := event.get(key), str)), "")
+    kinds = (
+        value.lower() for key, value in event.items() if key in KIND_KEYS and isinstance(value, str)
+    )
+    kind = next(kinds, "")
     found = dict(flat_numbers(own))
-    if _TRAINING.fullmatch(kind) or not _KIND.fullmatch(kind):
-        return found
-    return {n if n.startswith(kind) else f"{kind}/{n}": v for n, v in found.items()}
+    return {prefixed(kind, name): value for name, value in found.items()} if kind else found
+
+
+def prefixed(kind: str, name: str) -> str:
+    """Return the name of a metric in an event of a kind: with the kind unless it is training's."""
+    if not kind or _TRAINING.fullmatch(kind) or not _KIND.fullmatch(kind) or name.startswith(kind):
+        return name
+    return f"{kind}/{name}"
 
 
 def is_event(obj: object) -> bool:
@@ -92,7 +107,7 @@ def is_event(obj: object) -> bool:
     own = _own_metrics(obj)
     if any(isinstance(value, list) for value in own.values()):
         return False
-    if not {"prompt", "response", "completion", "input", "output"}.isdisjoint(own):
+    if not TEXT_KEYS.isdisjoint(own):
         return False
     if any(isinstance(value, str) and len(value) > MAX_NAME for value in own.values()):
         return False

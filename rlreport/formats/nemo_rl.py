@@ -28,11 +28,11 @@ _KNOWN = frozenset(
 
 
 class NemoRL(BaseFormat):
-    """One sample a line, each value in a list of length 1, sequences padded to the batch.
+    """One sample per line, each value in a list of length 1, sequences padded to the batch.
 
-    ``input_lengths`` cuts the padding, ``token_loss_mask`` marks the tokens the policy wrote.
-    Position 0 of the log-probabilities is a placeholder. With dynamic sampling ``rewards``
-    is the batch before filtering, and ``filtered_rewards`` the one that belongs to the rows.
+    ``input_lengths`` are lengths without padding, ``token_loss_mask`` marks the policy's tokens.
+    Position 0 of the log-probabilities is a placeholder. With dynamic sampling, ``rewards``
+    contains the batch before filtering, and ``filtered_rewards`` the rewards of the rows.
     """
 
     id = "nemo_rl"
@@ -41,12 +41,12 @@ class NemoRL(BaseFormat):
     claims = (("content", "rewards"), ("rewards", "token_ids", "input_lengths"))
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim samples with tokens, and others by the name of the file."""
+        """Claim samples with tokens, and samples without tokens by the name of the file."""
         recognized = _STEP.search(name) or any("token_ids" in obj for obj in objects)
         return super().match(name, objects) if recognized else None
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row, with token figures where it is a training sample."""
+        """Yield one row, with token arrays if it is a training sample."""
         flat = logged.entry_of(obj, {key: _unwrapped(value) for key, value in obj.items()})
         reward = logged.required(flat, "rewards")
         if "filtered_rewards" in flat:  # then ``rewards`` belongs to other rows
@@ -78,15 +78,15 @@ class NemoRL(BaseFormat):
 
 
 def _unwrapped(value: Any) -> Any:
-    """Take a batch of one out of its list."""
+    """Return the only element of a batch of one."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _texts(content: Any, runs: int) -> Row:
     """Return the texts and turns of a sample.
 
-    In training each message is a bare string, of no role. After the prompt the policy's
-    messages and the environment's alternate, as the runs of the loss mask do.
+    In training each message is a string without a role. After the prompt, messages of the policy
+    and of the environment alternate like the runs of the loss mask.
     """
     if is_messages(content):
         return conversation_fields(content, [one["role"] == "assistant" for one in content])
@@ -104,13 +104,13 @@ def _texts(content: Any, runs: int) -> Row:
 
 
 def _tokens(flat: Row) -> Row:
-    """Return the token figures of a sample, {} where it has none."""
+    """Return the token arrays of a sample, {} without any."""
     ids = logged.ints(flat.get("token_ids"))
     if ids is None:
         return {}
     length = logged.integer(flat.get("input_lengths"))
     length = len(ids) if length is None else max(0, min(length, len(ids)))
     sampled = logged.numbers(flat.get("token_loss_mask")) or [1.0] * length
-    # Position 0 is predicted by nothing: its log-probability is a placeholder.
+    # Nothing precedes position 0, so its log-probability is a placeholder.
     mask = [int(i > 0 and bool(one)) for i, one in enumerate(sampled[:length])]
     return after_prompt(flat, ids, mask, _ARRAYS)

@@ -1,7 +1,7 @@
 """Rows of parquet files, in bounded memory.
 
-A few kilobytes of parquet can hold gigabytes: repeated values are stored once. Repeated texts are
-read as dictionaries and unpacked a few at a time, and what a file claims is checked first.
+A few kilobytes of parquet can expand to gigabytes, as repeated values are stored once. Texts are
+therefore read dictionary-encoded and decoded a few at a time, after the footer was checked.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from rlreport.sidefiles import MAX_COLUMNS, LimitError
 from rlreport.text.messages import message
 
 MAX_FOOTER = 32_000_000
-"""Bytes of a file's description of its columns and row groups."""
+"""Maximum bytes of the footer, which describes columns and row groups."""
 
 MAX_ELEMENTS = 8_000
-"""Elements of a file's schema, and row groups: pyarrow recurses into nested elements."""
+"""Maximum elements of the schema, and row groups; pyarrow recurses into nested elements."""
 
 MAX_GROWTH = 200
-"""Times its own size that a file may expand to, beside the allowances below."""
+"""Maximum compression ratio of a file above the absolute limits below."""
 
 MAX_UNPACKED = 256_000_000
-"""Bytes that the pages of a file unpack to."""
+"""Bytes of unpacked pages that every file may have, regardless of its size."""
 
 MAX_VALUES = 20_000_000
-"""Numbers and texts of a file, those in lists counted one by one."""
+"""Numbers and texts, list elements counted singly, that every file may have."""
 
 MAX_VALUE_GROWTH = 20
-"""The same for each byte of the file, beside that allowance."""
+"""Further numbers and texts that a file may have per byte of its size."""
 
 MAX_TEXT = 1_000_000_000
-"""Bytes of a file's texts, repeated ones counted as often as they stand there."""
+"""Maximum bytes of a file's texts, with repetitions."""
 
 MAX_ROW_TEXT = 256_000_000
-"""The same of one row."""
+"""Maximum bytes of the texts of one row."""
 
 _BATCH = 256
 _BATCH_VALUES = 4_000_000
@@ -103,7 +103,7 @@ def parquet_rows(
 
 
 def _batches(parquet: Any, group: int, columns: Sequence[str] | None) -> Iterator[Any]:
-    """Yield the rows of a row group, fewer at a time where they are long."""
+    """Yield the rows of a row group in batches, which are smaller if rows are long."""
     about = parquet.metadata.row_group(group)
     values = sum(about.column(i).num_values for i in range(about.num_columns))
     rows = max(1, min(_BATCH, _BATCH_VALUES * about.num_rows // max(1, values)))
@@ -111,7 +111,7 @@ def _batches(parquet: Any, group: int, columns: Sequence[str] | None) -> Iterato
 
 
 def _rows(batch: Any) -> Iterator[Row]:
-    """Yield the rows of a batch, made of a part of them at a time where texts repeat."""
+    """Yield the rows of a batch; if texts repeat, they are decoded in several parts."""
     size, middle = _text_bytes(batch), batch.num_rows // 2
     if size <= (_BATCH_TEXT if middle else MAX_ROW_TEXT):
         yield from batch.to_pylist()
@@ -123,7 +123,7 @@ def _rows(batch: Any) -> Iterator[Row]:
 
 
 def _text_bytes(batch: Any) -> int:
-    """Return the bytes of a batch's texts, repeated ones as often as they stand there."""
+    """Return the bytes of a batch's texts, with repetitions."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -143,7 +143,7 @@ def _text_bytes(batch: Any) -> int:
 
 
 def _check_footer(file: IO[bytes]) -> None:
-    """Raise LimitError if the description of a file is too long."""
+    """Raise LimitError if the footer is too long."""
     file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
     length, mark = file.read(4), file.read(4)
     if mark == b"PAR1" and int.from_bytes(length, "little") > MAX_FOOTER:
@@ -158,6 +158,11 @@ def _check_metadata(metadata: Any, size: int) -> None:
     chunks = [group.column(i) for group in groups for i in range(metadata.num_columns)]
     unpacked, values = MAX_UNPACKED + MAX_GROWTH * size, MAX_VALUES + MAX_VALUE_GROWTH * size
     if sum(max(0, chunk.total_uncompressed_size) for chunk in chunks) > unpacked:
-        raise LimitError(message("pages that unpack to over {most:count} bytes", most=unpacked))
+        raise LimitError(
+            message(
+                "over {most:count} bytes uncompressed, too much for its size; split the file",
+                most=unpacked,
+            )
+        )
     if max(metadata.num_rows, sum(chunk.num_values for chunk in chunks)) > values:
         raise LimitError(message("over {most:count} values for its size", most=values))

@@ -20,13 +20,13 @@ _KNOWN = frozenset(
     | {"episode_id", "session_id"}
 )
 _NO_POLICY = re.compile(r"judge|grader|verifier|critic|reviewer|simulat", re.IGNORECASE)
-"""Names of agents that are not the policy; nothing in an episode says which one is trained."""
+"""Names of agents that are not the policy; episodes do not say which agent is trained."""
 
 
 class RLLM(BaseFormat):
-    """One episode a file; each trajectory in it is a response.
+    """One episode per file; each trajectory in it is a response.
 
-    Beside another trajectory, one whose name says that it judges is no response of the policy.
+    If there are several, a trajectory named like a judge is not a response of the policy.
     """
 
     id = "rllm"
@@ -75,7 +75,7 @@ class RLLM(BaseFormat):
             if evaluated and trajectory.get("reward") is None:
                 row["reward"] = logged.grade(obj.get("is_correct"))
             if group:
-                # A solver and a judge of one task are not each other's group.
+                # Different agents on one task, such as a solver and a judge, form separate groups.
                 row["group_id"] = f"{group}:{names[i]}" if len(set(names)) > 1 else group
             return row
 
@@ -137,7 +137,7 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
 
 
 def _joined_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
-    """Return the fields of the steps' chats: each holds the ones before, or begins anew."""
+    """Return the fields of the steps' chats; each continues the one before or is a new chat."""
     before: list[Row] = []
     messages: list[Row] = []
     sampled: list[bool] = []

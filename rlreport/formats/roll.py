@@ -1,4 +1,4 @@
-"""ROLL's rollout dumps, of its rlvr and its agentic pipeline: one line of columns a step."""
+"""ROLL's rollout dumps of its rlvr and agentic pipelines: one line of columns per step."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _TRAJECTORY = re.compile(r"(.+)_[^_]+_\d{8}_\d{6}_\d{6}(?:_b\d+)?")
 """``{tag}_{group}_{episode}_{seed}_{env}_{time}``: all but the last two name the group."""
 
 _DONE = {"finish": "stop", "max_length": "length", "max_steps": "length"}
-"""ROLL's stop reasons by what they mean."""
+"""ROLL's stop reasons -> finish reasons."""
 
 
 class Roll(Renamed):
-    """ROLL's rlvr pipeline: one line a step, a dict of columns; ``id`` marks the group."""
+    """ROLL's rlvr pipeline: one line per step, an object of columns; ``id`` is the group."""
 
     id = "roll"
     description = "ROLL rlvr rollout dumps: one line of columns a step"
@@ -38,9 +38,9 @@ class Roll(Renamed):
 
 
 class RollAgentic(BaseFormat):
-    """One line a step; each entry of ``trajectory_data`` and ``messages`` is JSON in a string.
+    """One line per step; each entry of ``trajectory_data`` and ``messages`` is JSON in a string.
 
-    In step mode a trajectory is dumped once for each of its steps: the last one stands for it.
+    In step mode a trajectory is dumped at each of its steps; only the last dump is read.
     """
 
     id = "roll_agentic"
@@ -55,7 +55,7 @@ class RollAgentic(BaseFormat):
 
 
 def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:
-    """Yield the columns' entries with their parsed ``trajectory_data``."""
+    """Yield the entries of the columns with their parsed ``trajectory_data``."""
     for entry in logged.explode(obj, "trajectory_data"):
         about = mapping(logged.from_json(entry.get("trajectory_data")))
         place = logged.integer(about.get("branch_or_step_idx"))

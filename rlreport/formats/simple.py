@@ -1,4 +1,4 @@
-"""Formats that mostly rename keys; each declares what it calls the fields of a row."""
+"""Formats that mostly rename keys; each declares its keys for the fields of a row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PRIME_RL_ARRAYS = {
 
 
 class RLBoard(BaseFormat):
-    """Rows that are canonical as they stand; files of them are read on a fast path without it."""
+    """Canonical rows, which need no conversion; the reader has a fast path without this class."""
 
     id = "rlboard"
     description = "RLLoggingBoard and its OpenRLHF fork: one response a line, token arrays"
@@ -56,9 +56,9 @@ def _is_native(obj: Row) -> bool:
 
 
 class Plain(BaseFormat):
-    """The native fields less strictly: chat messages for texts, or no step at all.
+    """The native fields, but texts may be chat messages, and the step may be missing.
 
-    Without a step anywhere the log is one evaluation, shown as step 0.
+    If no row has a step, the log is one evaluation, shown as step 0.
     """
 
     id = "plain"
@@ -75,12 +75,12 @@ class Plain(BaseFormat):
         return Match(match.confidence, f"{match.reason}, and no step: read as one step, 0")
 
     def recognizes(self, obj: Row) -> bool:
-        """Tell whether both texts are text or messages, and the reward is a value."""
+        """Return whether prompt and response are text or messages, and the reward is a value."""
         texts = all(isinstance(obj[key], str) or is_messages(obj[key]) for key in _TEXTS)
         return texts and not isinstance(obj["reward"], dict | list)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the object with its messages as text."""
+        """Yield the object with messages converted to text."""
         row = {"step": 0, **logged.read_all(obj)}
         if not all(isinstance(row.get(key), str) for key in _TEXTS):
             row |= prompt_and_response_fields(row.get("prompt"), row.get("response"))
@@ -93,11 +93,12 @@ class Renamed(BaseFormat):
     """A log whose objects become rows by renaming their keys.
 
     Attributes:
-        step, prompt, response, reward: keys of these fields; no texts where ``response`` is "".
-        step_path: finds the step in the path where a row names none.
-        step_else: keys that hold the step where the path names none either.
-        renames: further fields of the row, each with its key.
-        hidden: keys that become no columns though no field takes them.
+        step, prompt, response, reward: keys of these fields; "" for ``response`` if the log has
+            no texts.
+        step_path: pattern of the step in the path, used if the row has no step.
+        step_else: keys of the step if row and path have none.
+        renames: (field, key) of further fields.
+        hidden: keys that do not become columns, although no field is read from them.
     """
 
     step = "step"
@@ -110,7 +111,7 @@ class Renamed(BaseFormat):
     hidden: frozenset[str] = frozenset()
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row, or one for each entry of the columns."""
+        """Yield one row, or one per entry if the values are columns."""
         if not self.columnar:
             return iter((self.row(obj, where),))
         entries = logged.explode(obj, self.response)
@@ -136,7 +137,7 @@ class Renamed(BaseFormat):
         return row
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add to a row what renaming does not give."""
+        """Add to a row the fields that are not renamed keys."""
 
     def _step(self, obj: Row, where: Where) -> int:
         step = obj.get(self.step)
@@ -146,7 +147,7 @@ class Renamed(BaseFormat):
 
 
 class AReaL(Renamed):
-    """Rows with the versions of the policy that wrote them; the step is the folder's version."""
+    """Rows with the policy versions that wrote them; the name of the folder is the step."""
 
     id = "areal"
     description = "AReaL rollouts: a folder a policy version, a file a task"
@@ -158,8 +159,29 @@ class AReaL(Renamed):
     renames = (("group_id", "task_id"),)
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add the range of versions."""
+        """Add the range of policy versions."""
         row |= fields(policy_version=[obj.get("head_version"), obj.get("tail_version")])
+
+
+class AgileRL(Renamed):
+    """Sampled completions; several agents of a population may be in one file."""
+
+    id = "agilerl"
+    description = (
+        "AgileRL's CompletionLoggingConfig(jsonl_path): a sample of the rollouts, long texts cut"
+    )
+    files = ("*.jsonl",)
+    claims = (("agent_index", "group_index", "sample_index", "completion", "reward"),)
+    response = "completion"
+    hidden = frozenset({"agent_index", "group_index", "sample_index"})
+
+    def complete(self, row: Row, obj: Row) -> None:
+        """Add the agent, and the group, which is one of its agent and step."""
+        agent = logged.integer(obj.get("agent_index"))
+        row |= fields(
+            agent=None if agent is None else f"agent {agent}",
+            group_id=f"{agent}/{logged.text(obj.get('group_index'))}",
+        )
 
 
 class Verl(Renamed):
@@ -178,19 +200,27 @@ class Verl(Renamed):
     texts = frozenset({"pred", "answer", "extracted_answer", "request_id", "data_source"})
     hidden = texts | {"reward", "uid"}
     part = re.compile(r".+_(?:reward|score)s?|.+_penalty")
-    group = re.compile(r"(.+)_\d+_\d+")
+    key = re.compile(r"((.+)_\d+)_\d+")
+
+    def writer(self, obj: Row) -> str:
+        """Return the trainer, of which only V1 logs a uid."""
+        return "V1 trainer" if "uid" in obj else "legacy trainer"
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add the reward's parts, the group (a prefix of the V1 trainer's ``uid``) and texts."""
+        """Add reward parts, texts, and what the V1 trainer's ``uid`` holds.
+
+        It is ``<group>_<session>_<output>``. All outputs of a session have the reward of the last.
+        """
         parts = {key: value for key, value in row.items() if self.part.fullmatch(key)}
         row |= fields(reward_parts=logged.reals(parts))
         row |= {key: obj[key] for key in self.texts & obj.keys() if isinstance(obj[key], str)}
         if isinstance(uid := obj.get("uid"), str):
-            prefix = self.group.fullmatch(uid)
-            row["group_id"] = prefix[1] if prefix else uid
+            row["group_id"] = uid
+            if key := self.key.fullmatch(uid):
+                row["rollout_id"], row["group_id"] = key[1], key[2]
         # Validation logs the score twice; a reward that differs is a column.
         other = obj.get("reward")
-        other = logged.unstringed(other) if isinstance(other, str) else other
+        other = logged.parse_stringified(other) if isinstance(other, str) else other
         if isinstance(other, int | float) and float(other) != row["reward"] and other == other:
             row["reward_logged"] = float(other)
 
@@ -215,11 +245,11 @@ class OpenInstruct(Renamed):
     )
 
     def recognizes(self, obj: Row) -> bool:
-        """Tell whether prompt and response are lists of ids."""
+        """Return whether prompt and response are lists of ids."""
         return None not in (logged.ints(obj["prompt_tokens"]), logged.ints(obj["response_tokens"]))
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add tools' errors, and a label that is text; texts of the ids come later."""
+        """Add errors of tools and the label; ``RowReader`` decodes the texts from ids."""
         if "token_ids" not in row:
             raise RowError(message("`response_tokens` is not a list of ids"))
         request = mapping(obj.get("request_info"))
@@ -231,7 +261,7 @@ class OpenInstruct(Renamed):
 
 
 class PrimeRLTokens(Renamed):
-    """prime-rl's ``enable_token_export``: ids and figures per token, no text, no reward."""
+    """prime-rl's ``enable_token_export``: ids and arrays per token, no text, no reward."""
 
     rewarded = False
     id = "prime_rl_tokens"
@@ -242,7 +272,7 @@ class PrimeRLTokens(Renamed):
     hidden = frozenset({"schema_version"})
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add the tokens after the prompt, which ``loss_mask`` marks, and means over them."""
+        """Add the tokens after the prompt, whose end ``loss_mask`` shows, and means over them."""
         ids, mask = logged.ints(obj.get("token_ids")), obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
             raise RowError(message("no `token_ids` and `loss_mask`"))
@@ -257,8 +287,8 @@ class PrimeRLTokens(Renamed):
 class Swift(Renamed):
     """ms-swift's GRPO completions: each reward function is a float column, there is no total.
 
-    Megatron says ``gen_step`` for the step; its Ray trainer writes a line a response, with the
-    total alone.
+    Megatron calls the step ``gen_step``; its Ray trainer writes one line per response, with only
+    the total reward.
     """
 
     id = "swift"
@@ -272,12 +302,12 @@ class Swift(Renamed):
     figures = frozenset({"entropy", "rewards_std", "kl", "length", "response_clip_ratio"})
 
     def recognizes(self, obj: Row) -> bool:
-        """Tell whether steps, prompts and completions are lists, or it is one of Ray's rows."""
+        """Return whether steps, prompts and completions are lists, or the row is Ray's."""
         columns = ("step", "prompt", "completion")
         return "gen_step" in obj or all(isinstance(obj[key], list) for key in columns)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield a row for each entry of the columns, or the one of a line that has none."""
+        """Yield one row per entry of the columns, or a single row if the values are no lists."""
         columnar = isinstance(obj.get("completion"), list) and not is_messages(obj["completion"])
         functions = self._reward_functions(obj) if columnar else []
         entries = logged.explode(obj, "completion") if columnar else iter((obj,))
@@ -290,7 +320,7 @@ class Swift(Renamed):
         return logged.each(entries, row_of) if columnar else map(row_of, entries)
 
     def _reward_functions(self, obj: Row) -> list[str]:
-        """Return the float columns, those before ``advantages`` where that is logged."""
+        """Return the float columns; only those before ``advantages`` if that is logged."""
         names = list(obj)
         if "advantages" in names:
             names = names[: names.index("advantages")]

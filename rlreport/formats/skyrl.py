@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
@@ -25,9 +26,11 @@ Spans = list[tuple[int, int]]
 class SkyRL(BaseFormat):
     """Rows with ``input_prompt`` and ``output_response``; the step is in the folder's name.
 
-    A step-wise evaluation dumps a row for each turn, and the reward with the last. A row is a
-    turn of the next one where that one's prompt goes on from this one's prompt and response:
-    the file itself (``sibling``) is looked through for such rows.
+    A step-wise evaluation dumps one row per turn, and the reward in the last. A row is an earlier
+    turn of the next one if the next prompt begins with this row's prompt and response. Where the
+    mean in ``aggregated_results.jsonl`` is that of trajectories and not of rows, so are rows in
+    sequence with one ``extra_info.index``. To find such rows, the file itself is also read as
+    ``sibling``.
     """
 
     id = "skyrl"
@@ -37,17 +40,19 @@ class SkyRL(BaseFormat):
     files = ("global_step_*_evals/*.jsonl",)
     claims = (("input_prompt", "output_response", "score"),)
 
-    def beside(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
-        """Remember the file; an evaluation without a step is not mixed with those that have one."""
+    def with_siblings(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
+        """Set the sibling; do not mix an evaluation without a step with those that have one."""
         evaluations = path.parent.parent
         if path.parent.name == "eval_only" and any(
             file.parent.parent == evaluations and _STEP.search(file.parent.name) for file in listed
         ):
-            return message("an evaluation outside training, of no step: read it alone")
+            return message(
+                "an evaluation outside training, without a step: build a separate report of it"
+            )
         return SkyRL(FileStamp.of(path)) if path.suffix == ".jsonl" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row; a list of scores is a reward per token, and its sum the reward."""
+        """Yield one row; a list of scores is a reward per token, and the reward is its sum."""
         if obj.get("output_response") is None:
             raise RowError(message("no `output_response`"))
         scores, extras = logged.numbers(obj.get("score")), mapping(obj.get("env_extras"))
@@ -74,12 +79,13 @@ def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
     """Find the rows of a file that are turns of one trajectory.
 
     Returns:
-        the hash of a row's texts -> where the turns before begin and end in its prompt; [] for
-        a row that another one continues.
+        hash of a row's texts -> spans of the earlier turns in its prompt; [] for a row that is
+        itself an earlier turn of another row.
     """
     spans_by_row: dict[int, Spans] = {}
     before: Row = {}
     spans: Spans = []
+    by_index = _counts_trajectories(file)
     for obj in logged.lines_of(file):
         prompt, texts = obj.get("input_prompt"), _texts(before)
         if all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts)):
@@ -88,8 +94,40 @@ def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
             spans_by_row[_digest(obj)] = spans
         else:
             spans = []
+            if by_index and _index(obj) is not None and _index(obj) == _index(before):
+                spans_by_row[_digest(before)] = []
         before = obj
     return spans_by_row
+
+
+def _counts_trajectories(file: FileStamp) -> bool:
+    """Return whether the logged mean is that of the last of rows with one index in sequence."""
+    logged_means = FileStamp.of(Path(file.path).with_name("aggregated_results.jsonl"))
+    if logged_means is None:
+        return False
+    rows: list[float] = []
+    trajectories: list[float] = []
+    before = source = None
+    for obj in logged.lines_of(file):
+        scores = logged.numbers(obj.get("score")) or [logged.real(obj.get("score")) or 0.0]
+        rows.append(math.fsum(scores))
+        if trajectories and _index(obj) is not None and _index(obj) == before:
+            trajectories.pop()
+        trajectories.append(rows[-1])
+        before, source = _index(obj), obj.get("data_source")
+    mean = logged.real(logged.document_of(logged_means).get(f"eval/{source}/avg_score"))
+    if mean is None or not rows:
+        return False
+    of_rows, of_trajectories = (
+        math.fsum(rows) / len(rows),
+        math.fsum(trajectories) / len(trajectories),
+    )
+    return math.isclose(of_trajectories, mean) and not math.isclose(of_rows, mean)
+
+
+def _index(obj: Row) -> int | None:
+    extras = mapping(mapping(obj.get("env_extras")).get("extra_info"))
+    return logged.integer(extras.get("index"))
 
 
 def _texts(obj: Row) -> list[str]:

@@ -54,7 +54,7 @@ class Slime(BaseFormat):
         """Return whether the status is that of a sample."""
         return isinstance(obj["status"], str)
 
-    def beside(self, path: Path, listed: Collection[Path]) -> Slime | str:
+    def with_siblings(self, path: Path, listed: Collection[Path]) -> Slime | str:
         """Return the format with the sibling: trajectories of a dump, or their token columns."""
         root = path.parent.parent
         if path.parent.name != "trajectory":
@@ -183,7 +183,7 @@ def _indices(file: FileStamp) -> dict[int | None, int]:
 
 
 def _without_repeated(places: Iterable[tuple[int, Any]]) -> dict[int | None, int]:
-    """Return sample -> place, without indices that occur several times (in several data sets)."""
+    """Return sample -> place, without indices that occur in several data sets."""
     samples = [(logged.integer(sample), place) for place, sample in places]
     times = Counter(sample for sample, _ in samples)
     return {sample: place for sample, place in samples if sample is not None and times[sample] == 1}

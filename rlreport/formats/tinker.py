@@ -18,16 +18,15 @@ _SUMMARIES, _LOGTREE = "_rollout_summaries.jsonl", "_logtree.json"
 _MAX_LEVELS = 200
 
 Group = tuple[list[tuple[str, list[int]]], list[tuple[str, Row]]]
-"""Of each trajectory its return and its steps' lengths as logged, and of each answer its reward
-and messages, in the order in which they came."""
+"""(return, lengths of the steps) of each trajectory, and (reward, message) of each answer in the
+order of the logtree."""
 
 
 class Tinker(BaseFormat):
-    """One trajectory a line, without texts: those of single answers are found in the logtree.
+    """One trajectory per line, without texts; those of one-answer trajectories are in the logtree.
 
-    The logtree (``sibling``) shows some groups, and answers as they came, not whose they are: a
-    group is taken where its returns and lengths are those of the summaries, and an answer by its
-    reward, of equal rewards by its length.
+    The logtree (``sibling``) contains some of the groups, and does not link answers to
+    trajectories. Groups are matched by returns and lengths, answers by reward, then by length.
     """
 
     id = "tinker"
@@ -40,18 +39,19 @@ class Tinker(BaseFormat):
         remark = message("the summaries contain no text, and there is no logtree next to them")
         if logtree is not None:
             remark = message(
-                "texts are those of the logtree: of siblings with one reward, told by length"
+                "texts come from the logtree; responses of a group with equal rewards are "
+                "matched by length"
             )
         super().__init__(logtree, remark)
 
-    def beside(self, path: Path, listed: Collection[Path]) -> Tinker:
-        """Find the logtree of the same name."""
+    def with_siblings(self, path: Path, listed: Collection[Path]) -> Tinker:
+        """Return the format with the logtree of the same name."""
         if not path.name.endswith(_SUMMARIES):
             return self
         return Tinker(FileStamp.of(path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE)))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row; without a text it has empty ones."""
+        """Yield one row; texts are empty if unknown."""
         steps, group = dicts(obj.get("steps")), logged.integer(obj.get("group_idx"))
         texts, tags = self._texts(group, obj, steps), obj.get("tags")
         row = {
@@ -77,7 +77,7 @@ class Tinker(BaseFormat):
         yield row
 
     def _texts(self, group: int | None, obj: Row, steps: Sequence[Row]) -> Row:
-        """Return prompt and response of a trajectory of one answer, {} where none is shown."""
+        """Return prompt and response of a one-answer trajectory, {} if they are unknown."""
         place = logged.integer(obj.get("traj_idx"))
         groups = _groups(self.sibling) if self.sibling else []
         if group is None or place is None or not 0 <= group < len(groups) or len(steps) != 1:
@@ -87,7 +87,7 @@ class Tinker(BaseFormat):
         summary = f"{reward:.3f}" if isinstance(reward, int | float) else "", [_length(steps[0])]
         if trajectories[place : place + 1] != [summary] or len(answers) != len(trajectories):
             return {}
-        # Siblings of this reward, and the answers of this reward, each by their length.
+        # Match trajectories and answers with this reward in the order of their lengths.
         siblings = [i for i, (returned, _) in enumerate(trajectories) if returned == summary[0]]
         siblings.sort(key=lambda i: trajectories[i][1])
         texts = [text for returned, text in answers if returned == summary[0]]
@@ -126,7 +126,7 @@ def _group(node: Row) -> Group:
 
 
 def _sections(node: Row) -> Iterator[tuple[str, Row]]:
-    """Yield title and body of the sections next below a node."""
+    """Yield title and body of the sections directly below a node."""
     for child in dicts(node.get("children")):
         inner = dicts(child.get("children"))
         if child.get("tag") == "section" and len(inner) == 2:
@@ -152,6 +152,6 @@ def _messages(node: Row) -> list[Row]:
 
 
 def _cells(node: Row, name: str) -> list[str]:
-    """Return the values of a name in the tables below a node."""
+    """Return the cells of column ``name`` in the tables below a node."""
     rows = [dicts(part.get("children")) for part in _walk(node) if part.get("tag") == "tr"]
     return [_text(row[1]) for row in rows if len(row) == 2 and row[0].get("children") == [name]]

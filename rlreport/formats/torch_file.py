@@ -1,7 +1,7 @@
 """Rollout dumps that ``torch.save`` wrote, read by torch's weights-only loader.
 
-A pickle runs what it names; that loader builds plain values and tensors alone, and refuses
-everything else. numpy's arrays are refused with it: their state is trusted when they are built.
+Unpickling can run arbitrary code; that loader only creates plain values and tensors, and rejects
+everything else. NumPy arrays are rejected, too, as NumPy does not validate their state.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rlreport.sidefiles import LimitError, open_zip
 from rlreport.text.messages import message
 
 MAX_PICKLE = 256_000_000
-"""Bytes of a dump's values, without its tensors: they are in memory at once."""
+"""Maximum bytes of a dump without its tensors; they are in memory at once."""
 
 _MOST = 1 << 28
-"""Values and characters that are taken of a dump: a few bytes of pickle can repeat one for ever."""
+"""Maximum cost of the values of a dump, as a few bytes of pickle can repeat values endlessly."""
 
 _WALKED = 64
-"""What a value costs of that beside its size: it is looked at on its own."""
+"""Cost of a value in addition to its number of elements or characters."""
 
 _DEEPEST = 64
 _EXPORT = (
@@ -32,16 +32,16 @@ _EXPORT = (
     "for s in torch.load(sys.argv[1], weights_only=False)['samples']]\" N.pt > N.jsonl"
 )
 ROLLOUT_ID = "dump.rollout_id"
-"""Key that each sample gets: the rollout (training step) that its file says."""
+"""Key added to each sample: the rollout id (training step) of its file."""
 
 
 def torch_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
     """Yield (index, sample) of a dump ``{"rollout_id": …, "samples": […]}``.
 
-    ``wanted`` are the indices of those to yield; None for all.
+    ``wanted`` are the indices of the samples to yield; None for all.
 
     Raises:
-        RowError: torch is not installed, or the file is no dump that its loader takes.
+        RowError: torch is not installed, or its loader rejects the file.
     """
     dump = _load(file)
     samples = dump.get("samples") if isinstance(dump, dict) else None
@@ -61,7 +61,7 @@ def _load(file: IO[bytes]) -> Any:
             f"reading a .pt file needs torch (pip install torch); or, {_EXPORT}"
         ) from None
     _check(file)
-    # A local file's tensors stay on disk until they are asked for.
+    # Tensors of a local file stay on disk until they are used.
     path = getattr(file, "name", None)
     try:
         if isinstance(path, str | Path) and Path(path).is_file():
@@ -79,7 +79,7 @@ def _load(file: IO[bytes]) -> Any:
 
 
 def _check(file: IO[bytes]) -> None:
-    """Refuse what is no archive of torch's, and more than fits into memory."""
+    """Raise RowError for a file that torch did not write, or that does not fit into memory."""
     try:
         with open_zip(file) as archive:
             infos = archive.infolist()
@@ -92,7 +92,7 @@ def _check(file: IO[bytes]) -> None:
     if sum(info.file_size for info in infos if info.filename.endswith(".pkl")) > MAX_PICKLE:
         raise RowError(
             message(
-                "a dump of over {most:count} bytes without its tensors; {export}",
+                "over {most:count} bytes that are no tensors; {export}",
                 most=MAX_PICKLE,
                 export=_EXPORT,
             )
@@ -100,24 +100,22 @@ def _check(file: IO[bytes]) -> None:
 
 
 class _Budget:
-    """Turns loaded values into those of JSON, as far as memory allows."""
+    """Converts loaded values to JSON types, up to a maximum cost."""
 
     def __init__(self) -> None:
         self._left = _MOST
 
     def plain(self, value: Any, depth: int = 0) -> Any:
-        """Return a value with tensors of one dimension as lists, larger ones as their shape.
+        """Return a value with 1-D tensors as lists; of other tensors only the shape, as text.
 
         Raises:
-            RowError: there is too much of it.
+            RowError: the values cost too much.
         """
         size = value.numel() if hasattr(value, "numel") else _size(value)
         flat = len(value.shape) <= 1 if hasattr(value, "numel") else True
         self._left -= _WALKED + (size if flat else 1)
         if self._left < 0 or depth > _DEEPEST:
-            raise RowError(
-                message("no dump that fits into memory: its values repeat or nest without end")
-            )
+            raise RowError(message("too large or too deeply nested; convert it to .jsonl"))
         if isinstance(value, dict):
             return {str(key): self.plain(item, depth + 1) for key, item in value.items()}
         if isinstance(value, list | tuple):
@@ -130,7 +128,7 @@ class _Budget:
 
 
 def _listed(tensor: Any) -> Any:
-    """Return a tensor's numbers; its shape where it has none of its own (sparse, quantized)."""
+    """Return a tensor as a list; its shape as text if it is sparse or quantized."""
     try:
         return tensor.tolist()
     except (RuntimeError, TypeError, ValueError):

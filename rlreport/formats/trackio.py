@@ -15,13 +15,20 @@ from rlreport.text.chat import conversation_fields, is_messages
 from rlreport.text.messages import message
 
 _REWARDS = ("reward", "score")
-_KNOWN = frozenset({*_REWARDS, "group_id", "duration_ms", "latency_ms", "status", "error"})
+_KNOWN = frozenset(
+    {*_REWARDS, "group_id", "duration_ms", "latency_ms", "status", "error"}
+    | {"advantage", "model_version"}
+)
+_PART = "rewards/"
+"""Prefix of the parts of the reward in TRL's traces."""
+
+SAMPLED = "traces of TRL's AsyncGRPO, a sample of at most 16 rollouts at a time"
 _NUMBERS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
-"""How Trackio writes what JSON has no number for."""
+"""How Trackio writes NaN and infinities in JSON."""
 
 
 class Trackio(BaseFormat):
-    """Entries of a run: tables as TRL or anyone logs them, and traces with a reward."""
+    """Entries of a run: tables of completions, as TRL logs them, and traces with a reward."""
 
     id = "trackio"
     description = "Trackio: tables of completions, and traces whose metadata hold a reward"
@@ -30,12 +37,15 @@ class Trackio(BaseFormat):
     claims = (("run_name", "step", "timestamp"),)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim entries of which one is a trace, or holds a table."""
+        """Claim a file if one of the entries is a trace or contains a table."""
         recognized = any("messages" in obj or _table_keys(obj) for obj in objects)
-        return super().match(name, objects) if recognized else None
+        match = super().match(name, objects) if recognized else None
+        # Its metadata are JSON in a text.
+        sampled = any("model_version" in logged.text(obj.get("metadata")) for obj in objects)
+        return Match(match.confidence, SAMPLED) if match and sampled else match
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the rows of an entry's tables, or the one of a trace."""
+        """Yield the rows of an entry's tables, or the row of a trace."""
         if "messages" in obj:
             yield _trace(obj, where)
             return
@@ -72,13 +82,20 @@ def _trace(obj: Row, where: Where) -> Row:
     millis = logged.real(about.get("duration_ms", about.get("latency_ms")))
     failed = about.get("error") or about.get("status") == "error"
     return {
-        **columns(about, _KNOWN),
+        **columns({key: v for key, v in about.items() if not key.startswith(_PART)}, _KNOWN),
         **conversation_fields(messages),
         "step": logged.step_of(obj.get("step"), where),
         "reward": logged.parse_number(reward),
         "run": logged.text(obj.get("run_name")),
         **fields(
             group_id=about.get("group_id"),
+            advantages=logged.real(about.get("advantage")),
+            policy_version=(about.get("model_version"),),
+            reward_parts={
+                key.removeprefix(_PART): logged.parse_number(about[key])
+                for key in about
+                if key.startswith(_PART)
+            },
             seconds=None if millis is None else millis / 1000,
             errors=[about.get("error") or "error"] if failed else None,
         ),

@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer with ``log_completions``: one parquet file a logged step."""
+"""TRL's GRPO trainer with ``log_completions``: one parquet file per logged step."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _TEXTS = ("prompt", "completion")
 _KNOWN = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
 _REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
 _CLOSE = 1e-3
-"""TRL logs the means of float32 rewards."""
+"""Relative tolerance for TRL's logged means, which are of float32 rewards."""
 
 _LEVELS = 12
-"""Levels of messages in which nulls are dropped."""
+"""Nesting levels of messages in which nulls are dropped."""
 
 
 class TRL(BaseFormat):
     """Rows of ``completions/completions_00005.parquet``.
 
-    TRL logs a column for each reward function, then those of ``log_extra``, and no total. Which
-    are rewards is in ``trainer_state.json``, where the run left one; else every float column
-    between ``completion`` and ``advantage`` is taken for one. The total is ``reward`` where a
-    version logs it, else the sum of the functions that judged the row (those that returned
-    None are NaN); weights other than 1 are not in the log. An evaluation overwrites the file
-    that training wrote at its step: the rows are the evaluation's then.
+    TRL logs a column for each reward function, then those of ``log_extra``, and no total. The
+    names of the reward functions are in ``trainer_state.json`` if there is one; else every float
+    column between ``completion`` and ``advantage`` is assumed to be a reward. The total is
+    ``reward`` if this version logs it, else the sum of the functions that judged the row (those
+    that returned None are NaN); weights other than 1 are not in the log. An evaluation overwrites
+    the file that training wrote at the same step, so its rows are those of the evaluation.
 
     Attributes:
-        functions: names of the reward functions, None where nothing tells.
-        evaluated: the file holds an evaluation's rows.
+        functions: names of the reward functions, None if unknown.
+        evaluated: whether the rows of the file are those of an evaluation.
     """
 
     id = "trl"
@@ -64,19 +64,19 @@ class TRL(BaseFormat):
         return Match(95 if numbered else 70, match.reason)
 
     def recognizes(self, obj: Row) -> bool:
-        """Tell whether an object is one response, and not of AReaL's or a columnar log."""
+        """Return whether an object is one response, and not of AReaL's or a columnar log."""
         other = "token_ids" in obj or "version_rle" in obj
         return not other and not isinstance(obj.get("step"), list)
 
-    def beside(self, path: Path, listed: Collection[Path]) -> TRL | str:
-        """Learn the reward functions and evaluations from the trainer's state."""
+    def with_siblings(self, path: Path, listed: Collection[Path]) -> TRL | str:
+        """Return the format with reward functions and evaluations from the trainer's state."""
         number = _STEP.search(path.name)
         if number is None or path.parent.name != "completions":
             return self
         run = path.parent.parent
         if any(f.parent == run / "rollouts" and f.name.startswith("rank_") for f in listed):
             return message(
-                "the same rollouts as in `rollouts` beside it, which RolloutWriter wrote"
+                "the same rollouts as in the sibling folder `rollouts`, which RolloutWriter wrote"
             )
         states = (run / "trainer_state.json", *sorted(run.glob("checkpoint-*/trainer_state.json")))
         history, functions = _history(tuple(stamp for f in states if (stamp := FileStamp.of(f))))
@@ -106,7 +106,7 @@ class TRL(BaseFormat):
         }
 
     def split(self, name: str) -> str | None:
-        """Return ``val`` for an evaluation's rows, else the split that the path names."""
+        """Return ``val`` for rows of an evaluation, else the split named by the path."""
         return "val" if self.evaluated else super().split(name)
 
     def _parts(self, obj: Row) -> dict[str, float]:
@@ -114,7 +114,7 @@ class TRL(BaseFormat):
         return {name: logged.parse_number(obj[name]) for name in names if name in obj}
 
     def _remark_on(self, path: Path, entries: Sequence[Row]) -> str:
-        """Say what was taken for the reward where nothing tells, or that its mean is not TRL's."""
+        """Return a remark if reward columns are guessed or their mean is not TRL's, else ""."""
         read = None if self.functions is None else ["step", "reward", *self.functions]
         try:
             with path.open("rb") as stream:
@@ -126,7 +126,7 @@ class TRL(BaseFormat):
         if self.functions is None:
             names = dict.fromkeys(f"`{name}`" for obj in objects for name in _floats(obj))
             return message(
-                "no trainer_state.json names the reward functions; taken for them: {names}",
+                "no trainer_state.json names the reward functions; assumed: {names}",
                 names=tuple(names),
             )
         key = "eval_reward" if self.evaluated else "reward"
@@ -136,8 +136,9 @@ class TRL(BaseFormat):
         if not means or not sums or abs(mean - means[-1]) <= _CLOSE * max(1.0, abs(means[-1])):
             return ""
         return message(
-            "the mean of the summed rewards, {mean}, is not the trainer's, {logged}: the functions "
-            "may have weights, which are not logged, or its mean is of more generations",
+            "the mean of the summed rewards is {mean}, but the trainer's is {logged}: the "
+            "functions may have weights, which are not logged, or the trainer's mean covers "
+            "more generations",
             mean=f"{mean:.4g}",
             logged=f"{means[-1]:.4g}",
         )
@@ -148,9 +149,9 @@ def _sum(parts: Mapping[str, float]) -> float | None:
 
 
 def _floats(obj: Mapping[str, Any]) -> list[str]:
-    """Return the float columns that stand between ``completion`` and ``advantage``.
+    """Return the float columns between ``completion`` and ``advantage``.
 
-    None is a function that did not judge the row, where the name is a reward's.
+    None counts as a float in a column named like a reward: the function did not judge the row.
     """
     names = list(obj)
     first = names.index("completion") + 1 if "completion" in obj else 0
@@ -169,7 +170,7 @@ def _is_reward(name: str) -> bool:
 
 
 def _without_nulls(value: Any, levels: int = _LEVELS) -> Any:
-    """Drop null members of objects, which parquet adds where it merges their types."""
+    """Drop null members of objects, which parquet adds when it merges the objects' types."""
     if isinstance(value, dict) and levels:
         return {k: _without_nulls(v, levels - 1) for k in value if (v := value[k]) is not None}
     if isinstance(value, list) and levels:
@@ -192,14 +193,14 @@ def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int, list[Row]], tuple
 
 
 def repeated_files(files: Iterable[tuple[str, File]], container: str = "parquet") -> dict[str, str]:
-    """Return the files that repeat another one of a smaller step: name to the first one's name.
+    """Return files that repeat the rows of an earlier step: name -> name of the earlier file.
 
-    TRL keeps the rows of its last generation and writes all of them at every log event. Logging
-    more often than generating therefore repeats a whole file, only ``step`` being new.
+    TRL keeps the rows of its last generation and writes all of them at every log event. If it
+    logs more often than it generates, it repeats a whole file with only ``step`` changed.
 
     Args:
         files: (name, file) of one folder, in order of step.
-        container: how the files hold their rows.
+        container: container type of the files.
 
     Raises:
         RowError, MissingExtraError: as ``containers.iterate``.

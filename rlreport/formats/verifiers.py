@@ -12,19 +12,29 @@ from typing import Any
 
 from rlreport.errors import RowError
 from rlreport.formats import logged
+from rlreport.formats.annotations import (
+    FOLDER,
+    Updates,
+    annotation_files,
+    is_effective,
+    missing_chunks,
+    updated,
+    updates_in,
+)
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import prompt_and_response_fields, prompt_fields, response_fields
-from rlreport.text.messages import message
+from rlreport.text.messages import message, phrases
 
 _STEP = re.compile(r"step[_-]?(\d+)")
 _OLD_KEYS = ("example_id", "prompt", "completion", "reward")
+_UPDATE_KEYS = ("trace_id", "info", "branches")
 _OLD_KNOWN = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
 _LIMITS = frozenset(
     {"max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "max_turn_tokens"}
     | {"context_length", "compaction_failed"}
 )
-"""Stop conditions that verifiers counts as truncation (``Trace.is_truncated``)."""
+"""Stop conditions that count as truncation in verifiers (``Trace.is_truncated``)."""
 
 _STREAMS = {
     "logprobs": "sampler_logprobs",
@@ -33,41 +43,76 @@ _STREAMS = {
     "advantages": "advantages",
     "entropies": "entropies",
 }
-"""A node's floats, one for each sampled token."""
+"""Float arrays of a node, with one entry per sampled token."""
 
 _STAGES = ("boot", "setup", "agent", "finalize", "scoring")
 _FLAGS = ("stop_condition", "is_completed", "is_timeout", "dropped")
 
 
 class Verifiers(BaseFormat):
-    """v1: one episode a line, each trace in it a response, the total Σ score · weight.
+    """v1: one episode per line; each trace in it is a response with reward Σ score · weight.
 
-    A trace of an agent that is not trained is no response of the policy (``trainable`` false),
-    and an episode without traces is a failed rollout. Before v1: one rollout a line. It logs no
-    step: the path's is taken, else all is step 0. The ``sibling`` is prime-rl's file of the
-    traces that were trained on.
+    Traces of agents that are not trained (``trainable`` false) are no responses of the policy,
+    and an episode without traces is a failed rollout. Before v1: one rollout per line. Steps are
+    not logged; they are read from the path, else all rows are step 0. The ``sibling`` is
+    prime-rl's file of the traces that were trained on; since September 2026 it writes updates of
+    traces instead (``annotations``): then the step is the one the trace was trained at, and
+    traces that were not used are left out.
     """
 
     id = "verifiers"
     alone = False
     description = "verifiers and prime-rl rollouts: traces.jsonl (v1), results.jsonl (older)"
-    files = ("traces.jsonl", "results.jsonl")
-    claims = (("traces",), _OLD_KEYS)
+    files = ("traces.jsonl", "results.jsonl", "traces/stream/<n>.jsonl")
+    claims = (("traces",), _OLD_KEYS, _UPDATE_KEYS)
+
+    def __init__(
+        self,
+        sibling: FileStamp | None = None,
+        annotations: tuple[FileStamp, ...] = (),
+        remark: str = "",
+    ) -> None:
+        super().__init__(sibling, remark)
+        self.annotations = annotations
 
     def recognizes(self, obj: Row) -> bool:
-        """Tell whether an object with traces is an episode."""
+        """Return whether an object with traces is an episode."""
         return "traces" not in obj or _is_episode(obj)
 
-    def beside(self, path: Path, listed: Collection[Path]) -> Verifiers | str:
-        """Read prime-rl's ``all``, of which ``effective`` is the part that was trained on."""
+    def writer(self, obj: Row) -> str:
+        """Return the version of verifiers, which every trace names."""
+        if "traces" not in obj:
+            return "prime-rl's updates of traces" if "trace_id" in obj else "before version 1"
+        traces = dicts(obj["traces"]) or [{}]
+        version = logged.string(mapping(traces[0].get("verifiers")).get("version"))
+        return f"verifiers {version[:40]}" if version else ""
+
+    def with_siblings(self, path: Path, listed: Collection[Path]) -> Verifiers | str:
+        """Read prime-rl's ``all``, but not ``effective``, its subset that was trained on."""
         subset, folder = path.parent.name, path.parent.parent
+        if FOLDER in path.parts[-3:-1]:
+            return message("prime-rl's updates of traces, merged into the traces")
+        if path.with_name(f"{path.name}.zst") in listed:
+            return message("the same chunk is there packed")
+        if files := annotation_files(path):
+            chunks = [file for file in listed if file.parent == path.parent]
+            problems = [*updates_in(files).problems, *missing_chunks(chunks)]
+            text = message("prime-rl's updates of traces: {problems}", problems=phrases(problems))
+            told = problems and path == min(chunks)
+            return Verifiers(annotations=files, remark=text if told else "")
         if subset == "effective" and folder / "all" / path.name in listed:
-            return message("a subset of `all` beside it, where its rows are read and marked")
+            return message("a subset of the sibling `all`, where its rows are read and marked")
         effective = folder / "effective" / path.name
         return Verifiers(FileStamp.of(effective)) if subset == "all" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield a row for each trace of an episode, or the row of an older result."""
+        """Yield a row per trace of an episode, or the row of a result older than v1."""
+        if "trace_id" in obj and "traces" not in obj:
+            raise RowError(
+                message(
+                    "an update of a trace, not a response: give the folder that has the traces, too"
+                )
+            )
         if "traces" not in obj:
             yield _result(obj, where)
             return
@@ -82,7 +127,15 @@ class Verifiers(BaseFormat):
 
         def row_of(entry: tuple[int, Row]) -> Row:
             place, trace = entry
+            if self.annotations:
+                updates = updates_in(self.annotations)
+                trace = updated(trace, updates.of(logged.text(trace["id"])))
             row = {**shared, **_trace(trace, obj)}
+            if self.annotations:
+                row |= _use(mapping(trace.get("info")), row, updates)
+                if updates.trained and not any("trainer_logprobs" in n for n in trace["nodes"]):
+                    # Those of the sampler are not comparable with the trainer's of other rows.
+                    row |= fields(sampler_logprobs=row.pop("logprobs", None))
             if not place and errors:
                 row["errors"] = [*errors, *row.get("errors", [])]
             if self.sibling:
@@ -95,6 +148,16 @@ class Verifiers(BaseFormat):
         yield from logged.each(enumerate(obj["traces"]), row_of)
 
 
+def _use(info: Row, row: Row, updates: Updates) -> Row:
+    """Return the step a trace was trained at, and whether it was filtered out before."""
+    kind = "eval" if row.get("split") == "eval" else "train"
+    step = logged.integer(mapping(info.get(kind)).get("trained_at_step"))
+    return fields(
+        step=step,
+        filtered_out=True if kind in updates.judged and not is_effective(info, kind) else None,
+    )
+
+
 def _is_episode(obj: Row) -> bool:
     traces = obj["traces"]
     return isinstance(traces, list) and all(
@@ -104,7 +167,7 @@ def _is_episode(obj: Row) -> bool:
 
 @lru_cache(maxsize=2)
 def _trained(file: FileStamp) -> dict[str, float | None]:
-    """Return the trained traces' ids, with the advantage that prime-rl stamps on them."""
+    """Return id -> advantage of the traces that prime-rl trained on."""
     advantages: dict[str, float | None] = {}
     for obj in logged.lines_of(file):
         for trace in dicts(obj.get("traces")):
@@ -114,7 +177,7 @@ def _trained(file: FileStamp) -> dict[str, float | None]:
 
 
 def _result(obj: Row, where: Where) -> Row:
-    """Return the row of a result before v1; its metrics become columns."""
+    """Return the row of a result in the format before v1; its metrics become columns."""
     if obj.get("completion") is None:
         raise RowError(message("no `completion`"))
     timing, error = mapping(obj.get("timing")), obj.get("error")
@@ -183,7 +246,7 @@ def _trace(trace: Row, episode: Row) -> Row:
         for turn, span in zip(turns, spans, strict=True):
             turn["tokens"] = list(span)
     row: Row = {
-        **columns(info, ("advantage",)),
+        **columns(info, ("advantage", "kind")),
         **columns(mapping(trace.get("metrics"))),
         **texts,
         "prompt": prompt["prompt"] or _question(episode),
@@ -215,8 +278,11 @@ def _question(episode: Row) -> str:
 def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]]]:
     """Return the fields of the tokens after the prompt, and the span of each node in them.
 
-    Node ``start`` opens with the tokens of its chat template, which belong to the prompt.
+    Node ``start`` begins with tokens of the chat template, which belong to the prompt. A node
+    that lacks an array of the others was not trained on, such as a summary of the context: its
+    tokens count as given.
     """
+    present = [name for name in _STREAMS if any(node.get(name) for node in nodes[start:])]
     before = [token for node in nodes[:start] for token in logged.ints(node.get("token_ids")) or []]
     ids: list[int] = []
     mask: list[int] = []
@@ -225,7 +291,8 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
     for node in nodes[start:]:
         node_ids, node_mask = logged.ints(node.get("token_ids")) or [], node.get("mask")
         sampled = list(map(bool, node_mask)) if isinstance(node_mask, list) else []
-        if len(sampled) != len(node_ids):
+        absent = not all(node.get(name) for name in present if name != "entropies")
+        if absent or len(sampled) != len(node_ids):
             sampled = [False] * len(node_ids)
         skip = 0
         if not any(mask):
@@ -254,9 +321,9 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
 
 
 def _aligned(value: Any, sampled: Sequence[bool]) -> list[float]:
-    """Return a number for each token, NaN where it was not sampled.
+    """Return a number for each token, NaN for tokens that were not sampled.
 
-    Logged is one number for each sampled token, or for every token.
+    The log has one number per sampled token, or one per token.
     """
     values = logged.numbers(value) or []
     if len(values) == len(sampled):
@@ -266,7 +333,7 @@ def _aligned(value: Any, sampled: Sequence[bool]) -> list[float]:
 
 
 def _time_turns(turns: Sequence[Row], calls: Sequence[Row], start: int) -> None:
-    """Give the turns the seconds that their model calls took."""
+    """Set the seconds of the turns to the durations of their model calls."""
     for call in calls:
         node, time = logged.integer(call.get("node")), mapping(call.get("time"))
         begin, end = logged.real(time.get("start")), logged.real(time.get("end"))
@@ -292,7 +359,7 @@ def _weighted(reward: Any) -> float:
 
 
 def _finish_reason(trace: Row) -> str | None:
-    """Return why it ended: at a limit is ``length``, whatever else is said."""
+    """Return the finish reason; ``length`` at a limit, whatever other reason is logged."""
     reason = trace.get("stop_condition")
     answered = [call for call in dicts(trace.get("calls")) if call.get("error") is None]
     cut = bool(answered) and answered[-1].get("finish_reason") == "length"

@@ -1,1 +1,1 @@
-"""Reading logs: every response becomes a row of numbers, and some are read back with their text."""
+"""Reading logs: all responses become rows of numbers; some are read again with their texts."""

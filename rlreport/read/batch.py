@@ -1,4 +1,4 @@
-"""Rows to columns: every figure of a response, computed for many rows at a time."""
+"""Convert rows to columns: compute the figures of many responses at a time."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.tokens import structure_of
 
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
-"""What tells whether a response finished; 0 if nothing does."""
+"""Sources of ``finished``, by their code in ``finish_source``; 0 without a source."""
 
 MAX_EXTRAS = 64
 MAX_CHUNK_EXTRAS = 256
-"""More than the report shows, as rows may be left out once all are known."""
+"""Larger than the number in the report, as rows may be left out when all have been read."""
 
 MAX_TEXT = 1 << 22
-"""Characters of a text whose words are counted."""
+"""Words are counted in this many characters of a text."""
 
 FIELD_BITS = {name: 1 << bit for bit, name in enumerate(sorted(CANONICAL))}
-"""Bit of each canonical field in the column ``carried``."""
+"""Bits of the canonical fields in the column ``carried``, which shows the fields of a row."""
 
 _OPENING, _CLOSING = "<think>", "</think>"
 _ENDINGS = tuple(EOS_TOKENS)
@@ -55,7 +55,7 @@ class RangeCounts(NamedTuple):
 
 @dataclass(slots=True)
 class Extra:
-    """A further scalar: rows that hold a number with the number, and row -> text."""
+    """An extra scalar: rows with numbers and their values, and row -> text."""
 
     rows: array[int] = field(default_factory=lambda: array("q"))
     numbers: array[float] = field(default_factory=lambda: array("d"))
@@ -64,18 +64,18 @@ class Extra:
 
 @dataclass(slots=True)
 class Chunk:
-    """The table of some byte ranges, with counters.
+    """The rows of some byte ranges as columns, with counters.
 
     Attributes:
         rows: number of rows R, failed rollouts included.
         columns: name -> array (R,): columns of the response table, and ``group_hash``,
             ``finish_source``, ``carried`` (bits of FIELD_BITS) and ``failed``. A column
             without any value is absent.
-        extras: further scalars, at most MAX_CHUNK_EXTRAS: the first names in alphabetical order.
-        extras_dropped: whether names beyond these were left out.
+        extras: extra scalars, at most MAX_CHUNK_EXTRAS: the first names in alphabetical order.
+        extras_dropped: whether further names were left out.
         reward_parts: names of extras that are parts of the reward.
-        tools: row, name, answers and errors among them, for each tool of each row.
-        counts: lines of each range.
+        tools: row, name and ToolCounts, for each tool of each row.
+        counts: number of lines of each range.
         remarks: lines that could not be used, and oddities.
     """
 
@@ -84,13 +84,13 @@ class Chunk:
     extras: dict[str, Extra] = field(default_factory=dict)
     extras_dropped: bool = False
     reward_parts: set[str] = field(default_factory=set)
-    tools: list[tuple[int, str, int, int]] = field(default_factory=list)
+    tools: list[tuple[int, str, *tuple[int, ...]]] = field(default_factory=list)
     counts: list[RangeCounts] = field(default_factory=list)
     remarks: Remarks = field(default_factory=Remarks)
 
 
 class Place(NamedTuple):
-    """Where a row lies and what kind it is, as columns; without a line, its hash is 0."""
+    """Location and kind of a row, as columns; the hash is 0 in containers without lines."""
 
     file: int
     offset: int
@@ -109,12 +109,12 @@ def batch_columns(
     figures: FigureOptions,
     chunk: Chunk,
 ) -> Columns:
-    """Return the columns of some rows, and add what else they hold to the chunk."""
+    """Return the columns of some rows; add their extras, tools and remarks to the chunk."""
     positions = [LogPosition(*place[:3]) for place in places]
     _remark(rows, positions, chunk)
     texts = [clean_text(row.response, options.pad_tokens) for row in rows]
     columns = _row_columns(rows, places, texts, options)
-    # Logged numbers may be as large as float64 holds; what overflows is infinite.
+    # Logged numbers may be as large as float64 allows; overflow yields infinity.
     with np.errstate(over="ignore", invalid="ignore"):
         tokens = token_rows(
             [row.tokens for row in rows], frozenset(options.pad_tokens), chunk.remarks, positions
@@ -183,6 +183,7 @@ def _row_columns(
             [np.nan if text is None else len(text) for text in references], np.float64
         ),
         "carried": np.array(list(map(_field_bits, rows)), np.int64),
+        "rollout": np.array(list(map(_rollout, rows)), np.float64),
         "missing_grade": np.array([row.missing_grade for row in rows], np.int64),
     }
     rewards = np.array([row.rewards for row in rows]).T
@@ -204,7 +205,7 @@ def _row_columns(
 def _add_token_columns(
     columns: Columns, tokens: TokenRows, sampled: TokenRows, options: FigureOptions
 ) -> None:
-    """Add the columns that come from tokens; ``tokens`` are all, sampled or not."""
+    """Add the columns computed from tokens; ``tokens`` also contains tokens not sampled."""
     figures = sampled.figures(options)
     found = response_figures(
         figures,
@@ -220,7 +221,7 @@ def _add_token_columns(
         found["env_tokens"] = np.where(tokens.masked, given, np.nan)
         found |= mismatch_by_turn(figures, sampled.offsets, tokens.sampled, tokens.offsets)
         if "kl_max_position" in found:
-            # Positions refer to the response as it is shown.
+            # Positions refer to all tokens of the response, as shown.
             found["kl_max_position"] = _positions_in_all(
                 found["kl_max_position"], tokens, sampled.offsets
             )
@@ -238,13 +239,13 @@ def _add_token_columns(
 def _prompt_figures(
     prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None
 ) -> tuple[int, int]:
-    """Return hash and characters of the cleaned prompt; most prompts occur many times."""
+    """Return hash and length of the cleaned prompt; cached, as most prompts occur many times."""
     cleaned = clean_prompt(prompt, pad_tokens, system_end_token)
     return text_hash(cleaned), len(cleaned)
 
 
 def joined_columns(parts: Sequence[Columns]) -> Columns:
-    """Concatenate columns; rows of a part without a column get NaN, or 0 for integers."""
+    """Concatenate columns; parts without a column get NaN, or 0 for integers."""
     lengths = [len(part["step"]) for part in parts]
     joined: Columns = {}
     for name in sorted({name for part in parts for name in part}):
@@ -262,6 +263,12 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
 def text_hash(text: str) -> int:
     """Return the hash that identifies a text in tables and exports."""
     return xxhash.xxh3_64_intdigest(text.encode(errors="surrogatepass"))
+
+
+def _rollout(row: Row) -> float:
+    """Return a hash of the logged ``rollout_id``, NaN without one."""
+    rollout = row.carried.get("rollout_id")
+    return float(text_hash(str(rollout)) >> 11) if isinstance(rollout, str | int) else np.nan
 
 
 def _field_bits(row: Row) -> int:
@@ -282,7 +289,7 @@ def _field_bits(row: Row) -> int:
 def _set_finished(
     columns: Columns, rows: Sequence[Row], texts: Sequence[str], tokens: TokenRows | None
 ) -> None:
-    """Add ``finished`` (1, 0, NaN if nothing tells) and ``finish_source``, what told it."""
+    """Add ``finished`` (1, 0, NaN if unknown) and ``finish_source``, the source of the value."""
     finished: Floats = np.array([row.finish for row in rows], dtype=np.float64)
     source = np.where(np.isnan(finished), 0, FROM_REASON).astype(np.int8)
     named = np.zeros(len(rows), dtype=bool)
@@ -299,7 +306,7 @@ def _set_finished(
 
 
 def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets: Ints) -> Floats:
-    """Return positions among all tokens of a row for positions among its sampled ones."""
+    """Convert positions among a row's sampled tokens to positions among all its tokens."""
     assert tokens.sampled is not None
     known = np.isfinite(among_sampled)
     where = np.flatnonzero(tokens.sampled)

@@ -43,7 +43,7 @@ _CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval")
 """Containers that consist of one file; a database may have a write-ahead log next to it."""
 
 _UNUSABLE = (RowError, RecursionError, OverflowError)
-"""Exceptions of lines that cannot be read; deep nesting and huge integers are valid JSON."""
+"""Exceptions for unreadable lines, including deep nesting and huge integers in valid JSON."""
 
 
 def read_chunk(ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> Chunk:
@@ -155,8 +155,9 @@ class _RangeReader:
                 continue
             if metadata.failed:
                 self._chunk.remarks.add("failed", self._position(offset))
-            elif not metadata.trainable:
-                self._chunk.remarks.add("untrained", self._position(offset))
+            elif not metadata.trainable or metadata.filtered_out:
+                kind = "untrained" if not metadata.trainable else "filtered_out"
+                self._chunk.remarks.add(kind, self._position(offset))
                 continue
             position = self._position(offset)
             yield row, Place(*position, length, sub, validation, metadata.failed, digest)
@@ -217,7 +218,7 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOption
 
 
 def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
-    """Return strings that identify formats in a cache key; [] if one reads other files, too.
+    """Return strings that identify formats in a cache key; [] if rows cannot be cached.
 
     Args:
         formats: the formats of the files.

@@ -33,14 +33,17 @@ FORMAT = "format"
 OTHER_SPLIT = "other_split"
 """Kind of the note on files of a split that is not read."""
 
+NOTES_FILE = "notes.md"
+"""Name of the author's notes in a folder of logs."""
+
 _HEAD = 256 << 10
 """Number of bytes at the start of a file used to detect its format."""
 
 _MAX_PEEKED_FILES = 16
-"""Files examined among those of a folder whose names differ only in numbers, if they agree."""
+"""Of files in a folder whose names differ only in numbers, examine this many if these agree."""
 
 _Peek = tuple[list[dict[str, Any]], str]
-"""First objects of a file, and why there are none or no more."""
+"""First objects of a file, and the reason if there are none or no more."""
 
 _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 
@@ -48,13 +51,15 @@ _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 class _Detection(NamedTuple):
     """The detected format of a file, None if it is not a log.
 
-    ``splits`` are the splits named by its first rows, if its path does not name one.
+    ``splits`` are the splits named by its first rows, if its path does not name one; ``damaged``
+    is whether it is a Parquet file that cannot be read.
     """
 
     format: LogFormat | None
     reason: str
     remark: str = ""
     splits: frozenset[str] = frozenset()
+    damaged: bool = False
 
 
 @dataclass(slots=True)
@@ -97,14 +102,17 @@ def detect_formats(
     for source, detection in zip(listing.sources, detections, strict=True):
         if detection.remark:
             found.notes.append(Note(FORMAT, detection.remark, 1, source.name))
-        if detection.format is None:
+        if detection.damaged:
+            listing.unreadable.append((source.name, detection.reason))
+        elif detection.format is None:
             leave_out(source, "not_a_log", message("not read: {why}", why=detection.reason))
+        if detection.format is None:
             continue
         row_splits.append(detection.splits)
         found.sources.append(source)
         found.formats.append(detection.format)
-    for source in listing.other:
-        leave_out(source, "other_file", message("not read as a log, going by its name"))
+    for source in (other for other in listing.other if other.name != NOTES_FILE):
+        leave_out(source, "other_file", message("not read as a log because of its name"))
     return _without_repeats(_chosen_splits(found, row_splits, options.split))
 
 
@@ -123,7 +131,7 @@ def _without_repeats(files: LogFiles) -> LogFiles:
     if not repeats:
         return files
     text = message(
-        "the rows of {file} again under a new step, as TRL logs: left out",
+        "rows of {file} repeated under a new step, as TRL does; left out",
         file=min(repeats.values()),
     )
     files.notes.append(Note("repeated_file", text, len(repeats), min(repeats)))
@@ -141,7 +149,7 @@ def _chosen_splits(
 ) -> LogFiles:
     """Keep the files of the training split and of one split to watch, or only split ``wanted``.
 
-    Files whose rows name their splits (``row_splits``) are always kept, because any of their
+    Files whose rows have split names (``row_splits``) are always kept, because any of their
     rows may belong to the chosen splits.
     """
     mixed = any(row_splits)
@@ -172,7 +180,7 @@ def _detections(
     """Detect the format of every file; of many similar files only a sample if these agree."""
     alike: dict[str, list[int]] = {}
     for number, source in enumerate(sources):
-        # An empty file represents no other files.
+        # An empty file is not representative of other files.
         name = _NUMBERS.sub("#", source.name) if source.size else f"/{number}"
         alike.setdefault(name, []).append(number)
     found: dict[int, _Detection] = {}
@@ -242,9 +250,9 @@ def _detected(
             fields = ", ".join(f"`{name}`" for name in REQUIRED)
             why = f"has {fields}" if native else "as named"
             by_path = split_of(source.name)
-            named = () if by_path else (split_named(o["split"]) for o in objects if "split" in o)
+            named = {split_named(o.get("split")) for o in objects}
             log_format = LogFormat(why=why, split=by_path or "train")
-            return _Detection(log_format, "", splits=frozenset(named) - {""})
+            return _Detection(log_format, "", splits=_row_splits(named, by_path))
     detected = detect(
         source.name,
         objects,
@@ -253,16 +261,30 @@ def _detected(
         step_from_path=options.step_from_path,
     )
     if detected is None:
-        return _Detection(None, problem or refusal(source.name, objects))
-    form = detected.format if is_url(source.path) else beside(detected.format, source.path, listed)
-    if isinstance(form, str):
-        return _Detection(None, form)
+        damaged = bool(problem) and container == "parquet"
+        return _Detection(None, problem or refusal(source.name, objects), damaged=damaged)
+    form, remark = detected.format, ""
+    if not is_url(source.path):
+        configured = beside(form, source.path, listed)
+        if isinstance(configured, str):
+            return _Detection(None, configured)
+        form = configured
+    elif not getattr(form, "alone", True):
+        remark = message(
+            "files beside the log are not read from a store; copy the folder to a disk"
+        )
     reader = RowReader(form, TokenNames(options.tokenizer))
     by_path = form.split(source.name)
-    rows = () if by_path else reader.splits_of(objects, source.name)
+    named = reader.splits_of(objects, source.name)
     log_format = LogFormat(form.id, container, reader, detected.reason, by_path or "train")
-    remark, splits = getattr(form, "remark", ""), frozenset(map(split_named, rows)) - {""}
+    remark, splits = remark or getattr(form, "remark", ""), _row_splits(named, by_path)
     return _Detection(log_format, detected.reason, remark, splits)
+
+
+def _row_splits(named: Iterable[str], by_path: str | None) -> frozenset[str]:
+    """Return the splits of rows; none if all are of the split that the path names."""
+    splits = frozenset(split or by_path or "" for split in named) - {""}
+    return splits if splits - {by_path} else frozenset()
 
 
 def _peek(source: Source, max_line: int) -> _Peek:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 import re
@@ -38,7 +39,7 @@ class LogFormat:
         container: ``lines``, ``json``, ``parquet``, …
         reader: turns an object into canonical rows; None for the native format.
         why: why the file has this format, in words.
-        split: the split of rows that do not name one.
+        split: default split, for rows without a split.
         main: the split that is judged, usually ``train``.
         watched: the split that is shown but not judged, None for none; others are not read.
     """
@@ -143,7 +144,7 @@ def is_url(path: str) -> bool:
 
 
 class _Found(NamedTuple):
-    """A file before it gets its name in the logs; equal identities are the same file."""
+    """A file whose name in the logs is not known yet; equal identities mean the same file."""
 
     source: Source
     identity: object
@@ -151,12 +152,44 @@ class _Found(NamedTuple):
 
 
 def _local_files(text: str, listing: Listing) -> Iterator[Path]:
-    # ``Path.glob`` does not support absolute patterns.
-    matches = [text] if Path(text).exists() else sorted(glob.glob(text, recursive=True))  # noqa: PTH207
+    if text and Path(text).exists():
+        matches = [text]
+    elif "**" in Path(text).parts:
+        matches = sorted(_recursive_matches(text, listing))
+    else:
+        # ``Path.glob`` does not support absolute patterns.
+        matches = sorted(glob.glob(text))  # noqa: PTH207
     if not matches:
         raise UsageError(f"No such file or folder: {text}")
     for match in map(Path, matches):
         yield from _walk(match, listing) if match.is_dir() else [match]
+
+
+def _recursive_matches(pattern: str, listing: Listing) -> Iterator[str]:
+    """Yield the files below what a pattern with ``**`` matches; each real folder is entered once.
+
+    ``glob`` would follow links that point back up again and again.
+    """
+    root = _root(Path(pattern))
+    wanted = Path(pattern).relative_to(root).parts
+    for path in _walk(root, listing) if root.is_dir() else ():
+        parts = path.relative_to(root).parts
+        if any(_matches(parts[:depth], wanted) for depth in range(1, len(parts) + 1)):
+            yield str(path)
+
+
+def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Return whether a path matches a pattern, part by part; ``*`` matches no hidden name."""
+    if not pattern:
+        return not parts
+    first, *rest = pattern
+    if first == "**" and _matches(parts, tuple(rest)):
+        return True
+    if not parts or (parts[0].startswith(".") and not first.startswith(".")):
+        return False
+    if first == "**":
+        return _matches(parts[1:], pattern)
+    return fnmatch.fnmatchcase(parts[0], first) and _matches(parts[1:], tuple(rest))
 
 
 def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
@@ -167,7 +200,7 @@ def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
 
     for here, folders, names in os.walk(folder, onerror=denied, followlinks=True):
         status = Path(here).stat()
-        # A link back to a folder above would be walked for ever.
+        # Following a link to a parent folder would never end.
         if (status.st_dev, status.st_ino) in visited:
             folders.clear()
             continue

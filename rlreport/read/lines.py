@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BUFFER = 1 << 20
 _SLICE = 16 << 10
-"""Decompressed bytes read at a time; at most so many are lost before damage in the stream."""
+"""Decompressed bytes read at a time; at most this many are lost before a damaged part."""
 
 _FLUSHED = b"\x00\x00\xff\xff"
 BOM = b"\xef\xbb\xbf"
@@ -43,7 +43,7 @@ _SMALL_PACKED_BYTES = 64 << 10
 class ByteRange:
     """A part of a file: the lines that *start* at an offset in [start, stop).
 
-    Any cut is fine: a line belongs to the range that holds its first byte. A compressed file,
+    Files can be cut anywhere: a line belongs to the range with its first byte. A compressed file,
     and a file that does not consist of lines, is one range.
 
     Attributes:
@@ -106,8 +106,8 @@ class Line(NamedTuple):
 
     Attributes:
         offset: where it begins, in decompressed bytes.
-        data: its bytes; None for a line over the limit, which is not kept.
-        torn: whether the file ends within the line, as it may still be growing.
+        data: its bytes; None for a line over the limit.
+        torn: whether the line has no line end because the file ends, as while it is written.
     """
 
     offset: int
@@ -122,14 +122,16 @@ class Lines:
     Never reads beyond the size that the file had when it was listed. After iterating:
 
     Attributes:
-        damage: why the file could not be read further; the lines before are intact.
-        unended: the stream has no end marker but no line is lost, as when its writer was killed.
+        damage: why the rest of the file could not be read; the lines before are intact.
+        unended: whether the compressed stream has no end marker, as after a killed writer, but no
+            line is lost.
     """
 
     part: ByteRange
     max_line: int
     damage: str | None = None
     unended: bool = False
+    _early: bool = False  # whether the damage is an early end
 
     def __iter__(self) -> Iterator[Line]:
         torn = False
@@ -137,7 +139,7 @@ class Lines:
             for line in self._lines(io.BufferedReader(_Pieces(pieces), _BUFFER)):
                 torn = line.torn
                 yield line
-        if self.damage and not torn and _ends_flushed(self.part.source):
+        if self._early and not torn and _ends_flushed(self.part.source):
             self.damage, self.unended = None, True
 
     def _pieces(self) -> Generator[bytes]:
@@ -150,11 +152,11 @@ class Lines:
                 return
             with source.open() as stream:
                 stream.seek(start)
-                # ``read`` would lose what it had unpacked when the file is damaged or ends early.
+                # ``read`` would discard decompressed data when the file is damaged or ends early.
                 read1 = cast("io.BufferedIOBase", stream).read1
                 yield from iter(partial(read1, _SLICE if source.compression else _BUFFER), b"")
         except DAMAGED as error:
-            self.damage = reason_of(error)
+            self.damage, self._early = reason_of(error), isinstance(error, EOFError)
 
     def _lines(self, stream: io.BufferedIOBase) -> Iterator[Line]:
         part = self.part

@@ -27,6 +27,7 @@ from rlreport.read.tables import (
     extras_table,
     lines_before,
     log_rows,
+    no_responses,
     response_table,
     tool_table,
 )
@@ -37,7 +38,7 @@ from rlreport.text.messages import message
 from rlreport.workers import Workers
 
 MIN_PARALLEL_BYTES = 48 << 20
-"""Smaller logs are read in this process, which is faster than starting workers."""
+"""Logs below this size are read in this process, which is faster than starting workers."""
 
 SPLIT = "split"
 """Kind of the note on the split that is shown but not judged."""
@@ -80,7 +81,7 @@ def read_logs(
         with Workers(options.workers, options.ray, progress.say) as own:
             return read_logs(paths, options, figures, progress, metrics, own)
     listing = find_sources(paths)
-    if options.ray is not None:  # its nodes have other current folders
+    if options.ray is not None:  # nodes of a cluster have other current folders
         if options.tokenizer:
             options = replace(options, tokenizer=str(Path(options.tokenizer).absolute()))
         listing.sources = [
@@ -92,7 +93,10 @@ def read_logs(
     ranges = byte_ranges(files.sources, files.formats)
     parallel = sum(one.weight for one in ranges) >= MIN_PARALLEL_BYTES
     chunks = read_chunks(ranges, options, figures, progress, workers, parallel=parallel)
-    scan = _scan(_name(paths), chunks, listing, files, options)
+    name = safe_text(_name(paths))
+    scan = _scan(name, chunks, listing, files, options, with_metrics=bool(metrics))
+    if scan.responses.empty:
+        return scan
     return with_sample(scan, options, figures, workers, progress, parallel=parallel)
 
 
@@ -113,7 +117,7 @@ def read_chunks(
     groups = grouped_ranges(ranges)
     store = store_at(options.cache, options.cache_size) if options.cache else None
     chunks: list[Chunk] = []
-    with progress.phase("reading", sum(one.weight for one in ranges), "B") as phase:
+    with progress.phase(message("reading"), sum(one.weight for one in ranges), "B") as phase:
         for group, chunk in zip(
             groups,
             workers.map(_read, groups, (options, figures, store), parallel=parallel),
@@ -141,7 +145,11 @@ def _scan(
     listing: Listing,
     files: LogFiles,
     options: ReadOptions,
+    *,
+    with_metrics: bool = False,
 ) -> Scan:
+    if with_metrics and not files.sources:
+        return no_responses(name, [n for n in files.notes if n.kind != METRICS_FILE])
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
     bad = _bad_lines(rows, listing, files)
     bad_count = rows.chunk.remarks.unread_count + len(listing.unreadable)
@@ -198,7 +206,7 @@ def _with_split(
     main, watched = files.formats[0].main, files.formats[0].watched or ""
     split = np.where(validation, watched, main).astype(object)
     text = message(
-        "responses of split {watched}, beside those of {main}, which alone are judged",
+        "responses of split {watched} are shown, but only those of {main} are judged",
         watched=watched,
         main=main,
     )
@@ -282,7 +290,8 @@ def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes:
         first = bad[0]
         where = f"{first.file}, line {first.line:,}" if first.line else first.file
         text += f"; {bad_count:,} lines could not be read, the first: {where}: {first.reason}"
-    left_out = [n for n in notes if n.kind in ("untrained", "failed", "other_split_rows")]
+    kinds = ("untrained", "filtered_out", "failed", "other_split_rows")
+    left_out = [n for n in notes if n.kind in kinds]
     return text + "".join(f"; {note.count:,} {note.text}" for note in left_out)
 
 

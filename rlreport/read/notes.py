@@ -1,4 +1,4 @@
-"""Remarks about the logs: unread lines, oddities, restarts, and rewards that are no grades."""
+"""Notes on problems of the logs: lines left out, odd values, restarts, missing grades."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rlreport.tables import Note
 from rlreport.text.messages import marked, message
 
 MAX_UNREAD = 1000
-"""Unread lines that are listed; further ones are only counted."""
+"""Maximum number of listed unread lines; further ones are only counted."""
 
 
 class LogPosition(NamedTuple):
-    """A place in the logs; ``line`` counts from 1 inside its byte range."""
+    """A position in the logs; ``line`` counts from 1 within its byte range."""
 
     file: int
     offset: int
@@ -29,7 +29,7 @@ class LogPosition(NamedTuple):
 
 
 class UnreadLine(NamedTuple):
-    """A line that could not be used, and why; ``torn``: the file ends inside it."""
+    """A line that could not be used, and why; ``torn``: the file ends within it."""
 
     position: LogPosition
     reason: str
@@ -37,7 +37,7 @@ class UnreadLine(NamedTuple):
 
 
 class Oddity(NamedTuple):
-    """How often something was met, and where first."""
+    """Number of occurrences of an oddity, and the position of the first one."""
 
     times: int
     first: LogPosition
@@ -51,7 +51,7 @@ class Remarks:
         oddities: by kind, see ODDITIES.
         unread: the first MAX_UNREAD lines that could not be used.
         unread_count: number of all of them.
-        unread_fields: fields that nobody read.
+        unread_fields: unrecognized fields.
     """
 
     oddities: dict[str, Oddity] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Remarks:
             self.unread.append(line)
 
     def add_unread_fields(self, found: NotTaken) -> None:
-        """Add fields that nobody read."""
+        """Add unrecognized fields."""
         for name, (times, kind) in found.items():
             count_not_taken(self.unread_fields, name, kind, times)
         trim_not_taken(self.unread_fields)
@@ -108,24 +108,27 @@ ODDITIES = {
         "rows whose turns' token spans overlap or leave the response; the spans left out"
     ),
     "untrained": marked("rows of agents that are not trained, left out of the figures"),
+    "filtered_out": marked(
+        "rollouts filtered out before training or not trained yet, left out of the figures"
+    ),
     "failed": marked("rollouts that failed before the policy wrote anything, counted by step"),
     "other_split_rows": marked("rows of further splits, not read (--split reads them)"),
-    "long_text": marked("responses of over 4,194,304 characters, whose words count up to there"),
+    "long_text": marked("responses of over 4,194,304 characters; words after that are not counted"),
     "many_extras": marked("extra scalar fields beyond the first 64, left out"),
 }
 """Text for each kind of oddity; the count precedes it."""
 
 
 def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mark rows that a restarted run logged again further down in the same file.
+    """Mark rows whose step a restarted run logged again later in the same file.
 
-    A restart shows as a step that is lower than the one before. Files in which most steps
-    differ from their predecessor's and go backwards often are not sorted by step at all.
+    At a restart the step is lower than in the row before. Files whose step changes at most rows
+    and often decreases are not sorted by step, and have no restarts.
 
     Args:
         steps: int64 (R,), steps of the rows of one file in their order.
-        validation: bool (R,), rows of validation; they may come late, so they only indicate
-            restarts in a file that has no others.
+        validation: bool (R,), validation rows; they may be logged late, so they indicate restarts
+            only in files without other rows.
 
     Returns:
         bool (R,), rows whose step occurs again, for rows of the same kind, after a restart.
@@ -146,7 +149,7 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
 
 
 def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
-    """Return the note on rows of a file, the older ones of those logged again after a restart."""
+    """Return the note on the older rows of steps that were logged again after a restart."""
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
     text = marked("steps run backwards: {steps} logged again after a restart, all rows kept")
@@ -158,7 +161,7 @@ def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
 
 
 class Missing(IntEnum):
-    """Why a response has no grade, as the column ``missing_grade`` holds it; 0 where it has one."""
+    """Values of the column ``missing_grade``: why a response has no grade; 0 if it has one."""
 
     NULL = 1
     JUDGE_FAILED = 2
@@ -171,15 +174,9 @@ MISSING_GRADES = "missing_grades"
 
 _NOTES = {
     Missing.NULL: marked("responses whose reward is null, left out of figures of the reward"),
-    Missing.JUDGE_FAILED: marked(
-        "responses whose judge failed, left out of figures of the reward, whatever it is"
-    ),
-    Missing.MASKED: marked(
-        "responses masked by the trainer, left out of figures of the reward, whatever it is"
-    ),
-    Missing.ERROR: marked(
-        "responses whose grader met an error, left out of figures of the reward, whatever it is"
-    ),
+    Missing.JUDGE_FAILED: marked("responses whose judge failed, left out of figures of the reward"),
+    Missing.MASKED: marked("responses masked by the trainer, left out of figures of the reward"),
+    Missing.ERROR: marked("responses whose grader had an error, left out of figures of the reward"),
 }
 _GRADERS = (
     *("judge", "grader", "grading", "grade", "reward", "reward_model", "rm", "verifier"),
@@ -203,15 +200,17 @@ _SIGNS = (
     ),
     (Missing.MASKED, _TRUE, ("mask_sample", "masked_sample", "is_masked", "masked")),
     (Missing.MASKED, _TRUE, ("sample_masked", "remove_sample", "ignore_sample", "exclude_sample")),
-    # NeMo-RL: 0 for a response that the loss leaves out.
-    (Missing.MASKED, _FALSE, ("sample_mask", "loss_multiplier")),
+    # NeMo-RL: 0 for a response that is masked in the loss.
+    (Missing.MASKED, _FALSE, ("sample_mask", "sample_loss_mask", "loss_multiplier")),
+    # NeMo Gym: such a row has the reward 0.
+    (Missing.JUDGE_FAILED, ("judge_failed",), ("_ng_failure_class",)),
 )
-"""What a value, in words, of a flag with one of these names says."""
+"""Flags in rows: their meaning, the values (as text) that have this meaning, and their names."""
 
 _FLAGS = {name: (kind, values) for kind, values, names in _SIGNS for name in names}
 _ERRORS = _names("error", "errors", "exception")
 _OWN_ERRORS = ("errors", "error")
-"""Errors of the whole rollout: of the grader only if they say so."""
+"""Fields with errors of the whole rollout, which concern the grader only if the text says so."""
 
 _FIELDS = _FLAGS.keys() | _ERRORS
 _NESTED = ("metadata", "info", "extra_info", "reward_info", "reward_extra_info")
@@ -220,7 +219,7 @@ _ORDER = (Missing.JUDGE_FAILED, Missing.ERROR, Missing.MASKED, Missing.NULL)
 
 
 def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
-    """Return why a row has no grade, 0 if it has one; ``null`` says that its reward is null."""
+    """Return why a row has no grade, 0 if it has one; ``null``: whether its reward is null."""
     kinds: set[int] = {Missing.NULL} if null else set()
     nested = [inner for name in _NESTED if isinstance(inner := record.get(name), dict)]
     for fields in (record, *nested):
@@ -234,7 +233,7 @@ def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
                 if str(value).lower() in values:
                     kinds.add(kind)
     for name in _OWN_ERRORS:
-        # Tools and environments fail, too, and the reward of such a rollout may be deserved.
+        # Tools and environments fail, too; rewards of such rollouts may be valid.
         errors = _error_text(record.get(name))
         if errors and (null or any(grader in errors for grader in _GRADERS)):
             kinds.add(Missing.ERROR)
@@ -242,7 +241,7 @@ def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
 
 
 def _error_text(value: object) -> str:
-    """Return what an error says in lower case, "" where there is none."""
+    """Return the text of an error in lower case, "" without an error."""
     if isinstance(value, list | dict):
         return str(value).lower() if value else ""
     word = value.strip().lower() if isinstance(value, str) else ""
@@ -252,7 +251,7 @@ def _error_text(value: object) -> str:
 def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
     """Make the rewards of responses without a grade NaN.
 
-    A mask on every response of the log would leave nothing, so it means something else.
+    A mask on every response of the log is ignored, as no reward would be left.
     """
     kinds = columns["missing_grade"]
     if len(kinds) and (kinds == Missing.MASKED).all():

@@ -1,4 +1,4 @@
-"""Responses read back: the rows of the logs from which the response table was made."""
+"""Read responses again: the rows of the logs behind rows of the response table."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _COLUMNS = ("file", "line", "offset", "length", "sub", "step", "n")
 _MAX_OPEN = 16
 _AT_ONCE_BYTES = 32 << 20
 _REQUEST_COST = 64 << 10
-"""Bytes that a row in a store counts at least, so that not too many are requested at once."""
+"""Minimum bytes counted for a row in a store, which limits the number of requests at once."""
 
 _BATCH_UNITS = 1 << 17
-"""Tokens, or as many characters, of the rows that are held at a time."""
+"""Tokens (or characters) of the rows that are in memory at a time."""
 
 
 class RowLocations:
-    """Where responses lie in the logs: picklable, 56 bytes per response.
+    """Locations of responses in the logs: picklable, 56 bytes per response.
 
     Attributes:
         sources, formats: by file.
-        style: how the run's token strings are written; None if unknown.
+        style: encoding of the run's token strings; None if unknown.
         file, line, offset, length, sub, step, n: int64 (R,), columns of the response table.
     """
 
@@ -52,7 +52,7 @@ class RowLocations:
         self._streams: dict[int, IO[bytes]] = {}
 
     def without_rows(self) -> RowLocations:
-        """Return what is the same for all rows; ``select`` adds rows."""
+        """Return a copy without rows; ``select`` adds rows."""
         return RowLocations(self.sources, self.formats, self.style)
 
     def select(self, responses: pd.DataFrame) -> None:
@@ -83,7 +83,7 @@ class RowLocations:
                 yield row, line
 
     def _request(self, rows: Sequence[int]) -> dict[int, bytes | OSError]:
-        """Return the lines of those rows that lie uncompressed in stores."""
+        """Return the lines of those rows that are in uncompressed files in stores."""
         wanted = {
             row: (source, int(self.offset[row]), int(self.offset[row] + self.length[row]))
             for row in rows

@@ -1,7 +1,7 @@
-"""One file of the logs; files in object stores, read through fsspec by byte ranges.
+"""Files of the logs: local ones, and ones in object stores, read through fsspec by byte ranges.
 
-fsspec's libraries find the credentials. Addresses are removed from error messages of stores, as
-they may be signed.
+fsspec's libraries find the credentials. URLs are removed from error messages of stores, as they
+may contain signatures.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import xxhash
-import zstandard
 
 from rlreport.errors import MissingExtraError, UsageError
+from rlreport.zstd import ZstdFile
 
 BLOCK = 8 << 20
 """Bytes per request when a file is read from start to end."""
@@ -44,7 +44,7 @@ class Source:
         size: bytes on disk when the logs were listed; what is appended later is not read.
         compression: ``""``, ``gz`` or ``zst``.
         store: the URL that its store was opened with, "" for a local file.
-        version: what changes with a remote file's content, "" where its store tells none.
+        version: changes with a remote file's content, such as its ETag; "" if the store has none.
         content: all bytes of the file if they are in memory, else b"".
     """
 
@@ -66,8 +66,7 @@ class Source:
         if self.compression == "gz":
             return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
         if self.compression == "zst":
-            unpacked = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-            return cast("IO[bytes]", unpacked)
+            return cast("IO[bytes]", ZstdFile(raw))
         return raw
 
     def open_packed(self) -> IO[bytes]:
@@ -81,10 +80,10 @@ class Source:
         return open_remote(self.path, self.store) if self.store else Path(self.path).open("rb")
 
     def digest(self, start: int = 0, stop: int | None = None) -> str:
-        """Identify the bytes of the lines that begin in [start, stop), and the byte before them.
+        """Return an id of the lines that begin in [start, stop) and the byte before them.
 
-        By their hash (of a compressed file by that of its packed bytes), or by the version that
-        a store gives the file. "" if neither is known.
+        It contains the hash of the bytes (compressed ones if the file is), or the version of the
+        file in its store. "" if neither is known.
         """
         if self.store:
             return f"{self.version}-{self.size}" if self.version else ""
@@ -129,11 +128,11 @@ def filesystem(store: str) -> Any:
 
 
 def shown(url: str) -> str:
-    """Return a URL without user, password, query and fragment, as it may be shown."""
+    """Return a URL for display, without user, password, query and fragment."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
-    # In a store's path a question mark may be a glob's; a signature has named parts.
+    # A question mark may belong to a glob; a signature has named parameters.
     query = r"[?#]" if scheme.startswith("http") else r"\?(?=.*=)"
     rest = re.split(query, rest, maxsplit=1)[0]
     host, slash, path = rest.partition("/")
@@ -220,7 +219,7 @@ def range_pieces(source: Source, start: int, stop: int) -> Iterator[bytes]:
     """Yield a file's bytes from ``start`` on: up to ``stop`` in large requests, then in small ones.
 
     Raises:
-        OSError: the store does not give them.
+        OSError: the store refuses.
     """
     while start < source.size:
         # Beyond the range only the end of one line is needed.
@@ -245,11 +244,11 @@ def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSErr
 
 
 def _requested(store: str, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | OSError]:
-    """Return ranges of a store's files; neighbours are requested as one, with what is between."""
+    """Return ranges of a store's files; close ranges are merged into one request."""
     from fsspec.utils import merge_offset_ranges
 
     system = filesystem(store)
-    # Gaps up to the mean length: at least half of what is requested was asked for.
+    # Merging over gaps up to the mean length at most doubles the bytes.
     gap = sum(stop - start for _, start, stop in ranges) // len(ranges)
     columns = map(list, zip(*ranges, strict=True))
     paths, starts, stops = merge_offset_ranges(*columns, max_gap=gap, max_block=BLOCK)

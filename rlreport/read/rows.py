@@ -1,4 +1,4 @@
-"""Turn a logged object into a row: values of the right types, and notes about what was not."""
+"""Convert a logged object to a row with values of the right types, and note invalid values."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from rlreport.figures.metadata import (
     row_metadata,
 )
 from rlreport.read.notes import missing_grade
-from rlreport.text.clean import safe_text
+from rlreport.text.clean import safe_text, safe_value
 from rlreport.text.messages import message
 
 NAN = float("nan")
 MAX_EXTRA_CHARS = 200
-"""A longer text does not become a column."""
+"""Maximum characters of a text that becomes a column."""
 
 _OPTIONAL_REWARDS = ("ref_reward", "valid_reward", "ref_valid_reward")
 _CARRIED = (
     "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
-    "errors", "seconds", "trainable",
+    "errors", "seconds", "trainable", "filtered_out", "rollout_id",
 )  # fmt: skip
-"""Fields that the first pass only counts, and reading rows back may show."""
+"""Fields that the first pass only counts; they are used when rows are read again for display."""
 
 _FINISH_FIELDS = ("finish_reason", "stop_reason")
 _FINISH_REASONS = {
@@ -43,7 +43,7 @@ _FINISH_REASONS = {
     **dict.fromkeys(("truncated", "overlong", *TURN_LIMITS), 0.0),
     **dict.fromkeys(("max_response_length_exceeded", "max_prompt_length_exceeded"), 0.0),
 }
-"""What frameworks log as the reason a response ended: 1 by itself, 0 at the limit."""
+"""Finish reasons of frameworks -> 1 if the response ended by itself, 0 at the limit."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class TokenFields:
         tokens: token strings, or None.
         arrays: field of TOKEN_ARRAYS -> its values as doubles.
         size: tokens in the shortest of them, -1 if the row has none.
-        uneven: they differ in length.
+        uneven: whether the arrays differ in length.
         mask: one byte per token, 1 where the policy sampled it; None if it sampled all.
     """
 
@@ -136,7 +136,7 @@ def _load_lenient(line: bytes) -> object:
     if "\0" in text:
         raise RowError(message("contains NUL bytes"))
     try:
-        return json.loads(text)
+        return safe_value(json.loads(text))
     except json.JSONDecodeError as error:
         raise RowError(
             message("not valid JSON: {why} (column {column})", why=error.msg, column=error.colno)
@@ -170,7 +170,7 @@ def parse_record(record: dict[str, Any]) -> Row:
     tokens.mask = _mask(record, tokens.size)
     extras, parts, unread = _extras(record)
     group = record.get("group_id")
-    # NaN is no group; the text is made here, as a value that is nested too deep has none.
+    # NaN is no group. Convert to text here, as this fails for values that are nested too deep.
     group = None if group is None or group != group else str(group)
     return Row(
         step, prompt, response, rewards, reference, group, finish, tokens, extras,
@@ -231,7 +231,7 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
 
 def _all_text(values: list[object]) -> bool:
     try:
-        "".join(values)  # type: ignore[arg-type]  # several times as fast as looking at each type
+        "".join(values)  # type: ignore[arg-type]  # several times faster than checking each type
     except TypeError:
         return False
     return True
@@ -336,7 +336,7 @@ def number_of(value: object) -> tuple[float, bool]:
 def _floats_of(values: object) -> tuple[array[float], bool]:
     """Return a list of numbers as doubles, and whether it held text.
 
-    A list of lists with as many numbers as lists, such as one number each, is flattened.
+    A list of lists that contains as many numbers as lists, such as one each, is flattened.
     """
     if not isinstance(values, list):
         raise ValueError

@@ -1,4 +1,4 @@
-"""The sample of responses that every figure of texts and tokens comes from."""
+"""The sample of responses from which figures of texts and tokens are computed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _PART_BYTES, _PART_ROWS, _MIN_PART_BYTES = 16 << 20, 512, 1 << 20
 def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
     """Choose the rows of the response table that are sampled, ascending.
 
-    All of them up to MAX_RESPONSES. Beyond: k training responses per step, whole groups in
-    the order of a hash of where they lie; k is the largest power of two with which the sample
-    stays within MAX_RESPONSES and MAX_TOKENS, so a growing run rarely changes its sample.
-    With more steps than that, one response of every m-th step, m a power of two.
+    All rows if there are at most MAX_RESPONSES; otherwise k training responses per step, in whole
+    groups ordered by a hash of their location. k is the largest power of two that keeps the sample
+    within MAX_RESPONSES and MAX_TOKENS, so a growing run rarely changes its sample. If even k = 1
+    is too many, one response of every m-th step is sampled, with m a power of two.
     """
     cost = _cost(responses)
     if len(responses) <= MAX_RESPONSES and cost.sum() <= MAX_TOKENS:
@@ -59,14 +59,14 @@ def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
 
 
 def _cost(responses: pd.DataFrame) -> Floats:
-    """Return the units that each response adds to the sample, as far as the table tells."""
+    """Return the estimated number of units that each response adds to the sample."""
     tokens = responses["response_tokens"].to_numpy(np.float64)
     words = responses["response_chars"].to_numpy(np.float64) / _CHARS_PER_WORD
     return np.minimum(np.where(np.isnan(tokens), words, tokens), 2 * EDGE)
 
 
 def _priorities(responses: pd.DataFrame, file_names: Sequence[str]) -> Hashes:
-    """Return a number per response that looks random and depends only on where it lies."""
+    """Return a pseudorandom number per response that depends only on its location."""
     names = np.array([xxhash.xxh3_64_intdigest(os.fsencode(n)) for n in file_names], np.uint64)
     file, offset, sub = (responses[name].to_numpy() for name in ("file", "offset", "sub"))
     place = mix(names[file]) + offset.astype(np.uint64)
@@ -94,7 +94,7 @@ def with_sample(
     shared = locations.without_rows(), options, figures, store
     parts: list[Part] = []
     strings, words = Numbers(), Numbers()
-    with progress.phase("sample", len(rows), "responses") as phase:
+    with progress.phase(message("sample"), len(rows), message("responses")) as phase:
         for part in workers.map(read_part, jobs, shared, parallel=parallel):
             parts.append(_renumbered(part, strings, words))
             phase.advance(len(part.units.rows))
@@ -102,7 +102,7 @@ def with_sample(
 
 
 def _jobs(locations: RowLocations, rows: Ints) -> Iterator[Ints]:
-    """Cut rows into jobs; a compressed file is one, as it is read through."""
+    """Split rows into jobs; a compressed file is one job, as it can only be read sequentially."""
     length, file = locations.length[rows], locations.file[rows]
     start = size = 0
     for i in range(len(rows)):
@@ -120,7 +120,7 @@ def _jobs(locations: RowLocations, rows: Ints) -> Iterator[Ints]:
 
 
 def _renumbered(part: Part, strings: Numbers, words: Numbers) -> Part:
-    """Return a part whose units are numbered as those of all parts."""
+    """Return a part with the common numbering of units."""
     number, word = strings.of(part.strings), words.of(part.word_strings)
     units, own, references = (
         text._replace(ids=numbers[text.ids] if len(text.ids) else text.ids)
@@ -150,8 +150,8 @@ def _add(scan: Scan, parts: list[Part], strings: list[str], word_strings: list[s
     every, notes = texts, []
     if longer := np.count_nonzero(lengths > 2 * EDGE):
         text = message(
-            "responses of over {most:count} tokens, of which texts and tokens count the first and "
-            "the last {edge:count}",
+            "responses of over {most:count} tokens; figures of texts and tokens use only the "
+            "first and the last {edge:count}",
             most=2 * EDGE,
             edge=EDGE,
         )
@@ -161,10 +161,13 @@ def _add(scan: Scan, parts: list[Part], strings: list[str], word_strings: list[s
         if texts is not None:
             text = (
                 message(
-                    "responses without tokens where most have some, left out of texts and tokens"
+                    "responses without tokens, although most have some; left out of figures "
+                    "of texts and tokens"
                 )
                 if unit == "token"
-                else message("responses with tokens where most have none, left out of texts")
+                else message(
+                    "responses with tokens, although most have none; left out of figures of texts"
+                )
             )
             notes.append(Note("mixed_units", text, int((trained & ~of_unit).sum())))
     tokens = None
@@ -196,7 +199,7 @@ def _text_sample(
     unit: str,
     labels: NDArray[np.int8] | None = None,
 ) -> tuple[TextSample | None, Ints]:
-    """Return the sample of the texts to keep, None if they are empty, and where its units lay."""
+    """Return the sample of the texts to keep (None if empty) and the positions of its units."""
     chosen, places = units.chosen(keep)
     if not len(places):
         return None, places

@@ -1,4 +1,7 @@
-"""Parts of the sample: some responses read back, as units and figures of their tokens."""
+"""Read the sample for statistics of texts and tokens, in parts that can be cached.
+
+A part has the ids of the tokens and words of some responses, and values such as KL per token.
+"""
 
 from __future__ import annotations
 
@@ -24,26 +27,26 @@ from rlreport.text.clean import clean_text, safe_text, without_special
 from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, units
 
 EDGE = 1024
-"""Of a longer response the first and the last EDGE tokens (or words) are sampled."""
+"""Of longer responses only the first and the last EDGE tokens (or words) are sampled."""
 
 FIGURES = ("kl", "log_ratio", "prob", "ref_prob", "value_error")
 _MAX_STRING = 200
 _DECILES = 10
 _LARGEST = 2.0**40
-"""Larger values count as this: k3 may be infinite."""
+"""Values are clipped to this, as k3 may be infinite."""
 
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 
 class Units(NamedTuple):
-    """Some texts as units: row and length of each text, and all units as numbers of strings."""
+    """Texts as units: row and length of each text, and the ids of all their units."""
 
     rows: Ints
     lengths: Ints
     ids: NDArray[np.int32]
 
     def chosen(self, keep: NDArray[np.bool_]) -> tuple[Units, Ints]:
-        """Return the texts to keep, sorted by row, and the places of their units."""
+        """Return the texts to keep, sorted by row, and the positions of their units."""
         texts = np.flatnonzero(keep)
         texts = texts[np.argsort(self.rows[texts])]
         lengths = self.lengths[texts]
@@ -63,7 +66,7 @@ class Part(NamedTuple):
         figures: float32 (len(FIGURES), units), or empty if no units are tokens.
         tenths: float64 (4, 10): tokens with a critic error by tenth of the response, and sums
             of the absolute errors, values and returns.
-        strings, word_strings: what the numbers in ``units``, and in the others, stand for.
+        strings, word_strings: strings of the ids in ``units``, and in the others.
     """
 
     units: Units
@@ -78,7 +81,7 @@ class Part(NamedTuple):
     word_strings: list[str]
 
     def moved(self, rows: Ints) -> Part:
-        """Return the part with these rows of the response table instead of its own."""
+        """Return the part with its row numbers replaced by these rows of the response table."""
         units, words, references = (
             text._replace(rows=rows[text.rows])
             for text in (self.units, self.words, self.references)
@@ -90,7 +93,7 @@ def read_part(
     responses: pd.DataFrame,
     shared: tuple[RowLocations, ReadOptions, FigureOptions, Store | None],
 ) -> Part:
-    """Read some responses back, or take what an earlier build stored for the same lines."""
+    """Read some responses again, or use the cached part of the same lines."""
     locations, options, figures, store = shared
     locations.select(responses)
     hashes = responses["line_hash"].to_numpy()
@@ -113,7 +116,7 @@ def _key(
     options: ReadOptions,
     figures: FigureOptions,
 ) -> bytes:
-    """Return the key of a part; b"" if it is not cached."""
+    """Return the cache key of a part; b"" if it cannot be cached."""
     files = np.unique(locations.file).tolist()
     formats = format_keys([locations.formats[file] for file in files], options.tokenizer)
     if not formats or not hashes.all():
@@ -141,14 +144,14 @@ def _decoded(data: bytes | None, rows: int) -> Part | None:
 
 
 class Numbers(dict[str, int]):
-    """Numbers strings in the order they are met."""
+    """Assigns ids to strings in the order of their first occurrence."""
 
     def __missing__(self, string: str) -> int:
         self[string] = number = len(self)
         return number
 
     def of(self, strings: Sequence[str]) -> NDArray[np.int32]:
-        """Return the number of each string."""
+        """Return the id of each string."""
         return np.fromiter(map(self.__getitem__, strings), np.int32, len(strings))
 
 
@@ -259,7 +262,7 @@ def no_values(count: int) -> NDArray[np.float32]:
 
 
 def holds_label(response: str, label: object) -> int:
-    """Say whether a response holds its label as text or number: 1, 0, or −1 without one.
+    """Return whether a response contains its label as text or number: 1, 0, or −1 without one.
 
     Of a worked solution, the label is what follows ``####``.
     """

@@ -1,4 +1,4 @@
-"""Build the response table, and the tables that go with it, from chunks of the logs."""
+"""Build the response table, and tables of extras and tools, from chunks of the logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.figures.metadata import MAX_TOOLS
+from rlreport.figures.metadata import MAX_TOOLS, ToolCounts
 from rlreport.figures.ragged import Ints, places_in_runs
 from rlreport.read.batch import (
     FIELD_BITS,
@@ -30,6 +30,7 @@ from rlreport.read.readback import RowLocations
 from rlreport.read.remote import Source
 from rlreport.tables import LogTables, Note, TextSample, TokenSample
 from rlreport.text.clean import number_as_text
+from rlreport.text.messages import message
 from rlreport.text.tokens import detect_style
 
 Hashes = NDArray[np.uint64]
@@ -48,7 +49,7 @@ class Scan(LogTables):
         name: name of the run: the folder or file that was given.
         prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
         tokens: figures of the sampled tokens, None without token strings.
-        every: units of all sampled training responses, see ``Sample``.
+        every: units of all sampled training responses, see ``TextSample``.
         failed: step -> rollouts of training that failed before the policy wrote anything.
         sources, formats: the files, for reading rows back (``locations``).
     """
@@ -62,13 +63,26 @@ class Scan(LogTables):
     formats: list[LogFormat] = field(default_factory=list)
 
     def locations(self) -> RowLocations:
-        """Return the locations of the responses, to read some again (also in another process)."""
+        """Return the locations of the responses, to read some again; picklable."""
         named = self.ngrams is not None and self.ngrams.unit == "token"
         strings = self.ngrams.vocabulary[:_STYLE_TOKENS] if self.ngrams and named else []
         style = detect_style(np.array(strings, dtype=object)) if strings else None
         locations = RowLocations(self.sources, self.formats, style)
         locations.select(self.responses)
         return locations
+
+
+def no_responses(name: str, notes: list[Note]) -> Scan:
+    """Return the scan of a run of which only the trainer's metrics are logged."""
+    responses = {column.name: np.empty(0, column.dtype) for column in RESPONSE_COLUMNS}
+    return Scan(
+        name=name,
+        responses=pd.DataFrame(responses),
+        extras=pd.DataFrame(index=pd.RangeIndex(0)),
+        positions=pd.DataFrame(),
+        prompt_rows=np.empty(0, np.int64),
+        notes=notes,
+    )
 
 
 @dataclass(slots=True)
@@ -91,7 +105,8 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     """Concatenate chunks and choose the rows of the response table.
 
     Rows of failed rollouts are only counted. Rows that a restarted run logged again are left out
-    unless ``keep_restarted``. A run without training rows is judged by its validation rows.
+    unless ``keep_restarted``, and so are rows of a rollout before its last. A run without training
+    rows is judged by its validation rows.
     """
     rows = LogRows(joined_chunk(chunks), np.zeros(0, np.int64))
     columns = rows.chunk.columns
@@ -101,6 +116,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     if responses.any() and columns["validation"][responses].all():
         columns["validation"] = np.zeros_like(columns["validation"])
     keep = np.ones(len(responses), dtype=bool)
+    rollout = columns.pop("rollout", None)
     for file, own in _rows_by_file(columns):
         steps = columns["step"][own].astype(np.int64)
         older = superseded_rows(steps, columns["validation"][own] == 1)
@@ -109,6 +125,15 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
         if older.any():
             name = files.sources[file].name
             rows.notes.append(restart_note(steps[older], name, kept=keep_restarted))
+        if rollout is not None:
+            keys = {"step": steps, "of": columns["validation"][own], "rollout": rollout[own]}
+            again = pd.DataFrame(keys).duplicated(keep="last").to_numpy()
+            earlier = again & ~np.isnan(rollout[own]) & responses[own]
+            keep[own[earlier]] = False
+            if earlier.any():
+                text = message("rows of a rollout before its last, left out of the figures")
+                name = files.sources[file].name
+                rows.notes.append(Note("earlier_rows", text, int(earlier.sum()), name))
     failed = keep & ~responses & (columns["validation"] == 0)
     steps, times = np.unique(columns["step"][failed], return_counts=True)
     rows.failed = dict(zip(steps.tolist(), times.tolist(), strict=True))
@@ -228,7 +253,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
         numbers[logged] = extra.numbers
         held[logged] = True
         held[list(extra.texts)] = True
-        if not held[order].any():  # of rows that were left out alone
+        if not held[order].any():  # only in rows that were left out
             continue
         if len(table) == MAX_EXTRAS:
             many = True
@@ -246,11 +271,11 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
 
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
-    """Return ``step``, ``tool``, ``answers``, ``errors`` in training of the MAX_TOOLS most used.
+    """Return the table ``LogTables.tools`` of the MAX_TOOLS most used in training.
 
     Call before ``response_table``.
     """
-    names = ["step", "tool", "answers", "errors"]
+    names = ["step", "tool", *ToolCounts._fields]
     if not rows.chunk.tools:
         return pd.DataFrame([], columns=names)
     columns = rows.chunk.columns
@@ -262,7 +287,7 @@ def tool_table(rows: LogRows) -> pd.DataFrame:
     answers = table.groupby("tool")["answers"].sum()
     most = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[:MAX_TOOLS]
     kept = table[table["tool"].isin(most)]
-    return kept.groupby(["step", "tool"], as_index=False)[["answers", "errors"]].sum()[names]
+    return kept.groupby(["step", "tool"], as_index=False)[names[2:]].sum()[names]
 
 
 def mix(values: Hashes) -> Hashes:

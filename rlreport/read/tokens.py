@@ -1,4 +1,4 @@
-"""The token arrays of many rows side by side: cut to one length, without padding."""
+"""The concatenated token arrays of many rows, cut to one length and without padding."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class TokenRows:
         offsets: int64 (R + 1,), where each row's tokens begin.
         strings: token strings of each row; None for rows without.
         arrays: field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; absent fields left out.
-        nan_values: int64 (R,), values logged as NaN, infinite or null.
-        sampled: bool (N,), tokens that the policy sampled; None if that is all of them.
+        nan_values: int64 (R,), number of values logged as NaN, infinite or null.
+        sampled: bool (N,), tokens that the policy sampled; None if it sampled all.
         masked: bool (R,), rows that log which tokens were sampled; None without any.
     """
 
@@ -111,9 +111,9 @@ def token_rows(
     remarks: Remarks | None = None,
     positions: Sequence[LogPosition] = (),
 ) -> TokenRows | None:
-    """Put the token arrays of a batch side by side and drop padding; None without tokens.
+    """Concatenate the token arrays of a batch without padding; None without tokens.
 
-    What is dropped is added to ``remarks``, with the position of its row.
+    Dropped values are added to ``remarks``, with the positions of their rows.
     """
     rows = np.array([i for i, one in enumerate(fields) if one.size >= 0], dtype=np.int64)
     if not len(rows):
@@ -200,7 +200,7 @@ def _end_padding(tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]
 
 
 def _fold_rewards(rewards: Floats, sampled: Bools, old: Ints, new: Ints) -> Floats:
-    """Return the rewards of the sampled tokens, each with those of what follows it."""
+    """Return rewards of the sampled tokens, including those of unsampled tokens that follow."""
     row = np.repeat(np.arange(len(old) - 1), np.diff(old))
     place = np.clip(np.cumsum(sampled) - 1, new[row], new[row + 1] - 1)
     paid = np.flatnonzero(~sampled & np.isfinite(rewards) & (np.diff(new)[row] > 0))

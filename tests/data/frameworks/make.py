@@ -64,6 +64,26 @@ def verl(out: Path) -> None:
         )  # fmt: skip
 
 
+def agilerl(out: Path) -> None:
+    made = code(
+        "AgileRL/AgileRL", "agilerl/training/llm/completion_logging.py",
+        "CompletionRecord", "truncate_middle", "CompletionWriter", "JsonlCompletionWriter",
+        dataclass=dataclasses.dataclass, asdict=dataclasses.asdict, ABC=object,
+        abstractmethod=lambda function: function,
+    )  # fmt: skip
+    writer = made["JsonlCompletionWriter"](out / "completions.jsonl")
+    for step in (10, 20):
+        writer.write([
+            made["CompletionRecord"](
+                step=step, agent_index=agent, group_index=3, sample_index=sample,
+                reward=1.0 - sample, num_turns=1, completion_tokens=9, prompt="2+2?",
+                completion=made["truncate_middle"](f"It is {4 + sample}." + "x" * 90 * sample, 60),
+            )
+            for agent in range(2) for sample in range(2)
+        ])  # fmt: skip
+    writer.close()
+
+
 def skyrl(out: Path) -> None:
     dump = code(
         "NovaSky-AI/SkyRL", "skyrl/train/utils/trainer_utils.py",
@@ -73,14 +93,18 @@ def skyrl(out: Path) -> None:
     def decode(text: str) -> str:
         return text
 
-    def evaluate(folder: str, turns: list[tuple[str, str, float]], mean: float) -> None:
+    def evaluate(
+        folder: str, turns: list[tuple[str, str, float]], mean: float, *indices: int
+    ) -> None:
         (out / "dumped_evals" / folder).mkdir(parents=True)
         outputs = {
             "prompt_token_ids": [turn[0] for turn in turns],
             "response_ids": [turn[1] for turn in turns],
             "rewards": [[0.0, turn[2]] for turn in turns], "stop_reasons": ["stop"] * len(turns),
         }  # fmt: skip
-        extras = [{"data_source": "calc", "reward_spec": {"ground_truth": "8"}}] * len(turns)
+        about = {"data_source": "calc", "reward_spec": {"ground_truth": "8"}}
+        extras = [{**about, "extra_info": {"index": index}} for index in indices]
+        extras = extras or [about] * len(turns)
         dump(
             out / "dumped_evals" / folder, self_of(decode=decode), outputs, ["calc"] * len(turns),
             ["calc_env"] * len(turns), extras, {"eval/calc/avg_score": mean},
@@ -95,6 +119,9 @@ def skyrl(out: Path) -> None:
         (ask, "<assistant>8", 1.0),
     ]  # fmt: skip
     evaluate("global_step_4_evals", turns, 2 / 3)
+    # The same, but a summary takes the place of the first turn in the second prompt.
+    summed = [(prompt.replace("<assistant>", "<summary>"), *rest) for prompt, *rest in turns]
+    evaluate("global_step_6_evals", summed, 2 / 3, 0, 0, 1, 1, 2)  # type: ignore[arg-type]
     evaluate("eval_only", [(ask, "<assistant>7", 0.5)], 0.5)
 
 
@@ -371,8 +398,8 @@ def _pydantic() -> dict[str, Any]:
 _PYDANTIC = _pydantic()
 
 WRITERS: dict[str, Callable[[Path], None]] = {
-    "verl": verl, "skyrl": skyrl, "swift": swift, "roll_agentic": roll, "areal": areal,
-    "open_instruct": open_instruct, "rllm": rllm,
+    "verl": verl, "agilerl": agilerl, "skyrl": skyrl, "swift": swift,
+    "roll_agentic": roll, "areal": areal, "open_instruct": open_instruct, "rllm": rllm,
     "nemo_rl": nemo_rl,
 }  # fmt: skip
 

@@ -1,0 +1,305 @@
+"""prime-rl's stream of traces: updates reach the tables, and what was not used is left out."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zstandard
+
+import rlreport
+from rlreport.errors import UnusableInputError
+from rlreport.formats.base import Where
+from rlreport.formats.verifiers import Verifiers
+from rlreport.zstd import ZstdFile
+from tests.reading import read
+from tests.test_frameworks import DUMPS, by_step
+
+DUMP = DUMPS / "prime_rl"
+
+
+@pytest.mark.parametrize("layout", ["stream", "by_step", "by_kind"])
+def test_the_step_the_advantage_and_the_filter_are_those_of_the_updates(layout: str) -> None:
+    scan = read(DUMP / layout)
+    # The writer was given: two solvers, of which the first was trained on, at step 4 (not 3).
+    assert by_step(scan) == {4: 1.0}
+    assert scan.responses["advantage_mean"].tolist() == [0.75]
+    assert left_out(scan) == {"filtered_out": 1, "untrained": 2, "failed": 1}
+    assert scan.bad_lines == []
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_one_file_of_traces_and_one_of_each_producers_updates_are_the_same_run(
+    packed: bool, tmp_path: Path
+) -> None:
+    wanted = read(DUMP / "stream")
+    traces = DUMP / "stream" / "monitors" / "file" / "traces"
+    for folder in (traces / "stream", *(traces / "annotations").glob("*[!l]")):
+        data = b"".join(unpacked(chunk) for chunk in sorted(folder.iterdir()))
+        file = tmp_path / "traces" / folder.relative_to(traces).with_suffix(".jsonl")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if packed:
+            file, data = file.with_suffix(".jsonl.zst"), zstandard.compress(data)
+        file.write_bytes(data)
+    scan = read(tmp_path)
+    assert by_step(scan) == {4: 1.0}
+    columns = ["reward", "advantage_mean", "mismatch_ratio", "log_weight"]
+    assert scan.responses[columns].equals(wanted.responses[columns])
+    assert left_out(scan) == left_out(wanted)
+
+
+def left_out(scan: Any) -> dict[str, int]:
+    kinds = ("filtered_out", "untrained", "failed")
+    return {note.kind: note.count for note in scan.notes if note.kind in kinds}
+
+
+def unpacked(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return ZstdFile(stream).read() if file.suffix == ".zst" else stream.read()
+
+
+def test_the_trainers_values_are_laid_on_the_sampled_tokens() -> None:
+    file = DUMP / "stream/monitors/file/traces/stream/00000.jsonl.zst"
+    form = Verifiers().with_siblings(file, [file])
+    assert isinstance(form, Verifiers)
+    with file.open("rb") as packed:
+        row, _ = form.rows(json.loads(ZstdFile(packed).read()), Where(file.name))
+    mask = np.array(row["response_mask"], bool)
+    assert np.array(row["logprobs"])[mask].tolist() == [-0.5, -1.5, -0.25]
+    assert np.array(row["sampler_logprobs"])[mask].tolist() == [-0.5, -1.0, -0.25]
+    assert row["entropy_mean"] == 0.5
+    ratio = np.exp(np.abs([0.0, -0.5, 0.0])).mean()
+    assert read(DUMP / "stream").responses["mismatch_ratio"].tolist() == pytest.approx([ratio])
+
+
+def episode(trace: str, step: int, group: str, reward: float) -> dict[str, Any]:
+    rng = random.Random(trace)
+    sampled = [rng.uniform(-2, 0) for _ in range(24)]
+    nodes = [
+        {"message": {"role": "user", "content": f"Task {group}"}, "sampled": False,
+         "token_ids": [1, 2], "mask": [False, False]},
+        {"parent": 0, "message": {"role": "assistant", "content": f"It is {rng.random()}."},
+         "sampled": True, "token_ids": list(range(5, 29)), "mask": [True] * 24,
+         "logprobs": sampled},
+    ]  # fmt: skip
+    return {
+        "id": f"e{trace}", "env": {"id": "calc"}, "task": {"type": "T", "data": {}}, "ok": True,
+        "group": {"id": group}, "run": {"type": "train", "id": "r", "work":
+            {"type": "train", "step": step}},
+        "traces": [{"id": trace, "nodes": nodes, "rewards": {"r": {"score": reward, "weight": 1}},
+                    "info": {}, "is_completed": True}],
+    }  # fmt: skip
+
+
+def run(folder: Path, noise: float, steps: int = 24, each: int = 8) -> Path:
+    """Write a run with its updates, some packed; the trainer's logprobs are off by ``noise``."""
+    rng = random.Random(0)
+    stream, updates, trained = [], [], []
+    for step in range(steps):
+        for n in range(each):
+            one = episode(f"t{step}-{n}", max(step - 1, 0), f"g{n // 4}", rng.random())
+            stream.append(one)
+            info = {"train": {"effective": n != 0, "trained_at_step": step}, "advantage": 0.5}
+            trace = one["traces"][0]
+            updates.append({"version": 1, "trace_id": trace["id"], "info": info, "branches": []})
+            logprobs = [v + rng.gauss(0, noise) for v in trace["nodes"][1]["logprobs"]]
+            branch = {"index": 0, "trainer_logprobs": [None, None, *logprobs]}
+            trained.append(updates[-1] | {"info": {}, "branches": [branch]})
+    traces = folder / "monitors" / "file" / "traces"
+    for place, rows in (("stream", stream), ("annotations/orchestrator", updates),
+                        ("annotations/trainer", trained)):  # fmt: skip
+        (traces / place).mkdir(parents=True)
+        lines = [json.dumps(row).encode() + b"\n" for row in rows]
+        half = len(lines) // 2
+        frames = [zstandard.compress(b"".join(lines[:half][k::2])) for k in range(2)]
+        (traces / place / "00000.jsonl.zst").write_bytes(b"".join(frames))
+        (traces / place / "00001.jsonl").write_bytes(b"".join(lines[half:]))
+    return folder
+
+
+@pytest.mark.parametrize(("noise", "found"), [(0.0, False), (1.2, True)])
+def test_a_mismatch_in_the_updates_is_found(tmp_path: Path, noise: float, found: bool) -> None:
+    report = rlreport.build(run(tmp_path / "run", noise), tmp_path / "out.html", workers=1)
+    ids = {finding.id for finding in report.verdict.findings}
+    assert ("engine_mismatch" in ids) == found, ids
+    assert len(report.tables.responses) == 24 * 7
+    assert report.tables.steps["step"].tolist() == list(range(24))
+
+
+def test_without_marks_of_use_every_trace_is_a_training_row(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=2)
+    for file in (folder / "monitors/file/traces/annotations/orchestrator").iterdir():
+        file.unlink()
+    scan = read(folder)
+    assert len(scan.responses) == 16
+    assert scan.responses["step"].max() == 0  # as logged with the episodes
+
+
+HOSTILE = [
+    b"", b"{", b"[]\n", b'{"trace_id": 5}\n', b'{"trace_id": "t0-1", "info": []}\n',
+    b'{"trace_id": "t0-1", "branches": {"index": 0}}\n',
+    b'{"trace_id": "t0-1", "info": {"train": 5}, "branches": [{"index": 9}, {"index": true}]}\n',
+    b'{"trace_id": "t0-1", "branches": [{"index": 0, "advantages": "x", "entropies": [1e999]}]}\n',
+    b"\xff\xfe" * 50, b'{"trace_id": "t0-1", "info": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arrays", [(), ("logprobs",), ("logprobs", "trainer_logprobs")])
+def test_a_turn_that_was_not_trained_on_is_absent_and_not_nan(
+    tmp_path: Path, arrays: tuple[str, ...]
+) -> None:
+    lines = []
+    for step in range(20):
+        for n in range(4):
+            one = episode(f"t{step}-{n}", step, "g", random.Random(n).random())
+            nodes = one["traces"][0]["nodes"]
+            sampled = nodes[1]["logprobs"]
+            nodes[1] |= {"trainer_logprobs": sampled, "advantages": [0.5] * 24,
+                         "reference_logprobs": [value - 0.25 for value in sampled]}  # fmt: skip
+            ask = {"role": "user", "content": "Summarise."}
+            nodes.append({"parent": 1, "message": ask, "sampled": False, "token_ids": [1],
+                          "mask": [False]})  # fmt: skip
+            summary = {"role": "assistant", "content": "So far: nothing."}
+            nodes.append({"parent": 2, "message": summary, "sampled": True, "token_ids": [7] * 12,
+                          "mask": [True] * 12, **dict.fromkeys(arrays, [-1.0] * 12)})  # fmt: skip
+            lines.append(json.dumps(one) + "\n")
+    (tmp_path / "traces.jsonl").write_text("".join(lines))
+    report = rlreport.build(tmp_path, tmp_path / "out.html", workers=1)
+    responses = report.tables.responses
+    assert responses["nan_values"].tolist() == [0] * 80
+    assert responses["kl_k1"].tolist() == pytest.approx([6.0] * 80)
+    assert responses["response_tokens"].tolist() == [24.0] * 80
+    assert "nan_metrics" not in {finding.id for finding in report.verdict.findings}
+
+
+@pytest.mark.parametrize("line", HOSTILE)
+def test_a_bad_update_costs_nothing_but_itself(tmp_path: Path, line: bytes) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=2)
+    with (folder / "monitors/file/traces/annotations/trainer/00001.jsonl").open("ab") as file:
+        file.write(line)
+    scan = read(folder)
+    assert len(scan.responses) == 14
+    assert scan.bad_lines == []
+
+
+def test_a_cycle_of_nodes_ends(tmp_path: Path) -> None:
+    one = episode("t0-1", 0, "g", 1.0)
+    one["traces"][0]["nodes"][0]["parent"] = 1
+    (tmp_path / "stream").mkdir()
+    (tmp_path / "annotations" / "trainer").mkdir(parents=True)
+    (tmp_path / "stream/00000.jsonl").write_text(json.dumps(one) + "\n")
+    branch = {"index": 0, "trainer_logprobs": [0.0] * 26}
+    update = {"version": 1, "trace_id": "t0-1", "info": {}, "branches": [branch]}
+    (tmp_path / "annotations/trainer/00000.jsonl").write_text(json.dumps(update) + "\n")
+    assert len(read(tmp_path).responses) == 1
+
+
+def test_an_update_on_its_own_is_no_response(tmp_path: Path) -> None:
+    update = {"version": 1, "trace_id": "t", "info": {}, "branches": []}
+    assert Verifiers().match("updates.jsonl", [update])
+    (tmp_path / "updates.jsonl").write_text(json.dumps(update) + "\n")
+    with pytest.raises(UnusableInputError, match="an update of a trace"):
+        read(tmp_path / "updates.jsonl")
+
+
+def left_alone(folder: Path) -> Path:
+    return folder / "monitors/file/traces/annotations"
+
+
+def remarks(scan: Any) -> list[str]:
+    return [note.text for note in scan.notes if note.kind == "format"]
+
+
+@pytest.mark.parametrize("data", [b"no zstandard at all", zstandard.compress(b"{}\n")[:-3]])
+def test_a_damaged_chunk_of_updates_costs_itself_and_is_told(tmp_path: Path, data: bytes) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=2)
+    (left_alone(folder) / "trainer" / "00002.jsonl.zst").write_bytes(data)
+    scan = read(folder)
+    assert len(scan.responses) == 14
+    assert "trainer/00002.jsonl.zst ends early" in remarks(scan)[0]
+
+
+def test_of_a_cut_chunk_of_updates_what_is_before_the_cut_is_read(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=4)
+    chunk = left_alone(folder) / "orchestrator" / "00000.jsonl.zst"
+    chunk.write_bytes(chunk.read_bytes()[:-20])
+    scan = read(folder)
+    assert 0 < len(scan.responses) < 28
+    assert "orchestrator/00000.jsonl.zst ends early" in remarks(scan)[0]
+
+
+def test_missing_chunks_and_lines_that_are_no_updates_are_told(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=4)
+    (left_alone(folder) / "orchestrator" / "00000.jsonl.zst").unlink()
+    (folder / "monitors/file/traces/stream/00000.jsonl.zst").unlink()
+    with (left_alone(folder) / "trainer" / "00001.jsonl").open("ab") as file:
+        file.write(b"nothing\n[1]\n")
+    scan = read(folder)
+    assert len(remarks(scan)) == 1
+    for said in ("orchestrator/ lacks 1 chunk", "stream/ lacks 1 chunk",
+                 "2 lines of trainer/00001.jsonl are no updates"):  # fmt: skip
+        assert said in remarks(scan)[0]
+
+
+def test_a_chunk_that_lies_beside_its_packed_copy_counts_once(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=4)
+    wanted = read(folder).responses["advantage_mean"].tolist()
+    for chunk in folder.rglob("00000.jsonl.zst"):
+        chunk.with_suffix("").write_bytes(unpacked(chunk))
+    assert read(folder).responses["advantage_mean"].tolist() == wanted
+
+
+def test_only_files_of_updates_are_merged(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=2)
+    update = {"trace_id": "t0-1", "info": {"train": {"effective": True, "trained_at_step": 50}}}
+    (left_alone(folder) / "trainer" / "00000.jsonl.bak").write_text(json.dumps(update) + "\n")
+    assert sorted(set(read(folder).responses["step"])) == [0, 1]
+
+
+def test_ids_that_json_escapes_are_found(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=2)
+    for file in folder.rglob("00001.jsonl"):
+        file.write_bytes(file.read_bytes().replace(b'"t1-', b'"\\u0074\\u0031-'))
+    assert len(read(folder).responses) == 14
+
+
+@pytest.mark.parametrize("bad", [None, "x", 10**400])
+def test_one_bad_value_of_an_update_costs_no_token(tmp_path: Path, bad: Any) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=2)
+    lines = [
+        {"trace_id": "t1-1", "branches": [{"index": 0, name: [None, None, bad, *[-0.5] * 23]}]}
+        for name in ("trainer_logprobs", "entropies", "advantages")
+    ]
+    with (left_alone(folder) / "trainer" / "00001.jsonl").open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    responses = read(folder).responses
+    assert responses["response_tokens"].tolist() == [24.0] * 14
+    assert len(responses) == 14
+
+
+def test_where_the_trainer_is_missing_the_sampler_does_not_take_its_place(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=4)
+    trainer = left_alone(folder) / "trainer" / "00001.jsonl"
+    kept = [line for line in trainer.read_text().splitlines() if '"t3-' not in line]
+    trainer.write_text("\n".join(kept) + "\n")
+    responses = read(folder).responses
+    known = responses.groupby("step")["surprisal_mean"].count().tolist()
+    assert known == [7, 7, 7, 0]
+
+
+def test_a_newer_writers_fields_are_named_and_those_read_are_not(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=2)
+    update = {"trace_id": "t1-1", "info": {"loss": {"weight": 2}}, "branches": [
+        {"index": 0, "value_estimates": [None, None, *[0.5] * 24]}]}  # fmt: skip
+    with (left_alone(folder) / "trainer" / "00001.jsonl").open("a") as file:
+        file.write(json.dumps(update) + "\n")
+    unread = next(note.text for note in read(folder).notes if note.kind == "not_taken")
+    assert "traces.info.loss" in unread
+    assert "traces.nodes.value_estimates" in unread
+    for name in ("logprobs", "message", "token_ids", "mask", "sampled"):
+        assert f"traces.nodes.{name} " not in unread
+    assert "traces.rewards" not in unread

@@ -1,0 +1,69 @@
+"""Write a framework's dump anew and say what its writer changed.
+
+    python -m tools.redump CHECKOUTS FRAMEWORK [PYTHON]
+
+CHECKOUTS is a folder of git checkouts, ``<owner>+<name>/repo``; FRAMEWORK is a folder of
+``tests/data/frameworks``; PYTHON has the packages that the writer needs. Keys that a newer writer
+adds or no longer writes are listed by file. If the format reads them, copy the new dump.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rlreport.formats.containers import container_of, iterate
+from rlreport.zstd import ZstdFile
+
+DUMPS = Path(__file__).resolve().parents[1] / "tests" / "data" / "frameworks"
+LEVELS = 4
+"""Nesting levels of the keys that are compared."""
+
+
+def changes(before: Path, after: Path) -> Iterator[str]:
+    """Yield the files, and the keys of their objects, that only one of two folders has."""
+    for name in sorted(_files(before) ^ _files(after)):
+        yield f"{'-' if name in _files(before) else '+'} {name}"
+    for name in sorted(_files(before) & _files(after)):
+        old, new = _keys(before / name), _keys(after / name)
+        yield from (f"{'-' if key in old else '+'} {name}: {key}" for key in sorted(old ^ new))
+
+
+def _files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def _keys(path: Path) -> set[str]:
+    container = container_of(path.name)
+    if container is None:
+        return set()
+    with path.open("rb") as file:
+        stream: Any = ZstdFile(file) if path.suffix == ".zst" else file
+        return {key for _, obj in iterate(stream, container) for key in _keys_of(obj, LEVELS)}
+
+
+def _keys_of(value: Any, levels: int) -> Iterator[str]:
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        yield key
+        entries = inner if isinstance(inner, list) else [inner]
+        for entry in entries if levels > 1 else ():
+            yield from (f"{key}.{name}" for name in _keys_of(entry, levels - 1))
+
+
+def main(checkouts: str, framework: str, python: str = sys.executable) -> None:
+    """Run the framework's writer into a temporary folder, and print the changes."""
+    scripts = [p for p in DUMPS.glob("make*.py") if f'"{framework}"' in p.read_text("utf-8")]
+    if not scripts:
+        sys.exit(f"no script in {DUMPS.name} writes {framework}")
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [python, str(scripts[0]), checkouts, scratch, framework]
+        subprocess.run(command, cwd=DUMPS, check=True)
+        print(*changes(DUMPS / framework, Path(scratch) / framework), sep="\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
