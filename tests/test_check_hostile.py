@@ -9,6 +9,7 @@ import pytest
 
 from rlreport.check import findings_json, run_checks
 from rlreport.check.registry import CHECKS
+from rlreport.check.series import Noise
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.tables import Tables
 from tests.tables_builder import make_tables
@@ -44,3 +45,9 @@ def test_any_table_is_judged_without_an_error(seed: int) -> None:
     told = [f.id for f in verdict.findings] + verdict.passed + [n.id for n in verdict.not_run]
     assert sorted(told) == sorted(check.id for check in CHECKS)
     json.dumps(findings_json(verdict), allow_nan=False)
+
+
+def test_noise_of_values_whose_squares_overflow_is_judged() -> None:
+    noise = Noise(1e300, 1e300, 0.5)
+    assert noise.independent_steps == pytest.approx(Noise(1.0, 1.0, 0.5).independent_steps)
+    assert Noise(float("inf")).independent_steps == 1.0

@@ -76,7 +76,7 @@ def test_negative_kl_asks_for_more_than_chance(z: float, expected: str | None) -
     def z_of(shift: float) -> float:
         run_ = tables(kl_k1=noise + shift)
         kl = run_.responses["kl_k1"].to_numpy()
-        return mean_of(run_, kl, Run(run_).last).z
+        return mean_of(run_, kl, Run(run_).last)[1]
 
     shift = solve(z, z_of, -1, 1)
     assert severity("negative_kl", tables(kl_k1=noise + shift)) == expected

@@ -87,7 +87,7 @@ def test_a_judge_that_is_down_is_a_warning_with_its_steps() -> None:
     assert (result.severity, result.rank) == ("warning", "cause")
     assert (result.onset, result.until) == (Onset(20, 20, 20), 24)
     assert "The judge was down" in title(result)
-    assert "75 groups" in title(result)
+    assert "Groups graded only in part: 75, of" in title(result)
 
 
 def test_what_the_policy_or_the_parser_did_is_told_from_a_judge_that_is_down() -> None:
@@ -100,7 +100,7 @@ def test_what_the_policy_or_the_parser_did_is_told_from_a_judge_that_is_down() -
     tokens = np.where(cut, 900.0, 100.0)
     unread = run("missing_grades", _missing(cut, response_tokens=tokens))
     assert isinstance(unread, Finding)
-    assert "could not read them" in title(unread)
+    assert "could not parse them" in title(unread)
 
 
 def test_masked_responses_are_never_warned_of() -> None:
@@ -126,7 +126,7 @@ def test_uneven_groups_need_ids() -> None:
     uneven = make_tables({name: values[kept] for name, values in columns.items()})
     result = run("uneven_groups", uneven)
     assert isinstance(result, Finding)
-    assert "usual 4 responses, but 3 to 4" in title(result)
+    assert "usual 4 responses: sizes are 3 to 4." in title(result)
 
 
 def test_texts_of_one_largest_length_were_cut() -> None:

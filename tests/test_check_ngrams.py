@@ -112,7 +112,7 @@ def test_a_phrase_longer_than_an_ngram_is_told_whole() -> None:
     result = run("reward_hacking_token", spreading(held, phrase, paid(held)))
     assert isinstance(result, Finding)
     assert result.texts == ("Thanks a lot for asking us",)
-    assert "ends 90% of responses" in title(result)
+    assert title(result).startswith("90% of responses end with “Thanks a lot for asking us”")
 
 
 def test_praise_that_spreads_as_the_policy_runs_away_leads() -> None:
@@ -181,7 +181,7 @@ def test_a_format_that_earns_nothing_is_a_note() -> None:
     assert severity("reward_hacking_token", made) is None
     note = run("format_learned", made)
     assert isinstance(note, Finding)
-    assert "they earn no more than others" in title(note)
+    assert "these earn no more than others" in title(note)
 
 
 def test_special_tokens_and_blanks_are_formatting() -> None:

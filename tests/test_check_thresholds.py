@@ -17,6 +17,7 @@ from rlreport.check.limits import Limits
 from rlreport.check.noise import Trend
 from rlreport.check.registry import CHECKS, LIMITS, describe
 from rlreport.draw.overview import OVERVIEW, CurveChart
+from rlreport.draw.small_multiples import CHART_OF_ROLE
 from rlreport.errors import UsageError
 from tests.check_cases import tables
 from tools.docs import checks_page
@@ -119,7 +120,7 @@ def test_the_documentation_is_made_from_the_checks() -> None:
 
 def test_checks_have_names_of_their_own_and_speak_of_known_charts() -> None:
     charts = {chart.name for chart in OVERVIEW if isinstance(chart, CurveChart)}
-    charts |= {"reward_distribution", "reward_kl_frontier"}  # of functions
+    charts |= {"reward_distribution", "reward_kl_frontier", *CHART_OF_ROLE.values()}  # of functions
     assert len({check.id for check in CHECKS}) == len(CHECKS)
     assert all(set(check.charts) <= charts for check in CHECKS)
 

@@ -15,7 +15,7 @@ from rlreport.check.finding import Verdict
 from rlreport.check.registry import CHECKS
 from tests.check_cases import INDEX, SIGN, STEP, STEPS, moved, tables
 from tests.schemas import validate
-from tests.tables_builder import make_tables, tables_of_logs
+from tests.tables_builder import make_tables, sample, tables_of_logs
 
 REAL_RUNS = ("ppo_healthy", "ppo_reward_hacking", "grpo_math", "eval_poem_task")
 
@@ -33,7 +33,7 @@ def test_the_healthy_run_is_healthy(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["ppo_healthy"]
     assert verdict.sentence.startswith("Healthy. ")
     assert re.search(
-        r"The reward rose from [\d.]+ to [\d.]+ and KL to the reference is", verdict.sentence
+        r"The reward rose from [\d.]+ to [\d.]+, and KL to the reference is", verdict.sentence
     )
     assert (verdict.level, verdict.lead) == ("healthy", None)
     assert _alarms(verdict) == {}
@@ -45,7 +45,7 @@ def test_the_run_gone_wrong_is_told_by_its_true_cause(verdicts: dict[str, Verdic
     assert re.match(r"Broken: reward hacking since step \d+\. “🎉” appears in ", verdict.sentence)
     assert re.search(
         r"the reward rose from 0\.\d+ to 2\.\d+ with it; KL to the reference is \d[\d.]* nats "
-        r"per response and \d+% of responses are cut off\. Keep the last "
+        r"per response, and \d+% of responses are cut off\. Keep the last "
         r"checkpoint saved at or before step \d+\.$",
         verdict.sentence,
     )
@@ -181,7 +181,7 @@ def test_a_run_too_short_for_a_trend_is_not_called_healthy() -> None:
     assert verdict.level == "unjudged"
     assert verdict.sentence.startswith("Not judged")
     assert "kl_explosion" in verdict.passed
-    assert any("too short to judge" in check.needs for check in verdict.not_run)
+    assert any("(this run has 1)" in check.needs for check in verdict.not_run)
 
 
 def test_an_empty_run_raises_nothing() -> None:
@@ -194,7 +194,7 @@ def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
         tables(reward=STEP / 40 + SIGN, kl_k1=moved(1, 20), response_tokens=moved(50, 10))
     )
     assert verdict.level == "warning"
-    assert verdict.sentence.startswith("Warning: responses collapsed in length since step 32.")
+    assert verdict.sentence.startswith("Warning: length collapse since step 32.")
     assert "Also found: KL explosion." in verdict.sentence
 
 
@@ -231,6 +231,33 @@ def test_of_a_run_whose_windows_share_steps_no_rise_is_denied() -> None:
     assert "reward_stalled" not in {f.id for f in verdict.findings}
 
 
+@pytest.mark.parametrize("reference", [True, False])
+def test_after_a_change_of_the_reward_the_checkpoint_is_one_of_the_new_reward(
+    reference: bool,
+) -> None:
+    scale = np.where(STEP < 16, 0.0, 3.0) * (-1 if reference else 1)
+    gain = STEP / STEPS if reference else np.where(STEP < 16, 0.0, STEP / STEPS - 0.4)
+    columns = {"ref_reward": scale + 0.1 * SIGN} if reference else {}
+    verdict = run_checks(tables(reward=scale + gain + 0.1 * SIGN, **columns))
+    assert verdict.lead == "reward_shift"
+    assert verdict.keep_step is not None and verdict.keep_step > 16
+
+
+def test_a_fault_before_a_change_of_the_reward_leaves_no_checkpoint() -> None:
+    reward = np.where(STEP < 24, 0.0, 3.0) + STEP / STEPS + 0.1 * SIGN
+    verdict = run_checks(tables(reward=reward, ref_reward=reward - STEP / STEPS, lag=20.0))
+    assert {"reward_shift", "stale_rollouts"} <= _alarms(verdict).keys()
+    assert verdict.keep_step is None
+
+
+def test_an_incomplete_step_is_not_the_checkpoint_to_keep() -> None:
+    step = STEP[:-60]
+    reward = step / STEPS + 0.1 * SIGN[:-60]
+    verdict = run_checks(make_tables({"step": step, "reward": reward}))
+    assert [f.facts["faults"] for f in verdict.findings if f.id == "broken_log"] == [("last",)]
+    assert verdict.keep_step == STEPS - 2
+
+
 def test_holes_in_the_log_do_not_choose_the_checkpoint() -> None:
     step = np.repeat(np.delete(np.arange(60), 5), 50)
     verdict = run_checks(make_tables({"step": step, "reward": step / 60 + 0.1 * SIGN[: len(step)]}))
@@ -244,3 +271,26 @@ def test_longer_responses_that_earn_no_more_on_average_carry_no_reward() -> None
     assert verdict.lead == "length_hacking"
     assert "mean reward 0 at the start, 0 at the end" in verdict.sentence
     assert "carried" not in verdict.sentence
+
+
+def test_after_a_change_of_the_reward_no_earlier_checkpoint_is_the_best() -> None:
+    step = np.repeat(np.arange(60), 50)
+    changed, noise = np.where(step < 30, 0.0, -2.0), 0.1 * SIGN[: len(step)]
+    risen = {"step": step, "reward": np.minimum(step, 30) / 30 + changed + noise}
+    verdict = run_checks(make_tables({**risen, "ref_reward": changed + noise}))
+    assert (verdict.lead, verdict.keep_step) == ("reward_shift", None)
+    rising = {**risen, "reward": step / 30 + changed + noise}
+    verdict = run_checks(make_tables({**rising, "ref_reward": changed + noise}))
+    assert verdict.lead == "reward_shift"
+    assert verdict.keep_step == 59
+
+
+def test_a_fault_before_a_change_of_a_reward_with_a_reference_leaves_no_checkpoint() -> None:
+    step = np.repeat(np.arange(60), 50)
+    changed, noise = np.where(step < 45, 0.0, -2.0), 0.1 * SIGN[: len(step)]
+    kl = np.where(step < 10, 1.0, 200.0) + noise
+    columns = {"step": step, "reward": step / 30 + changed + noise, "ref_reward": changed + noise}
+    logged = make_tables({**columns, "kl_k1": kl, "response_tokens": 100.0 + 0 * step})
+    verdict = run_checks(replace(logged, ngrams=sample([["a", "b"]] * len(step))))
+    assert {"kl_explosion", "reward_shift"} <= {f.id for f in verdict.findings}
+    assert verdict.keep_step is None

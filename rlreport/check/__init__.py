@@ -1,4 +1,4 @@
-"""Health checks: pure functions of the tables that say what is wrong with a run."""
+"""Health checks: pure functions of the tables that find problems of a run."""
 
 from __future__ import annotations
 

@@ -1,25 +1,16 @@
-"""What a check is: how it judges a run, and the texts of its findings."""
+"""The class of checks: requirements, judge, and texts of findings."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from rlreport.check.finding import (
-    Fact,
-    Facts,
-    Finding,
-    Met,
-    NotRun,
-    Onset,
-    Rank,
-    Severity,
-)
+from rlreport.check.finding import Fact, Facts, Finding, Met, NotRun, Rank, Severity
 from rlreport.check.limits import Limits
 from rlreport.check.noise import Trend
 from rlreport.check.run import Ranking, Run
-from rlreport.figures.ragged import Floats
 from rlreport.text.messages import listed, message, told
 
 Result = Finding | NotRun | None
@@ -29,20 +20,26 @@ Template = str | Mapping[str, str] | Callable[[Facts], str]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A requirement of a check: its description, and the response columns that prove it."""
+    """A requirement of a check: its description, and the response columns that prove it.
+
+    A trainer's metric with the ``role`` meets it as well.
+    """
 
     words: str
     columns: tuple[str, ...]
+    role: str = ""
 
     def met(self, run: Run) -> bool:
-        """Return whether every column holds at least one number."""
-        return all(run.has(column) for column in self.columns)
+        """Return whether every column, or the trainer's metric, holds at least one number."""
+        return self.role in run.roles or all(run.has(column) for column in self.columns)
 
 
 REWARD = Need("reward", ("reward",))
+ANY_REWARD = Need("reward", ("reward",), role="reward")
 REF_REWARD = Need("ref_reward", ("ref_reward",))
 LOGPROBS = Need("logprobs", ("surprisal_mean",))
 RESPONSE = Need("response", ("response_chars",))
+LENGTH = Need("response", ("response_chars",), role="length")
 KL = Need("logprobs and ref_logprobs", ("kl_k1",))
 
 
@@ -67,7 +64,7 @@ class Check:
         whole_run: also judges the steps after the first NaN.
         of_reward: judges the reward, which is not comparable across a change of its function.
         sampled: names of facts that are computed from the sample of texts.
-        needs_also: a requirement that no column proves, so ``judge`` tests it itself.
+        needs_also: a requirement other than columns, which ``judge`` tests itself.
     """
 
     name: str
@@ -103,6 +100,8 @@ class Check:
     def run(self, run: Run) -> Result:
         """Judge the run; return a finding, a NotRun, or None if all is well."""
         missing = [message(need.words) for need in self.needs if not need.met(run)]
+        if missing and run.responses.empty:
+            return self.not_run(message("rollouts with {fields}", fields=listed(missing)))
         if missing:
             return self.not_run(listed(missing))
         if self.trend and run.first is None:
@@ -124,13 +123,13 @@ class Check:
         return _filled(self.title, facts)
 
     def format_clause(self, facts: Facts) -> str:
-        """Return a finding with these facts as a clause, an effect of another finding."""
+        """Return a clause for sentences that name this finding as an effect of another one."""
         return _filled(self.clause or self.name, facts)
 
     def too_short(self, run: Run) -> NotRun:
         """Return a NotRun for a run with too few steps to judge a trend."""
         needs = message(
-            "at least {shortest} steps; the run is too short to judge ({steps})",
+            "at least {shortest} steps (this run has {steps})",
             shortest=run.limits[Trend].shortest_run,
             steps=len(run.steps),
         )
@@ -145,43 +144,32 @@ class Check:
         run: Run,
         severity: Severity,
         met: Iterable[Met] = (),
-        *,
-        series: Floats | None = None,
-        always: bool = False,
-        onset: Onset | None = None,
-        dated: bool = True,
-        until: int | None = None,
+        facts: Facts | None = None,
         ranking: Ranking | None = None,
-        steps: Iterable[int] | None = None,
-        texts: Iterable[str] = (),
-        more: Facts | None = None,
-        **facts: Fact,
+        **fields: Any,
     ) -> Finding:
         """Return a finding of this check; its facts include both windows, and NaN becomes None.
 
-        ``met`` are the thresholds met. ``series``, float64 (S,), is the figure by step; the
-        onset is computed from it unless ``onset`` is given or ``dated`` is False.
-        ``always``: the problem existed from the first step. ``steps`` are by default those
-        since the onset.
+        ``met`` are the thresholds met, ``fields`` other fields of ``Finding``. By default the
+        onset is that of ``series``, and ``steps`` are those since the onset.
         """
-        if onset is None and dated and series is not None:
-            onset = run.onset(series, always=always)
-        values = {**(more or {}), **facts}
-        values["first_window"] = run.first.span if run.first else None
-        values["last_window"] = run.last.span
+        if "onset" not in fields:
+            series = fields.get("series")
+            fields["onset"] = None if series is None else run.onset(series)
+        steps = fields.pop("steps", run.since(fields["onset"]))
+        first_window = run.first.span if run.first else None
+        windows = {"first_window": first_window, "last_window": run.last.span}
+        values: Facts = {**(facts or {}), **windows}
         return Finding(
             id=self.id,
             severity=severity,
             rank="note" if severity == "info" else self.rank,
             facts={name: None if _is_nan(fact) else fact for name, fact in values.items()},
-            onset=onset,
-            until=until,
             thresholds=tuple(met),
-            evidence=run.examples(ranking, onset) if ranking else (),
-            steps=tuple(sorted(set(run.since(onset) if steps is None else steps))),
+            evidence=run.examples(ranking, fields["onset"]) if ranking else (),
+            steps=tuple(sorted(set(steps))),
             charts=self.charts,
-            texts=tuple(texts),
-            series=series,
+            **fields,
         )
 
 

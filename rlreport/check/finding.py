@@ -34,6 +34,8 @@ FIRST_WORDS = {
 """First word of the verdict's sentence, by level."""
 SCHEMA = 3
 """Schema of ``findings.json`` and ``report.json``; see ``rlreport/schemas``."""
+REFERENCE_REWARD = "reward of the reference"
+"""Unit of an example's value, as is "reward"; other units follow the number."""
 RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
 
 
@@ -91,7 +93,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem or a note, with its evidence.
+    """A problem or a note about a run, with its evidence.
 
     Attributes:
         id: id of the check.

@@ -84,15 +84,6 @@ def first_and_last(tables: Tables, trend: Trend) -> tuple[Window | None, Window]
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
-    """The mean over a window's responses, its z against zero, and the number of responses."""
-
-    mean: float
-    z: float
-    responses: int
-
-
-@dataclass(frozen=True, slots=True)
 class Change:
     """The means of two windows and the z of their difference; NaN for a window without values.
 
@@ -130,14 +121,16 @@ class _Part:
     steps: Ints
 
 
-def mean_of(tables: Tables, values: Floats, window: Window, weights: Floats | None = None) -> Mean:
+def mean_of(
+    tables: Tables, values: Floats, window: Window, weights: Floats | None = None
+) -> tuple[float, float]:
     """Return the mean of per-response values, float64 (rows,), in a window, and its z against zero.
 
     NaN is skipped. ``weights`` are token counts, for example; without them each response counts
     once.
     """
     part = _part(tables, values, window, weights)
-    return Mean(part.mean, _z(tables, values, weights, [part]), len(part.contributions))
+    return part.mean, _z(tables, values, weights, [part])
 
 
 def change(

@@ -12,24 +12,20 @@ BASELINE_STEPS = SMOOTHING = 3
 """Steps of the baseline of an onset, and of the running mean."""
 
 MIN_ERRORS, MIN_PART, LASTING_PART = 4.0, 0.1, 1 / 3
-"""From its onset a figure exceeds the baseline by so many errors and fractions of its change."""
+"""From its onset a figure exceeds the baseline by this many errors and fractions of its change."""
 
 MIN_NOISE_STEPS = 9
 """Minimum number of steps for an estimate of noise."""
 
 MAX_CORNERS, MAX_POINTS = 60, 600
-"""Corners that the ramp fit tries at most, and steps on which it is fitted."""
+"""Maximum number of corners that the ramp fit tries, and of steps on which it is fitted."""
 
 NORMAL_MEDIAN = 0.4549
 """Median of a squared standard normal."""
 
 
 def onset(
-    steps: Ints,
-    series: Floats,
-    *,
-    peak: tuple[int, int] | None = None,
-    end: int = BASELINE_STEPS,
+    steps: Ints, series: Floats, *, peak: tuple[int, int] | None = None, end: int = BASELINE_STEPS
 ) -> Onset | None:
     """Return the step at which a figure left its baseline, or None if it did not.
 

@@ -1,7 +1,7 @@
-"""The checks, in the order in which they lead, their thresholds, and how the verdict is made.
+"""The checks in order of precedence, their thresholds, and texts on how the verdict is made.
 
-The order is: what invalidates a run, causes, consequences, notes. Among findings of one rank and
-severity it decides which comes first.
+The order is: problems that invalidate a run, causes, consequences, notes. It decides which of
+several findings of equal rank and severity comes first.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rlreport.check.judges import (
     policy,
     reward,
     text,
+    updates,
 )
 from rlreport.check.limits import Limit, Limits, Thresholds
 from rlreport.check.noise import Trend
@@ -29,47 +30,25 @@ from rlreport.errors import UsageError
 from rlreport.sidefiles import load_toml, read_bounded
 
 CHECKS: tuple[Check, ...] = (
-    log.nan_metrics,
-    log.mixed_runs,
-    log.broken_log,
-    reward.reward_shift,
-    groups.missing_grades,
-    hacking.reward_hacking_token,
-    length.length_hacking,
-    engine.stale_rollouts,
-    engine.mismatch_by_turn,
-    engine.engine_mismatch,
-    engine.off_policy_weights,
-    agents.failed_rollouts,
-    agents.tool_errors,
-    agents.tool_disuse,
-    engine.gradient_explosion,
-    engine.ratio_drift,
-    engine.negative_kl,
-    engine.value_divergence,
-    groups.zero_variance_groups,
+    # What makes a run invalid.
+    *(log.nan_metrics, log.mixed_runs, log.broken_log),
+    # Causes.
+    *(reward.reward_shift, groups.missing_grades, hacking.reward_hacking_token),
+    *(length.length_hacking, engine.stale_rollouts, engine.mismatch_by_turn),
+    *(engine.engine_mismatch, engine.off_policy_weights, agents.failed_rollouts),
+    *(agents.tool_errors, agents.tool_disuse, updates.gradient_explosion),
+    *(updates.ratio_drift, updates.no_updates, engine.negative_kl),
+    *(engine.value_divergence, groups.zero_variance_groups),
     policy.entropy_explosion,
-    reward.reward_collapse,
-    hacking.watched_reward_fall,
-    length.length_collapse,
-    text.diversity_collapse,
-    policy.entropy_collapse,
-    text.template_collapse,
-    agents.void_turns,
-    agents.turn_limit,
-    agents.unclosed_thinking,
-    length.missing_eos,
-    policy.kl_explosion,
-    text.language_drift,
-    groups.group_std_fall,
-    hacking.format_learned,
-    reward.reward_stalled,
-    groups.persistent_losers,
-    groups.not_sharpening,
-    hacking.reward_part_dominance,
-    groups.uneven_groups,
-    length.cut_texts,
-    log.lost_columns,
+    # Consequences.
+    *(reward.reward_collapse, hacking.watched_reward_fall, length.length_collapse),
+    *(text.diversity_collapse, policy.entropy_collapse, text.template_collapse),
+    *(agents.void_turns, agents.turn_limit, agents.unclosed_thinking, length.missing_eos),
+    *(policy.kl_explosion, text.language_drift, groups.group_std_fall),
+    # Notes.
+    *(hacking.format_learned, reward.reward_stalled, groups.persistent_losers),
+    *(groups.not_sharpening, hacking.reward_part_dominance, groups.uneven_groups),
+    *(length.cut_texts, log.lost_columns),
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}
@@ -173,8 +152,9 @@ METHOD = (
         "The checkpoint to keep is named by a step: keep the last one saved at or before it. It is "
         "where the watched reward, else the reward, had its best mean before the first finding "
         "began that nothing else explains; without any finding, the last step if the reward is "
-        "within noise of its best there. Where nothing was gained, none is named. The watched "
-        "reward is a second reward of training (valid_reward), else the reward of validation.",
+        "within noise of its best there. Where nothing was gained, none is named, and never an "
+        "incomplete step or one before a change of the reward function. The watched reward is a "
+        "second reward of training (valid_reward), else the reward of validation.",
     ),
     _section(
         "Rollouts and trainer metrics",

@@ -1,4 +1,4 @@
-"""A run as the checks see it: its tables, its windows, and the figures that checks share."""
+"""The input of checks: tables of a run, its windows, and figures that several checks use."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ class Ranking:
 class RewardStalled(Limits):
     """Thresholds of ``reward_stalled``."""
 
-    solved = Limit(0.95, "of responses", "earn the best reward in all steps: nothing left to learn")
+    solved = Limit(
+        0.95, "of responses", "share with the best reward in all steps: nothing left to learn"
+    )
 
 
 class Run:
@@ -224,7 +226,7 @@ class Run:
         """
         start, end = first or self.first, last or self.last
         if start is None:
-            return Change(np.nan, noise.mean_of(self.tables, values, end, weights).mean, np.nan)
+            return Change(np.nan, noise.mean_of(self.tables, values, end, weights)[0], np.nan)
         return noise.change(self.tables, values, start, end, weights, self.limits[Trend].z)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:

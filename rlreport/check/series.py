@@ -57,13 +57,16 @@ ABRUPT_STEPS = 5
 class RewardCollapse(Limits):
     """Thresholds of ``reward_collapse``; those of a fall apply to every series."""
 
-    lost = Limit(0.35, "of the gain", "warning: part of the reward's gain lost again", LMFLOW)
-    z = Limit(FALL_Z, "std errors", "and significance of the loss")
+    lost = Limit(0.35, "of the gain", "reward lost again, relative to its gain", LMFLOW)
+    z = Limit(FALL_Z, "std errors", "significance of the loss")
     half = Limit(
-        0.5, "of the gain", "the same without trainer metrics, as rollouts are fewer", LMFLOW
+        0.5,
+        "of the gain",
+        "reward lost again, relative to its gain, without trainer metrics",
+        LMFLOW,
     )
-    dip = Limit(0.15, "of steps", "warning: a fall that recovered lasted longer than this part")
-    spread = Limit(0.5, "std of reward", "and by more than this, of the std inside a step")
+    dip = Limit(0.15, "of steps", "a fall that recovered lasted longer than this part (warning)")
+    spread = Limit(0.5, "std of reward", "loss relative to the std within steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,11 @@ class Noise:
     @property
     def independent_steps(self) -> float:
         """Number of independent steps that one step is worth."""
-        variance = self.white**2 + self.drift**2 * (1 + self.rho) / (1 - self.rho)
-        return self.sigma**2 / variance if variance > 0 else 1.0
+        if not 0 < self.sigma < np.inf:
+            return 1.0
+        # Shares of the variance, because squares of large rewards overflow.
+        white, drift = (self.white / self.sigma) ** 2, (self.drift / self.sigma) ** 2
+        return 1 / (white + drift * (1 + self.rho) / (1 - self.rho))
 
     def deflate(self, z: float) -> float:
         """Return the z of a difference of two windows, reduced for autocorrelation of the steps.
@@ -206,8 +212,8 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
     while not whole and live > 8 and values[live - 1] == values[-1]:
         live -= 1
     jumps = np.diff(values[:live])
-    jumps = jumps - np.median(jumps)
-    scale = 1.4826 * float(np.median(np.abs(jumps))) or float(np.std(jumps))
+    jumps = jumps - (np.median(jumps) if len(jumps) else 0.0)
+    scale = 1.4826 * float(np.median(np.abs(jumps))) or float(np.std(jumps)) if len(jumps) else 0.0
     sampling = 0.0
     if series.errors is not None and np.isfinite(series.errors).any():
         sampling = float(np.sqrt(np.nanmean(series.errors**2)))
@@ -310,7 +316,7 @@ def _abrupt(series: Series, noise: Noise, best: float, end: float, part: float) 
 
 
 def _late(y: Floats, noise: Noise, window: int, start: float, part: float) -> int | None:
-    """Return the index at which the last few steps begin if they lie below all before, or None."""
+    """Return the start of the last 3, 5 or 10 steps if these are lower than all before, or None."""
     for count in END_STEPS:
         if len(y) < 4 * count:
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -16,7 +16,7 @@ from rlreport.check.finding import Fact, Finding, Op
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import Change, Trend, deviate
 from rlreport.check.run import Ranking, Run, met_from_start
-from rlreport.check.series import MIN_WINDOW, Series, noise_of
+from rlreport.check.series import MIN_WINDOW, Series, SeriesSource, noise_of
 from rlreport.figures.ragged import Floats, Ints
 
 MAX_RULE_VALUES = 8
@@ -47,26 +47,28 @@ class RiseOrShare(Limits):
 
 
 def judge_share(
-    check: Check, run: Run, limits: type[RiseOrShare], moved: Change, **details: Any
+    check: Check, run: Run, moved: Change, source: SeriesSource = "rollouts", **details: Any
 ) -> Finding | None:
     """Return a finding if a share rose too much since the first window, or is too high.
 
-    ``details`` are arguments of ``Check.finding``.
+    ``details`` are arguments of ``Check.finding``, ``series`` among them.
     """
+    limits = check.limits
+    assert issubclass(limits, RiseOrShare)
     rise = run.met(limits.rise, ">=", moved.difference) if limits.rise and moved.rose else []
     met = [*rise, *run.met(limits.share, ">", moved.last)]
     if not met:
         return None
     always = not rise and bool(run.met(limits.share, ">", moved.first))
-    return check.finding(
-        run, "warning", met, always=always, share=moved.last, before=moved.first, **details
-    )
+    if "onset" not in details:
+        details["onset"] = run.onset(details["series"], always=always)
+    shares = {"share": moved.last, "before": moved.first, "series_from": source}
+    return check.finding(run, "warning", met, shares, **details)
 
 
 def judge_rows(
     check: Check,
     run: Run,
-    limits: type[RiseOrShare],
     values: Floats,
     weights: Floats | None = None,
     ranking: Ranking | None = None,
@@ -76,15 +78,23 @@ def judge_rows(
     ``values`` is float64 (rows,), NaN for responses that do not count; ``weights`` are the
     denominators of these values, such as the number of calls.
     """
-    return judge_share(
-        check,
-        run,
-        limits,
-        run.change(values, weights),
-        series=run.by_step(values, weights),
-        ranking=ranking or Ranking(values, among=values > 0),
-        series_from="rollouts",
-    )
+    moved, series = run.change(values, weights), run.by_step(values, weights)
+    ranking = ranking or Ranking(values, among=values > 0)
+    return judge_share(check, run, moved, series=series, ranking=ranking)
+
+
+def share_of(column: str, per: str = "") -> Callable[[Check, Run], Result]:
+    """Return a judge of the mean of a column, per response or per unit of the column ``per``."""
+
+    def judge(check: Check, run: Run) -> Result:
+        if not per:
+            return judge_rows(check, run, run.column(column))
+        part, whole = run.column(column), run.column(per)
+        valid = np.isfinite(part) & (whole > 0)
+        ratio = np.divide(part, whole, out=np.full(len(part), np.nan), where=valid)
+        return judge_rows(check, run, ratio, whole)
+
+    return judge
 
 
 def series_change(series: Series, first: int | None) -> Change:
@@ -119,17 +129,9 @@ def judge_figures(
     if not exceeded:
         return None
     series, first = exceeded[0]
-    met, always = [met for _, met in exceeded], met_from_start(series, first)
-    return check.finding(
-        run, "warning", met, series=series, always=always, ranking=ranking, more=facts
-    )
-
-
-def ratio_of(part: Floats, whole: Floats) -> Floats:
-    """Return part / whole, float64 (rows,), NaN where either is missing or the whole is 0."""
-    valid = np.isfinite(part) & (whole > 0)
-    ratio: Floats = np.divide(part, whole, out=np.full(len(part), np.nan), where=valid)
-    return ratio
+    onset = run.onset(series, always=met_from_start(series, first))
+    met = [met for _, met in exceeded]
+    return check.finding(run, "warning", met, facts, ranking, series=series, onset=onset)
 
 
 def same_prompt_change(
@@ -231,4 +233,6 @@ def _distinct(responses: list[Ints], size: int) -> float:
         return np.nan
     orders = [np.random.default_rng(draw).permutation(len(responses)) for draw in range(DRAWS)]
     draws = [np.concatenate([responses[i] for i in order])[:size] for order in orders]
-    return sum(len(np.unique(draw)) for draw in draws) / (DRAWS * size)
+    # np.unique takes twice the time of a sort.
+    distinct = sum(1 + np.count_nonzero(np.diff(np.sort(draw))) for draw in draws)
+    return distinct / (DRAWS * size)

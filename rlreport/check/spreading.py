@@ -30,7 +30,7 @@ from rlreport.text.tokens import STRUCTURES, units
 Bools = NDArray[np.bool_]
 
 SAME, AT_END = 0.8, 0.95
-"""Two texts are the same if this share of the responses with one has the other too; a text begins
+"""Two texts are the same if this share of the responses with one has the other, too; a text begins
 or ends responses if it does so in this share of those that contain it."""
 
 CONTINUED = 0.9
@@ -81,8 +81,8 @@ class Spreading(Limits):
     lift_z = Limit(3.0, "std errors", "significance of that extra reward")
     lift = Limit(0.25, "std of reward", "extra reward of responses with it, inside a step")
     gain = Limit(1 / 3, "of the gain", "part of the reward's gain due to its spread")
-    held = Limit(0.5, "of responses", "critical: contain it in the last window")
-    carried = Limit(0.5, "of the gain", "critical: and have this part of the reward's gain")
+    held = Limit(0.5, "of responses", "share of responses that contain it, last window (critical)")
+    carried = Limit(0.5, "of the gain", "part of the reward's gain due to its spread (critical)")
 
 
 @dataclass(frozen=True, slots=True)

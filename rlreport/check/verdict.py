@@ -97,7 +97,7 @@ def judge(
 
 def _result(check: Check, run: Run, start: int | None) -> Result:
     """Run a check; ``start`` is the step from which NaN makes the run useless, or None."""
-    if run.responses.empty and not check.whole_run:
+    if not len(run.steps) and not check.whole_run:
         needs = "responses"
         if start is not None:
             needs = message("steps before the first NaN (step {start})", start=start)
@@ -205,45 +205,64 @@ def _level(findings: list[Finding], run: Run) -> Level:
     for severity in ("critical", "warning"):
         if severity in severities:
             return severity
-    if run.first is None:
+    if run.first is None or not np.isfinite(run.reward.values).any():
         return "unjudged"
     return "healthy" if run.learned or run.solved else "unclear"
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
-    """Return the step before the first onset at which the (watched) reward was best.
+    """Return the complete step before the first onset at which the (watched) reward was best.
 
     Without any onset, return the last step if its reward is within noise of the best. Return
-    None if the reward did not rise. Findings that others explain are ignored because they may
-    start while the policy is still sound.
+    None if the reward did not rise. After a change of the reward function only the steps since
+    then count. Findings that others explain are ignored because they may start while the policy
+    is still sound.
     """
+    if not len(run.steps):
+        return None
+    judged = [f for f in findings if f.severity != "info"]
+    first, end = int(run.steps[0]), int(run.steps[-1]) + 1
+    first = max((f.onset.step for f in judged if f.id == FIRST_CHECK and f.onset), default=first)
     onsets = [
-        f.onset.step if f.onset else int(run.steps[0])
-        for f in findings
-        if f.severity != "info" and not f.explained_by and f.id not in OF_THE_LOG
+        f.onset.step if f.onset else first
+        for f in judged
+        if not f.explained_by and f.id not in (*OF_THE_LOG, FIRST_CHECK)
     ]
-    before = run.between(int(run.steps[0]), min(onsets)) if onsets else run
+    if min(onsets, default=end) <= first:
+        return None
+    before = run.between(first, min(onsets, default=end))
     if not before.learned:
         return None
     shape = before.watched_shape or before.reward_shape
     if shape is None:
         return None
-    steps = shape.series.steps
+    steps, best = shape.series.steps, shape.best_index + shape.window // 2
     if not onsets and shape.best - shape.end <= shape.noise.of_mean(shape.window):
-        return int(steps[-1])
-    return int(steps[shape.best_index + shape.window // 2])
+        best = len(steps) - 1
+    complete = ~np.isin(steps, run.tables.steps.loc[run.tables.steps["incomplete"], "step"])
+    usable = np.flatnonzero(complete[: best + 1])
+    return int(steps[usable[-1]]) if len(usable) else None
 
 
 def _moved(run: Run) -> tuple[Moved, ...]:
-    """Return reward, KL and length in the first and the last window."""
-    length: Figure = "tokens" if run.length_unit == "tokens" else "characters"
-    columns: dict[Figure, str] = {"reward": "reward", "kl": "kl_k1", length: run.length}
+    """Return reward, KL and length in the first and the last window, from responses if logged."""
+    in_tokens = run.length == "response_tokens" or run.responses.empty
+    length: Figure = "tokens" if in_tokens else "characters"
+    columns: dict[Figure, tuple[str, str]] = {
+        "reward": ("reward", "reward"), "kl": ("kl_k1", "kl"), length: (run.length, "length")
+    }  # fmt: skip
     figures = []
-    for name, column in columns.items():
-        moved = run.change(run.column(column)) if run.has(column) else None
-        if moved is None or not np.isfinite(moved.last):
+    for name, (column, role) in columns.items():
+        rose = False
+        if run.has(column):
+            moved = run.change(run.column(column))
+            first, last, rose = moved.first, moved.last, moved.rose
+        elif (series := run.series_of(role)) is not None and run.first is not None:
+            first, last = run.ends_of(series)
+        else:
             continue
-        first, last, rose = moved.first, moved.last, moved.rose
+        if not np.isfinite(last):
+            continue
         if name == "reward":
             windows, rose = run.reward_windows(), run.learned
             first, last = (windows["start"] if np.isfinite(first) else first), windows["end"]

@@ -17,7 +17,7 @@ import pandas as pd
 from rlreport.check.finding import FIRST_WORDS, Example, Finding, Moved, Verdict
 from rlreport.check.registry import BY_ID
 from rlreport.rollout import Rollout
-from rlreport.text.messages import message, phrases, sentences, told, whole
+from rlreport.text.messages import message, phrases, plural, sentences, told
 
 HEADLINES: dict[str, str] = {
     "unjudged": message("Not judged: the run is too short"),
@@ -117,11 +117,15 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
 def headline(verdict: Verdict) -> str:
     """Return the verdict in a few words, for example for the subject of a mail."""
     lead = _lead(verdict)
+    if lead is None and verdict.level == "unjudged" and verdict.windows is not None:
+        return message("Not judged: no reward is logged")
     if lead is None:
         return HEADLINES[verdict.level]
     level = FIRST_WORDS[verdict.level]
     if lead.onset:
         step = lead.onset.step
+        if lead.id == "reward_shift":
+            return message("{level}: {name} at step {step}", level=level, name=lead.name, step=step)
         return message("{level}: {name} since step {step}", level=level, name=lead.name, step=step)
     return message("{level}: {name}", level=level, name=lead.name)
 
@@ -168,9 +172,14 @@ def _sentence(verdict: Verdict) -> str:
     """Return the verdict in sentences: the finding, its effects, the checkpoint to keep."""
     lead = _lead(verdict)
     parts = [message("{headline}.", headline=headline(verdict))]
-    if verdict.level == "unjudged":
-        steps = whole(verdict.step_count)
-        parts.append(message("Only {steps} steps, too few to judge a trend.", steps=steps))
+    if verdict.level == "unjudged" and verdict.windows is None:
+        parts.append(
+            plural(
+                "Only {count} step, too few to judge a trend.",
+                "Only {count} steps, too few to judge a trend.",
+                verdict.step_count,
+            )
+        )
     if lead is None:
         figures = [moved for moved in verdict.moved if moved.figure in ("reward", "kl")]
         if figures:
@@ -209,7 +218,7 @@ def _sentence(verdict: Verdict) -> str:
 def _joined(clauses: list[str]) -> str:
     """Return clauses joined by commas and "and"."""
     *rest, last = clauses
-    return message("{rest} and {last}", rest=phrases(rest), last=last) if rest else last
+    return message("{rest}, and {last}", rest=phrases(rest), last=last) if rest else last
 
 
 def _moved(moved: Moved) -> str:
@@ -219,7 +228,9 @@ def _moved(moved: Moved) -> str:
         return told("KL to the reference is {last:figure} nats per response", facts)
     if moved.first is None:
         return told("the mean reward is {last:figure}", facts)
-    if moved.rose is False and moved.last >= moved.first:
+    if moved.rose is False:
+        if moved.last < moved.first:
+            return told("the reward ended lower: {first:figure} → {last:figure}", facts)
         return told(
             "the reward did not clearly rise: {first:figure} at first, {last:figure} at the end",
             facts,

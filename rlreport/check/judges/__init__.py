@@ -1,1 +1,1 @@
-"""The checks, by what they judge."""
+"""The checks, grouped by topic."""

@@ -1,13 +1,12 @@
-"""Checks of the engines: sampler versus trainer, size of the updates, and the critic."""
+"""Checks of the engines: sampler versus trainer, and the critic."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlreport.check.check import KL, Check, Need, Result
-from rlreport.check.finding import SEVERITIES, Facts, Finding, Onset, Op
-from rlreport.check.limits import CONTRACT, MISMATCH, PUBLIC_RUNS, Limit, Limits, above
+from rlreport.check.finding import SEVERITIES, Facts, Finding, Op
+from rlreport.check.limits import CONTRACT, MISMATCH, Limit, Limits, above
 from rlreport.check.noise import mean_of
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.shapes import FAILURES, FALLS, Figure, judge_figures
@@ -19,7 +18,6 @@ ROLLOUT_CORR = marked("verl rollout_corr; VCPO (a falling effective sample prece
 TRL_NEGATIVE = marked(
     "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
 )
-RATIO = marked("TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic")
 CRITIC = marked("RLLoggingBoard post (critic variance); PPO practice")
 
 
@@ -56,7 +54,7 @@ def engine_mismatch(check: Check, run: Run) -> Result:
 
 class _MismatchByTurn(Limits):
     k3 = Limit(1e-3, "nats", "mean k3 per token in the last turn", MISMATCH)
-    ratio = Limit(3.0, "times", "and against the first turn", CONTRACT)
+    ratio = Limit(3.0, "times", "mean k3 in the last turn, relative to the first turn", CONTRACT)
 
 
 @Check(
@@ -90,11 +88,11 @@ def mismatch_by_turn(check: Check, run: Run) -> Result:
 
 
 class _OffPolicyWeights(Limits):
-    ess = Limit(0.3, "of responses", "effective sample below this", ROLLOUT_CORR)
-    low = Limit(0.5, "", "mean weight below this", ROLLOUT_CORR)
-    high = Limit(2.0, "", "mean weight above this", ROLLOUT_CORR)
-    std = Limit(1.0, "", "std of the weights above this", ROLLOUT_CORR)
-    chi2 = Limit(1.0, "", "mean of squared weights − 1 above this", ROLLOUT_CORR)
+    ess = Limit(0.3, "of responses", "effective sample size", ROLLOUT_CORR)
+    low = Limit(0.5, "", "mean weight (lower limit)", ROLLOUT_CORR)
+    high = Limit(2.0, "", "mean weight (upper limit)", ROLLOUT_CORR)
+    std = Limit(1.0, "", "std of the weights", ROLLOUT_CORR)
+    chi2 = Limit(1.0, "", "mean of squared weights − 1", ROLLOUT_CORR)
 
 
 @Check(
@@ -104,8 +102,8 @@ class _OffPolicyWeights(Limits):
     needs=(Need("sampler and trainer logprobs of the same tokens", ("log_weight",)),),
     charts=("mismatch",),
     limits=_OffPolicyWeights,
-    title="Importance weights of whole responses spread: mean {mean:figure}, std {std:figure}, an "
-    "effective sample of {ess:percent} of the responses.",
+    title="Importance weights of whole responses vary widely: mean {mean:figure}, std "
+    "{std:figure}, effective sample size {ess:percent}.",
     why="A few responses then carry most of a corrected gradient; an uncorrected one is biased.",
     suggestion="Truncate the weights or mask the outliers, and sample from fresher weights.",
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
@@ -157,8 +155,8 @@ def stale_rollouts(check: Check, run: Run) -> Result:
 
 
 class _NegativeKl(Limits):
-    z = Limit(-3.0, "std errors", "warning: significance of a mean KL below zero", TRL_NEGATIVE)
-    mean = Limit(-0.01, "nats", "and the mean is below this, more than rounding")
+    z = Limit(-3.0, "std errors", "significance of a mean KL below zero (warning)", TRL_NEGATIVE)
+    mean = Limit(-0.01, "nats", "mean KL, more than rounding")
 
 
 @Check(
@@ -177,136 +175,33 @@ class _NegativeKl(Limits):
 def negative_kl(check: Check, run: Run) -> Result:
     """Test whether the mean KL estimate at the end is below zero, which a true KL never is."""
     kl = run.column("kl_k1")
-    end = mean_of(run.tables, kl, run.last)
-    low, z = run.met(_NegativeKl.mean, "<", end.mean), run.met(_NegativeKl.z, "<=", end.z)
+    end, end_z = mean_of(run.tables, kl, run.last)
+    low, z = run.met(_NegativeKl.mean, "<", end), run.met(_NegativeKl.z, "<=", end_z)
     if not (low and z):
         return None
     values, series = kl[run.last.rows], run.by_step(kl)
+    always = run.first is not None and mean(kl[run.first.rows]) <= end / 2
     return check.finding(
         run,
         "warning",
         low + z,
+        {"kl": end, "share": float((values < 0).sum() / np.isfinite(values).sum())},
+        Ranking(kl, highest=False, unit="nats", among=kl < 0),
         series=series,
-        always=run.first is not None and mean(kl[run.first.rows]) <= end.mean / 2,
-        ranking=Ranking(kl, highest=False, unit="nats", among=kl < 0),
+        onset=run.onset(series, always=always),
         steps=run.steps[series < 0].tolist(),
-        more={"kl": end.mean, "share": float((values < 0).sum() / np.isfinite(values).sum())},
     )
-
-
-class _RatioDrift(Limits):
-    low = Limit(0.5, "", "mean exp(new - old) below this", RATIO)
-    high = Limit(2.0, "", "mean exp(new - old) above this", RATIO)
-    outside = Limit(0.3, "of tokens", "have a ratio outside 1 ± 0.2, or are clipped", RATIO)
-
-
-@Check(
-    name="updates are too large",
-    rank="cause",
-    charts=("mismatch",),
-    limits=_RatioDrift,
-    title={
-        "clipped": "Updates are too large: {outside:percent} of tokens are clipped.",
-        "ratio": "Updates are too large: new over old probability is {ratio:figure} on average, "
-        "and {outside:percent} of tokens lie outside 1 ± 0.2.",
-    },
-    why="Beyond the clip range most tokens give no gradient, and the rest a biased one.",
-    suggestion="Lower the learning rate, or take fewer epochs over each batch.",
-    explains=FAILURES,
-    needs_also="old and new logprobs of the same tokens, or the trainer's ratio or clip fraction",
-)
-def ratio_drift(check: Check, run: Run) -> Result:
-    """Compare the ratio of new to old probability (or the trainer's) with PPO's clip range."""
-    weights, outside = run.column("ratio_tokens"), run.column("ratio_outside")
-    if np.nansum(weights[run.last.rows]) > 0:
-        source, columns = "rollouts", (run.column("ratio_mean"), outside)
-        series, tails = (run.by_step(values, weights) for values in columns)
-        end, tail = (run.change(values, weights).last for values in columns)
-    else:
-        source, logged = "metrics", [run.series_of(role) for role in ("ratio", "clip_fraction")]
-        if logged == [None, None]:
-            return check.not_run("old and new logprobs of the same tokens")
-        none = np.full(len(run.steps), np.nan)
-        series, tails = (none if one is None else run.align(one) for one in logged)
-        end, tail = mean(run.last_values(series)), mean(run.last_values(tails))
-    figures = [
-        Figure(_RatioDrift.low, "<", series, end),
-        Figure(_RatioDrift.high, ">", series, end),
-        Figure(_RatioDrift.outside, ">", tails, tail),
-    ]
-    kind = "ratio" if np.isfinite(end) else "clipped"
-    facts: Facts = {"ratio": end, "outside": tail, "kind": kind, "series_from": source}
-    return judge_figures(check, run, figures, Ranking(outside, unit="of tokens"), **facts)
-
-
-class _GradientExplosion(Limits):
-    times = Limit(100.0, "times", "gradient norm of a step against its median", PUBLIC_RUNS)
-    soon = Limit(0.1, "of steps", "warning: the reward falls within this part after", PUBLIC_RUNS)
-
-
-@Check(
-    name="gradient explosion",
-    rank="cause",
-    charts=("reward",),
-    limits=_GradientExplosion,
-    title="The gradient norm was {norm:figure} in step {at}; its median is {median:figure}.",
-    why="One such update can undo what the policy learned: the steps after it show whether it did.",
-    suggestion="Clip the gradient norm, lower the learning rate, and look at this step's batch.",
-    explains=(*FAILURES, "nan_metrics", "ratio_drift"),
-    needs_also="the trainer's gradient norm",
-    trend=True,
-)
-def gradient_explosion(check: Check, run: Run) -> Result:
-    """Find gradient norms many times the median; severity info unless the reward falls soon."""
-    norm = run.series_of("grad_norm")
-    if norm is None:
-        return check.not_run(check.needs_also)
-    middle = median(norm.values)
-    spikes = np.flatnonzero(norm.values > run.limits[_GradientExplosion].times * middle)
-    if not len(spikes) or middle <= 0:
-        return None
-    harmful = _before_fall(run, norm.steps[spikes])
-    at = int(spikes[harmful][0] if harmful.any() else spikes[np.argmax(norm.values[spikes])])
-    highest, step = float(norm.values[at]), int(norm.steps[at])
-    return check.finding(
-        run,
-        "warning" if harmful.any() else "info",
-        run.met(_GradientExplosion.times, ">", highest, of=middle),
-        series=run.align(norm),
-        onset=Onset(step, step, step),
-        steps=norm.steps[spikes].tolist(),
-        more={"norm": highest, "median": middle, "at": step, "spikes": len(spikes)},
-        series_from="metrics",
-    )
-
-
-def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
-    """Return which of these steps lie just before the reward fell or died, bool (spikes,).
-
-    All are False if at least as many earlier spikes were harmless.
-    """
-    shape, none = run.reward_shape, np.zeros(len(spikes), np.bool_)
-    if shape is None or not (shape.fell or shape.below_start or shape.dead is not None):
-        return none
-    onset = run.onset_of(shape.series, (shape.best_index, shape.best_index + shape.window))
-    if onset is None:
-        return none
-    soon = max(run.limits[_GradientExplosion].soon * len(run.steps), 1)
-    places = np.searchsorted(run.steps, spikes)
-    low, high = np.searchsorted(run.steps, [onset.low, onset.high])
-    harmful: NDArray[np.bool_] = (places >= low - soon) & (places <= high)
-    return none if np.count_nonzero(places < low - soon) >= harmful.sum() else harmful
 
 
 class _ValueDivergence(Limits):
-    explained = Limit(-0.5, "", "warning: explained variance of the last window", CRITIC)
-    weak = Limit(0.0, "", "info: explained variance of the last window", CRITIC)
-    spread = Limit(5.0, "times", "warning: std of values against std of returns", CRITIC)
+    explained = Limit(-0.5, "", "explained variance of the last window (warning)", CRITIC)
+    weak = Limit(0.0, "", "explained variance of the last window (note)", CRITIC)
+    spread = Limit(5.0, "times", "std of values against std of returns (warning)", CRITIC)
     floor = Limit(0.01, "of the run's", "least variance of returns that the critic can fit")
 
 
 @Check(
-    name="the critic diverged",
+    name="critic divergence",
     rank="cause",
     needs=(Need("values and token_rewards", ("value_error_m2", "return_m2")),),
     charts=("explained_variance", "value"),
@@ -356,15 +251,16 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
     bound = limits.spread**2 if name == "value" else 1 - fit
     figure, base = (_variance(run, one, run.step_index, count) for one in (name, returns))
     ratio = figure / np.fmax(base, least)
-    diverged = bool(misfit or wide)
+    kind = "diverged" if misfit or wide else "weak"
+    series, always = np.log1p(ratio), above(median(ratio[np.isfinite(ratio)][:3]), bound)
     return check.finding(
         run,
-        "warning" if diverged else "info",
+        "info" if kind == "weak" else "warning",
         met,
-        series=np.log1p(ratio),
-        always=above(median(ratio[np.isfinite(ratio)][:3]), bound),
-        ranking=Ranking(np.abs(run.column(f"{error}_mean"))),
-        more={"explained": explained, "spread": spread, "kind": "diverged" if diverged else "weak"},
+        {"explained": explained, "spread": spread, "kind": kind},
+        Ranking(np.abs(run.column(f"{error}_mean"))),
+        series=series,
+        onset=run.onset(series, always=always),
     )
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import Facts, Onset, Severity
+from rlreport.check.finding import Fact, Facts, Onset, Severity
 from rlreport.check.limits import RL_BOARD, Limit, Limits, above, at_least
 from rlreport.check.run import Ranking, Run, has, mean, met_from_start
 from rlreport.check.series import running_mean
@@ -28,14 +28,19 @@ WINDOW = 3
 MIN_SHARE = 0.05
 """A step with a smaller share of missing grades is never bad."""
 
+FOLLOWS = 0.9
+"""From this fraction of the largest std that its mean allows, the std follows from the mean."""
+
 EQUAL = 1e-6
 """Rewards of a group with a smaller population std count as equal."""
 
 
 class _MissingGrades(Limits):
-    window = Limit(0.3, "of responses", "warning: without a grade in some three steps")
-    part = Limit(0.1, "of steps", "and in at least this part of the run, or at its end")
-    unlike = Limit(2.0, "times", "longer or shorter than graded ones: they could not be parsed")
+    window = Limit(
+        0.3, "of responses", "share without a grade in any three consecutive steps (warning)"
+    )
+    part = Limit(0.1, "of steps", "part of the run where this holds, or its end")
+    unlike = Limit(2.0, "times", "length relative to graded ones: they could not be parsed")
 
 
 _REASONS = {
@@ -47,7 +52,7 @@ _REASONS = {
         "Graded responses of these steps earn less, too: the policy got worse, not only the judge."
     ),
     "parser": marked(
-        "They are cut off, or of another length than graded ones: the grader could not read them."
+        "They are cut off, or longer or shorter than graded ones: the grader could not parse them."
     ),
 }
 
@@ -66,8 +71,8 @@ def _missing_title(facts: Facts) -> str:
     if facts["groups"]:
         lines.append(
             marked(
-                "{groups:count} groups are graded only in part; {silent:count} of them have "
-                "fewer than two grades and give no learning signal."
+                "Groups graded only in part: {groups:count}, of which {silent:count} have fewer "
+                "than two grades and give no learning signal."
             )
         )
     return sentences(told(line, facts) for line in lines)
@@ -76,7 +81,7 @@ def _missing_title(facts: Facts) -> str:
 @Check(
     name="missing grades",
     rank="cause",
-    looks_for="responses that nobody graded: null rewards, failed judges, masks, errors",
+    looks_for="responses without a grade: null rewards, failed judges, masks, errors",
     charts=("reward",),
     limits=_MissingGrades,
     title=_missing_title,
@@ -106,25 +111,21 @@ def missing_grades(check: Check, run: Run) -> Result:
     reason = _reason(run, missing, bad_steps) if met else "few"
     grades = run.responses.assign(graded=~missing).groupby("group")["graded"].agg(["size", "sum"])
     partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
+    facts: dict[str, Fact] = {kind.name.lower(): int((kinds == kind).sum()) for kind in Missing}
+    facts |= {"missing": int(missing.sum()), "responses": len(missing), "reason": reason}
+    facts |= {"share": float(missing.mean()), "window": float(windows[at])}
+    facts |= {"low": int(run.steps[at]), "high": int(run.steps[at + size - 1])}
+    facts |= {"groups": len(partial), "silent": int((partial["sum"] < 2).sum())}
     finding = check.finding(
         run,
         "warning" if met and (many or bad_steps[-size:].any()) else "info",
         met,
+        facts,
+        Ranking(-run.step_index.astype(np.float64), among=missing),
         series=by_step,
         onset=Onset(since, since, since),
         until=last if last < run.steps[-1] else None,
-        ranking=Ranking(-run.step_index.astype(np.float64), among=missing),
         steps=steps[:200].tolist(),
-        missing=int(missing.sum()),
-        responses=len(missing),
-        share=float(missing.mean()),
-        more={kind.name.lower(): int((kinds == kind).sum()) for kind in Missing},
-        window=float(windows[at]),
-        low=int(run.steps[at]),
-        high=int(run.steps[at + size - 1]),
-        reason=reason,
-        groups=len(partial),
-        silent=int((partial["sum"] < 2).sum()),
     )
     # Only a failed judge can explain changes of the reward.
     return finding if reason == "judge" else replace(finding, rank="note")
@@ -148,8 +149,8 @@ def _reason(run: Run, missing: NDArray[np.bool_], bad_steps: NDArray[np.bool_]) 
 
 
 class _UnevenGroups(Limits):
-    sizes = Limit(0.05, "of groups", "info: of another size than most")
-    split = Limit(0.2, "of prompts", "info: under several group ids in a step")
+    sizes = Limit(0.05, "of groups", "share of another size than most (note)")
+    split = Limit(0.2, "of prompts", "share under several group ids in a step (note)")
 
 
 @Check(
@@ -157,9 +158,15 @@ class _UnevenGroups(Limits):
     rank="note",
     looks_for="groups of unequal size, or one prompt under several group ids in a step",
     limits=_UnevenGroups,
-    title="{odd:percent} of groups do not have the usual {usual} responses, but {least} to {most}; "
-    "{split:percent} of prompts have several group ids in one step.",
-    why="A group's mean and std are its baseline: advantages are of other groups than meant.",
+    title={
+        "sizes": "{odd:percent} of groups do not have the usual {usual} responses: sizes are "
+        "{least} to {most}.",
+        "split": "{split:percent} of prompts have several group ids in one step.",
+    },
+    why=(
+        "A group's mean and std are the baseline of its advantages, which are wrong for wrong "
+        "groups."
+    ),
     suggestion="Log the id that the trainer groups by, and look for failed or filtered rollouts.",
     needs_also="group_id",
     whole_run=True,
@@ -174,13 +181,26 @@ def uneven_groups(check: Check, run: Run) -> Result:
     odd = float((sizes != usual).mean()) if usual else 0.0
     split = float((rows.groupby(["step", "prompt_id"])["group"].nunique() > 1).mean())
     met = [*run.met(_UnevenGroups.sizes, ">", odd), *run.met(_UnevenGroups.split, ">", split)]
-    facts: Facts = {"odd": odd, "usual": usual, "least": int(sizes.min()), "most": int(sizes.max())}
-    return check.finding(run, "info", met, split=split, more=facts) if met else None
+    facts: dict[str, Fact] = {
+        "odd": odd,
+        "usual": usual,
+        "least": int(sizes.min()),
+        "most": int(sizes.max()),
+    }
+    facts |= {"split": split, "kind": "sizes" if odd > run.limits[_UnevenGroups].sizes else "split"}
+    return check.finding(run, "info", met, facts) if met else None
 
 
 class _ZeroVarianceGroups(Limits):
-    share = Limit(0.5, "of groups", "have a reward std below 1e-6 in the last window", GROUPS)
-    grouped = Limit(0.5, "of responses", "are in a group of two or more, else not checked", GROUPS)
+    share = Limit(
+        0.5,
+        "of groups",
+        "share of groups whose rewards are equal (std below 1e-6), last window",
+        GROUPS,
+    )
+    grouped = Limit(
+        0.5, "of responses", "share in a group of two or more; below it not checked", GROUPS
+    )
 
 
 @Check(
@@ -191,10 +211,10 @@ class _ZeroVarianceGroups(Limits):
     charts=("groups",),
     limits=_ZeroVarianceGroups,
     title={
-        "solved": "{share:percent} of {groups:count} groups give no learning signal: "
-        "{solved:percent} are solved, and harder prompts would teach more.",
-        "mixed": "{share:percent} of {groups:count} groups give no learning signal: in "
-        "{wrong:percent} every response earns the lowest reward, in {solved:percent} the best.",
+        "solved": "{equal:count} of the last {groups:count} groups give no learning signal; "
+        "{best:count} are solved, and harder prompts would teach more.",
+        "mixed": "{equal:count} of the last {groups:count} groups give no learning signal: in "
+        "{lowest:count} all responses earn the lowest reward, in {best:count} the best.",
     },
     why="If all responses of a group earn the same reward, its advantages and gradient are zero.",
     suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
@@ -224,15 +244,26 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     too_hard = above(wrong, limits.share) and at_least(wrong, before["wrong"])
     among = run.responses["group"].isin(groups.index[groups["equal"]]).to_numpy()
     kind = "solved" if 2 * solved > share else "mixed"
+    always = met_from_start(series, met[0]) or above(before["equal"], limits.share)
+    onset = run.onset(series, always=always)
+    if onset is not None and onset.step == run.steps[-1]:
+        onset = None  # one step is no beginning
+    counts = last_groups[["equal", "solved", "wrong"]].sum().tolist()
     return check.finding(
         run,
         "info" if kind == "solved" or (run.learned and not too_hard) else "warning",
         met,
+        {
+            "share": share,
+            "groups": len(last_groups),
+            "solved": solved,
+            "wrong": wrong,
+            "kind": kind,
+            **dict(zip(("equal", "best", "lowest"), map(int, counts), strict=True)),
+        },
+        Ranking(run.column("reward"), False, "reward", among=among),
         series=series,
-        always=met_from_start(series, met[0]) or above(before["equal"], limits.share),
-        ranking=Ranking(run.column("reward"), highest=False, among=among),
-        more={"share": share, "groups": len(last_groups), "solved": solved, "wrong": wrong},
-        kind=kind,
+        onset=onset,
     )
 
 
@@ -285,12 +316,13 @@ def group_std_fall(check: Check, run: Run) -> Result:
     if not (met := run.met(_GroupStdFall.ratio, "<", float(last.max()), of=start)):
         return None
     severity: Severity = "info" if run.learned or run.solved else "warning"
-    return check.finding(run, severity, met, series=series, start=start, end=float(last.mean()))
+    facts = {"start": start, "end": float(last.mean())}
+    return check.finding(run, severity, met, facts, series=series)
 
 
 class _PersistentLosers(Limits):
     seen = Limit(5, "responses", "a prompt seen less often is not judged", RL_BOARD)
-    share = Limit(0.05, "of prompts", "never beat the reference", RL_BOARD)
+    share = Limit(0.05, "of prompts", "share that never beat the reference", RL_BOARD)
 
 
 @Check(
@@ -322,7 +354,7 @@ def persistent_losers(check: Check, run: Run) -> Result:
     among = run.responses["prompt_id"].isin(worst).to_numpy()
     ranking, steps = Ranking(gap, highest=False, among=among), run.steps[run.steps_of(among)]
     facts = {"losers": len(losers), "prompts": len(prompts), "share": share, "seen": seen}
-    return check.finding(run, "info", met, ranking=ranking, steps=steps.tolist(), more=facts)
+    return check.finding(run, "info", met, facts, ranking, steps=steps.tolist())
 
 
 @Check(
@@ -330,16 +362,20 @@ def persistent_losers(check: Check, run: Run) -> Result:
     rank="note",
     needs=(REWARD,),
     charts=("reward_distribution",),
-    title="The reward rose from {start:figure} to {end:figure} but did not narrow: its std inside "
-    "a step went from {std_start:figure} to {std_end:figure}.",
-    why="Part of the prompts may gain while the rest are left behind.",
+    title="The reward rose from {start:figure} to {end:figure}, but the std of the rewards of a "
+    "step did not fall: it went from {std_start:figure} to {std_end:figure}.",
+    why="Some prompts may be gaining while others are left behind.",
     suggestion="Look at the lowest responses of the last steps, and at rewards by prompt.",
     source=RL_BOARD,
     of_reward=True,
     trend=True,
 )
 def not_sharpening(check: Check, run: Run) -> Result:
-    """Find a reward whose mean rose while its std within steps did not fall."""
+    """Find a reward whose mean rose while its std within steps did not fall.
+
+    Nothing is found if the std follows from the mean, as it does for a reward of 0 or 1. A reward
+    between a and b with mean m has a variance of at most (m - a)(b - m) (Bhatia and Davis 2000).
+    """
     reward = run.column("reward")
     moved = run.change(reward)
     stds: Floats = np.sqrt(run.by_step((reward - run.by_step(reward)[run.step_index]) ** 2))
@@ -347,5 +383,9 @@ def not_sharpening(check: Check, run: Run) -> Result:
     before, after = (float(np.sqrt(mean(part**2))) for part in ends)
     if not (moved.rose and before > 0 and at_least(after, before)):
         return None
+    low, high = np.nanmin(reward), np.nanmax(reward)
+    pairs = ((before, moved.first), (after, moved.last))
+    if all(std**2 >= FOLLOWS**2 * (mean - low) * (high - mean) for std, mean in pairs):
+        return None
     facts = {"start": moved.first, "end": moved.last, "std_start": before, "std_end": after}
-    return check.finding(run, "info", ranking=Ranking(reward, highest=False), more=facts)
+    return check.finding(run, "info", (), facts, Ranking(reward, False, "reward"))

@@ -38,10 +38,10 @@ _SPREADS = {
         "{text:quoted} appears in {share:percent} of responses ({share_start:percent} at the start)"
     ),
     "opening": marked(
-        "{text:quoted} begins {share:percent} of responses ({share_start:percent} at the start)"
+        "{share:percent} of responses begin with {text:quoted} ({share_start:percent} at the start)"
     ),
     "closing": marked(
-        "{text:quoted} ends {share:percent} of responses ({share_start:percent} at the start)"
+        "{share:percent} of responses end with {text:quoted} ({share_start:percent} at the start)"
     ),
     "structure": marked(
         "A structure of {form} appears in {share:percent} of responses "
@@ -66,11 +66,11 @@ def _what(facts: Facts) -> str:
 
 def _hacking_title(facts: Facts) -> str:
     carried = facts["carried"]
-    title = marked("{what}; they earn {lift:figure} more reward than others of their step.")
+    title = marked("{what}; these earn {lift:figure} more reward than others of their step.")
     if facts["exploit"]:
         title = marked(
-            "Format or exploit? {what}. They earn {lift:figure} more reward than others of "
-            "their step, but often lack the label, and validation does not confirm a gain."
+            "Format or exploit? {what}. These earn {lift:figure} more reward than others of their "
+            "step, but often lack the label, and validation does not confirm a gain."
         )
     elif isinstance(carried, float) and carried >= CARRIES:
         title = marked(
@@ -144,21 +144,20 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
 
 
 def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **facts: Fact) -> Finding:
-    """Return a finding on a text; names of structures are not log text, so never redacted."""
+    """Return a finding on a spreading text, which is redacted unless it names a structure."""
     counts, kind = run.once(spreading_texts).counts[top["ngram"]], str(top["kind"])
     text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
     look_for = "" if kind == "structure" else text.rstrip("*")
+    names = {"share": "share_last", "share_start": "share_first", "lift": "reward_lift"}
+    figures = {name: float(top[column]) for name, column in names.items()}
     return check.finding(
         run,
         "info",
         met,
+        {"text": text, "kind": kind, **figures, **facts},
+        Ranking(counts, True, "occurrences", None, counts > 0, look_for, kind == "closing"),
         series=run.by_step(has_text(counts)),
-        always=run.first is None,
-        ranking=Ranking(counts, True, "occurrences", None, counts > 0, look_for, kind == "closing"),
         texts=() if kind == "structure" else (text,),
-        more={"text": text, "kind": kind, "share": float(top["share_last"]), **facts},
-        share_start=float(top["share_first"]),
-        lift=float(top["reward_lift"]),
     )
 
 
@@ -222,17 +221,16 @@ def _carried_gain(run: Run, shares: Floats) -> tuple[float, float, float]:
 
 
 class _FormatLearned(Limits):
-    share = Limit(0.5, "of responses", "info: share of responses that contain it, last window")
-    contained = Limit(0.8, "of responses", "with the best reward contain their label")
+    share = Limit(0.5, "of responses", "share of responses that contain it, last window (note)")
+    contained = Limit(0.8, "of responses", "of the best rewarded, share with their label")
 
 
 def _format_title(facts: Facts) -> str:
-    sentence = marked(
-        "{what}; they earn no more than others: probably the answer format being learned."
-    )
+    sentence = marked("{what}; these earn no more than others: a format or a habit is learned.")
     if facts["paid"]:
         sentence = marked(
-            "{what}; they earn {lift:figure} more: probably the answer format being learned."
+            "{what}; these earn {lift:figure} more reward: probably the answer format being "
+            "learned."
         )
     return told(sentence, {**facts, "what": _what(facts)})
 
@@ -245,7 +243,7 @@ def _format_title(facts: Facts) -> str:
     needs=(REWARD,),
     limits=_FormatLearned,
     title=_format_title,
-    why="Part of the reward's rise then comes from the format alone.",
+    why="If responses with it earn more, part of the reward's rise is due to the format.",
     suggestion="Compare the rise with a baseline whose prompt shows the format.",
     source=FIGHTIN_WORDS,
     sampled=("share",),
@@ -273,7 +271,7 @@ def format_learned(check: Check, run: Run) -> Result:
 
 class _RewardPartDominance(Limits):
     share = Limit(
-        0.75, "of the reward", "info: one part's share of its variance within steps, or of its gain"
+        0.75, "of the reward", "one part's share of its variance within steps or its gain (note)"
     )
 
 
@@ -326,19 +324,19 @@ def reward_part_dominance(check: Check, run: Run) -> Result:
     if not (met := run.met(_RewardPartDominance.share, ">", highest[name])):
         return None
     of_variance, of_gain = shares_of[name]
-    facts: Facts = {"part": name, "of_variance": of_variance, "of_gain": of_gain}
-    kind, ranking = "both" if np.isfinite(of_gain) else "variance", Ranking(parts[name])
-    return check.finding(run, "info", met, ranking=ranking, more=facts, kind=kind)
+    kind = "both" if np.isfinite(of_gain) else "variance"
+    facts: Facts = {"part": name, "of_variance": of_variance, "of_gain": of_gain, "kind": kind}
+    return check.finding(run, "info", met, facts, Ranking(parts[name]))
 
 
 class _WatchedRewardFall(Limits):
-    lost = Limit(0.25, "of the gain", "warning: part of the watched reward's gain lost again", GAO)
-    least = Limit(0.02, "of its range", "and lost at least this part of the range it had", GAO)
-    follow = Limit(0.5, "times", "does not rise, and ends below this part of training's reward")
+    lost = Limit(0.25, "of the gain", "watched reward lost again, relative to its gain", GAO)
+    least = Limit(0.02, "of its range", "loss as a part of its range", GAO)
+    follow = Limit(0.5, "times", "end relative to the training reward, without a rise")
 
 
 @Check(
-    name="the watched reward fell",
+    name="drop of the watched reward",
     rank="consequence",
     looks_for="the watched reward fell or did not follow, whatever the trained one did",
     needs_also="a second reward (valid_reward), or responses or metrics of validation",
@@ -353,7 +351,7 @@ class _WatchedRewardFall(Limits):
     },
     clause="the watched reward went from {best:figure} to {end:figure}",
     why="The policy games or over-fits the reward that it is trained on.",
-    suggestion="Keep its best checkpoint; raise the KL coefficient or mend the reward.",
+    suggestion="Keep its best checkpoint; raise the KL coefficient or fix the reward.",
     trend=True,
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
@@ -374,19 +372,20 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
         return None
     in_training = run.watched is not None and run.watched[0] is run
     peak = (watched.best_index, watched.best_index + watched.window)
-    facts: Facts = {"start": watched.start, "best": watched.best, "end": watched.end}
+    facts: dict[str, Fact] = {"kind": "fell" if fell else "apart"}
+    facts |= {"start": watched.start, "best": watched.best, "end": watched.end}
+    facts["trained_start"], facts["trained_end"] = (
+        (trained.start, trained.end) if trained else (None, None)
+    )
+    facts["series_from"] = watched.series.source
     return check.finding(
         run,
         "critical" if fell and -watched.rise_z > FALL_Z else "warning",
         lost if fell else (),
+        facts,
+        Ranking(run.column("valid_reward"), False, "reward") if in_training else None,
         series=run.align(watched.series) if in_training else None,
         onset=run.onset_of(watched.series, peak) if fell else None,
-        dated=False,
-        ranking=Ranking(run.column("valid_reward"), highest=False) if in_training else None,
-        more={**facts, "kind": "fell" if fell else "apart"},
-        trained_start=trained.start if trained else np.nan,
-        trained_end=trained.end if trained else np.nan,
-        series_from=watched.series.source,
     )
 
 

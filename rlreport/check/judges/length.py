@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.check.check import RESPONSE, REWARD, Check, Result
-from rlreport.check.finding import Facts
+from rlreport.check.check import LENGTH, REWARD, Check, Result
+from rlreport.check.finding import Facts, Severity
 from rlreport.check.limits import EOS, Limit, Limits
 from rlreport.check.noise import Trend, correlation_within, whole, window
 from rlreport.check.run import Ranking, Run, mean, median
@@ -31,13 +31,15 @@ AT_LIMIT = 0.99
 
 class _LengthHacking(Limits):
     ratio = Limit(1.5, "times", "mean length against the first window")
-    correlation = Limit(0.4, "", "of reward and length inside a group, else inside a step")
+    correlation = Limit(
+        0.4, "", "correlation of reward and length within a group, else within a step"
+    )
 
 
 @Check(
     name="length hacking",
     rank="cause",
-    looks_for="length buys reward",
+    looks_for="longer responses earn more reward",
     needs=(REWARD,),
     charts=("length", "reward"),
     limits=_LengthHacking,
@@ -65,18 +67,11 @@ def length_hacking(check: Check, run: Run) -> Result:
     pays = run.met(_LengthHacking.correlation, ">=", correlation)
     if not pays or z < run.limits[Trend].z:
         return None
-    facts: Facts = {"start": moved.first, "end": moved.last, "unit": run.length_unit}
-    return check.finding(
-        run,
-        "warning",
-        ratio + pays,
-        series=run.by_step(length),
-        ranking=Ranking(length, unit=run.length_unit, at_end=True),
-        more=facts,
-        correlation=correlation,
-        reward_start=rewards.first,
-        reward_end=rewards.last,
-    )
+    facts: Facts = {"reward_start": rewards.first, "reward_end": rewards.last}
+    facts = {**facts, "start": moved.first, "end": moved.last, "correlation": correlation}
+    facts = {**facts, "unit": run.length_unit}
+    ranking, series = Ranking(length, unit=run.length_unit, at_end=True), run.by_step(length)
+    return check.finding(run, "warning", ratio + pays, facts, ranking, series=series)
 
 
 def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
@@ -95,26 +90,30 @@ def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
 class _LengthCollapse(Limits):
     ratio = Limit(0.5, "times", "mean length against the first window", SHORT_RESPONSES)
     severe = Limit(0.25, "times", "mean length against the first three steps", SHORT_RESPONSES)
-    paid = Limit(0.3, "", "and so strong a correlation of reward and shortness, or no gain")
-    tokens = Limit(4, "tokens", "a shorter response is nearly empty", SHORT_RESPONSES)
-    stubs = Limit(0.1, "of responses", "are nearly empty in the last window", SHORT_RESPONSES)
+    paid = Limit(0.3, "", "correlation of reward and shortness, or no gain")
+    tokens = Limit(4, "tokens", "length below which a response is nearly empty", SHORT_RESPONSES)
+    stubs = Limit(0.1, "of responses", "share nearly empty, last window", SHORT_RESPONSES)
 
 
 @Check(
-    name="responses collapsed in length",
+    name="length collapse",
     rank="consequence",
-    needs=(RESPONSE,),
+    needs=(LENGTH,),
     charts=("length",),
     limits=_LengthCollapse,
     title={
         "empty": "Every response is empty or an end token alone, from step {since} on.",
-        "shrunk": "Responses shrank from {start:figure} to {end:figure} {unit}.",
+        "shrunk": "The mean length fell from {start:figure} to {end:figure} {unit}.",
+        "finished": "The mean length of finished responses fell from {start:figure} to "
+        "{end:figure} {unit}.",
         "stubs": "{stubs:percent} of responses are under {tokens} tokens ({stubs_start:percent} at "
         "the start).",
     },
     clause={
         "empty": "every response is empty",
-        "shrunk": "responses shrank from {start:figure} to {end:figure} {unit}",
+        "shrunk": "the mean length fell from {start:figure} to {end:figure} {unit}",
+        "finished": "the mean length of finished responses fell from {start:figure} to "
+        "{end:figure} {unit}",
         "stubs": "{stubs:percent} of responses are under {tokens} tokens",
     },
     why="Stopping at once is often the cheapest way to avoid a penalty.",
@@ -127,6 +126,8 @@ class _LengthCollapse(Limits):
 )
 def length_collapse(check: Check, run: Run) -> Result:
     """Find responses that are all empty, much shorter, or of only a few tokens."""
+    if run.responses.empty:
+        return _shrunk(check, run)
     return _all_empty(check, run) or _shrunk(check, run) or _stubs(check, run)
 
 
@@ -142,7 +143,7 @@ def _all_empty(check: Check, run: Run) -> Result:
     met = run.met(_LengthCollapse.stubs, ">", mean(series[start:]))
     ranking = Ranking(run.column(run.length), highest=False, among=empty == 1)
     facts: Facts = {"kind": "empty", "since": int(run.steps[start])}
-    return check.finding(run, "critical", met, series=series, ranking=ranking, more=facts)
+    return check.finding(run, "critical", met, facts, ranking, series=series)
 
 
 def _shrunk(check: Check, run: Run) -> Result:
@@ -172,9 +173,10 @@ def _shrunk(check: Check, run: Run) -> Result:
     if not met:
         return None
     ranking = Ranking(run.column(run.length), highest=False, unit=run.length_unit)
-    facts: Facts = {"kind": "shrunk", "start": severe.first, "end": severe.last, "unit": unit}
+    kind = "finished" if _finish_known(run) else "shrunk"
+    facts: Facts = {"kind": kind, "start": severe.first, "end": severe.last, "unit": unit}
     facts = {**facts, "series_from": source}
-    return check.finding(run, "warning", met, series=series, ranking=ranking, more=facts)
+    return check.finding(run, "warning", met, facts, ranking, series=series)
 
 
 def _shortness_pays(run: Run, length: Floats) -> bool:
@@ -192,22 +194,17 @@ def _stubs(check: Check, run: Run) -> Result:
     share = run.change(is_stub)
     if not (met := run.met(_LengthCollapse.stubs, ">", share.last)):
         return None
-    facts: Facts = {"kind": "stubs", "stubs": share.last, "stubs_start": share.first}
-    return check.finding(
-        run,
-        "warning" if share.rose and not run.learned else "info",
-        met,
-        series=run.by_step(is_stub),
-        always=not share.rose,
-        ranking=Ranking(tokens, highest=False, unit=run.length_unit),
-        more={**facts, "tokens": limit},
-    )
+    facts: Facts = {"stubs": share.last, "stubs_start": share.first, "tokens": limit}
+    severity: Severity = "warning" if share.rose and not run.learned else "info"
+    ranking, series = Ranking(tokens, highest=False, unit=run.length_unit), run.by_step(is_stub)
+    dating = {"series": series, "onset": run.onset(series, always=not share.rose)}
+    return check.finding(run, severity, met, {**facts, "kind": "stubs"}, ranking, **dating)
 
 
 class MissingEos(RiseOrShare):
     """Thresholds of ``missing_eos``."""
 
-    rise = Limit(0.2, "of responses", "rise of the share cut off since the first window", EOS)
+    rise = Limit(0.2, "of responses", "share cut off, rise since the first window", EOS)
     share = Limit(0.5, "of responses", "share cut off in the last window", EOS)
 
 
@@ -216,7 +213,7 @@ class MissingEos(RiseOrShare):
     rank="consequence",
     charts=("eos", "length"),
     limits=MissingEos,
-    title="{share:percent} of responses are cut off without an end ({before:percent} at the "
+    title="{share:percent} of responses are cut off before their end ({before:percent} at the "
     "start).",
     clause="{share:percent} of responses are cut off",
     why="A response that is cut off has no ending, so its reward judges an unfinished text.",
@@ -233,13 +230,13 @@ def missing_eos(check: Check, run: Run) -> Result:
     if cut_off is not None:
         among = cut_off == 1
         ranking = Ranking(run.column(run.length), unit=run.length_unit, among=among, at_end=True)
-        finding = judge_rows(check, run, MissingEos, cut_off, ranking=ranking)
+        finding = judge_rows(check, run, cut_off, ranking=ranking)
         rose = finding is not None and any(met.name == "rise" for met in finding.thresholds)
         return finding if rose or _same_length(run, cut_off) else None
     if trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:
         return check.not_run(check.needs_also)
     moved, series = series_change(trainers, None), run.align(trainers)
-    return judge_share(check, run, MissingEos, moved, series=series, series_from="metrics")
+    return judge_share(check, run, moved, "metrics", series=series)
 
 
 def _finish_known(run: Run) -> bool:
@@ -269,7 +266,7 @@ def _same_length(run: Run, cut_off: Floats) -> bool:
 
 
 class _CutTexts(Limits):
-    share = Limit(0.2, "of responses", "info: of exactly the largest length")
+    share = Limit(0.2, "of responses", "share of exactly the largest length (note)")
     least = Limit(64, "characters", "shorter ones may be of equal length by chance")
 
 
@@ -292,4 +289,4 @@ def cut_texts(check: Check, run: Run) -> Result:
         return None
     share = len(longest) / len(chars)
     met = run.met(_CutTexts.share, ">", share)
-    return check.finding(run, "info", met, share=share, most=largest) if met else None
+    return check.finding(run, "info", met, {"share": share, "most": largest}) if met else None

@@ -25,8 +25,8 @@ Bools = NDArray[np.bool_]
 
 LASTING = 3
 """NaN in so many consecutive steps is more than a single bad batch."""
-ROLES = ("loss", "grad_norm", "kl", "kl_token", "entropy")
-FATAL_ROLES = ("loss", "grad_norm")
+ROLES = ("loss", "grad_norm", "kl", "kl_token", "entropy", "reward")
+FATAL_ROLES = ("loss", "grad_norm", "reward")
 """Metrics of the optimizer; an estimate of KL or entropy may be NaN while training continues."""
 
 MIN_STEPS, MAX_NAMED = 3, 5
@@ -44,9 +44,11 @@ LOGGED = {
 
 
 class _NanMetrics(Limits):
-    share = Limit(0.05, "of rewards", "critical: NaN or infinite from the first such step on")
-    logprobs = Limit(0.05, "of tokens", "a response with more NaN log-probabilities counts")
-    death = Limit(0.1, "of steps", "critical: the reward dies within this part after it")
+    share = Limit(
+        0.05, "of rewards", "rewards NaN or infinite, from the first such step on (critical)"
+    )
+    logprobs = Limit(0.05, "of tokens", "share of a response's log-probabilities that are NaN")
+    death = Limit(0.1, "of steps", "the reward dies within this part after it (critical)")
 
 
 class _Nan(NamedTuple):
@@ -93,7 +95,7 @@ def nan_metrics(check: Check, run: Run) -> Result:
     share = worst.facts.get("share") if worst.facts["kind"] == "rewards" else None
     unusable = [nan.since for nan in nans if nan.rows is not None and nan.severity == "critical"]
     facts = worst.facts | {"since": worst.since, "until_step": worst.until}
-    ranking, series, source = Ranking(run.column("reward"), highest=False), None, "metrics"
+    ranking, series, source = Ranking(run.column("reward"), False, "reward"), None, "metrics"
     if worst.rows is not None:
         # The first responses show how it began.
         ranking = Ranking(-run.step_index.astype(np.float64), among=worst.rows)
@@ -102,12 +104,12 @@ def nan_metrics(check: Check, run: Run) -> Result:
         run,
         worst.severity,
         run.met(_NanMetrics.share, ">", share) if isinstance(share, float) else [],
+        {**facts, "cut": min(unusable, default=None), "series_from": source},
+        ranking,
         series=series,
         onset=Onset(worst.since, worst.since, worst.since),
         until=worst.until if worst.until < run.steps[-1] else None,
-        ranking=ranking,
         steps=worst.steps[:200],
-        more={**facts, "cut": min(unusable, default=None), "series_from": source},
     )
 
 
@@ -118,10 +120,10 @@ def invalid_since(result: Result) -> int | None:
 
 
 def _metric_nans(run: Run) -> Iterator[_Nan]:
-    """Judge NaN in the trainer's loss, gradient norm, KL and entropy."""
+    """Judge NaN in the trainer's loss, gradient norm, KL, entropy and reward."""
     broken, metrics = run.tables.metrics_broken, run.tables.metrics
-    roles = roles_of(broken)
-    for role in (role for role in ROLES if role in roles):
+    roles = roles_of(map(str, metrics))
+    for role in (role for role in ROLES if roles.get(role) in broken):
         name = roles[role]
         finite = np.zeros(0, np.int64)
         if name in metrics:
@@ -193,9 +195,9 @@ def _worst_period(
 
 
 class _BrokenLog(Limits):
-    unreadable = Limit(0.001, "of lines", "warning: unreadable; below it, info")
-    usual = Limit(0.8, "of steps", "have the usual size or distance, else not judged")
-    fewer = Limit(0.9, "of the usual", "a step with fewer responses is incomplete")
+    unreadable = Limit(0.001, "of lines", "unreadable lines (warning; below it a note)")
+    usual = Limit(0.8, "of steps", "steps of the usual size or distance; below it not judged")
+    fewer = Limit(0.9, "of the usual", "responses of a step, below it incomplete")
 
 
 class _Fault(NamedTuple):
@@ -203,7 +205,7 @@ class _Fault(NamedTuple):
 
     severity: Severity
     key: str
-    facts: dict[str, Fact]
+    facts: Facts
     steps: tuple[int, ...] = ()
 
 
@@ -242,7 +244,7 @@ def broken_log(check: Check, run: Run) -> Result:
     tables, limits = run.tables, run.limits[_BrokenLog]
     faults = [
         *_unreadable(tables, limits),
-        *_incomplete(tables, limits),
+        *_incomplete(run),
         *_missing_steps(run.attempted_steps["step"].to_numpy(np.int64), limits),
         *_early_ranks(tables),
     ]
@@ -259,7 +261,7 @@ def broken_log(check: Check, run: Run) -> Result:
         facts |= fault.facts
     onset = None if first is None else Onset(first, first, first)
     steps = [step for fault in faults for step in fault.steps]
-    return check.finding(run, severity, onset=onset, steps=steps, more=facts)
+    return check.finding(run, severity, (), facts, onset=onset, steps=steps)
 
 
 def _unreadable(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
@@ -278,19 +280,24 @@ def _unreadable(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
     yield _Fault("warning" if bad > limits.unreadable * lines else "info", "unreadable", facts)
 
 
-def _incomplete(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
-    """Find steps with fewer responses than usual, if the run has a usual number of responses."""
-    steps, responses = step_numbers(tables), tables.steps["responses"].to_numpy()
-    size = commonest(responses, limits.usual)
-    if len(steps) < MIN_STEPS or size is None:
+def incomplete_steps(run: Run) -> Ints:
+    """Return the steps with fewer responses than usual; none without a usual number."""
+    limits, responses = run.limits[_BrokenLog], run.tables.steps["responses"].to_numpy()
+    usual = commonest(responses, limits.usual) if len(responses) >= MIN_STEPS else None
+    return run.steps[responses < limits.fewer * (usual or 0)]
+
+
+def _incomplete(run: Run) -> Iterator[_Fault]:
+    responses, incomplete = run.tables.steps["responses"].to_numpy(), incomplete_steps(run)
+    if not len(incomplete):
         return
-    incomplete = responses < limits.fewer * size
-    inside = tuple(steps[:-1][incomplete[:-1]].tolist())
+    usual, last = commonest(responses, run.limits[_BrokenLog].usual), int(run.steps[-1])
+    inside = tuple(incomplete[incomplete < last].tolist())
     if inside:
-        facts = {"few": len(inside), "usual": size, "few_first": inside[0]}
+        facts: Facts = {"few": len(inside), "usual": usual, "few_first": inside[0]}
         yield _Fault("warning", "few", facts, inside)
-    if incomplete[-1]:
-        yield _Fault("info", "last", {"last": int(responses[-1]), "usual": size}, (int(steps[-1]),))
+    if incomplete[-1] == last:
+        yield _Fault("info", "last", {"last": int(responses[-1]), "usual": usual}, (last,))
 
 
 def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
@@ -340,11 +347,11 @@ def mixed_runs(check: Check, run: Run) -> Result:
     if note is None:
         return None
     text = note.text if isinstance(note.text, Message) else LogText(note.text)
-    return check.finding(run, "warning", steps=(), text=text)
+    return check.finding(run, "warning", (), {"text": text}, steps=())
 
 
 class _LostColumns(Limits):
-    share = Limit(0.9, "of responses", "info: have the column in each step until it ends")
+    share = Limit(0.9, "of responses", "share with the column in each step until it ends (note)")
 
 
 @Check(
@@ -353,7 +360,7 @@ class _LostColumns(Limits):
     looks_for="columns that the log has up to some step but not after it",
     limits=_LostColumns,
     title="{count:count} columns end before the run does, the first at step {at}: {names}.",
-    why="Figures that need them describe the first part of the run alone.",
+    why="Figures that need them describe only the first part of the run.",
     suggestion="Compare the logger, its version and the settings on both sides of that step.",
     whole_run=True,
 )
@@ -372,5 +379,5 @@ def lost_columns(check: Check, run: Run) -> Result:
         return None
     first = min(ended)[0]
     names = tuple(LogText(name) for _, name in sorted(ended)[:MAX_NAMED])
-    onset = Onset(first, first, first)
-    return check.finding(run, "info", onset=onset, at=first, names=names, count=len(ended))
+    facts: Facts = {"at": first, "names": names, "count": len(ended)}
+    return check.finding(run, "info", (), facts, onset=Onset(first, first, first))

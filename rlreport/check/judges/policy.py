@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rlreport.check.noise import Change, Trend
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import Series, running_mean
 from rlreport.check.shapes import FALLS, series_change
+from rlreport.figures.ragged import spans
 from rlreport.text.messages import marked
 
 TRL_KL = marked(
@@ -28,29 +30,31 @@ SMOOTH = 5
 class KlExplosion(Limits):
     """Thresholds of ``kl_explosion``."""
 
-    warn = Limit(10.0, "nats", "warning: mean KL per response in the last window", TRL_KL)
-    critical = Limit(50.0, "nats", "critical: mean KL per response in the last window", TRL_KL)
-    warn_token = Limit(0.1, "nats per token", "warning: and mean KL per token")
-    critical_token = Limit(0.5, "nats per token", "critical: and mean KL per token")
-    excursion = Limit(20.0, "times", "note: KL of five steps over its median", PUBLIC_RUNS)
-    lasting = Limit(5, "steps", "warning: the excursion lasts longer", PUBLIC_RUNS)
-    part = Limit(0.02, "of steps", "and of at least this part of the run", PUBLIC_RUNS)
+    warn = Limit(10.0, "nats", "mean KL per response in the last window (warning)", TRL_KL)
+    critical = Limit(50.0, "nats", "mean KL per response in the last window (critical)", TRL_KL)
+    warn_token = Limit(0.1, "nats per token", "mean KL per token (warning)")
+    critical_token = Limit(0.5, "nats per token", "mean KL per token (critical)")
+    excursion = Limit(20.0, "times", "mean KL of five steps over the run's median", PUBLIC_RUNS)
+    lasting = Limit(5, "steps", "length of the excursion (warning)", PUBLIC_RUNS)
+    part = Limit(0.02, "of steps", "length of the excursion, as a part of the run", PUBLIC_RUNS)
 
 
 @Check(
     name="KL explosion",
     rank="consequence",
-    looks_for="the policy ran away from the reference",
+    looks_for="the policy moved far away from the reference",
     charts=("kl", "reward_kl_frontier"),
     limits=KlExplosion,
     title={
         "level": "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per "
         "token.",
+        "token": "KL to the reference is {kl_token:figure} nats per token.",
         "excursion": "The trainer's KL reached {kl:figure} between steps {since} and {until_step}; "
-        "its median is {median:figure}.",
+        "the run's median is {median:figure}.",
     },
     clause={
         "level": "KL to the reference is {kl:figure} nats per response",
+        "token": "KL to the reference is {kl_token:figure} nats per token",
         "excursion": "the trainer's KL reached {kl:figure}",
     },
     why="Far from the reference the reward model judges text it never saw.",
@@ -81,11 +85,10 @@ def kl_explosion(check: Check, run: Run) -> Result:
         brief = high.sum() <= max(limits.lasting, limits.part * len(run.steps))
         severity = "info" if brief and end is None else "warning"
     always = run.first is not None and above(mean(kl[run.first.rows]), limits.warn)
+    onset = run.onset(by_step, always=always)
     ranking = Ranking(kl, unit="nats", token=run.column("kl_max_position"))
     facts: Facts = {"kind": "level", "kl": per_response, "kl_token": per_token}
-    return check.finding(
-        run, severity, met, series=by_step, always=always, ranking=ranking, more=facts
-    )
+    return check.finding(run, severity, met, facts, ranking, series=by_step, onset=onset)
 
 
 def _mean_kl(run: Run, rows: slice) -> tuple[float, float]:
@@ -96,7 +99,10 @@ def _mean_kl(run: Run, rows: slice) -> tuple[float, float]:
 
 
 def _level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list[Met]]:
-    """Return the severity of a mean KL per response and per token, and the thresholds met."""
+    """Return the severity of a mean KL per response and per token, and the thresholds met.
+
+    Both have to meet theirs, unless one is NaN.
+    """
     level: Severity | None = None
     met: list[Met] = []
     levels: tuple[tuple[Severity, Limit[float], Limit[float]], ...] = (
@@ -104,9 +110,10 @@ def _level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list
         ("critical", KlExplosion.critical, KlExplosion.critical_token),
     )
     for severity, limit, token_limit in levels:
-        high, high_per_token = run.met(limit, ">", kl), run.met(token_limit, ">", per_token)
-        if high and (high_per_token or np.isnan(per_token)):
-            level, met = severity, [*high, *high_per_token, *met]
+        figures = ((limit, kl), (token_limit, per_token))
+        known = [run.met(one, ">", value) for one, value in figures if not np.isnan(value)]
+        if known and all(known):
+            level, met = severity, [*chain.from_iterable(known), *met]
     return level, met
 
 
@@ -114,13 +121,17 @@ def _trainers_kl(check: Check, run: Run, kl: Series) -> Result:
     """Judge the trainer's KL by its level at the end, else by its excursions."""
     series = run.align(kl)
     end, tokens = mean(run.last_values(series)), mean(run.column("response_tokens")[run.last.rows])
+    length = run.series_of("length")
+    if np.isnan(tokens) and length is not None:
+        tokens = mean(run.last_values(run.align(length)))
     per_response = kl.name == run.roles.get("kl")
     means = (end, end / tokens) if per_response else (end * tokens, end)
     severity, met = _level(run, *means)
     if severity is None:
         return _excursion(check, run, kl)
-    facts: Facts = {"kind": "level", "kl": means[0], "kl_token": means[1], "series_from": "metrics"}
-    return check.finding(run, severity, met, series=series, more=facts)
+    kind = "token" if np.isnan(means[0]) else "level"
+    facts: Facts = {"kind": kind, "kl": means[0], "kl_token": means[1], "series_from": "metrics"}
+    return check.finding(run, severity, met, facts, series=series)
 
 
 def _excursion(check: Check, run: Run, kl: Series) -> Result:
@@ -131,22 +142,24 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
     usual = median(kl.values)
     unit = limits.warn if kl.name == run.roles.get("kl") else limits.warn_token
     threshold = max(limits.excursion * usual, unit)
-    highest = float(running_mean(kl.values, SMOOTH).max())
-    if not above(highest, threshold):
+    smoothed = running_mean(kl.values, SMOOTH)
+    if not above(highest := float(smoothed.max()), threshold):
         return None
-    indices = np.flatnonzero(kl.values > threshold)
-    start, stop, count = int(kl.steps[indices[0]]), int(kl.steps[indices[-1]]), len(indices)
+    stretches = spans(smoothed > threshold)
+    first, end = max(stretches.tolist(), key=lambda stretch: stretch[1] - stretch[0])
+    high = first + np.flatnonzero(kl.values[first : end - 1 + SMOOTH] > threshold)
+    start, stop, count = int(kl.steps[high[0]]), int(kl.steps[high[-1]]), len(high)
     long = count > limits.lasting and count >= limits.part * len(kl.steps)
-    facts: Facts = {"kind": "excursion", "kl": float(kl.values.max()), "median": usual}
+    facts: Facts = {"kind": "excursion", "kl": float(kl.values[high].max()), "median": usual}
     return check.finding(
         run,
         "warning" if long else "info",
         run.met(KlExplosion.excursion, ">", highest, of=usual),
+        {**facts, "since": start, "until_step": stop, "series_from": "metrics"},
         series=run.align(kl),
         onset=Onset(start, start, start),
-        until=stop if indices[-1] < len(kl.steps) - SMOOTH else None,
-        steps=kl.steps[indices].tolist(),
-        more={**facts, "since": start, "until_step": stop, "series_from": "metrics"},
+        until=stop if high[-1] < len(kl.steps) - SMOOTH else None,
+        steps=kl.steps[kl.values > threshold].tolist(),
     )
 
 
@@ -163,12 +176,12 @@ def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
         moved, series = series_change(trainers, None), run.align(trainers)
         source, ranking = "metrics", None
     facts = {"start": moved.first, "end": moved.last, "series_from": source}
-    return moved, {"series": series, "ranking": ranking, **facts}
+    return moved, {"series": series, "ranking": ranking, "facts": facts}
 
 
 class _EntropyCollapse(Limits):
-    share = Limit(0.2, "of the first", "warning: mean surprisal against the first window", ENTROPY)
-    surprisal = Limit(0.3, "nats", "and mean surprisal in the last window is below", ENTROPY)
+    share = Limit(0.2, "of the first", "mean surprisal, relative to the first window", ENTROPY)
+    surprisal = Limit(0.3, "nats", "mean surprisal in the last window", ENTROPY)
 
 
 @Check(
@@ -205,8 +218,8 @@ def entropy_collapse(check: Check, run: Run) -> Result:
 
 
 class _EntropyExplosion(Limits):
-    ratio = Limit(3.0, "times", "warning: mean surprisal against the first window", ENTROPY)
-    rise = Limit(1.0, "nats", "and mean surprisal rose by this", ENTROPY)
+    ratio = Limit(3.0, "times", "mean surprisal, relative to the first window", ENTROPY)
+    rise = Limit(1.0, "nats", "rise of the mean surprisal", ENTROPY)
 
 
 @Check(
@@ -215,7 +228,7 @@ class _EntropyExplosion(Limits):
     looks_for="the policy's text becomes random",
     charts=("surprisal", "kl"),
     limits=_EntropyExplosion,
-    title="The policy's text becomes random: entropy rose from {start:figure} to {end:figure} nats "
+    title="The policy's text became random: entropy rose from {start:figure} to {end:figure} nats "
     "per token.",
     clause="entropy rose to {end:figure} nats per token",
     why="A policy this uncertain samples tokens that mean nothing: what it had learned is lost.",

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlreport.check.check import REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import Facts, Onset, Severity
+from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check, Result
+from rlreport.check.finding import REFERENCE_REWARD, Facts, Onset, Severity
 from rlreport.check.limits import RL_BOARD, Limit, Limits
 from rlreport.check.noise import window
 from rlreport.check.onset import noise
 from rlreport.check.run import Ranking, RewardStalled, Run
-from rlreport.check.series import Dip, RewardCollapse, Shape, running_mean
+from rlreport.check.series import RISE_Z, Dip, RewardCollapse, Shape, running_mean
 from rlreport.check.shapes import same_prompt_change
 from rlreport.figures.ragged import Floats
 
@@ -33,15 +33,15 @@ EVIDENT = 5.0
 
 
 @Check(
-    name="the reward collapsed",
+    name="reward collapse",
     rank="consequence",
-    looks_for="the reward fell or died, whenever that was",
-    needs=(REWARD,),
+    looks_for="a reward that rose and was lost again, or died",
+    needs=(ANY_REWARD,),
     charts=("reward", "reward_distribution"),
     limits=RewardCollapse,
     title={
-        "dead": "The reward died: it stays at {end:figure} from step {since} on, after "
-        "{best:figure} at its best.",
+        "dead": "The reward stays at {end:figure} from step {since} on, after {best:figure} at "
+        "its best (smoothed).",
         "late": "The reward fell from {best:figure} to {end:figure} in the last steps, from step "
         "{since} on.",
         "fell": "The reward fell from {best:figure} to {end:figure}; it had started at "
@@ -53,8 +53,11 @@ EVIDENT = 5.0
         "fall.",
     },
     clause="the reward fell from {best:figure} to {end:figure}",
-    why="What the run had learned is gone; its last checkpoint is worse than an earlier one.",
-    suggestion="Go back to before; lower the learning rate or raise the KL coefficient.",
+    why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
+    suggestion=(
+        "Go back to a checkpoint before the fall; lower the learning rate or raise the KL "
+        "coefficient."
+    ),
     explains=(
         *("length_collapse", "diversity_collapse", "entropy_collapse", "missing_eos"),
         *("kl_explosion", "reward_stalled", "persistent_losers"),
@@ -90,15 +93,15 @@ def reward_collapse(check: Check, run: Run) -> Result:
     lost = lost_part(shape, shape.end if since is None else end)
     met = run.met(RewardCollapse.lost, ">", lost)
     met += run.met(RewardCollapse.z, ">", max(shape.fall_z, -shape.rise_z))
+    facts = {**facts, "series_from": shape.series.source}
     return check.finding(
         run,
         "info" if explained else severity,
         met,
+        {**facts, "kind": "prompts"} if explained else facts,
+        Ranking(run.column("reward"), False, "reward"),
         series=run.align(shape.series),
         onset=run.onset_of(shape.series, (peak, peak + shape.window)),
-        ranking=Ranking(run.column("reward"), highest=False),
-        more=({**facts, "kind": "prompts"} if explained else facts),
-        series_from=shape.series.source,
     )
 
 
@@ -108,16 +111,16 @@ def _recovered(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
     since, until = int(steps[dip.start]), int(steps[dip.stop])
     met = run.met(RewardCollapse.dip, ">", (length + 1) / len(steps))
     facts: Facts = {"kind": "dip", "best": dip.level, "low": dip.low, "since": since}
+    facts = {**facts, "start": shape.start, "end": shape.end, "until": until}
     return check.finding(
         run,
         "warning" if met and length >= 10 else "info",
         met,
+        {**facts, "series_from": shape.series.source},
+        Ranking(run.column("reward"), False, "reward"),
         series=run.align(shape.series),
         onset=Onset(since, since, since),
         until=until,
-        ranking=Ranking(run.column("reward"), highest=False),
-        more={**facts, "until": until, "start": shape.start, "end": shape.end},
-        series_from=shape.series.source,
     )
 
 
@@ -179,16 +182,19 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
     name="no gain in reward",
     rank="note",
     looks_for="no gain over all steps, or none over the reference",
-    needs=(REWARD,),
+    needs=(ANY_REWARD,),
     charts=("reward", "win_rate"),
     limits=RewardStalled,
     title={
-        "flat": "The reward did not rise: {start:figure} at first, {end:figure} at the end.",
+        "flat": "The reward did not clearly rise: {start:figure} at first, {end:figure} at the "
+        "end.",
+        "fell": "The reward fell: {start:figure} at first, {end:figure} at the end.",
         "reference": "The policy beats the reference in {wins:percent} of responses and loses in "
         "{losses:percent}.",
     },
     why="The run cost its compute and the policy is no better by its own reward.",
-    suggestion="Try easier prompts, a higher learning rate or a lower KL coefficient.",
+    suggestion="If no other finding explains it, try easier prompts, a higher learning rate or a "
+    "lower KL coefficient.",
     source=RL_BOARD,
     of_reward=True,
 )
@@ -200,25 +206,31 @@ def reward_stalled(check: Check, run: Run) -> Result:
     end = gap[run.last.rows]
     end = end[np.isfinite(end)]
     facts: Facts
-    if run.reward_shape is not None and not run.learned and not run.solved:
-        facts = {"kind": "flat", "series_from": run.reward.source, **run.reward_windows()}
+    shape = run.reward_shape
+    if shape is not None and not run.learned and not run.solved:
+        windows = run.reward_windows()
+        lost = windows["start"] - windows["end"]
+        fell = shape.fell or shape.dead is not None or shape.rise_z <= -RISE_Z
+        fell |= lost > (shape.best - windows["end"]) / 2
+        kind = "fell" if fell and lost > 0 else "flat"
+        facts = {"kind": kind, "series_from": run.reward.source, **windows}
     elif len(end) and np.mean(end > 0) <= np.mean(end < 0):
         wins, losses = float(np.mean(end > 0)), float(np.mean(end < 0))
         facts = {"kind": "reference", "wins": wins, "losses": losses}
     else:
         return None
     by = gap if np.isfinite(gap).any() else run.column("reward")
-    return check.finding(run, "info", ranking=Ranking(by, highest=False), more=facts)
+    return check.finding(run, "info", (), facts, Ranking(by, highest=False))
 
 
 class _RewardShift(Limits):
-    z = Limit(6.0, "std errors", "warning: jump of the reference's reward at one step")
-    spread = Limit(0.25, "std of reward", "least jump, of the std inside a step")
-    still = Limit(4.0, "std errors", "without a reference: no other figure jumps by this")
+    z = Limit(6.0, "std errors", "jump of the reference's reward at one step (warning)")
+    spread = Limit(0.25, "std of reward", "size of the jump, relative to the std inside a step")
+    still = Limit(4.0, "std errors", "jump of any other figure, without a reference")
 
 
 @Check(
-    name="the reward function changed",
+    name="change of the reward function",
     rank="cause",
     looks_for="the reward function, or the prompts, changed in mid-run",
     needs=(REWARD,),
@@ -227,9 +239,9 @@ class _RewardShift(Limits):
     title={
         "prompts": "The prompts changed at step {at}: mean reward went from {before:figure} to "
         "{after:figure}, but not that of prompts seen on both sides.",
-        "reference": "The frozen reference's mean reward jumped from {before:figure} to "
+        "reference": "The frozen reference's mean reward changed from {before:figure} to "
         "{after:figure} at step {at}: the scoring changed, not the policy.",
-        "reward": "The mean reward jumped from {before:figure} to {after:figure} at step {at}, "
+        "reward": "The mean reward changed from {before:figure} to {after:figure} at step {at}, "
         "while length, KL and entropy did not move.",
     },
     why="Rewards before and after are not comparable; checks judge the gap or the longer part.",
@@ -264,15 +276,15 @@ def reward_shift(check: Check, run: Run) -> Result:
             return None
     changed = _prompts_changed(run, reward, jump)
     step = int(run.steps[jump.at])
-    facts: Facts = {"kind": "prompts" if changed else kind, "before": jump.before}
+    facts: Facts = {"before": jump.before, "after": jump.after, "at": step}
     return check.finding(
         run,
         "info" if changed else "warning",
         z + large,
+        {**facts, "kind": "prompts" if changed else kind},
+        Ranking(reward, size > 0, REFERENCE_REWARD if kind == "reference" else "reward"),
         series=series,
         onset=Onset(step, step, step),
-        ranking=Ranking(reward, highest=size > 0),
-        more={**facts, "after": jump.after, "at": step},
     )
 
 

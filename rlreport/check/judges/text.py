@@ -33,20 +33,22 @@ LEAST_LETTERS = 6
 
 
 class _DiversityCollapse(Limits):
-    fall = Limit(0.3, "of distinct-2", "fall at an equal number of bigrams", DISTINCT)
+    fall = Limit(0.3, "of distinct-2", "fall of distinct-2, at equal numbers of bigrams", DISTINCT)
     least_bigrams = Limit(200, "bigrams", "with fewer, judge by identical responses only", DISTINCT)
-    identical = Limit(0.5, "of responses", "warning: repeat another prompt's answer", DISTINCT)
+    identical = Limit(
+        0.5, "of responses", "share that equal a response to another prompt (warning)", DISTINCT
+    )
 
 
 def _diversity_clause(facts: Facts) -> str:
     if "twins" in facts:
         return marked(
-            "{twins:percent} of responses repeat the answer to another prompt of their step "
+            "{twins:percent} of responses equal a response to another prompt of the same step "
             "({twins_start:percent} at the start)"
         )
     return marked(
-        "distinct-2 over {bigrams:count} word pairs fell from {distinct_start:figure} to "
-        "{distinct:figure}"
+        "distinct-2 of equal samples of {bigrams:count} word pairs fell from "
+        "{distinct_start:figure} to {distinct:figure}"
     )
 
 
@@ -60,7 +62,7 @@ def _diversity_clause(facts: Facts) -> str:
     title=lambda facts: told("{one:capital}.", {"one": told(_diversity_clause(facts), facts)}),
     clause=_diversity_clause,
     why="A policy that says one thing to every prompt has stopped answering them.",
-    suggestion="Raise the KL coefficient, the entropy bonus or the temperature; mend the reward.",
+    suggestion="Raise the KL coefficient, the entropy bonus or the temperature; fix the reward.",
     explains=("entropy_collapse", "reward_stalled", "watched_reward_fall"),
     trend=True,
 )
@@ -95,7 +97,7 @@ def diversity_collapse(check: Check, run: Run) -> Result:
     if not twin[run.last.rows].any():
         ranking = Ranking(run.column("distinct_2"), highest=False)
     severity: Severity = "info" if harmless else "warning"
-    return check.finding(run, severity, met + repeats, series=series, ranking=ranking, more=facts)
+    return check.finding(run, severity, met + repeats, facts, ranking, series=series)
 
 
 def distinct_loss(run: Run) -> bool:
@@ -108,8 +110,8 @@ def distinct_loss(run: Run) -> bool:
 class _TemplateCollapse(Limits):
     prompts = Limit(4, "prompts", "with two responses each that a step needs to be judged")
     first = Limit(0.3, "beyond chance", "responses matched to their prompt, first window", RAGEN_2)
-    last = Limit(0.1, "beyond chance", "and in the last window, below this", RAGEN_2)
-    surprisal = Limit(0.8, "times", "and surprisal did not fall below this", CONTRACT)
+    last = Limit(0.1, "beyond chance", "responses matched to their prompt, last window", RAGEN_2)
+    surprisal = Limit(0.8, "times", "surprisal relative to the first window", CONTRACT)
 
 
 @Check(
@@ -142,8 +144,8 @@ def template_collapse(check: Check, run: Run) -> Result:
     surprisal = run.change(run.column("surprisal_mean"), run.column("logp_tokens"))
     if run.met(_TemplateCollapse.surprisal, "<", surprisal.last, of=surprisal.first):
         return None
-    met, end = matched + unmatched, max(0.0, last)
-    finding = check.finding(run, "warning", met, series=series, start=first, end=end)
+    facts = {"start": first, "end": max(0.0, last)}
+    finding = check.finding(run, "warning", matched + unmatched, facts, series=series)
     return replace(finding, evidence=run.examples(Ranking(run.column(run.length)), None))
 
 
@@ -194,9 +196,9 @@ def _normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 class _LanguageDrift(Limits):
     rise = Limit(
-        0.2, "of responses", "info: rise of the share in another script than the prompt's", LMFLOW
+        0.2, "of responses", "rise of the share in another script than the prompt's (note)", LMFLOW
     )
-    most = Limit(0.5, "of responses", "warning: share in another script")
+    most = Limit(0.5, "of responses", "share in another script (warning)")
 
 
 @Check(
@@ -228,14 +230,10 @@ def language_drift(check: Check, run: Run) -> Result:
         return None
     watched_fell = run.watched_shape is not None and run.watched_shape.fell
     majority = run.met(_LanguageDrift.most, ">", moved.last)
-    return check.finding(
-        run,
-        "warning" if watched_fell or majority else "info",
-        rise + majority,
-        series=run.by_step(foreign),
-        ranking=Ranking(foreign, among=foreign == 1),
-        more={"share": moved.last, "share_start": moved.first},
-    )
+    severity: Severity = "warning" if watched_fell or majority else "info"
+    facts = {"share": moved.last, "share_start": moved.first}
+    ranking, series = Ranking(foreign, among=foreign == 1), run.by_step(foreign)
+    return check.finding(run, severity, rise + majority, facts, ranking, series=series)
 
 
 @cache
