@@ -1,1 +1,1 @@
-"""Bakes pages: view models, templates, and the data they carry."""
+"""Renders pages: view models, templates, and the data in pages."""

@@ -1,8 +1,8 @@
-"""Style sheet and scripts as they are delivered: joined, named by their content.
+"""Style sheet and bundled scripts, in files whose names contain a hash of the content.
 
-Browsers refuse to load modules from ``file://``. So the ES modules of ``static/js`` are delivered
-as one classic script: each module becomes a function that returns its exports, after the modules
-it imports, and nothing reaches the page's globals.
+Browsers refuse to load modules from ``file://``. So the ES modules of ``static/js`` are joined to
+one classic script: each module becomes a function that returns its exports, after the modules
+it imports, and the page gets no global variables.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from rlreport.bake.environment import package_folder
-from rlreport.bake.script_json import script_json
+from rlreport.bake.pages import package_folder, script_json
 from rlreport.draw.bundle import vega_bundle
 from rlreport.draw.theme import PADDING, TITLES, tokens
 from rlreport.text.language import ENGLISH, Language
@@ -31,12 +30,12 @@ _OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
 _SCRIPT_MESSAGE = re.compile(
     r'\b(?:message|plural|marked|nodes)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
 )
-"""A message in a script: its literal, and that of the plural."""
+"""Pattern of a message in a script: the literal, and that of the plural."""
 
 
 @dataclass(frozen=True)
 class Assets:
-    """Texts of the shared assets: style sheet, scripts of both forms, Vega's bundle."""
+    """Contents of the shared assets: style sheet, scripts of both forms, Vega's bundle."""
 
     style: str
     report: str
@@ -45,7 +44,7 @@ class Assets:
 
     @cached_property
     def files(self) -> dict[str, tuple[str, bytes]]:
-        """Logical name -> (file below the root with its content hash, bytes)."""
+        """Logical name -> (path below the root, which contains the content hash, bytes)."""
         texts = {"style.css": self.style, "report.js": self.report, "vega.js": self.vega}
         result = {}
         for file, text in texts.items():
@@ -71,7 +70,7 @@ def assets(language: Language) -> Assets:
 
 
 def _translated(scripts: str, language: Language) -> str:
-    """Return scripts with the translations of their messages, none in English.
+    """Return scripts with the translations of their messages inserted (none in English).
 
     Messages with a count have a form for one and one for several.
     """
@@ -95,18 +94,17 @@ def script_messages(source: str) -> Iterator[str | tuple[str, str]]:
 
 
 def _filled(scripts: str, name: str, value: object) -> str:
-    """Set the value of a constant that is empty in the scripts."""
+    """Return the scripts with a value for a constant that is ``{}`` in them."""
     return scripts.replace(f"const {name} = {{}};", f"const {name} = {script_json(value)};", 1)
 
 
 def join_scripts(folder: Path, entry: str = "main.js") -> str:
     """Join ``entry`` and all it imports from ``folder``, dependencies first.
 
-    Imports are named ones, exports are declarations; whole-line comments are left out.
+    Only named imports and exported declarations are supported; whole-line comments are dropped.
 
     Raises:
-        ValueError: modules import each other in a circle, or use another form of import or
-            export.
+        ValueError: imports are cyclic, or modules use another form of import or export.
     """
     modules: dict[str, str] = {}
     _join(folder, entry, modules, ())

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 
 from rlreport.bake.assets import assets
 from rlreport.bake.data_page import csv
-from rlreport.bake.environment import environment
-from rlreport.bake.pages import FOLDER_POLICY, Finish, Maker, Page
-from rlreport.bake.script_json import canonical_json, script_json
+from rlreport.bake.pages import (
+    FOLDER_POLICY,
+    Finish,
+    Maker,
+    Page,
+    canonical_json,
+    environment,
+    script_json,
+)
 from rlreport.bake.views import Cell, ColumnView, Shell, TableView, name_cell, table
 from rlreport.card import redacted_text
 from rlreport.columns import RESPONSE
@@ -22,7 +28,7 @@ from rlreport.comparison.document import compare_json, prompts_table
 from rlreport.comparison.outcome import Flip, Outcome
 from rlreport.comparison.run import Difference, settings_that_differ
 from rlreport.draw.chart import Chart
-from rlreport.options import ReportOptions
+from rlreport.options import CompareOptions
 from rlreport.text.messages import figure, listed, message
 from rlreport.text.numbers import MISSING
 
@@ -50,11 +56,14 @@ _GUARDRAILS = (
         help=message("minimum effect detected with 80% power"),
     ),
     ColumnView(
-        "level", message("Shows"), kind="text", help=message("by Holm's correction; ~ is nothing")
+        "level",
+        message("Shows"),
+        kind="text",
+        help=message("with Holm's correction; ~ means that no difference is shown"),
     ),
 )
-_CARD = message("What the runs were, where it differs")
-_VERSIONS = message("Package versions, defaults, names and places")
+_CARD = message("Differences of configuration")
+_VERSIONS = message("Package versions, defaults, names and locations")
 _SETTINGS = (
     ColumnView("name", message("Setting"), kind="text"),
     ColumnView("base", "BASE", kind="text"),
@@ -80,7 +89,9 @@ _NGRAMS = (
     ColumnView("ngram", message("Text"), kind="token"),
     ColumnView("new_share", message("Responses of NEW"), written="share"),
     ColumnView("base_share", message("Responses of BASE"), written="share"),
-    ColumnView("z", "z", help=message("how clearly the shares differ, in standard errors")),
+    ColumnView(
+        "z", "z", help=message("significance of the difference of the shares, in standard errors")
+    ),
 )
 _TOKENS = (
     ColumnView("token", message("Token"), kind="token"),
@@ -93,35 +104,27 @@ _TOKENS = (
 PAGE, INDEX = "compare.html", "index.html"
 
 
-class ComparisonContext(NamedTuple):
-    """The context that output formats need; ``stamp`` is the build time or ""."""
-
-    run: str
-    report: ReportOptions
-    stamp: str
-
-
 @dataclass(frozen=True, slots=True)
 class ComparisonBuilder(Maker):
     """Everything an output format needs to write a comparison.
 
     Attributes:
+        run: title.
+        stamp: time of building, or "".
         finish: encodes a page for the output format.
         one_file: whether the page is a view of one file.
         shown: how many flips are shown with their texts.
     """
 
     outcome: Outcome
-    context: ComparisonContext
+    run: str
+    options: CompareOptions
+    stamp: str
     finish: Finish
     one_file: bool
     shown: int
     charts: Sequence[Chart]
     memo: dict[Hashable, Any] = field(default_factory=dict)
-
-    def showing(self, flips: int) -> ComparisonBuilder:
-        """Return the same comparison with the texts of ``flips`` prompts."""
-        return replace(self, shown=flips)
 
     @property
     def sentence(self) -> str:
@@ -130,29 +133,26 @@ class ComparisonBuilder(Maker):
 
     @property
     def view(self) -> dict[str, Any]:
-        """Data of the templates, in the language of the comparison."""
-        return self.context.report.language.of(_compare_view(self.outcome, self.charts, self.shown))
+        """The context of the templates, translated to the language of the comparison."""
+        return self.options.language.of(_compare_view(self.outcome, self.charts, self.shown))
 
     def frame(self) -> Shell:
         """Return the frame of the page, without navigation as it is the only page."""
-        files = {} if self.one_file else assets(self.context.report.language).files
+        files = {} if self.one_file else assets(self.options.language).files
         return Shell(
-            title=self.context.run,
-            run=self.context.run,
+            title=self.run,
+            run=self.run,
             kind="compare",
-            root="",
-            nav=[],
-            crumbs=[],
             assets={name: path for name, (path, _) in files.items()},
             csp=FOLDER_POLICY,
-            stamp=self.context.stamp,
+            stamp=self.stamp,
         )
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
         """Yield the encoded page, and for a folder the index page that redirects to it."""
         frame = self.frame()
         template = "main/compare.html" if self.one_file else "page.html"
-        templates = environment(self.context.report.language)
+        templates = environment(self.options.language)
         html = templates.get_template(template).render(view=self.view, shell=frame)
         yield self.finish(Page(PAGE, "", frame.title, html))[0]
         if not self.one_file:
@@ -162,7 +162,7 @@ class ComparisonBuilder(Maker):
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yield (path below the root, bytes) of every file of the folder form."""
         yield from self.pages()
-        yield from assets(self.context.report.language).files.values()
+        yield from assets(self.options.language).files.values()
         yield "data/compare.json", canonical_json(compare_json(self.outcome), indent=True)
         yield "data/prompts.csv", csv(prompts_table(self.outcome))
         for chart in self.charts:
@@ -174,7 +174,7 @@ class ComparisonBuilder(Maker):
 
 
 def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict[str, Any]:
-    """Return the data of the templates, with the first ``shown`` flips.
+    """Return the context of the templates, with the first ``shown`` flips.
 
     ``runs`` has (BASE or NEW, name, level, verdict in words) of each run, ``findings`` has
     (severity, title) of findings by heading, and ``pairs`` has the flips with known texts.
@@ -244,7 +244,11 @@ def _guardrails(outcome: Outcome) -> TableView:
     missing = [
         words.guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "missing"
     ]
-    note = message("Not logged by both runs: {names}.", names=listed(missing)) if missing else ""
+    note = (
+        message("Not compared, as a run has no data: {names}.", names=listed(missing))
+        if missing
+        else ""
+    )
     values: dict[str, list[Any]] = {
         "name": [_guardrail_label(g) for g in guardrails],
         "base": [g.base for g in guardrails],
@@ -281,7 +285,7 @@ def _settings(
 
 
 def _flips(flips: Sequence[Flip]) -> TableView:
-    missing = Cell(MISSING, None, message("not kept"))
+    missing = Cell(MISSING, None, message("not in the report"))
     values: dict[str, list[Any]] = {
         "n": [name_cell(place) for place in range(1, len(flips) + 1)],
         **{key: [getattr(f, key) for f in flips] for key in ("delta", "base", "new")},
@@ -302,7 +306,7 @@ def _prompt(flip: Flip) -> str:
 
 
 def _cut(text: str) -> str:
-    """Return the start of a text, followed by how many characters were cut."""
+    """Return the start of a text, followed by the number of characters that were cut."""
     left_out = len(text) - MAX_CHARACTERS
     if left_out <= 0:
         return text
@@ -354,14 +358,14 @@ def _ngrams(outcome: Outcome) -> TableView:
             base=base,
         )
         if base and new
-        else message("The texts of the window are not kept.")
+        else message("The reports do not contain the texts of the window.")
     )
-    return _table("ngrams", message("What NEW says more"), _NGRAMS, outcome.ngrams, note)
+    return _table("ngrams", message("Texts more frequent in NEW"), _NGRAMS, outcome.ngrams, note)
 
 
 def _tokens(outcome: Outcome) -> TableView:
     tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
-    unknown = message("Tokens of both runs are not known: logs, folders and zips carry them.")
+    unknown = message("Not available for both runs: only logs, folders and zips contain tokens.")
     caption = message("Tokens by change of their share of the KL")
     return _table("kl_tokens", caption, _TOKENS, tokens, "" if len(tokens) else unknown)
 
@@ -370,7 +374,7 @@ def _table(
     name: str, caption: str, columns: Sequence[ColumnView], frame: pd.DataFrame, note: str
 ) -> TableView:
     values = {column.key: frame[column.key].tolist() for column in columns}
-    return table(name, caption, columns, values, ids=range(len(frame)), note=note)
+    return table(name, caption, columns, values, note=note)
 
 
 def _pair(flip: Flip) -> dict[str, str]:

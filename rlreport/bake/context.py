@@ -1,9 +1,8 @@
-"""What the pages of one report share, and the columns of their lists."""
+"""Data shared by the pages of a report, and the columns of their lists."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
@@ -16,8 +15,12 @@ from rlreport.bake.views import ColumnView, number_column
 from rlreport.card import Card
 from rlreport.check.finding import Finding, Verdict
 from rlreport.check.limits import Thresholds
+from rlreport.check.spreading import SpreadingTexts
+from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE_COLUMNS, Column
-from rlreport.options import FigureOptions, ReadOptions, ReportOptions
+from rlreport.draw.chart import Chart
+from rlreport.options import BuildOptions
+from rlreport.read.readback import RowLocations
 from rlreport.tables import Tables
 from rlreport.text.messages import message
 
@@ -29,7 +32,7 @@ TEXT_COLUMNS = (
 )
 
 SAMPLED_FIGURE = "distinct_2"
-"""The column of steps and responses that comes from the sample."""
+"""The column of steps and responses that is computed from the sample."""
 
 TILES = (
     *("reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean", "kl_k3_mean"),
@@ -39,11 +42,11 @@ TILES = (
 """Columns of the table of steps that are key figures of the run and of a step."""
 
 RUN_TILES = (TILES[0], "validation_reward_mean", *TILES[1:])
-"""Key figures of the run in their order, with those that only a trainer's metrics may feed."""
+"""Key figures of the run in order, including those that only trainer metrics provide."""
 
 
 class RunFigure(NamedTuple):
-    """A key figure of the run: its column, its values by step, means of both windows."""
+    """A key figure of the run: column, values by step, and means of both windows."""
 
     column: Column
     values: NDArray[np.float64]
@@ -52,35 +55,35 @@ class RunFigure(NamedTuple):
 
 
 EXTRAS_SHOWN = 6
-"""Extras of a group above which all of them are hidden at first."""
+"""If a group has more extra columns than this, all of them are hidden by default."""
 
 LONGEST_NAME = 40
-"""Longer names of fields stay as they are logged."""
+"""Longer names of fields are shown as logged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageContext:
-    """What the pages of steps share; picklable, so that workers can render them.
+    """Data shared by the pages of steps; picklable, so that workers can render them.
 
     Attributes:
         columns: numeric columns of the response list, the same for every step.
         string_columns: short-string columns as logged.
         text_columns: ``prompt``, ``response`` and what else is logged.
+        rollouts: whether any response is logged; else there are trainer metrics alone.
         first_rewards: ``step`` and ``reward`` of the first step's responses.
         file_aliases: aliases of log files by name, where names are redacted.
-        asset_files: logical name -> file of the shared assets, empty in one file.
+        asset_files: logical name -> file of the shared assets; empty in the one-file form.
         stamp: time of building, or "".
         tile_names: columns of the table of steps that are key figures.
-        sampled: figures of texts and tokens come from a sample of the responses.
+        sampled: whether figures of texts and tokens are computed from a sample of the responses.
     """
 
     run: str
-    report: ReportOptions
-    read: ReadOptions
-    figures: FigureOptions
+    options: BuildOptions
     columns: list[ColumnView]
     string_columns: list[ColumnView]
     text_columns: list[ColumnView]
+    rollouts: bool
     first_rewards: pd.DataFrame
     one_file: bool
     advantages_logged: bool
@@ -92,17 +95,25 @@ class PageContext:
 
 
 @dataclass(frozen=True, slots=True)
-class StepFacts:
-    """What the page of a step says about the run.
+class StepJob:
+    """What a worker needs to render the page of a step.
 
     Attributes:
+        plan: what the page shows.
+        responses: RESPONSE_COLUMNS of all responses of the step.
+        extras: their extra columns, with the same index.
+        texts: numbers that replace redacted texts, see ``response_numbers``.
         figures: rows of the table of steps: the first, the previous, and this step as the last.
-        linked: steps with a page that it links to, ascending: itself, its neighbours, the first.
-        findings: those that name the step, reduced to what concerns it.
-        usual_responses: responses of a usual step where this one is incomplete.
-        in_progress: the step is still written.
+        linked: steps whose pages it links to, ascending: itself, its neighbours, the first.
+        findings: findings that refer to the step, restricted to it by ``Finding.at``.
+        usual_responses: usual number of responses of a step, if this one is incomplete.
+        in_progress: whether the step is still being written.
     """
 
+    plan: StepPlan
+    responses: pd.DataFrame
+    extras: pd.DataFrame
+    texts: list[int]
     figures: pd.DataFrame
     linked: list[int]
     findings: list[Finding]
@@ -111,29 +122,47 @@ class StepFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunContext(PageContext):
-    """What the pages of the run need.
+class JudgedRun:
+    """A run that was read and judged, for which a report is built.
+
+    Attributes:
+        run: its title.
+        file_aliases: aliases of log files by name, where names are redacted.
+        own_charts: charts drawn by the user's functions.
+        author_notes: Markdown text of the author, "" without any.
+    """
+
+    run: str
+    options: BuildOptions
+    locations: RowLocations
+    tables: Tables
+    verdict: Verdict
+    spreading: SpreadingTexts
+    thresholds: Thresholds
+    card: Card
+    file_aliases: dict[str, str]
+    own_charts: Sequence[Chart]
+    author_notes: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext(PageContext, JudgedRun):
+    """Data of the pages of the run.
 
     Attributes:
         windows: first and last step of the run's first window and of its last.
-        window_figures: their rows, as those of the table of steps.
+        window_figures: figures of both windows, with the columns of the table of steps.
         shown_steps: steps with a page, ascending.
         usual_responses: responses of a usual step, None when steps differ.
-        mixed: why the logs look like several runs, or "".
         trainer_figures: key figures of the run from the trainer's metrics, by column.
         left_out: sentences about what is not shown.
-        listed: most responses of a step in the list of the run.
+        listed: maximum number of responses of a step in the list of the run.
     """
 
-    tables: Tables
     windows: tuple[tuple[int, int], tuple[int, int]]
     window_figures: pd.DataFrame
     shown_steps: list[int]
-    verdict: Verdict
     usual_responses: int | None
-    thresholds: Thresholds
-    card: Card
-    mixed: str
     trainer_figures: dict[str, RunFigure]
     left_out: list[str] = field(default_factory=list)
     listed: int = 0
@@ -144,29 +173,12 @@ class RunContext(PageContext):
         return self.tables.steps
 
     def of_steps(self) -> PageContext:
-        """Return what pages of steps share, without what else the run brings."""
+        """Return only the data shared by the pages of steps."""
         return PageContext(**{item.name: getattr(self, item.name) for item in fields(PageContext)})
-
-    def step_facts(self, step: int) -> StepFacts:
-        """Return what the page of a step says about the run."""
-        findings = [
-            finding.at(step)
-            for finding in self.verdict.findings
-            if step in finding.steps or any(ref.step == step for ref in finding.shown)
-        ]
-        place = bisect_left(self.shown_steps, step)
-        linked = {self.shown_steps[0], *self.shown_steps[max(0, place - 1) : place + 2]}
-        linked |= {f.onset.step for f in findings if f.onset} & set(self.shown_steps)
-        row = int(np.searchsorted(self.steps["step"].to_numpy(), step))
-        columns = ["step", "responses", "incomplete", *self.tile_names]
-        figures = self.steps[columns].iloc[sorted({0, max(0, row - 1), row})]
-        usual = self.usual_responses if figures["incomplete"].iat[-1] else None
-        in_progress = step == self.tables.in_progress
-        return StepFacts(figures, sorted(linked), findings, usual, in_progress)
 
 
 def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, list[str]]:
-    """Return names of the findings that point at responses of ``step``, by n."""
+    """Return n -> names of the findings that refer to this response of ``step``."""
     names: dict[int, list[str]] = {}
     for finding in findings:
         for n in sorted({ref.n for ref in finding.evidence if ref.step == step}):
@@ -175,7 +187,7 @@ def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, l
 
 
 def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return the columns of the table of steps that have numbers; no characters beside tokens."""
+    """Return the named columns with numbers; no lengths in characters if there are tokens."""
     known = [name for name in names if steps[name].notna().any()]
     tokens = "response_tokens_mean" in known
     return [name for name in known if not (tokens and name == "response_chars_mean")]
@@ -184,10 +196,10 @@ def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
 def number_columns(
     responses: pd.DataFrame, extras: pd.DataFrame, parts: Sequence[str], *, sampled: bool = False
 ) -> list[ColumnView]:
-    """Return the numeric columns of the response list with any value, in reading order.
+    """Return the numeric columns of the response list that have values, in reading order.
 
-    Parts of the reward (named by ``parts``) and other extras come last; when those are many, they
-    are hidden at first. ``sampled`` says that texts are counted in a sample of the responses.
+    Parts of the reward (named by ``parts``) and other extras are last; if there are many, they are
+    hidden by default. ``sampled``: whether texts are counted in a sample of the responses.
     """
     listed = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
     tokens = any(c.name == "response_tokens" for c in listed)
@@ -210,7 +222,7 @@ def number_columns(
 def extra_columns(
     names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
 ) -> list[ColumnView]:
-    """Return the headers of further columns as logged, in words if these are unambiguous."""
+    """Return the headers of extra columns, with names converted to words if still distinct."""
     words = [in_words(str(name)) for name in names]
     clear = len(set(words)) == len(words)
     return [
@@ -249,10 +261,10 @@ def string_columns(extras: pd.DataFrame) -> list[ColumnView]:
 
 
 def extra_key(name: object) -> str:
-    """Return the key of a further logged column, distinct from those of our own columns."""
+    """Return the key of an extra column, distinct from the keys of built-in columns."""
     return f"extra:{name}"
 
 
 def is_numeric(values: pd.Series) -> bool:
-    """Say whether a further column holds numbers."""
+    """Return whether an extra column contains numbers."""
     return bool(np.issubdtype(values.to_numpy().dtype, np.number))

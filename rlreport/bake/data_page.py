@@ -1,4 +1,4 @@
-"""The data page and the exported files: what was read, with which settings, and the tables."""
+"""The data page (files, settings, fields) and the exported files with the tables."""
 
 from __future__ import annotations
 
@@ -9,44 +9,72 @@ from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
 from rlreport import __version__
-from rlreport.bake.context import PageContext, RunContext
-from rlreport.bake.pages import PROMPTS, Addresses, link
+from rlreport.bake.context import RunContext
+from rlreport.bake.pages import PROMPTS, Addresses, canonical_json
 from rlreport.bake.prompts_tokens import sampling
 from rlreport.bake.redact import USUAL_SPLITS
-from rlreport.bake.script_json import canonical_json
-from rlreport.bake.views import Cell, ColumnView, TableView, table
+from rlreport.bake.views import Cell, ColumnView, Link, TableView, table
 from rlreport.check import findings_json
 from rlreport.choose import Plan
 from rlreport.draw.chart import Chart
 from rlreport.fields import CANONICAL, FIELDS
+from rlreport.options import BuildOptions
 from rlreport.tables import MetricsFile, Note, Tables
 from rlreport.text.clean import escape
 from rlreport.text.messages import message, sentences
 from rlreport.text.numbers import byte_size
 
 TOKENS_LISTED = 10_000
+_SETTINGS = {
+    "gamma": "γ (--gamma)",
+    "lam": "λ (--lam)",
+    "band": message("Band (--band)"),
+    "max_responses": message("Responses per step (--max-responses)"),
+    "seed": message("Seed (--seed)"),
+    "redact": message("Left out (--redact)"),
+    "pad_tokens": message("Padding (--pad-token)"),
+    "system_end_token": message("End of system prompt (--system-end-token)"),
+    "restarts": message("Restarted steps (--restarts)"),
+    "log_format": message("Format of the logs (--log-format)"),
+    "map": message("Fields (--map)"),
+    "step_from_path": message("Step from the path (--step-from-path)"),
+    "split": message("Split (--split)"),
+    "tokenizer": message("Tokenizer (--tokenizer)"),
+    "merge": message("Several runs as one (--merge)"),
+}
+"""Options that shape the figures and the choice: name in ``report.json`` and label."""
+
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
 
-def data_view(context: RunContext, addresses: Addresses, exported: Sequence[str]) -> dict[str, Any]:
-    """Return the view of the data page; ``exported`` are paths of files below the root."""
+def data_view(
+    context: RunContext, addresses: Addresses, exported: Sequence[str], remark: str = ""
+) -> dict[str, Any]:
+    """Return the view of the data page.
+
+    Args:
+        context: data of the run.
+        addresses: as seen from the page.
+        exported: paths of files below the root.
+        remark: on the author's notes, "" if there is none.
+    """
     tables = context.tables
     return {
         "files": _files(tables),
         "metrics": _metrics(tables.metrics_files) if tables.metrics_files else None,
         "fields": _fields(tables),
         "bad_lines": _bad_lines(tables),
-        "notes": [note_in_words(note) for note in tables.notes],
+        "notes": [*map(note_in_words, tables.notes), *([remark] if remark else [])],
         "sample": _sample(tables),
         "left_out": context.left_out,
-        "settings": _listed_settings(context),
+        "settings": _listed_settings(context.options),
         "versions": versions(),
-        "exports": [link(path, addresses.file(path)) for path in exported],
+        "exports": [Link(path, addresses.file(path)) for path in exported],
     }
 
 
@@ -60,7 +88,7 @@ def _sample(tables: Tables) -> str:
 
 
 def note_in_words(note: Note) -> str:
-    """Return a note with its count and first place."""
+    """Return a note with its count and the position of its first occurrence."""
     place = note.file or ""
     if place and note.line is not None:
         place = message("{file}, line {line:count}", file=place, line=note.line)
@@ -71,71 +99,42 @@ def note_in_words(note: Note) -> str:
     return message("{text} ({place})", text=note.text, place=place) if place else note.text
 
 
-class Setting(NamedTuple):
-    """An option that shapes the figures and the choice.
+def settings(options: BuildOptions) -> dict[str, object]:
+    """Return all that a report of the same logs needs to be the same, by name in ``report.json``.
 
-    Attributes:
-        key: name in ``report.json``.
-        value: as ``report.json`` has it.
-        text: as the data page has it; None is the value itself, "" is not listed.
+    With ``--redact=names`` they tell no names of the log's fields and files.
     """
-
-    key: str
-    label: str
-    value: object
-    text: str | None = None
-
-
-def settings(context: PageContext) -> list[Setting]:
-    """Return all that a report of the same logs needs to be the same."""
-    report, read, figures = context.report, context.read, context.figures
-    # Fields of the log may be named in it, which --redact=names withholds.
-    mapping = {} if report.redact_names else read.mapping
-    fields = " ".join(f"{field}={path}" for field, path in mapping.items())
-    tokenizer = Path(read.tokenizer).name if read.tokenizer and not report.redact_names else None
-    split = None if report.redact and read.split not in USUAL_SPLITS else read.split
-    redact = "names" if report.redact_names else report.redact
-    redacted = message("texts and names") if report.redact_names else message("texts")
-    band, end, most = f"{report.band:g}", read.system_end_token, report.max_responses
-    padding, merge = list(read.pad_tokens), report.merge
-    rows: list[tuple[Any, ...]] = [
-        ("gamma", "γ (--gamma)", figures.gamma, f"{figures.gamma:g}"),
-        ("lam", "λ (--lam)", figures.lam, f"{figures.lam:g}"),
-        ("band", message("Band (--band)"), report.band, message("± {band} std", band=band)),
-        ("max_responses", message("Responses a step (--max-responses)"), most, f"{most:,}"),
-        ("seed", message("Seed (--seed)"), report.seed, str(report.seed)),
-        ("redact", message("Left out (--redact)"), redact, redacted if redact else ""),
-        ("pad_tokens", message("Padding (--pad-token)"), padding, " ".join(padding)),
-        (
-            "system_end_token",
-            message("End of system prompt (--system-end-token)"),
-            end,
-            end or message("none"),
-        ),
-        ("restarts", message("Restarted steps (--restarts)"), read.restarts),
-        ("log_format", message("Format of the logs (--log-format)"), read.log_format),
-        ("map", message("Fields (--map)"), mapping or None, fields),
-        ("step_from_path", message("Step from the path (--step-from-path)"), read.step_from_path),
-        ("split", message("Split (--split)"), split),
-        ("tokenizer", message("Tokenizer (--tokenizer)"), tokenizer),
-        (
-            "merge",
-            message("Several runs as one (--merge)"),
-            merge or None,
-            message("yes") if merge else "",
-        ),
-    ]
-    return [Setting(*row) for row in rows]
+    values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
+    values |= {"map": options.mapping or None, "merge": options.merge or None}
+    values["pad_tokens"] = list(options.pad_tokens)
+    values["tokenizer"] = Path(options.tokenizer or "").name or None
+    if options.redact and options.split not in USUAL_SPLITS:
+        values["split"] = None
+    return values | ({"map": None, "tokenizer": None} if options.redact_names else {})
 
 
-def _listed_settings(context: PageContext) -> list[tuple[str, str]]:
-    texts = [(s.label, str(s.value or "") if s.text is None else s.text) for s in settings(context)]
-    return [(label, text) for label, text in texts if text]
+def _listed_settings(options: BuildOptions) -> list[tuple[str, Any]]:
+    """Return label and text of the settings that have one."""
+    values = settings(options)
+    redacted = message("texts and names") if options.redact_names else message("texts")
+    fields = options.mapping.items() if values["map"] else ()
+    texts = values | {
+        **{name: f"{values[name]:g}" for name in ("gamma", "lam")},
+        "band": message("± {band} std", band=f"{options.band:g}"),
+        "max_responses": f"{options.max_responses:,}",
+        "seed": str(options.seed),
+        "redact": redacted if options.redact else "",
+        "pad_tokens": " ".join(options.pad_tokens),
+        "system_end_token": options.system_end_token or message("none"),
+        "map": " ".join(f"{field}={path}" for field, path in fields),
+        "merge": message("yes") if options.merge else "",
+    }
+    return [(label, texts[name]) for name, label in _SETTINGS.items() if texts[name]]
 
 
 @cache
 def versions() -> tuple[tuple[str, str], ...]:
-    """Versions of Python and of the packages that figures and drawings depend on."""
+    """Return the versions of Python and of packages that affect figures and charts."""
     return (
         ("rlreport", __version__),
         ("Python", platform.python_version()),
@@ -158,7 +157,7 @@ def _files(tables: Tables) -> TableView:
         for size in values["size"]
     ]
     caption = message("Files read")
-    return table("files", caption, columns, values, ids=range(len(tables.files)))
+    return table("files", caption, columns, values)
 
 
 def _by_attribute(items: Sequence[object], columns: Sequence[ColumnView]) -> dict[str, list[Any]]:
@@ -175,14 +174,14 @@ def _metrics(files: Sequence[MetricsFile]) -> TableView:
     rows = [(file.name, file.steps, len(file.metrics), ", ".join(file.metrics)) for file in files]
     values = dict(zip((c.key for c in columns), zip(*rows, strict=True), strict=True))
     caption = message("Trainer metrics read")
-    return table("metrics-files", caption, columns, values, ids=range(len(files)))
+    return table("metrics-files", caption, columns, values)
 
 
 def _fields(tables: Tables) -> TableView:
     columns = [
         ColumnView("field", message("Field"), kind="text"),
         ColumnView("meaning", message("Meaning"), kind="text"),
-        ColumnView("rows", message("Rows with it"), written="count"),
+        ColumnView("rows", message("Rows with the field"), written="count"),
     ]
     meanings = {field.name: message(field.meaning) for field in FIELDS}
     missing = tuple(name for name in meanings if not tables.fields.get(name))
@@ -194,7 +193,7 @@ def _fields(tables: Tables) -> TableView:
         "meaning": [meanings[name] for name in present],
         "rows": [tables.fields[name] for name in present],
     }
-    note = message("In no row: {fields}.", fields=missing) if missing else ""
+    note = message("Missing in all rows: {fields}.", fields=missing) if missing else ""
     caption = message("Fields found and missing")
     return table("fields", caption, columns, values, ids=present, note=note)
 
@@ -211,11 +210,11 @@ def _bad_lines(tables: Tables) -> TableView:
     if count < tables.bad_count:
         note = message("{some:count} of {all:count} listed.", some=count, all=tables.bad_count)
     caption = message("Lines that could not be read")
-    return table("bad-lines", caption, columns, values, ids=range(count), note=note)
+    return table("bad-lines", caption, columns, values, note=note)
 
 
 def exports(context: RunContext, charts: Sequence[Chart]) -> Iterator[tuple[str, bytes]]:
-    """Yield (path below the root, bytes) of every exported file but ``report.json``."""
+    """Yield (path below the root, bytes) of every exported file except ``report.json``."""
     tables = context.tables
     yield ("data/findings.json", canonical_json(findings_json(context.verdict), indent=True))
     yield "data/steps.csv", csv(tables.steps)
@@ -236,7 +235,7 @@ def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
         "run": context.run,
         "responses": len(tables.responses),
         "sampled": {"responses": tables.sampled, "of": tables.sampled_of},
-        "settings": {one.key: one.value for one in settings(context)},
+        "settings": settings(context.options),
         "versions": dict(versions()),
         "card": context.card.as_json(),
         "steps": tables.steps.to_dict("records"),
@@ -260,7 +259,7 @@ def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """Return CSV with Unix line ends, exact numbers, texts escaped by ``text.cells``."""
+    """Return CSV with Unix line ends, exact numbers, and texts escaped by ``text.clean.escape``."""
     texts = table.select_dtypes(include=["object", "string"])
     safe = table.assign(
         **{
@@ -268,6 +267,6 @@ def csv(table: pd.DataFrame) -> bytes:
             for name, values in texts.items()
         }
     )
-    # Every text in quotation marks: a bare CR in one would begin a row of its own.
+    # Quote all texts, as an unquoted CR in a text would start a new row.
     text = safe.to_csv(index=False, lineterminator="\n", quoting=writer.QUOTE_NONNUMERIC)
     return text.encode("utf-8", "replace")

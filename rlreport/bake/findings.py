@@ -1,4 +1,4 @@
-"""The verdict, its findings, and how it is made, as pages show them."""
+"""Views of the verdict, its findings, and how it is made."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from rlreport.bake.pages import Addresses, link
-from rlreport.check.finding import Example, Finding, Met, Verdict
+from rlreport.bake.pages import Addresses
+from rlreport.bake.views import Link
+from rlreport.check.finding import REFERENCE_REWARD, Example, Finding, Met, Verdict
 from rlreport.check.limits import Thresholds
 from rlreport.check.registry import BY_ID, CHECKS, METHOD, describe
 from rlreport.choose.detail import evenly
-from rlreport.text.messages import figure, message, plural, sentences, whole, with_unit
+from rlreport.text.messages import (
+    figure,
+    marked,
+    message,
+    percent,
+    plural,
+    sentences,
+    whole,
+    with_unit,
+)
 
 MOST_STEP_LINKS = 12
 
 
 def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
-    """Return the verdict: findings that none explains as ``lead``, ``others`` and ``notes``."""
+    """Return the view of the verdict: unexplained findings as ``lead``, ``others``, ``notes``."""
     top = [
         finding_view(f, addresses, verdict.effects_of(f))
         for f in verdict.findings
@@ -44,46 +54,63 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
             passed=plural("{count} check passed", "{count} checks passed", len(passed)),
             not_run=len(verdict.not_run),
         ),
-        "method": link(message("How the verdict is made"), addresses.page("checks")),
+        "method": Link(message("How the verdict is made"), addresses.page("checks")),
     }
 
 
 def finding_view(
     finding: Finding, addresses: Addresses, folded: Sequence[Finding] = ()
 ) -> dict[str, Any]:
-    """Return a finding with links; of many steps an even selection is named."""
+    """Return the view of a finding, with links to its steps, or to some evenly spaced ones."""
     onset = finding.onset
     steps = [finding.steps[place] for place in evenly(len(finding.steps), MOST_STEP_LINKS)]
-    since = onset and link(message("step {step}", step=onset.step), addresses.step(onset.step))
+    since = onset and Link(message("step {step}", step=onset.step), addresses.step(onset.step))
     return {item.name: getattr(finding, item.name) for item in fields(finding)} | {
         "why": sentences([finding.why, finding.sample]),
         "since": since,
         "interval": f"{onset.low}–{onset.high}" if onset and onset.low < onset.high else "",
         "limits": [_limit(finding.id, met) for met in finding.thresholds],
-        "steps": [link(str(step), addresses.step(step)) for step in steps],
+        "steps": [Link(str(step), addresses.step(step)) for step in steps],
         "examples": [_example(example, addresses) for example in finding.evidence],
         "folded": [finding_view(other, addresses) for other in folded],
     }
 
 
+_ONE = {
+    "tokens": marked("token"),
+    "steps": marked("step"),
+    "calls": marked("call"),
+    "times in its step": marked("time in its step"),
+}
+
+
 def _limit(check: str, met: Met) -> str:
     declared = BY_ID[check].limits.declared() if check in BY_ID else {}
-    return message(
-        "{meaning}: {value}, limit {limit}",
-        meaning=message(declared[met.name].meaning if met.name in declared else met.name),
-        value=figure(met.value),
-        limit=with_unit(figure(met.limit), message(met.unit)),
-    )
+    if met.unit.startswith("of "):  # a share
+        value, limit = percent(met.value), percent(met.limit)
+    else:
+        value, limit = with_unit(figure(met.value), message(met.unit)), figure(met.limit)
+    meaning = message(declared[met.name].meaning if met.name in declared else met.name)
+    facts = {"meaning": meaning, "value": value, "limit": limit}
+    if met.op.startswith("<"):
+        return message("{meaning}: {value} (threshold: below {limit})", **facts)
+    return message("{meaning}: {value} (threshold {limit})", **facts)
 
 
 def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
     value = ""
-    if example.value is not None:
+    if example.value is not None and example.unit:  # a value without a name says nothing
         shown = whole(example.value) if example.value.is_integer() else figure(example.value)
-        value = with_unit(shown, message(example.unit))
+        if example.unit == "reward":
+            value = message("reward {reward}", reward=shown)
+        elif example.unit == REFERENCE_REWARD:
+            value = message("reward of the reference {reward}", reward=shown)
+        else:
+            unit = _ONE.get(example.unit, example.unit) if example.value == 1 else example.unit
+            value = with_unit(shown, message(unit))
     address = addresses.response(example.step, example.n, example.token)
     return {
-        "link": link(message("step {step}, response {n}", step=example.step, n=example.n), address),
+        "link": Link(message("step {step}, response {n}", step=example.step, n=example.n), address),
         "excerpt": example.excerpt,
         "value": value,
         "before": _example(example.before, addresses) if example.before else None,
@@ -91,7 +118,7 @@ def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
 
 
 def method_view(thresholds: Thresholds) -> dict[str, Any]:
-    """Return how the verdict is made, each check with the limits that this report used."""
+    """Return the view of how the verdict is made, with each check and its current limits."""
     rows = describe(thresholds)
     checks = [
         {

@@ -2,43 +2,73 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from rlreport.bake.context import SAMPLED_FIGURE, RunContext, fed
+from rlreport.bake.context import (
+    RUN_TILES,
+    SAMPLED_FIGURE,
+    PageContext,
+    RunContext,
+    RunFigure,
+    StepJob,
+    fed,
+)
 from rlreport.bake.findings import verdict_view
-from rlreport.bake.key_figures import distinct_2_note, run_figures, windows_in_words
 from rlreport.bake.pages import Addresses
+from rlreport.bake.turns import turns_table
 from rlreport.bake.views import (
     Cell,
+    Change,
     ColumnView,
+    KeyFigure,
     TableView,
     name_cell,
     number_cell,
     number_column,
     table,
 )
-from rlreport.card import Card
+from rlreport.card import card_view
+from rlreport.check.run import Run
 from rlreport.choose import Extreme
+from rlreport.choose.detail import evenly
 from rlreport.columns import RESPONSE, STEP
-from rlreport.credentials import Scalar
 from rlreport.draw.chart import Chart
+from rlreport.draw.series import sparkline
 from rlreport.draw.small_multiples import not_drawn
+from rlreport.metrics.frameworks import logging_advice
+from rlreport.metrics.roles import roles_of
 from rlreport.rollout import Rollout
+from rlreport.several_runs import SEVERAL_RUNS
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken
 from rlreport.text.clean import shortened
-from rlreport.text.messages import clauses, listed, message, plural, sentences, told, with_unit
+from rlreport.text.messages import (
+    listed,
+    marked,
+    message,
+    plural,
+    sentences,
+    span,
+    told,
+    with_unit,
+)
+from rlreport.text.numbers import MINUS, NumberKind, exact, written
 
 SNIPPET_CHARS = 400
-MOST_NAMED = 3
-"""Files of trainer metrics that are named; the data page names them all."""
+MOST_ROWS = 1_000
+"""Steps in the table of a run of which only the trainer's metrics are logged."""
 
-_DEEPEST = 12
-_INDENT = "  "
+MOST_OPEN = 8
+"""Maximum number of charts that are not folded."""
+
+MOST_NAMED = 3
+"""Maximum number of trainer metrics files listed here; the data page lists all."""
 
 STEPS_SHOWN = (
     *("responses", "failed_rollouts", "reward_mean", "reward_std", "ref_reward_mean"),
@@ -46,7 +76,10 @@ STEPS_SHOWN = (
     *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
     *("distinct_2", "explained_variance", "zero_variance_groups"),
 )
-"""Columns of the table of steps, where the log feeds them."""
+"""Columns of the table of steps, as far as the log has data for them."""
+
+ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy")
+"""Roles of the trainer metrics that the table of steps has without rollouts."""
 
 
 def overview_view(
@@ -60,19 +93,40 @@ def overview_view(
         "verdict": verdict_view(context.verdict, addresses),
         "figures": run_figures(context),
         "windows": windows_in_words(context),
-        "charts": sorted(charts, key=lambda chart: chart.group),  # one heading per group
+        **charts_by_place(charts),
         "extremes": _extremes(extremes, addresses),
+        "turns": turns_table(context, addresses),
         "steps": _steps(context, addresses),
         "summary": _summary(context.tables),
         "left_out": context.left_out,
         "not_drawn": not_drawn(context.tables),
         "card": card_view(context.card),
-        "mixed": context.mixed,
+        "mixed": sentences(n.text for n in context.tables.notes if n.kind == SEVERAL_RUNS),
+        "advice": logging_advice(map(str, context.tables.metrics.columns[1:]))
+        if context.tables.responses.empty
+        else None,
+    }
+
+
+def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
+    """Group the overview charts by place; at most MOST_OPEN are open, the rest is in ``more``."""
+    alone = {c.place: c for c in charts if c.place in ("lead", "reward")}
+    room = MOST_OPEN - len(alone)
+    first = [c for c in charts if c.place == "open"]
+    more = first[room:] + [c for c in charts if c.place == "more"]
+    groups = list(dict.fromkeys(["", *(chart.group for chart in more)]))  # one heading per group
+    return {
+        "lead": alone.get("lead"),
+        "reward": alone.get("reward"),
+        "charts": first[:room],
+        "more": sorted(more, key=lambda chart: groups.index(chart.group)),
     }
 
 
 def _summary(tables: Tables) -> str:
     steps = tables.steps["step"].tolist()
+    if tables.responses.empty:
+        return _metrics_summary(tables)
     places = {
         "responses": plural("{count} response", "{count} responses", len(tables.responses)),
         "files": plural("{count} file", "{count} files", len(tables.files)),
@@ -94,50 +148,22 @@ def _summary(tables: Tables) -> str:
     return sentences([logs, texts, metrics])
 
 
-def card_view(card: Card) -> dict[str, str] | None:
-    """Return the run's card as text, nested by indentation; None if nothing is known."""
-    if card.withheld:
-        return {"summary": message("What the run was: left out with the names"), "text": ""}
-    if not (card.entries or card.hidden or card.cut):
-        return None
-    entries, files = len(card.entries), listed(card.sources)
-    parts = [
-        plural("{count} entry from {files}", "{count} entries from {files}", entries, files=files)
-    ]
-    if card.hidden:
-        parts.append(
-            plural(
-                "{count} left out, as it looks like a secret",
-                "{count} left out, as they look like secrets",
-                card.hidden,
-            )
-        )
-    if card.cut:
-        parts.append(message("{count:count} left out for their number or length", count=card.cut))
-    summary = message("What the run was: {what}", what=clauses(parts))
-    return {"summary": summary, "text": "\n".join(_card_lines(card))}
-
-
-def _card_lines(card: Card) -> list[str]:
-    lines: list[str] = []
-    above: list[str] = []
-    for name, value in card.entries.items():
-        *groups, last = name.split(".", _DEEPEST)
-        lines += [
-            f"{_INDENT * depth}{group}:"
-            for depth, group in enumerate(groups)
-            if groups[: depth + 1] != above[: depth + 1]
-        ]
-        above = groups
-        lines.append(f"{_INDENT * len(groups)}{last}: {_written(value)}")
-    return lines
-
-
-def _written(value: Scalar) -> str:
-    """Write a value as configuration files do, on one line."""
-    if isinstance(value, str):
-        return " ".join(value.split())
-    return str(value) if type(value) in (int, float) else json.dumps(value)
+def _metrics_summary(tables: Tables) -> str:
+    steps, names = tables.steps["step"].tolist(), [file.name for file in tables.metrics_files]
+    metrics = len(tables.metrics.columns) - 1
+    if len(names) > MOST_NAMED:
+        files = plural("{count} file", "{count} files", len(names))
+    else:
+        files = listed(names)
+    return message(
+        "{metrics} of the trainer over {steps:count} steps ({low}–{high}), from {files}. No "
+        "rollouts are logged.",
+        metrics=plural("{count} metric", "{count} metrics", metrics),
+        steps=len(steps),
+        low=steps[0],
+        high=steps[-1],
+        files=files,
+    )
 
 
 def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses) -> TableView:
@@ -157,7 +183,7 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
             "value": [_extreme_cell(extreme) for extreme, _ in extremes],
             "step": [name_cell(rollout.step) for _, rollout in extremes],
             "prompt": [snippet(spoken(r.turns) or r.prompt) for _, r in extremes],
-            "response": [snippet(rollout.response) for _, rollout in extremes],
+            "response": [snippet(r.response) or message("(empty)") for _, r in extremes],
         },
         ids=[f"{r.step}-{r.n}-{extreme.metric}" for extreme, r in extremes],
         hrefs=[
@@ -181,18 +207,33 @@ def _extreme_cell(extreme: Extreme) -> Cell:
 
 
 def _steps(context: RunContext, addresses: Addresses) -> TableView:
-    steps = context.steps
+    steps, notes = context.steps, []
     shown = [STEP[name] for name in fed(steps, STEPS_SHOWN)]
-    if not steps["failed_rollouts"].any():
-        shown = [c for c in shown if c.name != "failed_rollouts"]
+    if not context.rollouts and len(steps) > MOST_ROWS:
+        text = message("{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps))
+        notes, steps = [text], steps.iloc[evenly(len(steps), MOST_ROWS)]
+    for name in ("failed_rollouts", "responses"):
+        if not steps[name].any():
+            shown = [c for c in shown if c.name != name]
     names = steps["step"].tolist()
-    sampled = any(c.name == SAMPLED_FIGURE for c in shown)
+    trainer = pd.DataFrame()
+    if not context.rollouts:
+        metrics = context.tables.metrics.set_index("step").reindex(names)
+        roles = roles_of(map(str, metrics.columns))
+        trainer = metrics[[roles[role] for role in ROLES_SHOWN if role in roles]]
+    if any(c.name == SAMPLED_FIGURE for c in shown):
+        notes.append(distinct_2_note(context.tables.sample_note))
     return table(
         "steps",
         message("Steps"),
-        [ColumnView("step", message("Step"), kind="link"), *map(number_column, shown)],
+        [
+            ColumnView("step", message("Step"), kind="link"),
+            *map(number_column, shown),
+            *(ColumnView(f"metric:{name}", str(name)) for name in trainer),
+        ],
         {
             **{c.name: steps[c.name].to_numpy(np.float64).tolist() for c in shown},
+            **{f"metric:{name}": trainer[name].tolist() for name in trainer},
             "step": map(name_cell, names),
         },
         ids=names,
@@ -201,7 +242,7 @@ def _steps(context: RunContext, addresses: Addresses) -> TableView:
             _step_badges(context, step, incomplete)
             for step, incomplete in zip(names, steps["incomplete"].tolist(), strict=True)
         ],
-        note=distinct_2_note(context.tables.sample_note) if sampled else "",
+        note=sentences(notes),
     )
 
 
@@ -214,5 +255,142 @@ def _step_badges(context: RunContext, step: int, incomplete: bool) -> list[str]:
 
 
 def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:
-    """The beginning of a text, which may not be logged."""
+    """Return the beginning of a text, "" for None."""
     return shortened(text or "", chars)
+
+
+_ROLES = {
+    "reward_mean": ("reward", marked("Reward")),
+    "validation_reward_mean": ("validation", marked("Validation")),
+    "kl_k1_mean": ("kl", marked("KL")),
+    "response_tokens_mean": ("length", marked("Length")),
+    "surprisal_mean": ("entropy", marked("Entropy")),
+}
+"""Key figure -> role of the trainer metric that replaces it, and the label of the replacement."""
+
+
+@np.errstate(over="ignore", invalid="ignore")  # logged numbers may be as large as float64 holds
+def trainer_figures(run: Run) -> dict[str, RunFigure]:
+    """Return the key figures from the trainer's metrics, by column of the table of steps."""
+    result = {}
+    for name, (own_role, label) in _ROLES.items():
+        per_token = own_role == "kl" and "kl" not in run.roles and not run.has("kl_k1")
+        role = "kl_token" if per_token else own_role
+        series = run.series_of(role)
+        # Metrics logged at few steps are not used, except validation, which is rarely evaluated.
+        if series is None or not len(series.values):
+            continue
+        if role != "validation" and not run.covers(series):
+            continue
+        first, last = run.ends_of(series)
+        if role == "reward":
+            windows = run.reward_windows()
+            first, last = windows["start"], windows["end"]
+        column = replace(
+            STEP[name],
+            label=label,
+            unit=marked("nats per token") if per_token else STEP[name].unit,
+            help=message("“{metric}”, from the trainer's metrics", metric=series.name),
+        )
+        result[name] = RunFigure(column, series.values, first, last)
+    return result
+
+
+def run_figures(context: RunContext) -> list[KeyFigure]:
+    """Return the key figures with data: first window → last window, with a sparkline."""
+    (before, after), means = context.windows, context.window_figures
+    figures = {
+        name: RunFigure(
+            STEP[name], context.steps[name].to_numpy(np.float64), *map(float, means[name])
+        )
+        for name in context.tile_names
+    } | context.trainer_figures
+    if "response_tokens_mean" in figures:
+        figures.pop("response_chars_mean", None)
+    result = []
+    for name in sorted(figures, key=RUN_TILES.index):
+        column, values, first, last = figures[name]
+        # A note below the figures names the windows.
+        delta = change(last, first, span(before), column.kind) if before != after else None
+        result.append(
+            KeyFigure(
+                column.name,
+                column.label,
+                column.unit,
+                number_cell(last, column.kind, message("not in {steps}", steps=span(after))),
+                number_cell(first, column.kind) if delta else None,
+                [replace(delta, since="")] if delta else [],
+                sparkline(values) if np.count_nonzero(~np.isnan(values)) > 1 else "",
+                column.help,
+            )
+        )
+    return result
+
+
+def windows_in_words(context: RunContext) -> str:
+    """Return the windows of key figures: "Mean of steps 0–11 → mean of steps 48–59"."""
+    before, after = map(span, context.windows)
+    if before == after:
+        words = message("Mean of {steps}.", steps=after)
+    else:
+        words = message("Mean of {before} → mean of {after}.", before=before, after=after)
+    shown = SAMPLED_FIGURE in context.tile_names
+    return sentences([words, distinct_2_note(context.tables.sample_note) if shown else ""])
+
+
+def distinct_2_note(sample_note: str) -> str:
+    """Return a note that distinct-2 is computed from a sample, "" if it is not."""
+    return message("Distinct-2 is {sample}.", sample=sample_note) if sample_note else ""
+
+
+def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
+    """Return the figures of one step with their change since the previous and the first step."""
+    steps, last = job.figures["step"].tolist(), len(job.figures) - 1
+    earlier = dict.fromkeys(i for i in (last - 1, 0) if 0 <= i < last)
+    result = []
+    for name in context.tile_names:
+        figure, values = STEP[name], job.figures[name].to_numpy(np.float64).tolist()
+        changes = (
+            change(values[last], values[i], message("step {step}", step=steps[i]), figure.kind)
+            for i in earlier
+        )
+        result.append(
+            KeyFigure(
+                name,
+                figure.label,
+                figure.unit,
+                number_cell(values[last], figure.kind, message("not in this step")),
+                changes=[one for one in changes if one],
+                help=figure.help,
+            )
+        )
+    return result
+
+
+ROUNDING = 1e-12
+"""Relative difference of two means that only rounding makes."""
+
+_CHANGED = {
+    "flat": marked("unchanged since {since}"),
+    "up": marked("up by {size} since {since}"),
+    "down": marked("down by {size} since {since}"),
+}
+
+
+def change(now: float, then: float, since: str, kind: NumberKind = "number") -> Change | None:
+    """Return the change from ``then`` to ``now``, None if either is missing."""
+    if math.isnan(now) or math.isnan(then):
+        return None
+    delta = now - then
+    size = written(abs(delta), kind)
+    # Rounding of sums, as between two equal means, is no change.
+    rounding = abs(delta) <= ROUNDING * max(abs(now), abs(then))
+    flat = rounding or not any(c in "123456789∞" for c in size.split("e")[0])
+    direction = "flat" if flat else ("up" if delta > 0 else "down")
+    signed = f"{'+' if delta > 0 else MINUS}{size}"
+    if kind == "share":  # a change of shares is one of points
+        size, signed = (
+            message("{number} points", number=text.removesuffix("%")) for text in (size, signed)
+        )
+    words = told(_CHANGED[direction], {"size": size, "since": since})
+    return Change(since, Cell("±0" if flat else signed, delta, exact(delta)), direction, words)

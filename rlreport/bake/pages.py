@@ -1,46 +1,62 @@
-"""Pages of a report: their addresses, their frame, and how they are rendered."""
+"""Pages of a report: addresses, frame, rendering, and data for scripts."""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import jinja2
+import numpy as np
+import orjson
+from markupsafe import Markup
+
+from rlreport import __version__
 from rlreport.bake.context import PageContext
-from rlreport.bake.environment import environment
 from rlreport.bake.views import Link, Shell
+from rlreport.check.finding import GLYPHS, LEVELS
+from rlreport.draw.chart import Chart
+from rlreport.draw.theme import LIGHT, vega_config
+from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 T = TypeVar("T")
 
-PROMPTS = "data/prompts.csv"
-"""File of the figures of all prompts."""
+GENERATOR = f"rlreport {__version__}"
+"""Name and version of the generator, shown in reports."""
 
-PAGE_FILES = {
-    "overview": "index.html",
-    "responses": "responses.html",
-    "prompts": "prompts.html",
-    "tokens": "tokens.html",
-    "data": "data.html",
-    "checks": "checks.html",
-}
+# `<` and `&` cannot start markup, U+2028/9 end a line in old JavaScript parsers.
+_UNSAFE = "<>&\u2028\u2029"
+
+PROMPTS = "data/prompts.csv"
+"""Path of the exported figures of all prompts."""
+
 NAMES = {
     "overview": message("Overview"),
     "responses": message("Responses"),
     "prompts": message("Prompts"),
     "tokens": message("Tokens"),
     "data": message("Data"),
+    "checks": message("How the verdict is made"),
 }
-"""Pages of the main navigation."""
+PAGE_FILES = {kind: f"{kind}.html" for kind in NAMES} | {"overview": "index.html"}
 
-UNLISTED = {"checks": message("How the verdict is made")}
-"""Pages that others link to."""
+OF_ROLLOUTS = ("responses", "prompts", "tokens")
+"""Pages that a report of trainer metrics alone does not have."""
+
+UNLISTED = "checks"
+"""The page that is not in the main navigation: others link to it."""
 
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
-"""Content policy of the folder form, which has no inline script: only our own files run."""
+"""Content-Security-Policy of the folder form, which only runs its own script files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +65,8 @@ class Addresses:
 
     Attributes:
         steps: steps that have a page.
-        root: the report's root as seen from the page: "" or "../".
-        one_file: pages are views of one file.
+        root: the report's root relative to the page: "" or "../".
+        one_file: whether pages are views of one file.
     """
 
     steps: frozenset[int] = frozenset()
@@ -64,21 +80,21 @@ class Addresses:
         return self.root + PAGE_FILES[kind]
 
     def step(self, step: int) -> str | None:
-        """Return the address of a step's page, None when it has none."""
+        """Return the address of a step's page, None if it has none."""
         return self._any_step(step) if step in self.steps else None
 
     def response(self, step: int, n: int, token: int | None = None) -> str | None:
         """Return the address of a response or one of its tokens, None without a page."""
         at_token = "" if token is None else f"&token={token}"
-        return f"{self._any_response(step, n)}{at_token}" if step in self.steps else None
+        return f"{self.any_response(step, n)}{at_token}" if step in self.steps else None
 
-    def response_pattern(self) -> str:
-        """Return the address of a response with places ``{step}`` and ``{n}``."""
-        return self._any_response("{step}", "{n}")
+    def prompt(self, prompt_id: int | str) -> str:
+        """Return the address of the shown responses to a prompt, in the list of the run."""
+        return self.responses(f"min.prompt_id={prompt_id}&max.prompt_id={prompt_id}&sort=step")
 
-    def prompt(self, prompt_id: int) -> str:
-        """Return the address of an opened prompt on the prompts page."""
-        return f"{self.page('prompts')}{self._mark}p={prompt_id}"
+    def responses(self, state: str) -> str:
+        """Return the address of the list of the run in a state, such as ``min.reward=1``."""
+        return f"{self.page('responses')}{self._mark}{state}"
 
     def file(self, path: str) -> str | None:
         """Return the address of an exported file; the one-file form has none."""
@@ -91,7 +107,8 @@ class Addresses:
     def _any_step(self, step: int | str) -> str:
         return f"#/steps/{step}" if self.one_file else self.root + step_file(step)
 
-    def _any_response(self, step: int | str, n: int | str) -> str:
+    def any_response(self, step: int | str, n: int | str) -> str:
+        """Return the address of a response, also with places ``{step}`` and ``{n}``."""
         return f"{self._any_step(step)}{self._mark}r={n}"
 
 
@@ -100,19 +117,14 @@ def step_file(step: int | str) -> str:
     return f"steps/{step}.html"
 
 
-def link(text: str, href: str | None) -> Link:
-    """Return a link; an empty address is shown as plain text."""
-    return Link(text, href or "")
-
-
 class Maker:
-    """Base of builders: ``memo`` holds values that are computed once."""
+    """Base class of builders with a cache of computed values (``memo``)."""
 
     __slots__ = ()
     memo: dict[Hashable, Any]
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what ``make`` returns, called once per key."""
+        """Return the result of ``make``, which is called only once per key."""
         if key not in self.memo:
             self.memo[key] = make()
         return cast("T", self.memo[key])
@@ -145,7 +157,7 @@ def rendered(
     """Render a page: a whole document, or in the one-file form the content of ``<main>``."""
     frame = shell(kind, context, addresses, step)
     template = f"main/{kind}.html" if context.one_file else "page.html"
-    language = context.report.language
+    language = context.options.language
     html = environment(language).get_template(template).render(view=language.of(view), shell=frame)
     if step is not None:
         return Page(step_file(step), f"steps/{step}", frame.title, html)
@@ -153,21 +165,137 @@ def rendered(
 
 
 def shell(kind: str, context: PageContext, addresses: Addresses, step: int | None = None) -> Shell:
-    """Return the frame of a page; ``kind`` is a key of NAMES or UNLISTED, or ``step``."""
-    crumbs, title = [Link(context.run, addresses.page("overview"))], context.run
+    """Return the frame of a page; ``kind`` is a key of NAMES, or ``step``."""
+    title = context.run
     if kind != "overview":
-        name = {**NAMES, **UNLISTED, "step": message("Step {step}", step=step)}[kind]
-        crumbs.append(Link(name, ""))
+        name = NAMES[kind] if step is None else message("Step {step}", step=step)
         title = message("{page} · {run}", page=name, run=context.run)
     frame = Shell(
         title=title,
         run=context.run,
         kind=kind,
         root=addresses.root,
-        nav=[(key, Link(name, addresses.page(key))) for key, name in NAMES.items()],
-        crumbs=crumbs,
+        nav=[
+            (kind, Link(NAMES[kind], addresses.page(kind)))
+            for kind in NAMES
+            if kind != UNLISTED and (context.rollouts or kind not in OF_ROLLOUTS)
+        ],
         assets={name: addresses.root + path for name, path in context.asset_files.items()},
         csp="" if context.one_file else FOLDER_POLICY,
         stamp=context.stamp,
     )
-    return context.report.language.of(frame)
+    return context.options.language.of(frame)
+
+
+def package_folder(name: str) -> Path:
+    """Return the folder ``templates`` or ``static``: in the installed package, else next to it.
+
+    Raises:
+        FileNotFoundError: the installation is broken.
+    """
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / name, package.parent / name):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"rlreport's own folder {name!r} is missing: reinstall rlreport")
+
+
+@lru_cache(maxsize=8)
+def environment(language: Language) -> jinja2.Environment:
+    """Return a Jinja environment with autoescaping that rejects undefined names.
+
+    Texts in templates are translated; views must already be translated.
+    """
+    result = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(package_folder("templates")),
+        autoescape=lambda name: name is None or not name.endswith(".txt"),  # it has no markup
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        extensions=["jinja2.ext.i18n"],
+    )
+    result.policies["ext.i18n.trimmed"] = True
+    result.install_gettext_translations(language.translations, newstyle=True)  # type: ignore[attr-defined]
+    openings = {level: message("{one:capital}.", one=name) for level, name in LEVELS.items()}
+    result.globals |= {
+        "generator": GENERATOR,
+        "lang": language.tag,
+        "colours": LIGHT,
+        "glyphs": GLYPHS,
+        "levels": language.of(LEVELS),
+        "openings": language.of(openings),
+        "script_json": script_json,
+        "svg": lambda chart: Markup(chart.svg),  # our own drawing code escapes its texts
+        "chart_json": _chart_json,
+        "chart_config": vega_config(),
+    }
+    return result
+
+
+def _chart_json(chart: Chart) -> Markup:
+    """Return the specification for a page, with data as columns; see docs/page-data.md.
+
+    ``config`` is omitted, as it is the same for all charts, and in the page once.
+    """
+    common = vega_config()
+    spec = {k: v for k, v in chart.spec.items() if k != "config" or v != common}
+    rows = chart.spec.get("data", {}).get("values")
+    if rows and isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
+        fields = sorted({field for row in rows for field in row})
+        spec["data"] = {"columns": {field: [row.get(field) for row in rows] for field in fields}}
+    return script_json(spec)
+
+
+def script_json(value: Any) -> Markup:
+    """Serialise ``value`` for an inert ``<script type="application/json">`` node.
+
+    NaN and infinities become null, keys are sorted, ``<``, ``>``, ``&``, U+2028 and U+2029
+    are escaped, lone surrogates become U+FFFD.
+
+    Raises:
+        TypeError: a value is of a type JSON does not know.
+    """
+    text = canonical_json(value).decode()
+    for character in _UNSAFE:
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def packed_json(value: Any) -> str:
+    """Serialise ``value`` like ``script_json``, compressed, for nodes with much data."""
+    return packed(canonical_json(value), level=6)
+
+
+def packed(content: bytes, *, level: int) -> str:
+    """Compress with gzip and encode as base64: reproducible, and safe to embed in HTML."""
+    zipped = gzip.compress(content, compresslevel=level, mtime=0)
+    return base64.b64encode(zipped).decode("ascii")
+
+
+def canonical_json(value: Any, *, indent: bool = False) -> bytes:
+    """Serialise ``value`` as reproducible UTF-8 JSON; NaN and infinities become null."""
+    options = orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+    if indent:
+        options |= orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    try:
+        return orjson.dumps(value, option=options)
+    except TypeError:
+        # orjson rejects lone surrogates and NumPy object arrays.
+        return orjson.dumps(_plain(value), option=options)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {_plain(key): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case np.ndarray() | np.generic():
+            return _plain(value.tolist())
+        case float():
+            return value if math.isfinite(value) else None
+        case _:
+            return value

@@ -1,4 +1,4 @@
-"""What the panel of a response shows of its turns and of its group; see docs/page-data.md."""
+"""Data for the panel of a response: its turns and its group; see docs/page-data.md."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.bake.context import is_numeric
+from rlreport.bake.views import ColumnView
 from rlreport.figures.ragged import spans
 from rlreport.rollout import Rollout, Turn
+from rlreport.summarise.steps import NO_VARIANCE
 from rlreport.tables import length_column
 from rlreport.text.messages import Joined, message
 
 MOST_CHARS = 40_000
-"""Characters of a turn that a page carries: of a longer one its beginning and its end."""
+"""Maximum characters of a turn in a page; longer turns keep their beginning and end."""
 
 MOST_SIBLINGS = 64
-"""Members of a group that are listed; the first in the log, and the shown ones in any case."""
+"""Number of listed members of a group: the first in the log; shown responses are added to them."""
 
 REWARD_DIGITS = 4
 """Significant digits of the rewards of siblings."""
@@ -32,7 +34,7 @@ _CORRECT = re.compile(r"(is_)?(correct|acc|accuracy)(/mean)?", re.IGNORECASE)
 
 
 def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
-    """Return ``conversation``, ``given`` and ``errors`` of the responses that have any."""
+    """Return ``conversation``, ``given`` (tokens not sampled) and ``errors`` of the responses."""
     parts: dict[str, dict[str, Any]] = {"conversation": {}, "given": {}, "errors": {}}
     for rollout in rollouts:
         n = str(rollout.n)
@@ -46,7 +48,7 @@ def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
-    """Return a turn without what it lacks."""
+    """Return a turn as JSON values without empty ones."""
     parts = {
         "sampled": turn.sampled,
         "thinking": _short(turn.thinking or ""),
@@ -64,7 +66,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
 
 
 def _short(text: str) -> str:
-    """Return a text with base64 replaced by its size, and no longer than a page carries."""
+    """Return a text with base64 replaced by its size, shortened in the middle."""
     if len(text) >= 512:
         text = _BASE64.sub(_size, text)
     if len(text) <= MOST_CHARS:
@@ -76,12 +78,53 @@ def _short(text: str) -> str:
 
 def _size(found: re.Match[str]) -> str:
     text = found[0]
-    # A ruler of dashes, or one letter all along, is no base64.
+    # A line of dashes, or of one repeated letter, is not base64.
     if not text.startswith("data:") and _LETTERS.search(text[:64]):
         return text
     size = len(text.rpartition(",")[2].rstrip("=")) * 3 // 4
     shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
     return f"[base64, {shown}]"
+
+
+GROUP_COLUMNS = (
+    ColumnView(
+        "group", message("Group no."), help=message("the same for all responses of a group"),
+        hidden=True, written="count",
+    ),
+    ColumnView(
+        "group_mean", message("Group mean"), help=message("mean reward of the group"), hidden=True
+    ),
+    ColumnView(
+        "group_std", message("Group std"), help=message("population std of the group's rewards"),
+        hidden=True,
+    ),
+    ColumnView(
+        "group_advantage", message("Advantage in group"),
+        help=message("(reward − group mean) / group std, computed from the rewards"), hidden=True,
+    ),
+)  # fmt: skip
+"""Columns of the response list, if responses have groups."""
+
+
+def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
+    """Return GROUP_COLUMNS by key, float64 (rows,), of the responses of one step.
+
+    Mean and std are over the rewards of a group that are not NaN, NaN if there are fewer than two.
+    The advantage is that of GRPO (Shao et al. 2024) without an ε; it is NaN where the std is below
+    NO_VARIANCE.
+    """
+    of_group = responses.groupby("group")["reward"]
+    several = of_group.transform("count") > 1
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = of_group.transform("mean").where(several)
+        std = of_group.transform("std", ddof=0).where(several)
+        advantage = ((responses["reward"] - mean) / std).where(std >= NO_VARIANCE)
+    group = responses["group"].where(several)
+    parts = (group, mean, std, advantage)
+    return {
+        column.key: part.to_numpy(np.float64)
+        for column, part in zip(GROUP_COLUMNS, parts, strict=True)
+    }
 
 
 def group_data(
@@ -91,7 +134,7 @@ def group_data(
 
     Args:
         responses: RESPONSE_COLUMNS of one step.
-        extras: their further columns.
+        extras: their extra columns.
         shown: n of the shown responses, in the order of the list.
         ground_truth: whether the log holds ground truths.
     """
@@ -125,7 +168,10 @@ def group_data(
 def _right(
     responses: pd.DataFrame, extras: pd.DataFrame, *, ground_truth: bool
 ) -> NDArray[np.float64] | None:
-    """1 right, 0 wrong, NaN unknown: a logged 0/1 column, else two rewards beside ground truths."""
+    """Return 1 for right, 0 for wrong, NaN for unknown; None if the log does not tell.
+
+    The source is a logged 0/1 column, else a reward with two values if there are ground truths.
+    """
     for name in extras.columns:
         if _CORRECT.fullmatch(str(name)) and is_numeric(extras[name]):
             values = extras[name].to_numpy(np.float64)

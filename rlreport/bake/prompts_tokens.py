@@ -1,28 +1,27 @@
 """The pages of prompts and of tokens.
 
-The page of prompts shows each prompt over the steps, with representative responses. The page of
+The page of prompts shows the rewards of each prompt over the steps. The page of
 tokens shows the tokens with the most KL, those that rose or fell, and the texts that spread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rlreport.bake.context import RunContext
+from rlreport.bake.context import JudgedRun, RunContext
 from rlreport.bake.overview_page import snippet
-from rlreport.bake.pages import PROMPTS, Addresses, link
+from rlreport.bake.pages import PROMPTS, Addresses
 from rlreport.bake.redact import redacted, response_numbers
 from rlreport.bake.views import (
     Cell,
     ColumnView,
     TableView,
     name_cell,
-    number_cell,
     number_column,
     table,
 )
@@ -32,22 +31,19 @@ from rlreport.display import fetch
 from rlreport.draw.chart import Chart
 from rlreport.draw.series import sparkline
 from rlreport.figures.ragged import Floats
-from rlreport.read.readback import RowLocations
 from rlreport.read.sample_parts import EDGE
 from rlreport.rollout import Rollout
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken, turns
-from rlreport.text.messages import marked, message, plural, sentences, span
+from rlreport.text.messages import message, plural, sentences, span
 
 PROMPTS_LISTED = 300
-PROMPTS_OPENED = 40
 
 _SHOWN = (
     *("responses", "reward_first", "reward_last", "reward_gain", "reward_min", "reward_max"),
     *("ref_reward_mean", "win_rate", "losing_streak", "kl_k1_mean", "group_std_mean"),
 )
 _OF_GROUPS = ("groups", "group_best_mean", "reward_mean", "group_std_mean", "zero_variance_groups")
-_WHICH = {"best": marked("Best:"), "worst": marked("Worst:"), "latest": marked("Latest:")}
 
 TOKENS_SHOWN = 40
 LEAST_SUPPORT = 20
@@ -56,7 +52,7 @@ LEAST_SUPPORT = 20
 Windows = tuple[tuple[int, int], tuple[int, int]]
 
 _RANKINGS = (
-    ("kl-share", message("Tokens by share of the KL, k3"), ("kl_share", "kl_mean")),
+    ("kl-share", message("Tokens with the largest share of the KL, k3"), ("kl_share", "kl_mean")),
     (
         "log-ratio",
         message("Tokens furthest from the reference"),
@@ -80,106 +76,72 @@ _SEEN_IN = ColumnView(
 
 @dataclass(frozen=True, slots=True)
 class RunTexts:
-    """Responses read back for the overview and the prompts page.
+    """Responses read back for the overview, and the prompts that their page lists.
 
     Attributes:
         extremes: the run's extreme responses.
-        listed: rows of the prompt table that its page lists, in order.
-        opened: prompt_id -> (which, response, reward) of its representative responses.
+        prompts: rows of the prompt table, in order.
     """
 
     extremes: list[tuple[Extreme, Rollout]]
-    listed: pd.DataFrame
-    opened: dict[int, list[tuple[str, Rollout, float]]]
+    prompts: pd.DataFrame
 
 
-def run_texts(locations: RowLocations, context: RunContext) -> RunTexts:
+def run_texts(run: JudgedRun) -> RunTexts:
     """Read back the responses that the run's pages show."""
-    responses = context.tables.responses
+    responses, locations, options = run.tables.responses, run.locations, run.options
     # Prompts that never beat the reference first, then the longest losing streaks.
-    prompts = context.tables.prompts.sort_values(
+    prompts = run.tables.prompts.sort_values(
         ["never_won", "losing_streak", "reward_gain", "prompt_id"],
         ascending=[False, False, True, True],
     ).head(PROMPTS_LISTED)
-    named = {
-        prompt_id: _representative_responses(responses, prompt_id)
-        for prompt_id in prompts["prompt_id"].head(PROMPTS_OPENED).tolist()
-    }
     ends = extremes(responses)
-    rows = sorted({extreme.row for extreme in ends}.union(*named.values()))
-    rollouts = dict(zip(rows, fetch(locations, rows, context.read, context.figures), strict=True))
+    rows = sorted({extreme.row for extreme in ends})
+    rollouts = dict(zip(rows, fetch(locations, rows, options, options), strict=True))
     locations.close()
-    if context.report.redact:
+    if options.redact:
         prompt_ids, numbers = responses["prompt_id"].tolist(), response_numbers(responses)
         for row, rollout in rollouts.items():
             rollouts[row] = redacted(rollout, prompt_ids[row], int(numbers[row]))
-    reward = responses["reward"].tolist()
-    opened = {
-        prompt_id: [(which, rollouts[row], reward[row]) for row, which in chosen.items()]
-        for prompt_id, chosen in named.items()
-    }
-    return RunTexts([(extreme, rollouts[extreme.row]) for extreme in ends], prompts, opened)
-
-
-def _representative_responses(responses: pd.DataFrame, prompt_id: int) -> dict[int, str]:
-    """Return the best, the worst and the latest response of a prompt: row -> which."""
-    rows = np.flatnonzero(responses["prompt_id"].to_numpy() == prompt_id)
-    reward = responses["reward"].to_numpy()[rows]
-    names: dict[int, str] = {}
-    if not np.isnan(reward).all():
-        names[int(rows[np.nanargmax(reward)])] = "best"
-        names.setdefault(int(rows[np.nanargmin(reward)]), "worst")
-    names.setdefault(int(rows[-1]), "latest")
-    return names
+    return RunTexts([(extreme, rollouts[extreme.row]) for extreme in ends], prompts)
 
 
 def prompts_view(
-    tables: Tables, texts: RunTexts, charts: Sequence[Chart], addresses: Addresses
+    tables: Tables,
+    texts: RunTexts,
+    charts: Sequence[Chart],
+    addresses: Addresses,
+    shown: Container[int],
 ) -> dict[str, Any]:
-    """Return the view of the prompts page."""
+    """Return the view of the prompts page; ``shown`` are the prompts of the responses listed."""
     return {
-        "table": _prompts(tables, texts, addresses),
+        "table": _prompts(tables, texts.prompts, addresses, shown),
         "groups": _groups(tables, addresses),
         "charts": charts,
-        "details": [
-            {
-                "prompt_id": prompt_id,
-                "prompt": spoken(opened[0][1].turns) or opened[0][1].prompt,
-                "responses": [
-                    (
-                        link(
-                            message("step {step}, response {n}", step=r.step, n=r.n),
-                            addresses.response(r.step, r.n),
-                        ),
-                        message(_WHICH[which]),
-                        number_cell(reward),
-                        r.response,
-                    )
-                    for which, r, reward in opened
-                ],
-            }
-            for prompt_id, opened in texts.opened.items()
-        ],
     }
 
 
-def _prompts(tables: Tables, texts: RunTexts, addresses: Addresses) -> TableView:
-    shown = texts.listed
-    ids = shown["prompt_id"].tolist()
+def _prompts(
+    tables: Tables, prompts: pd.DataFrame, addresses: Addresses, shown: Container[int]
+) -> TableView:
+    ids = prompts["prompt_id"].tolist()
     paths = _reward_paths(tables.responses, ids)
-    columns = [PROMPT[name] for name in _SHOWN if shown[name].notna().any()]
-    prompts = [snippet(spoken(turns(text)) or text) for text in shown["prompt"].astype(str)]
-    lines = zip(ids, shown["reward_last"].tolist(), strict=True)
+    columns = [PROMPT[name] for name in _SHOWN if prompts[name].notna().any()]
+    questions = [snippet(spoken(turns(text)) or text) for text in prompts["prompt"].astype(str)]
+    lines = zip(ids, prompts["reward_last"].tolist(), strict=True)
+    absent = message("the report shows no response to this prompt")
     note = ""
-    if len(shown) < len(tables.prompts):
-        note = message(
+    if any(one not in shown for one in ids):
+        note = message("A prompt without a link has no response in this report.")
+    if len(prompts) < len(tables.prompts):
+        listed = message(
             "{some:count} of {all:count} prompts listed, those that never beat the reference "
             "and the longest losing streaks first.",
-            some=len(shown),
+            some=len(prompts),
             all=len(tables.prompts),
         )
-        if addresses.file(PROMPTS):
-            note = sentences([note, message("{file} has all of them.", file=PROMPTS)])
+        whole = message("{file} has all of them.", file=PROMPTS)
+        note = sentences([listed, whole if addresses.file(PROMPTS) else "", note])
     return table(
         "prompts",
         message("Prompts over the steps"),
@@ -189,13 +151,16 @@ def _prompts(tables: Tables, texts: RunTexts, addresses: Addresses) -> TableView
             *map(number_column, columns),
         ],
         {
-            **{c.name: shown[c.name].astype(float) for c in columns},
-            "prompt": [Cell(text, text[:80]) for text in prompts],
+            **{c.name: prompts[c.name].astype(float) for c in columns},
+            "prompt": [
+                Cell(text, text[:80], "" if one in shown else absent)
+                for one, text in zip(ids, questions, strict=True)
+            ],
             "path": [Cell(sparkline(paths[one]), float(last)) for one, last in lines],
         },
         ids=[f"prompt-{one}" for one in ids],
-        hrefs=[addresses.prompt(one) if one in texts.opened else None for one in ids],
-        badges=[[message("never won")] if never else [] for never in shown["never_won"]],
+        hrefs=[addresses.prompt(one) if one in shown else None for one in ids],
+        badges=[[message("never won")] if never else [] for never in prompts["never_won"]],
         note=note,
     )
 
@@ -228,25 +193,13 @@ def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[in
 
 
 def tokens_view(
-    tables: Tables,
-    spreading: pd.DataFrame,
-    charts: Sequence[Chart],
-    windows: Windows,
-    addresses: Addresses,
+    context: RunContext, charts: Sequence[Chart], addresses: Addresses
 ) -> dict[str, Any]:
-    """Return the view of the tokens page.
-
-    Args:
-        tables: all tables.
-        spreading: n-grams that spread, see ``SpreadingTexts.table``.
-        charts: charts of the page.
-        windows: first and last step of the run's first window and of its last.
-        addresses: addresses as seen from the page.
-    """
+    """Return the view of the tokens page with its charts."""
+    tables, spreading = context.tables, context.spreading.table
     missing = message("The log has no token strings (response_tokens).")
-    rankings = list(_rankings(tables.tokens, windows, addresses)) if len(tables.tokens) else []
     return {
-        "tables": rankings,
+        "tables": list(_rankings(tables.tokens, context.windows, addresses)),
         "ngrams": _spreading(spreading, addresses) if len(spreading) else None,
         "charts": charts,
         "summary": sentences(["" if len(tables.tokens) else missing, sampling(tables)]),
@@ -254,6 +207,8 @@ def tokens_view(
 
 
 def _rankings(tokens: pd.DataFrame, windows: Windows, addresses: Addresses) -> Iterator[TableView]:
+    if tokens.empty:
+        return
     least = min(LEAST_SUPPORT, int(tokens["count"].max()))
     supported = tokens[tokens["count"] >= least]
     in_both = supported[(supported["count_first"] > 0) & (supported["count_last"] > 0)]
@@ -293,7 +248,7 @@ def _example(addresses: Addresses, step: float, n: float, token: float | None = 
 
 
 def sampling(tables: Tables) -> str:
-    """Return which responses the figures of texts and tokens come from, "" if all of them."""
+    """Return the sample behind figures of texts and tokens, "" if all responses are used."""
     sample = message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
     cut = message("Of a longer response the first and the last {count:count} tokens.", count=EDGE)
     longest = tables.responses["response_tokens"].max()
@@ -306,7 +261,9 @@ def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView:
         _NGRAM,
         ColumnView("share_first", message("First steps"), help=held, written="share"),
         ColumnView("share_last", message("Last steps"), help=held, written="share"),
-        ColumnView("z", "z", help=message("how clearly its share rose, in standard errors")),
+        ColumnView(
+            "z", "z", help=message("significance of the rise of its share, in standard errors")
+        ),
         ColumnView("reward_lift", message("Reward lift"), help=message("inside a step")),
         _SEEN_IN,
     ]
@@ -320,5 +277,4 @@ def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView:
         message("Texts that spread through the responses"),
         columns,
         {**spreading, "ngram": texts, "example": examples},
-        ids=range(len(spreading)),
     )

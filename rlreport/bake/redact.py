@@ -1,12 +1,13 @@
-"""Leaves the texts out of a report: figures stay, and which texts are equal.
+"""Remove texts from a report; figures remain, and equal texts remain recognizable as equal.
 
-A text becomes a number in order of appearance and a class of length. A hash or an exact length
-would let whoever has a list of words tell which of them a short text is.
+A text is replaced by a number in order of appearance and a class of length. With a hash or an
+exact length, short texts could be found by trying a list of words.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from rlreport.bake.context import is_numeric
 from rlreport.check.finding import Example, Fact, Finding, LogText, Verdict
 from rlreport.check.spreading import SpreadingTexts
+from rlreport.metrics.roles import PLAIN_NAMES, roles_of
 from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT, UNREAD_FIELDS
 from rlreport.rollout import Rollout, Turn
@@ -23,15 +25,15 @@ from rlreport.tables import Note, Tables
 from rlreport.text.messages import Message, message
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
-"""Roles that reveal nothing; any other value of a role may be text from the log."""
+"""Roles that are shown; any other role may be text from the log."""
 
 USUAL_SPLITS = frozenset(("train", "val", "eval"))
-"""Usual names of splits; any other comes from the logs."""
+"""Splits that are shown; any other name may be text from the logs."""
 
 _NAMELESS = message("[a note that tells a name]")
 
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
-"""What follows a quotation mark in a reason may be taken from the logs."""
+"""Text after a quotation mark in a reason may be from the logs."""
 
 
 class Redactor:
@@ -46,7 +48,7 @@ class Redactor:
 
 
 def _placeholder(kind: str, text: str, number: int | None = None) -> str:
-    """Return the kind of a text, its number and class of length, a power of ten."""
+    """Return a placeholder: kind of text, number, and length rounded up to a power of ten."""
     longest = 10 ** max(1, len(str(max(len(text) - 1, 0))))
     numbered = kind if number is None else f"{kind} {number}"
     return f"[{numbered}, at most {longest:,} characters]"
@@ -58,12 +60,12 @@ def response_numbers(responses: pd.DataFrame) -> NDArray[np.int64]:
 
 
 def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
-    """Return the response without its words; tokens keep their figures and places.
+    """Return the response without its texts; tokens keep their figures and positions.
 
     Args:
         rollout: the response.
-        prompt_id: of its prompt.
-        number: of its text, one of ``response_numbers``.
+        prompt_id: id of its prompt.
+        number: number of its text, see ``response_numbers``.
     """
     hidden = ["▪"] * len(rollout.raw_tokens)
     ref, truth = rollout.ref_response, rollout.ground_truth
@@ -94,7 +96,7 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
 def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     """Return tables without prompts, tokens, logged strings, n-grams or quoted bad lines."""
     prompts, tokens, tools = tables.prompts.copy(), tables.tokens.copy(), tables.tools
-    # A prompt whose text was not read back stays empty.
+    # Prompts whose texts were not read stay empty.
     prompts["prompt"] = [
         _placeholder("prompt", text, prompt_id + 1) if text else text
         for prompt_id, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True)
@@ -133,7 +135,7 @@ def _note_text(note: Note, redact: Redactor) -> str:
 
 
 def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
-    """Replace names of further fields and of files, before findings and notes mention them.
+    """Replace names of extra fields and of files, before findings and notes mention them.
 
     Returns:
         The tables, and the alias of each log file by its name.
@@ -141,6 +143,7 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
     extras = [str(name) for name in tables.extras.columns]
     fields = {name: name for name in tables.fields if name not in extras}
     fields |= {name: f"field {i}" for i, name in enumerate(extras, 1)}
+    metric_names = _metric_aliases([str(name) for name in tables.metrics.columns[1:]])
     files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
     metrics = {file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)}
     names = {**files, **metrics}
@@ -170,15 +173,30 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
         reward_parts=[fields[name] for name in tables.reward_parts],
         fields={fields[name]: rows for name, rows in tables.fields.items()},
         files=[replace(file, name=files[file.name], why="") for file in tables.files],
-        metrics_files=[replace(file, name=metrics[file.name]) for file in tables.metrics_files],
+        metrics=tables.metrics.rename(columns=metric_names),
+        metrics_broken={metric_names[name]: at for name, at in tables.metrics_broken.items()},
+        metrics_files=[
+            replace(
+                file,
+                name=metrics[file.name],
+                metrics=sorted(metric_names.get(name, _NAMELESS) for name in file.metrics),
+            )
+            for file in tables.metrics_files
+        ],
         bad_lines=bad_lines,
         notes=notes,
     )
     return renamed, files
 
 
+def _metric_aliases(names: Sequence[str]) -> dict[str, str]:
+    """Return names that say what the metrics are where that is known, and nothing else."""
+    known = {metric: PLAIN_NAMES[role] for role, metric in roles_of(names).items()}
+    return {name: known.get(name, f"metric {i}") for i, name in enumerate(names, 1)}
+
+
 def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
-    """Replace the texts of the verdict's facts and its excerpts, before it is worded."""
+    """Replace texts in facts and excerpts of the verdict, before its sentences are written."""
 
     def hidden(finding: Finding) -> Finding:
         return replace(

@@ -8,17 +8,22 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.bake.context import PageContext, RunContext, findings_of_responses, reading_order
+from rlreport.bake.context import (
+    PageContext,
+    RunContext,
+    StepJob,
+    findings_of_responses,
+    reading_order,
+)
 from rlreport.bake.overview_page import snippet
-from rlreport.bake.pages import Addresses
-from rlreport.bake.script_json import packed_json
+from rlreport.bake.pages import Addresses, packed_json
 from rlreport.bake.step_page import (
     NUMBERED,
     STATIC_ROWS,
     number_cells,
+    places_of,
     rounded,
     strings_of,
     values_of,
@@ -64,35 +69,29 @@ def rows_listed(candidates: Sequence[Candidate], limit: float) -> int:
     return bisect_right(most, room, key=lambda each: int(np.minimum(counts, each).sum())) - 1
 
 
-def listed_rows(
-    responses: pd.DataFrame, extras: pd.DataFrame, rollouts: Sequence[Rollout], context: PageContext
-) -> ListedRows:
+def listed_rows(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> ListedRows:
     """Return a step's rows of the list, without the values that depend on other steps.
 
-    Args:
-        responses: RESPONSE_COLUMNS of all responses of the step.
-        extras: their extra columns.
-        rollouts: the responses shown on the page, the most interesting first.
-        context: data shared by the pages of steps.
+    ``rollouts`` are the responses shown on the page, the most interesting first.
     """
-    places = pd.Index(responses["n"]).get_indexer([r.n for r in rollouts])
+    places = places_of(job, rollouts)
     return {
-        "step": responses["step"].tolist()[0],
+        "step": job.plan.step,
         "n": [r.n for r in rollouts],
         **{
-            column.key: rounded(values_of(column.key, responses, extras)[places]).tolist()
+            column.key: rounded(values_of(column.key, job)[places]).tolist()
             for column in (*context.columns, _PROMPT)
         },
-        **strings_of(extras, places),
+        **strings_of(job.extras, places),
         "prompt": [snippet(_question(r).lstrip(), LISTED_CHARS) for r in rollouts],
         "response": [snippet(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
     }
 
 
 def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
-    """Add the values that depend on the whole run, and limit the rows to the list's limit per step.
+    """Add the columns that need the whole run, and keep at most ``context.listed`` rows.
 
-    The first ``pinned`` rows are those that findings or extremes of the run refer to.
+    Findings or extremes of the run refer to the first ``pinned`` rows, which sort before others.
     """
     step, n = rows["step"], rows["n"][: context.listed]
     findings = context.verdict.findings
@@ -117,7 +116,7 @@ def _question(rollout: Rollout) -> str:
 
 
 def responses_view(
-    steps: Sequence[ListedRows], context: PageContext, addresses: Addresses, total: int, shown: int
+    steps: Sequence[ListedRows], context: RunContext, addresses: Addresses, shown: int
 ) -> dict[str, Any]:
     """Return the view of the list of the run.
 
@@ -125,7 +124,6 @@ def responses_view(
         steps: its rows by step, see ``with_interest``.
         context: data shared by all pages.
         addresses: addresses as seen from the page.
-        total: number of responses logged.
         shown: number of responses shown on the pages of steps.
     """
     numeric = (*context.columns, _PROMPT, _INTEREST)
@@ -144,17 +142,19 @@ def responses_view(
     ]
     data = {
         "run": context.run,
+        "total": len(context.tables.responses),
         "n": rows["n"],
         "columns": [column.data() for column in described],
         "values": values,
         "strings": {key: rows[key] for key in strings},
         "texts": {key: rows[key] for key in _TEXTS},
-        "address": addresses.response_pattern(),
+        "address": addresses.any_response("{step}", "{n}"),
+        "prompt": addresses.prompt("{prompt}"),
     }
     return {
         "table": _table(rows, values, columns, addresses),
-        "packed": packed_json(context.report.language.of(data)),
-        "summary": _summary(len(rows["n"]), shown, total),
+        "packed": packed_json(context.options.language.of(data)),
+        "summary": _summary(len(rows["n"]), shown, len(context.tables.responses)),
     }
 
 
@@ -172,11 +172,11 @@ def _table(
     addresses: Addresses,
 ) -> TableView:
     """Return the table with the STATIC_ROWS most interesting rows."""
-    places = np.argsort(values[_INTEREST.key], kind="stable")[:STATIC_ROWS]
-    first = places.tolist()
+    order = np.argsort(values[_INTEREST.key], kind="stable")
+    first = order[:STATIC_ROWS].tolist()
     names = [(int(rows["step"][place]), rows["n"][place]) for place in first]
     shown: dict[str, Iterable[Any]] = {
-        c.key: number_cells(c.written, values[c.key], places)
+        c.key: number_cells(c.written, values[c.key][order])
         if c.key in values
         else [rows[c.key][place] for place in first]
         for c in columns
@@ -194,18 +194,16 @@ def _table(
 
 
 def _summary(count: int, shown: int, total: int) -> str:
-    places = {"some": count, "all": total, "shown": shown, "chars": LISTED_CHARS}
+    places = {"some": count, "all": total, "shown": shown}
     if count < shown:
         return told(
             "{some:count} of {all:count} responses of the run ({shown:count} have their text on "
             "the page of their step), most interesting first: responses cited by findings and the "
-            "extremes of the run, then the extremes of each step, then a sample. Texts are cut to "
-            "{chars} characters; click a row to open the full response.",
+            "extremes of the run, then the extremes of each step, then a sample.",
             places,
         )
     return told(
         "{some:count} of {all:count} responses of the run, most interesting first: responses cited "
-        "by findings and the extremes of the run, then the extremes of each step, then a sample. "
-        "Texts are cut to {chars} characters; click a row to open the full response.",
+        "by findings and the extremes of the run, then the extremes of each step, then a sample.",
         places,
     )

@@ -18,7 +18,11 @@ from rlreport.check.wording import translatable_title
 from rlreport.columns import STEP
 from rlreport.comparison.earlier import section, verdict_of
 from rlreport.credentials import Scalar
-from rlreport.draw.series import sparkline
+from rlreport.draw.axes import unique_names
+from rlreport.draw.chart import Chart
+from rlreport.draw.curves import Frame, curve_chart
+from rlreport.draw.series import Series, sparkline
+from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats
 from rlreport.summarise.steps import window_size
 from rlreport.text.clean import safe_text, shortened
@@ -27,7 +31,7 @@ from rlreport.text.numbers import MISSING
 
 KEYS_SHOWN = 6
 MOST_KEYS = 40
-_LONGEST = 300
+_LONGEST, _LONGEST_LABEL = 300, 24
 _LAST_WINDOW = message("mean of the steps in the last window")
 
 
@@ -52,6 +56,9 @@ _COLUMNS = (
     ColumnView("run", message("Run"), kind="link"),
     ColumnView("verdict", message("Verdict"), kind="text"),
     ColumnView("finding", message("Lead finding"), kind="text"),
+    ColumnView(
+        "since", message("Since step"), help=message("onset of the lead finding"), written="count"
+    ),
     ColumnView(
         "reward_first",
         message("Reward, start"),
@@ -102,9 +109,55 @@ def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
             all=len(differing),
         )
     columns = [*_COLUMNS, *settings, *fixed[len(_COLUMNS) :]]
-    ids, hrefs = range(len(rows)), [one.href for one in listed]
-    runs = table("runs", message("Runs"), columns, values, ids=ids, hrefs=hrefs, note=note)
+    hrefs = [one.href for one in listed]
+    runs = table("runs", message("Runs"), columns, values, hrefs=hrefs, note=note)
     return {"summary": sentences(summary), "table": runs}
+
+
+def reward_chart(listed: Sequence[Listed]) -> Chart | None:
+    """Return the mean rewards of the runs over their steps, None of fewer than two.
+
+    A run has a point at each step of any run inside its own range; between its steps a line.
+    """
+    curves = []
+    for one in listed:
+        logged = _steps(one.about or {})
+        points = {_number(step.get("step")): _number(step.get("reward_mean")) for step in logged}
+        known = sorted((s, r) for s, r in points.items() if math.isfinite(s) and math.isfinite(r))
+        if known:
+            name = _text((one.about or {}).get("run")) or one.place
+            curves.append((shortened(name, _LONGEST_LABEL), *np.array(known).T))
+    if len(curves) < 2:
+        return None
+    drawn = curves[: len(PALETTE)]
+    steps = np.unique(np.concatenate([known for _, known, _ in drawn]))
+    names = [name for name, *_ in drawn]
+    chart = curve_chart(
+        Frame(steps),
+        "reward",
+        message("Reward of the runs"),
+        [
+            Series(key, name, np.interp(steps, at, reward, np.nan, np.nan), *style)
+            for key, name, (_, at, reward), style in zip(
+                unique_names(names), names, drawn, PALETTE, strict=False
+            )
+        ],
+        axis=message("mean over responses"),
+        wide=True,
+        labels=150,
+        note=message(
+            "The first {some:count} of {all:count} runs.", some=len(drawn), all=len(curves)
+        )
+        if len(drawn) < len(curves)
+        else "",
+    )
+    return chart and replace(chart, interactive=False)
+
+
+def _steps(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    logged = about.get("steps")
+    steps = logged if isinstance(logged, list) else []
+    return [s for s in steps if isinstance(s, dict) and _number(s.get("responses")) > 0]
 
 
 def _row(one: Listed) -> dict[str, Any]:
@@ -114,12 +167,7 @@ def _row(one: Listed) -> dict[str, Any]:
     if about is None:
         return {**texts, "verdict": message("– cannot be read"), "finding": one.why}
     level, lead = verdict_of(about)
-    logged = about.get("steps")
-    steps = [
-        step
-        for step in (logged if isinstance(logged, list) else [])
-        if isinstance(step, dict) and _number(step.get("responses")) > 0
-    ]
+    steps = _steps(about)
     reward, kl, length = (
         np.array([_number(step.get(name)) for step in steps], dtype=np.float64)
         for name in ("reward_mean", "kl_k1_mean", "response_tokens_mean")
@@ -133,6 +181,7 @@ def _row(one: Listed) -> dict[str, Any]:
             "{glyph} {level}", glyph=GLYPHS.get(level, GLYPHS["unjudged"]), level=word
         ),
         "finding": translatable_title(lead, _text(lead.get("title"))) if lead else "",
+        "since": _number(section(lead or {}, "onset").get("step")),
         "reward_first": _mean(reward[:size]),
         "reward_last": _mean(reward[-size:]),
         "trend": sparkline(reward),
@@ -158,14 +207,17 @@ def _key_column(key: str, cards: Sequence[Mapping[str, Scalar]], *, hidden: bool
     present = [card[key] for card in cards if key in card]
     numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in present)
     kind = "number" if numeric else "text"
-    return ColumnView(f"card:{key}", key, kind=kind, help=message("from the card"), hidden=hidden)
+    return ColumnView(
+        f"card:{key}", key, kind=kind, help=message("from the configuration"), hidden=hidden
+    )
 
 
 def _key_value(card: Mapping[str, Scalar], key: str, column: ColumnView) -> object:
-    if column.kind == "number":
-        return _number(card.get(key))
+    if column.kind == "number" and key in card:
+        text, value = _text(card[key]), _number(card[key])  # as it is: 32, not 32.0
+        return Cell(text, None if math.isnan(value) else value, text)
     if key not in card:
-        return Cell(MISSING, exact=message("not on its card"))
+        return Cell(MISSING, exact=message("not in its configuration"))
     return _text("null" if card[key] is None else card[key])
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,20 +14,19 @@ from rlreport.bake.context import (
     SAMPLED_FIGURE,
     PageContext,
     RunContext,
-    StepFacts,
+    StepJob,
     extra_key,
     findings_of_responses,
     is_numeric,
     reading_order,
 )
 from rlreport.bake.findings import finding_view
-from rlreport.bake.key_figures import distinct_2_note, step_figures
-from rlreport.bake.pages import Addresses, link, step_file
-from rlreport.bake.panel import conversation_data, group_data
+from rlreport.bake.overview_page import distinct_2_note, step_figures
+from rlreport.bake.pages import Addresses, packed_json, step_file
+from rlreport.bake.panel import GROUP_COLUMNS, conversation_data, group_data, group_figures
 from rlreport.bake.token_codec import empty_metrics, pack_tokens, token_metrics
 from rlreport.bake.views import Cell, ColumnView, Link, TableView, name_cell, number_cell, table
 from rlreport.check.finding import Finding
-from rlreport.choose import StepPlan
 from rlreport.draw.axes import finite_or_none
 from rlreport.draw.chart import Chart
 from rlreport.draw.step import step_charts
@@ -46,33 +44,23 @@ NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order
 LISTED_DIGITS = 6
 """Significant digits of numbers in lists over all steps."""
 
+_OF_TEXTS = (
+    *("step", "total", "n", "texts", "turns", "where", "badges", "highlights", "prompts"),
+    *("conversation", "errors", "groups", "siblings", "right"),
+)
+"""Data of a step's responses that the list of the run shows, too; see docs/page-data.md."""
+
+_OF_GROUPS = frozenset(column.key for column in GROUP_COLUMNS)
+
 LEAST_CHARTED = 8
 """Minimum number of responses for a step to have charts."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepJob:
-    """What a worker needs to render the page of a step.
-
-    Attributes:
-        plan: what the page shows.
-        responses: RESPONSE_COLUMNS of all responses of the step.
-        extras: their extra columns, with the same index.
-        texts: numbers that replace redacted texts, see ``response_numbers``.
-        facts: facts about the run that the page states.
-    """
-
-    plan: StepPlan
-    responses: pd.DataFrame
-    extras: pd.DataFrame
-    texts: list[int]
-    facts: StepFacts
-
-
 def _best_first(rollouts: Sequence[Rollout], responses: pd.DataFrame) -> list[Rollout]:
     """Sort responses as pages list them: highest reward first, NaN last, then in log order."""
-    ordered = responses.sort_values(["reward", "n"], ascending=[False, True])
-    rank = {n: place for place, n in enumerate(ordered["n"].tolist())}
+    n = responses["n"].to_numpy()
+    order = np.lexsort((n, -responses["reward"].to_numpy()))
+    rank = {name: place for place, name in enumerate(n[order].tolist())}
     return sorted(rollouts, key=lambda rollout: rank[rollout.n])
 
 
@@ -86,17 +74,18 @@ def step_view(
     job: StepJob, shown: Sequence[Rollout], context: PageContext, addresses: Addresses
 ) -> dict[str, Any]:
     """Return the view of a step's page; ``shown`` is sorted by interest, highest first."""
-    plan, facts, responses = job.plan, job.facts, job.responses
-    overview, linked = addresses.page("overview"), facts.linked
+    plan, responses, linked = job.plan, job.responses, job.linked
+    overview = addresses.page("overview")
     place = linked.index(plan.step)
-    every = [link(message("all of them"), overview)]
+    every = [Link(message("all of them"), overview)]
     rollouts = _best_first(shown, responses)
     tokens = pack_tokens(
         _best_first(shown[: plan.with_tokens], responses),
         plan.digits,
-        context.figures,
+        context.options,
         advantages_logged=context.advantages_logged,
     )
+    data = _data(job, rollouts, context)
     judged = _judged(responses)
     charts: list[Chart] = []
     if len(judged) >= LEAST_CHARTED:
@@ -106,35 +95,40 @@ def step_view(
         "previous": _step_link(linked[place - 1], addresses) if place else None,
         "next": _step_link(linked[place + 1], addresses) if place + 1 < len(linked) else None,
         "first": _step_link(linked[0], addresses),
-        "all": link(message("All steps"), overview + ("" if context.one_file else "#steps")),
-        "figures": step_figures(context, facts),
+        "all": Link(message("All steps"), overview + ("" if context.one_file else "#steps")),
+        "figures": step_figures(context, job),
         "sample_note": _sample_note(judged, context),
-        "charts": drawn(charts, context.report.language),
-        "findings": [{**finding_view(f, addresses), "steps": every} for f in facts.findings],
+        "charts": drawn(charts, context.options.language),
+        "findings": [{**finding_view(f, addresses), "steps": every} for f in job.findings],
         "responses": _table(job, rollouts, context, addresses),
-        "data": _data(job, rollouts, context),
+        "data": {
+            **data,
+            "texts": {key: _not_in_table(texts) for key, texts in data["texts"].items()},
+        },
+        "texts": packed_json(
+            context.options.language.of({key: data[key] for key in _OF_TEXTS if key in data})
+        ),
         "tokens": tokens,
-        "incomplete": _incomplete(facts),
-        "in_progress": facts.in_progress,
+        "incomplete": _incomplete(job),
+        "in_progress": job.in_progress,
     }
 
 
 def _table(
     job: StepJob, rollouts: Sequence[Rollout], context: PageContext, addresses: Addresses
 ) -> TableView:
-    step, places = job.plan.step, _places(job, rollouts)
+    step, places = job.plan.step, places_of(job, rollouts)
     static = rollouts[:STATIC_ROWS]
-    first = np.arange(len(static))
     numeric = {column.key for column in context.columns}
     columns = reading_order(context.columns, context.text_columns)
     values: dict[str, Iterable[Any]] = {
-        c.key: number_cells(c.written, values_of(c.key, job.responses, job.extras)[places], first)
+        c.key: number_cells(c.written, values_of(c.key, job)[places])
         if c.key in numeric
         else [shown_text(rollout, c.key) for rollout in static]
         for c in columns
     }
     names = [rollout.n for rollout in static]
-    findings = findings_of_responses(job.facts.findings, step)
+    findings = findings_of_responses(job.findings, step)
     note = ""
     if len(rollouts) < len(job.responses):
         note = message(
@@ -155,7 +149,7 @@ def _table(
     )
 
 
-def _places(job: StepJob, rollouts: Sequence[Rollout]) -> NDArray[np.intp]:
+def places_of(job: StepJob, rollouts: Sequence[Rollout]) -> NDArray[np.intp]:
     """Return the rows of ``job.responses`` that are shown, in the order of the list."""
     places: NDArray[np.intp] = pd.Index(job.responses["n"]).get_indexer([r.n for r in rollouts])
     return places
@@ -163,16 +157,9 @@ def _places(job: StepJob, rollouts: Sequence[Rollout]) -> NDArray[np.intp]:
 
 def _data(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> dict[str, Any]:
     """Return the rows-data node; see docs/page-data.md."""
-    responses, places, findings = job.responses, _places(job, rollouts), job.facts.findings
-    columns = {c.key: values_of(c.key, responses, job.extras) for c in context.columns}
+    responses, places = job.responses, places_of(job, rollouts)
+    columns = {c.key: values_of(c.key, job) for c in context.columns}
     unranked = {SAMPLED_FIGURE} if context.sampled else set()
-    texts = {
-        column.key: [
-            None if i < STATIC_ROWS and "\r" not in (text or "") else text
-            for i, text in enumerate(shown_text(rollout, column.key) for rollout in rollouts)
-        ]
-        for column in context.text_columns
-    }
     names = [rollout.n for rollout in rollouts]
     truths = any(c.key == "ground_truth" for c in context.text_columns)
     return {
@@ -183,16 +170,21 @@ def _data(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> di
         "columns": [c.data() for c in (*context.columns, *context.string_columns)],
         "values": {key: values[places] for key, values in columns.items()},
         "strings": strings_of(job.extras, places),
-        "texts": texts,
+        "texts": {
+            column.key: [shown_text(rollout, column.key) for rollout in rollouts]
+            for column in context.text_columns
+        },
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
         "ranks": {
             key: [None] * len(places) if key in unranked else _ranks(values, places)
             for key, values in columns.items()
         },
         "where": [f"{r.file}:{r.line}" for r in rollouts],
-        "badges": _badges(findings, job.plan.step),
-        "highlights": sorted({text for finding in findings for text in finding.texts}),
-        "metrics": token_metrics(rollouts),
+        "badges": _badges(job.findings, job.plan.step),
+        "highlights": sorted({text for finding in job.findings for text in finding.texts}),
+        "metrics": token_metrics(
+            rollouts, context.options, advantages_logged=context.advantages_logged
+        ),
         "nan": empty_metrics(rollouts),
         "prompts": responses["prompt_id"].to_numpy()[places],
         **conversation_data(rollouts),
@@ -200,10 +192,20 @@ def _data(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> di
     }
 
 
+def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
+    """Return texts with None for those that the page's table holds as they are."""
+    return [
+        None if i < STATIC_ROWS and "\r" not in (text or "") else text
+        for i, text in enumerate(texts)
+    ]
+
+
 def _ranks(values: NDArray[np.float64], places: NDArray[np.intp]) -> list[int | None]:
     """Return the ranks of some values among all, 1 is the largest; None for NaN."""
-    ranks = pd.Series(values).rank(method="min", ascending=False).to_numpy()[places]
-    return [None if math.isnan(rank) else int(rank) for rank in ranks.tolist()]
+    known, some = np.sort(values[~np.isnan(values)]), values[places]
+    ranks = len(known) + 1 - np.searchsorted(known, some, side="right")
+    pairs = zip(some.tolist(), ranks.tolist(), strict=True)
+    return [None if math.isnan(value) else rank for value, rank in pairs]
 
 
 def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, Any]]]:
@@ -216,12 +218,14 @@ def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, 
     return badges
 
 
-def values_of(key: str, responses: pd.DataFrame, extras: pd.DataFrame) -> NDArray[np.float64]:
-    """Return the values of a column of the response list for all given responses."""
-    if key in responses.columns:
-        return responses[key].to_numpy(np.float64)
-    name = next(c for c in extras.columns if extra_key(c) == key)
-    return extras[name].to_numpy(np.float64)
+def values_of(key: str, job: StepJob) -> NDArray[np.float64]:
+    """Return the values of a column of the response list for all responses of a step."""
+    if key in _OF_GROUPS:
+        return group_figures(job.responses)[key]
+    if key in job.responses.columns:
+        return job.responses[key].to_numpy(np.float64)
+    name = next(c for c in job.extras.columns if extra_key(c) == key)
+    return job.extras[name].to_numpy(np.float64)
 
 
 def strings_of(extras: pd.DataFrame, places: NDArray[np.intp]) -> dict[str, list[str | None]]:
@@ -241,13 +245,10 @@ def shown_text(rollout: Rollout, key: str) -> str | None:
     return text
 
 
-def number_cells(
-    kind: NumberKind, values: NDArray[np.float64], places: NDArray[np.int64]
-) -> list[Cell]:
-    """Return the cells of a column at ``places``; the largest value has the longest bar."""
-    bars = _bars(values)
-    numbers = zip(places.tolist(), values[places].tolist(), strict=True)
-    return [number_cell(value, kind)._replace(bar=bars[place]) for place, value in numbers]
+def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> Iterator[Cell]:
+    """Yield the cells of a column; the largest value has the longest bar."""
+    for value, bar in zip(values.tolist(), _bars(values), strict=True):
+        yield number_cell(value, kind)._replace(bar=bar)
 
 
 def _bars(values: NDArray[np.float64]) -> list[int]:
@@ -259,7 +260,7 @@ def _bars(values: NDArray[np.float64]) -> list[int]:
 
 
 def _step_link(step: int, addresses: Addresses) -> Link:
-    return link(message("Step {step}", step=step), addresses.step(step))
+    return Link(message("Step {step}", step=step), addresses.step(step))
 
 
 def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
@@ -274,10 +275,11 @@ def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dic
     titles = {finding.id: finding.title for finding in context.verdict.findings}
     return {
         "steps": context.shown_steps,
-        "findings": context.report.language.of(titles),
+        "findings": context.options.language.of(titles),
         "rewards": [finite_or_none(value) for value in rounded(rewards).tolist()],
         "prompts": prompts,
         "href": "#/steps/{step}" if context.one_file else "../" + step_file("{step}"),
+        "prompt": Addresses(root="../", one_file=context.one_file).prompt("{prompt}"),
     }
 
 
@@ -293,12 +295,12 @@ def _sample_note(responses: pd.DataFrame, context: PageContext) -> str:
     return distinct_2_note(sample_note(counted, len(responses)))
 
 
-def _incomplete(facts: StepFacts) -> str:
-    figures = facts.figures
+def _incomplete(job: StepJob) -> str:
+    figures = job.figures
     if not figures["incomplete"].iat[-1]:
         return ""
     return message(
         "Incomplete: {some:count} of the usual {usual:count} responses.",
         some=figures["responses"].tolist()[-1],
-        usual=facts.usual_responses,
+        usual=job.usual_responses,
     )

@@ -1,11 +1,12 @@
 """Pages of steps, rendered by workers, all at one level of detail.
 
-With ``--cache`` they are stored under a hash of what they are made of. A page depends on its own
-step only: what the rest of the run says about it is in ``data/run.js``.
+With ``--cache`` they are stored under a hash of their inputs. A page depends only on its own
+step: data that depends on the rest of the run is in ``data/run.js``.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,12 +18,12 @@ import orjson
 import pandas as pd
 import xxhash
 
-from rlreport.bake.context import PageContext
+from rlreport.bake.context import PageContext, StepJob
 from rlreport.bake.pages import Addresses, Finish, rendered
 from rlreport.bake.redact import redacted, response_numbers
 from rlreport.bake.report import ReportBuilder, StepPages
 from rlreport.bake.responses_page import ListedRows, listed_rows, with_interest
-from rlreport.bake.step_page import StepJob, step_view
+from rlreport.bake.step_page import step_view
 from rlreport.choose import Candidate, Plan
 from rlreport.choose.detail import LEVELS
 from rlreport.display import fetch
@@ -30,42 +31,48 @@ from rlreport.read.chunk import format_keys
 from rlreport.read.readback import RowLocations
 from rlreport.rollout import Rollout
 from rlreport.store import Store, pack, program, store_at, unpack
+from rlreport.text.messages import message
 
 MIN_PARALLEL_PAGES = 32
-"""Fewer pages are rendered faster by this process than others start."""
+"""Below this number of pages, rendering in this process is faster than starting others."""
 
 MEASURED = 3
-"""Pages that the size of all is estimated from."""
+"""Number of pages from which the size of all is estimated."""
 
 
 class RenderedStep(NamedTuple):
-    """A page: path and bytes, its size in the output format, its rows in the list of the run."""
+    """A page: path and bytes, its size in the output format, its rows in the list of the run.
+
+    ``texts`` is what the list shows and searches of these rows, packed; ``weight`` includes it.
+    """
 
     content: tuple[str, bytes]
     weight: int
     listed: ListedRows
+    texts: str
 
 
 def render_steps(builder: ReportBuilder, level: int) -> StepPages:
-    """Render the pages of all steps that are shown, at a level of detail."""
-    context, candidates = builder.context, builder.candidates
+    """Render the pages of all steps that have one, at a level of detail."""
+    candidates = builder.candidates
     result = StepPages(Plan([], builder.tables.steps_with_responses))
     measured = _measured(builder, level)
     others = [one for one in candidates if one.step not in measured]
-    with builder.progress.phase("pages", len(candidates), "pages") as phase:
+    with builder.progress.phase(message("pages"), len(candidates), message("pages")) as phase:
         pages = _rendered(builder, others, level, parallel=len(others) >= MIN_PARALLEL_PAGES)
         for candidate in candidates:
             page = measured.get(candidate.step) or next(pages)
             result.plan.steps.append(candidate.at(level))
             result.pages.append(page.content)
-            result.listed.append(with_interest(page.listed, context, candidate.pinned))
+            result.listed.append(with_interest(page.listed, builder, candidate.pinned))
+            result.texts[str(candidate.step)] = page.texts
             result.weight += page.weight
             phase.advance(1)
     return result
 
 
 def estimated_weight(builder: ReportBuilder, level: int) -> float:
-    """Return the bytes that all pages take at a level, going by MEASURED of them."""
+    """Return the estimated bytes of all pages at a level, from MEASURED of them."""
     weights = [page.weight for page in _measured(builder, level).values()]
     return float(np.mean(weights)) * len(builder.candidates)
 
@@ -78,7 +85,7 @@ def fitting_level(builder: ReportBuilder, room: float, level: int) -> int:
 
 
 def _measured(builder: ReportBuilder, level: int) -> dict[int, RenderedStep]:
-    """Return the pages that sizes are estimated from, by step: small, medium and large ones."""
+    """Return step -> rendered page of small, medium and large pages, for estimating sizes."""
 
     def measure() -> dict[int, RenderedStep]:
         candidates = sorted(builder.candidates, key=lambda one: (one.tokens.sum(), one.step))
@@ -88,24 +95,23 @@ def _measured(builder: ReportBuilder, level: int) -> dict[int, RenderedStep]:
         pages = _rendered(builder, some, level, parallel=parallel)
         return {one.step: page for one, page in zip(some, pages, strict=True)}
 
-    return builder.once(("measured", level, tuple(builder.context.shown_steps)), measure)
+    return builder.once(("measured", level, tuple(builder.shown_steps)), measure)
 
 
 def _rendered(
     builder: ReportBuilder, candidates: Sequence[Candidate], level: int, *, parallel: bool
 ) -> Iterator[RenderedStep]:
     """Yield the pages of some steps in order, from the cache or rendered."""
-    context, locations = builder.context.of_steps(), builder.locations
-    read = context.read
+    context, locations, options = builder.of_steps(), builder.locations, builder.options
     shared = locations.without_rows(), builder.finish, context
     jobs = (_job(builder, candidate, level) for candidate in candidates)
-    if not read.cache:
+    if not options.cache:
         yield from builder.workers.map(render_step, jobs, shared, parallel=parallel)
         return
-    store = store_at(read.cache, read.cache_size)
-    read = replace(read, workers=0, metrics=(), cache="", cache_size=0, ray=None)
+    store = store_at(options.cache, options.cache_size)
+    options = replace(options, workers=0, metrics=(), cache="", cache_size=0, ray=None, quiet=True)
     finish = builder.finish.__qualname__
-    run = _digest("page", program(), finish, replace(context, read=read), locations.style)
+    run = _digest("page", program(), finish, replace(context, options=options), locations.style)
     keyed = [(job, _page_key(job, run, locations, context)) for job in jobs]
     cached = [_load(store, key) for _, key in keyed]
     missing = [job for (job, _), page in zip(keyed, cached, strict=True) if page is None]
@@ -115,58 +121,80 @@ def _rendered(
 
 
 def _job(builder: ReportBuilder, candidate: Candidate, level: int) -> StepJob:
-    responses, extras = builder.tables.responses, builder.tables.extras
-    step = builder.once("step", responses["step"].to_numpy)
-    rows = slice(*np.searchsorted(step, [candidate.step, candidate.step + 1]).tolist())
-    numbers = []
-    if builder.context.report.redact:
-        numbers = builder.once("texts", lambda: response_numbers(responses))[rows].tolist()
-    facts = builder.context.step_facts(candidate.step)
-    return StepJob(candidate.at(level), responses.iloc[rows], extras.iloc[rows], numbers, facts)
+    tables, shown, step = builder.tables, builder.shown_steps, candidate.step
+    of_responses = builder.once("step", tables.responses["step"].to_numpy)
+    rows = slice(*np.searchsorted(of_responses, [step, step + 1]).tolist())
+    texts = []
+    if builder.options.redact:
+        texts = builder.once("texts", lambda: response_numbers(tables.responses))[rows].tolist()
+    findings = [
+        finding.at(step)
+        for finding in builder.verdict.findings
+        if step in finding.steps or any(ref.step == step for ref in finding.shown)
+    ]
+    place = bisect_left(shown, step)
+    linked = {shown[0], *shown[max(0, place - 1) : place + 2]}
+    linked |= {f.onset.step for f in findings if f.onset} & set(shown)
+    row = int(np.searchsorted(tables.steps["step"].to_numpy(), step))
+    columns = ["step", "responses", "incomplete", *builder.tile_names]
+    figures = tables.steps[columns].iloc[sorted({0, max(0, row - 1), row})]
+    return StepJob(
+        plan=candidate.at(level),
+        responses=tables.responses.iloc[rows],
+        extras=tables.extras.iloc[rows],
+        texts=texts,
+        figures=figures,
+        linked=sorted(linked),
+        findings=findings,
+        usual_responses=builder.usual_responses if figures["incomplete"].iat[-1] else None,
+        in_progress=step == tables.in_progress,
+    )
 
 
 def render_step(job: StepJob, shared: tuple[RowLocations, Finish, PageContext]) -> RenderedStep:
-    """Read the shown responses of a step back and render its page."""
+    """Read the shown responses of a step again and render its page."""
     locations, finish, context = shared
     shown = _read(job, locations, context)
-    addresses = Addresses(frozenset(job.facts.linked), root="../", one_file=context.one_file)
+    addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
     view = step_view(job, shown, context, addresses)
     content, weight = finish(rendered("step", view, context, addresses, job.plan.step))
-    return RenderedStep(content, weight, listed_rows(job.responses, job.extras, shown, context))
+    texts = view["texts"]
+    return RenderedStep(content, weight + len(texts), listed_rows(job, shown, context), texts)
 
 
 def _read(job: StepJob, locations: RowLocations, context: PageContext) -> list[Rollout]:
     locations.select(job.responses)
     rows = (job.plan.rows - job.responses.index[0]).tolist()
-    rollouts = fetch(locations, rows, context.read, context.figures, job.plan.with_tokens)
-    if not context.report.redact:
+    rollouts = fetch(locations, rows, context.options, context.options, job.plan.with_tokens)
+    if not context.options.redact:
         return list(rollouts)
     prompts = job.responses["prompt_id"].tolist()
     hidden = [
         redacted(rollout, prompts[row], job.texts[row])
         for row, rollout in zip(rows, rollouts, strict=True)
     ]
-    if context.report.redact_names:
+    if context.options.redact_names:
         hidden = [replace(r, file=context.file_aliases[r.file]) for r in hidden]
     return hidden
 
 
 def _page_key(job: StepJob, run: bytes, locations: RowLocations, context: PageContext) -> bytes:
-    """Hash everything that a page is made of; b"" if the lines of its rows are not known."""
+    """Return a page's cache key, a hash of all its inputs; b"" if it cannot be cached."""
     responses, plan = job.responses, job.plan
     rows = plan.rows - responses.index[0]
     file = responses["file"].to_numpy()[rows]
     files = np.unique(file).tolist()
-    formats = format_keys([locations.formats[one] for one in files], context.read.tokenizer)
+    formats = format_keys([locations.formats[one] for one in files], context.options.tokenizer)
     if not formats or not responses["line_hash"].to_numpy()[rows].all():
         return b""
-    # Where a line lies does not matter, as its hash is known; the page names its file and number.
+    # Line offsets do not matter, as the hashes are known; the page shows file and line number.
     responses = responses.drop(columns=["file", "offset", "length"])
     names = [locations.sources[one].name for one in files], np.searchsorted(files, file)
     shown = rows, plan.with_tokens, plan.digits
+    run_facts = job.figures, job.linked, job.findings, job.usual_responses, job.in_progress
     try:
         return _digest(
-            run.hex(), names, formats, responses, job.extras, job.facts, shown, job.texts
+            run.hex(), names, formats, responses, job.extras, run_facts, shown, job.texts
         )
     except TypeError:  # text that is not Unicode
         return b""
@@ -204,16 +232,18 @@ def _load(store: Store, key: bytes) -> RenderedStep | None:
     if not key or (data := store.get(key)) is None:
         return None
     try:
-        head, (content,) = unpack(data)
-        return RenderedStep((head["path"], content.tobytes()), head["weight"], head["listed"])
+        head, (content, texts) = unpack(data)
+        page = (head["path"], content.tobytes())
+        return RenderedStep(page, head["weight"], head["listed"], texts.tobytes().decode())
     except (ValueError, TypeError, LookupError):
         return None
 
 
 def _stored(store: Store, key: bytes, page: RenderedStep) -> RenderedStep:
-    (path, content), weight, listed = page
+    (path, content), weight, listed, texts = page
     head = {"path": path, "weight": weight, "listed": listed}
     if key:
         with suppress(TypeError):  # text that is not Unicode
-            store.put(key, pack(head, [np.frombuffer(content, np.uint8)]))
+            parts = (content, texts.encode())
+            store.put(key, pack(head, [np.frombuffer(part, np.uint8) for part in parts]))
     return page

@@ -11,21 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.bake.script_json import canonical_json, packed
+from rlreport.bake.pages import canonical_json, packed
 from rlreport.choose.detail import COMPACT, DERIVABLE
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.options import FigureOptions
 from rlreport.rollout import Rollout
+from rlreport.text.messages import message
 from rlreport.text.tokens import Style, spelled
 
 SHIPPED = (
     *("logp", "ref_logp", "log_ratio", "token_reward"),
     *("value", "advantage", "return", "sampler_logp"),
 )
-"""Figures that the page carries; the others follow from them."""
+"""Figures stored in the page; the page computes the others from them."""
 
 ATTRIBUTES = {"return": "return_"}
-"""Attribute of TokenFigures, where it has another name than the figure."""
+"""Figure -> attribute of TokenFigures, if their names differ."""
 
 MISSING_EXPONENT = -128
 INFINITE_EXPONENT = 127
@@ -40,24 +41,24 @@ def pack_tokens(
     *,
     advantages_logged: bool = False,
 ) -> str:
-    """Pack the tokens of ``rollouts`` as base64 text; "" when none has tokens.
+    """Pack the tokens of ``rollouts`` as base64 text; "" if none has tokens.
 
     Args:
         rollouts: responses in any order; those without tokens are left out.
-        digits: significant decimal digits kept, 1 to 9; with COMPACT or fewer,
-            what follows from other columns is left to the page.
+        digits: significant decimal digits, 1 to 9; with COMPACT or fewer, the page computes
+            columns that can be derived from others.
         figures: γ and λ, with which the page derives advantages.
-        advantages_logged: advantages are the log's, so that nothing else gives them.
+        advantages_logged: whether advantages are logged, so that they cannot be derived.
     """
     rollouts = [r for r in rollouts if r.raw_tokens]
     if not rollouts:
         return ""
-    # A pair that occurs for the first time gets the next number.
+    # Each new pair gets the next number.
     vocabulary: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
     pairs = chain.from_iterable(zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts)
     ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32)
     texts, raw = zip(*vocabulary, strict=True)
-    # Of the style from which most tokens' strings follow, the fewest are shipped.
+    # Choose the style that reproduces most token strings, so that the fewest must be stored.
     spellings = {
         style: spelled(texts, style)
         for style in (Style.PLAIN, Style.BYTE_LEVEL, Style.SENTENCEPIECE)
@@ -91,24 +92,39 @@ def pack_tokens(
     return packed(b"".join(parts), level=4)
 
 
-def token_metrics(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
-    """Return the figures that a token of ``rollouts`` has, as the page's data lists them."""
+def token_metrics(
+    rollouts: Sequence[Rollout], figures: FigureOptions, *, advantages_logged: bool
+) -> list[dict[str, Any]]:
+    """Return the entries of the page's data for figures that any token of ``rollouts`` has."""
     present = _present(rollouts)
+    gae = message(
+        "computed from token rewards and values: GAE with γ = {gamma}, λ = {lam}",
+        gamma=figures.gamma,
+        lam=figures.lam,
+    )
+    computed = {"return": message("value + advantage; {how}", how=gae)}
+    computed["advantage"] = message("as logged") if advantages_logged else gae
     return [
-        {"key": f.name, "label": f.label, "unit": f.unit, "signed": f.signed, "help": f.help}
+        {
+            "key": f.name,
+            "label": f.label,
+            "unit": f.unit,
+            "signed": f.signed,
+            "help": computed.get(f.name, f.help),
+        }
         for f in TOKEN_FIGURES
         if present.get(f.name)
     ]
 
 
 def empty_metrics(rollouts: Sequence[Rollout]) -> list[str]:
-    """Return labels of figures that are logged, and NaN at every token of ``rollouts``."""
+    """Return labels of figures that are logged but NaN at every token of ``rollouts``."""
     present = _present(rollouts)
     return [f.label for f in TOKEN_FIGURES if present.get(f.name) is False]
 
 
 def _present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
-    """Return which figures are logged, and whether any token has a number."""
+    """Return logged figure -> whether any token has a number."""
     result = {}
     for name in (figure.name for figure in TOKEN_FIGURES):
         arrays = [_figure(rollout, name) for rollout in rollouts if rollout.raw_tokens]
@@ -124,7 +140,7 @@ def _figure(rollout: Rollout, name: str) -> NDArray[np.float64] | None:
 
 
 def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
-    """Return a figure of all tokens, NaN where a response lacks it."""
+    """Return the values of a figure for all tokens, NaN for responses without it."""
     figures = ((rollout, _figure(rollout, name)) for rollout in rollouts)
     return np.concatenate(
         [
@@ -140,11 +156,11 @@ def _derivable(
     """Return the columns that the page derives from others."""
     names = []
     if "ref_logp" in columns and "log_ratio" in columns:
-        # Where the policy's is missing or infinite, a difference does not give it back.
+        # A difference does not restore the policy's values that are missing or infinite.
         known = np.isfinite(columns["log_ratio"]) == np.isfinite(columns["ref_logp"])
         names += ["ref_logp"] if known.all() else []
     if not advantages_logged and {"value", "token_reward"} <= columns.keys():
-        # With a mask the page would run over tokens that the policy did not sample.
+        # With a mask, the page's GAE would include tokens that the policy did not sample.
         derived = DERIVABLE - {"ref_logp"} - ({"advantage"} if masked else set())
         names += sorted(derived & columns.keys())
     return names
@@ -155,8 +171,8 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
 
     Returns:
         int64 mantissas of at most ``digits`` digits without trailing zeros, and int8
-        exponents; NaN has exponent -128, infinities and what is larger than exponents hold
-        127 with mantissa ±1.
+        exponents; NaN has exponent -128; infinities and overflowing values have exponent 127
+        and mantissa ±1.
     """
     finite = np.abs(values) < _POWERS[-1]  # not NaN either
     known = np.where(finite, values, 0.0)
@@ -179,5 +195,5 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
 
 
 def _planes(values: NDArray[np.uint32]) -> bytes:
-    """Return the bytes by significance: plane k holds byte k of every value."""
+    """Return the bytes by significance: plane k contains byte k of every value."""
     return values.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()

@@ -1,8 +1,8 @@
 """Parts of pages: links, tables and key figures, formatted for the templates.
 
-A view of a page is a dict whose values a template prints. Text is plain text: the Jinja
-environment escapes it. Every number carries the text that is shown and the exact value for
-``title`` and ``data-v``.
+A view of a page is a dict whose values a template prints. Texts are plain text, which the Jinja
+environment escapes. Every number has the displayed text, and the exact value for ``title`` and
+``data-v``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any, NamedTuple
 
 from rlreport.columns import Column
@@ -22,10 +22,10 @@ NOT_IN_LOG = message("not in the log")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link: its text and an address relative to the page."""
+    """A link: its text and an address relative to the page, without which it is plain text."""
 
     text: str
-    href: str
+    href: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class ColumnView:
         kind: ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token``
             (monospaced) or ``path`` (the cell's text is path data in a box 100 × 24).
         help: one sentence shown on hover of the header.
-        written: how its numbers are written.
-        hidden: not shown until the reader asks for it.
+        written: format of its numbers.
+        hidden: whether the reader must select the column to see it.
         group: heading in menus, "" for computed figures.
     """
 
@@ -51,7 +51,7 @@ class ColumnView:
     group: str = ""
 
     def data(self) -> dict[str, Any]:
-        """Return it as the page's data has it, by the names of its attributes."""
+        """Return the attributes by name, for the page's data."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -60,9 +60,9 @@ class Cell(NamedTuple):
 
     Attributes:
         value: sort value, None sorts last.
-        exact: shown on hover: the exact value, or why it is missing.
+        exact: text on hover: the exact value, or why it is missing.
         bar: length of a bar behind the number, in twentieths of the cell.
-        href: address the text leads to.
+        href: address of the link.
     """
 
     text: str
@@ -84,7 +84,7 @@ class RowView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A table. ``note`` says what was left out ("128 of 1,024 shown, chosen by …")."""
+    """A table. ``note`` describes what was left out ("128 of 1,024 shown, chosen by …")."""
 
     id: str
     caption: str
@@ -133,7 +133,6 @@ class Shell:
         kind: ``overview``, ``step``, …; the template of ``<main>`` has that name.
         root: address of the report's root relative to this page ("" or "../").
         nav: key and link of each entry of the main navigation.
-        crumbs: breadcrumbs, the last without a link.
         assets: logical name ("style", "vega", "report") -> address relative to the page.
         csp: value of the Content-Security-Policy meta element.
         stamp: time of building, or "".
@@ -142,18 +141,17 @@ class Shell:
     title: str
     run: str
     kind: str
-    root: str
-    nav: list[tuple[str, Link]]
-    crumbs: list[Link]
-    assets: dict[str, str]
-    csp: str
+    root: str = ""
+    nav: list[tuple[str, Link]] = field(default_factory=list)
+    assets: dict[str, str] = field(default_factory=dict)
+    csp: str = ""
     stamp: str = ""
 
 
 def number_cell(
     value: float | None, kind: NumberKind = "number", why_missing: str = NOT_IN_LOG
 ) -> Cell:
-    """Return the cell of a number; ``kind`` says how it is written."""
+    """Return the cell of a number; ``kind`` is its format."""
     if value is None or math.isnan(value):
         return Cell(MISSING, None, why_missing)
     value = float(value)
@@ -161,12 +159,12 @@ def number_cell(
 
 
 def name_cell(name: int, href: str | None = None) -> Cell:
-    """Return the cell of a number that names something: a step or a response."""
+    """Return the cell of a number that is an id, such as a step or a response."""
     return Cell(str(name), float(name), href=href)
 
 
 def number_column(column: Column) -> ColumnView:
-    """Return the header of a column of numbers; one listed as hidden is hidden at first."""
+    """Return the header of a column of numbers; columns listed as hidden are hidden by default."""
     return ColumnView(
         column.name,
         column.label,
@@ -183,7 +181,7 @@ def table(
     columns: Sequence[ColumnView],
     values: Mapping[str, Iterable[Any]],
     *,
-    ids: Iterable[object],
+    ids: Iterable[object] | None = None,
     hrefs: Iterable[str | None] = repeat(None),
     badges: Iterable[list[str]] = repeat([]),
     note: str = "",
@@ -196,7 +194,7 @@ def table(
         columns: its columns, in order.
         values: by key of a column one value per row: a number, a text, None or a Cell; dict or
             DataFrame.
-        ids: of the rows: a response's n, a step, a prompt id.
+        ids: of the rows: a response's n, a step, a prompt id; their numbers from 0 by default.
         hrefs: address that each row leads to.
         badges: words behind the first cell of each row.
         note: what was left out ("128 of 1,024 shown, chosen by …").
@@ -204,7 +202,7 @@ def table(
     cells = zip(*(_cells(values[column.key], column) for column in columns), strict=True)
     rows = [
         RowView(str(row_id), list(row), href, words)
-        for row_id, row, href, words in zip(ids, cells, hrefs, badges, strict=False)
+        for row_id, row, href, words in zip(ids or count(), cells, hrefs, badges, strict=False)
     ]
     return TableView(name, caption, list(columns), rows, note)
 

@@ -1,1 +1,1 @@
-"""Draws charts: Vega-Lite specifications and their baked SVG."""
+"""Charts: Vega-Lite specifications and rendered SVG."""

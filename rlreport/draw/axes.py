@@ -1,4 +1,4 @@
-"""Axes and labels: extents, ticks and bins; how charts write names, texts and numbers."""
+"""Axes and labels: extents, ticks, bins, and formats of names, texts and numbers in charts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from rlreport.text.numbers import written
 
 Scale = Literal["linear", "log", "symlog"]
 LEAST_SPAN = 0.02
-"""Least extent of an axis as a share of its largest value: smaller wobbles are rounding."""
+"""Minimum extent of an axis relative to its largest value; smaller variation is rounding."""
 LEAST_VARIED = 1e-12
-"""Share of the largest magnitude below which values differ by rounding alone."""
+"""Differences below this share of the largest magnitude are rounding."""
 MOST, LEAST = 1e300, 1e-290
-"""Magnitudes beyond are drawn at the edge and as 0, so that sums and powers of ten are finite."""
+"""Larger magnitudes are clipped, smaller ones are drawn as 0, so that sums and powers of ten are
+finite."""
 MOST_BINS = 24
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 LONGEST_NAME = 80
-"""Names become names of files."""
+"""Maximum length of names, which become file names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,12 @@ class Axis:
 
     Attributes:
         low, high: its extent.
-        title: what it shows, with its unit.
-        percent: values are shares.
-        format: of the ticks, in d3's words; chosen by the extent unless given.
-        count: about how many ticks, unless the usual number.
-        values: the ticks, where they are given.
-        scale: how values become places; ``symlog`` is linear around 0.
+        title: quantity and unit.
+        percent: whether values are shares.
+        format: d3 format of the ticks; by default chosen by the extent.
+        count: approximate number of ticks, None for the default.
+        values: explicit ticks.
+        scale: type of the scale; ``symlog`` is linear around 0.
     """
 
     low: float
@@ -64,7 +65,7 @@ class Axis:
         }
 
     def _usual_format(self) -> str | None:
-        """Percentages, SI prefixes for large values, powers of ten for huge and tiny ones."""
+        """Return percentages, SI prefixes, or powers of ten for huge and tiny values."""
         largest = max(abs(self.low), abs(self.high))
         if self.percent:
             return "~%"
@@ -76,13 +77,13 @@ class Axis:
 
 
 def drawable(values: Floats) -> Floats:
-    """The values as they can be drawn: huge ones at the edge, tiny ones as 0, infinities as NaN."""
+    """Return values that can be drawn: huge ones are clipped, tiny ones 0, infinities NaN."""
     tame = np.clip(np.where(np.isfinite(values), values, np.nan), -MOST, MOST)
     return np.where(np.abs(tame) < LEAST, 0.0, tame)
 
 
 def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
-    """Extent of all finite values with a little air; never empty. Shares stay within 0 and 1."""
+    """Return the extent of all finite values with padding, never empty; [0, 1] limits shares."""
     values = np.concatenate([drawable(array[np.isfinite(array)]) for array in arrays])
     if not values.size:
         return (0.0, 1.0)
@@ -98,13 +99,13 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
 
 
 def stretched(low: float, high: float) -> tuple[float, float]:
-    """Extent of a logarithmic axis that shows positive values from ``low`` to ``high``."""
+    """Return the extent of a logarithmic axis for positive values from ``low`` to ``high``."""
     air = (high / low) ** 0.06 if high / low < MOST else 10.0
     return max(low / air, LEAST), min(high * air, MOST)
 
 
 def powers(low: float, high: float) -> list[float]:
-    """Ticks of a logarithmic axis: at most six powers of ten on each side of 0, and 0 itself."""
+    """Return ticks of a logarithmic axis: at most six powers of ten on each side of 0, and 0."""
 
     def decades(least: float, most: float) -> list[float]:
         first, last = np.ceil(np.log10(least)), np.floor(np.log10(most))
@@ -118,19 +119,19 @@ def powers(low: float, high: float) -> list[float]:
 
 
 def mean(values: Floats) -> float:
-    """Mean of the finite values, whose sum may be larger than a float holds; NaN without any."""
+    """Return the mean of the finite values even if their sum overflows; NaN without any."""
     finite = values[np.isfinite(values)]
     if not finite.size:
         return float("nan")
-    with np.errstate(over="ignore"):  # the last rounding may exceed what a float holds
+    with np.errstate(over="ignore"):  # the last rounding may overflow
         middle = np.sum(finite / finite.size)
     return float(np.clip(middle, finite.min(), finite.max()))
 
 
 def correlation(one: Floats, other: Floats) -> float:
-    """Pearson's r of finite values of any size; NaN where one of the two does not vary.
+    """Return Pearson's r of finite values of any size; NaN if one of the two does not vary.
 
-    Values that differ by rounding alone do not vary.
+    Values that differ only by rounding do not vary.
     """
     scaled = [values / (np.abs(values).max() or 1.0) for values in (one, other)]
     if len(one) < 3 or min(np.ptp(values) for values in scaled) < LEAST_VARIED:
@@ -139,7 +140,7 @@ def correlation(one: Floats, other: Floats) -> float:
 
 
 def bins(values: Floats) -> tuple[float, float, float]:
-    """Width, start and end of at most about MOST_BINS bins with round edges.
+    """Return width, start and end of at most about MOST_BINS bins with round edges.
 
     Args:
         values: float64, ``drawable``, not empty.
@@ -157,10 +158,10 @@ def bins(values: Floats) -> tuple[float, float, float]:
 
 
 def counts(values: Floats, step: float, low: float, high: float) -> list[tuple[float, float, int]]:
-    """Start, end and number of ``values`` of each bin that holds any.
+    """Return start, end and number of ``values`` of each bin that is not empty.
 
-    A value on an edge falls into the bin that Vega's ``bin`` transform puts it in, so that a
-    chart stays as it is when a page's script brings it to life.
+    A value on an edge is in the same bin as with Vega's ``bin`` transform, so that a chart does
+    not change when a page's script makes it interactive.
     """
     last = round((high - low) / step) - 1
     places = np.floor(1e-14 + (values - low) / step).astype(np.int64)
@@ -169,10 +170,10 @@ def counts(values: Floats, step: float, low: float, high: float) -> list[tuple[f
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return names of letters, digits and ``_``, with a number where they would be the same.
+    """Return names of letters, digits and ``_``, with a number if they would be equal.
 
-    Vega reads ``.``, ``[]`` and quotes in a field name as a path and draws nothing. Upper and
-    lower case are the same, as they are in the file systems of Windows and macOS.
+    Vega parses ``.``, ``[]`` and quotes in a field name as a path and draws nothing. Names are
+    compared without case, like in the file systems of Windows and macOS.
     """
     taken: set[str] = set()
     result = []
@@ -188,21 +189,21 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def label(text: str, longest: int = 40) -> str:
-    """Return a text of the log as one printable line, cut; a message as it is."""
+    """Return a text of the log as one printable line, shortened; messages are unchanged."""
     if isinstance(text, Message):
         return text
     return shortened(printable(" ".join(text.split())), longest)
 
 
 def figure(value: float, percent: bool = False) -> str:
-    """Return three significant digits; a share as a percentage."""
+    """Return a number with three significant digits; a share as a percentage."""
     return written(value, "share" if percent else "number")
 
 
 def finite_or_none(value: float, digits: int = 6) -> float | None:
-    """Return the value as data of a chart: ``digits`` significant, None for NaN and infinities.
+    """Return a value rounded for the data of a chart; None for NaN and infinities (not in JSON).
 
-    JSON has neither; magnitudes that cannot be drawn are drawn at the edge and as 0.
+    Magnitudes above MOST are clipped, tiny ones become 0.
     """
     if not math.isfinite(value):
         return None
@@ -212,7 +213,7 @@ def finite_or_none(value: float, digits: int = 6) -> float | None:
 
 
 def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return the rows of a chart's data: floats as ``finite_or_none``, lists as they are."""
+    """Return the rows of a chart's data; floats go through ``finite_or_none``, lists do not."""
     values = [
         map(finite_or_none, column.tolist()) if isinstance(column, np.ndarray) else column
         for column in columns.values()

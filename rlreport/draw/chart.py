@@ -1,7 +1,7 @@
-"""Charts, and the designs that are filled with their data.
+"""Charts, and the designs (templates) that are filled with their data.
 
-A design has two forms with the same placeholders: Vega-Lite is what readers export and pages make
-interactive, Vega is what is drawn.
+A design has two forms with the same placeholders: Vega-Lite for export and for interactive charts
+on pages, and Vega for static drawing.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:  # designs are compiled without NumPy
     from rlreport.draw.axes import Axis
 
 Rows = Sequence[Mapping[str, Any]]
+Place = Literal["lead", "reward", "open", "more"]
 
 PAGE_ROWS = {"name": "rows"}
-"""Data of a specification that gets its rows from the page."""
+"""Data of a specification whose rows are provided by the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,9 @@ class Chart:
         interactive: the page may replace the SVG by Vega.
         shaded: severity and words of each finding whose steps are shaded.
         group: heading that the chart stands under, "" for the page's own charts.
+        subject: name of the chart on the same subject, which findings name instead.
+        place: of the overview: ``lead`` and ``reward`` stand alone, ``more`` is folded.
+        smoothed: whether curves are smoothed, with the logged values behind.
     """
 
     name: str
@@ -53,6 +57,15 @@ class Chart:
     interactive: bool = True
     shaded: tuple[tuple[str, str], ...] = ()
     group: str = ""
+    subject: str = ""
+    place: Place = "open"
+    smoothed: bool = False
+
+    def sized(self, size: str) -> Chart:
+        """Return the chart with another width; its height stays."""
+        sides = self.vega["padding"]
+        width = {"width": WIDTH[size] - sides["left"] - sides["right"]}
+        return replace(self, wide=size == "wide", spec=self.spec | width, vega=self.vega | width)
 
 
 def fill(
@@ -68,15 +81,15 @@ def fill(
 
     Args:
         design: its name.
-        data: ``rows`` of the layers that share them, and by name the rows of layers with data of
-            their own; such a layer is left out if it has none.
+        data: layer -> its rows, and ``rows`` for all layers without their own data; layers whose
+            own rows are missing or empty are left out.
         axes: x and y.
         placeholders: further placeholders of the design → their values.
         size: ``step``, ``half`` or ``wide``.
         right: pixels right of the plot, for direct labels.
 
     Returns:
-        Vega-Lite, with what serves the pointer, and Vega of what is drawn on paper.
+        Vega-Lite with interaction, and Vega of the static drawing.
     """
     forms = _designs()[design]
     values = dict(placeholders or {})
@@ -114,7 +127,7 @@ def layer_named(spec: Spec, name: str) -> Spec:
 
 
 def _replaced(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
-    """Copy a part of a design, its placeholders replaced; keys whose value is None are dropped."""
+    """Copy a part of a design with placeholders replaced; keys whose value is None are dropped."""
     if isinstance(node, dict):
         return {
             key: _replaced(inner, values, key)
@@ -132,7 +145,7 @@ def _replaced(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
 
 @cache
 def _designs() -> dict[str, Spec]:
-    """Return each design, to be copied only: ``spec`` is Vega-Lite, ``vega`` what is drawn."""
+    """Return all designs: ``spec`` is Vega-Lite, ``vega`` the static form; do not modify them."""
     stored = orjson.loads(DESIGNS.read_bytes()) if DESIGNS.exists() else {}
     if stored.get("sources") != design_sources():
         from rlreport.draw.designs import compile_designs  # imports Altair

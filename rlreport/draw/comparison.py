@@ -1,4 +1,4 @@
-"""Charts of two runs: both on one axis, their difference, and reward against distance."""
+"""Charts of two runs: reward of both, their difference, and reward against √KL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Band = tuple[Floats, Floats, Floats]
 def comparison_charts(
     steps: Floats, base: Floats, new: Floats, band: Band, paths: Sequence[pd.DataFrame]
 ) -> list[Chart]:
-    """Make the charts that two runs can feed, still to be drawn.
+    """Return the charts for which the runs have data, without SVG.
 
     Args:
         steps: float64 (S,), steps of both runs.
@@ -52,7 +52,8 @@ def comparison_charts(
                 [Series("difference", "NEW − BASE", difference, low=low, high=high)],
                 axis=message("difference of the reward, with a 95% band for all steps at once"),
                 note=message(
-                    "The band holds for all steps at once; steps where it excludes 0 are marked."
+                    "The band is a 95% confidence band for all steps together; steps where it "
+                    "excludes 0 are marked."
                 ),
             ),
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from rlreport.draw.axes import (
     stretched,
 )
 from rlreport.draw.chart import Chart, Rows, fill, layer_named, plot_height
-from rlreport.draw.series import SMOOTHING, Series, in_words, smoothed, thinned
+from rlreport.draw.series import LEAST_SMOOTHED, SMOOTHING, Series, in_words, smoothed, thinned
 from rlreport.draw.theme import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, spans
 from rlreport.text.messages import clauses, message, sentences, told
@@ -31,8 +31,8 @@ from rlreport.text.messages import clauses, message, sentences, told
 LABEL_GAP = 13
 """Minimum distance of two labels, in pixels."""
 
-LEAST_SMOOTHED = 10
-"""Minimum number of values for smoothing to be offered."""
+MANY_STEPS = 6
+"""Length of an axis from which the usual number of ticks lies between no two steps."""
 
 Guide = tuple[float, float]
 
@@ -69,8 +69,11 @@ class Frame:
         return np.concatenate([[self.extent[0]], middles, [self.extent[1]]])
 
     def axis(self, count: int | None = None) -> Axis:
-        """Return the axis of the steps with about ``count`` ticks."""
-        return Axis(*self.extent, message("step"), format=",d", count=count)
+        """Return the axis of the steps with about ``count`` ticks, none between two steps."""
+        low, high = self.extent
+        if high - low < MANY_STEPS:
+            count = max(1, int(high - low))
+        return Axis(low, high, message("step"), format=",d", count=count)
 
     def marks(self, chart: str) -> list[Mark]:
         """Return the marks of a chart: the step in progress, and findings that refer to it."""
@@ -140,7 +143,7 @@ def curve_chart(
     scale: Scale = "linear",
     guide: Guide | None = None,
 ) -> Chart | None:
-    """Draw curves over the steps; None if no series has a value.
+    """Return a chart of curves over the steps; None if no series has a value.
 
     Args:
         frame: steps and findings of the page.
@@ -162,8 +165,11 @@ def curve_chart(
     steps, shown, every = thinned(frame.steps, [one.map(drawable) for one in shown])
     y = _value_axis(shown, axis, percent, scale, guide)
     rows = [row for one in reversed(shown) for row in _rows(steps, one)]
+    noisy = [one.key for one in shown if one.noisy]
+    drawn_rows = [row | {"value": row["ema_6"]} if row["series"] in noisy else row for row in rows]
     marks = frame.marks(name)
     layers = {
+        "raw": [row for row in rows if row["series"] in noisy],
         **mark_layers(marks),
         "guide": _shaded(guide, y),
         "zero": [{"zero": 0}] if y.low < 0 < y.high else [],
@@ -171,29 +177,38 @@ def curve_chart(
     }
     size = "wide" if wide else "half"
     if labels:
-        layers["label"] = _labels(steps[-1], shown, y, plot_height(size))
+        ends = [
+            replace(one, values=smoothed(one.values, SMOOTHING[0])) if one.key in noisy else one
+            for one in shown
+        ]
+        layers["label"] = _labels(steps[-1], ends, y, plot_height(size))
     spec, vega = fill(
         f"curves_{y.scale}",
-        {"rows": rows, **layers},
+        {"rows": drawn_rows, **layers},
         (frame.axis(min(12 if wide else 6, len(steps))), y),
         looks(shown),
         size=size,
         right=labels or 16,
     )
+    # The interactive form smooths by itself.
+    spec["data"] = {"values": rows}
+    spec["layer"] = [layer for layer in spec["layer"] if layer["name"] != "raw"]
     _add_tooltip(spec, shown, percent)
     if not any(one.has_band for one in shown):
         spec["layer"].remove(layer_named(spec, "band"))
     if any("ema_9" in row for row in rows):
-        _offer_smoothing(spec)
+        _offer_smoothing(spec, noisy)
     if every > 1:
         parts.append(message("Each point is the mean of up to {every} steps.", every=every))
+    if noisy:
+        parts.append(message("Noisy curves are smoothed, with the logged values behind."))
     if marks:
         titles = dict.fromkeys(row["finding"] for row in layers["marked"])
         listed = clauses(message("{mark:clause}", mark=title) for title in titles)
         parts.append(message("Marked: {marks}.", marks=listed))
     words = sentences([*parts, note])
     shaded = tuple((mark.severity, mark.words) for mark in marks)
-    return Chart(name, title, words, spec, vega, wide=wide, shaded=shaded)
+    return Chart(name, title, words, spec, vega, wide=wide, shaded=shaded, smoothed=bool(noisy))
 
 
 def looks(series: Sequence[Series]) -> dict[str, Any]:
@@ -302,18 +317,23 @@ def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
     ]
 
 
-def _offer_smoothing(spec: Spec) -> None:
-    """Add a choice of moving averages, drawn in front of the logged values."""
+def _offer_smoothing(spec: Spec, noisy: Sequence[str]) -> None:
+    """Add a choice of moving averages, drawn in front of the logged values.
+
+    By default only the curves ``noisy`` are smoothed, like in the static drawing.
+    """
     line = layer_named(spec, "line")
     behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
-    behind["mark"] |= {"strokeOpacity": {"expr": "smoothing ? 0.3 : 0"}, "strokeWidth": 1}
+    behind["mark"] |= {"strokeOpacity": {"expr": "smoothing ? 0.4 : 0"}, "strokeWidth": 1}
     spec["layer"].insert(spec["layer"].index(line), behind)
-    chosen = "".join(f"smoothing == {f} ? datum.ema_{f * 10:.0f} : " for f in SMOOTHING)
+    usual = f"smoothing == 'auto' && indexof({list(noisy)}, datum.series) >= 0"
+    chosen = f"{usual} ? datum.ema_{SMOOTHING[0] * 10:.0f} : "
+    chosen += "".join(f"smoothing == {f} ? datum.ema_{f * 10:.0f} : " for f in SMOOTHING)
     line["transform"] = [{"calculate": f"{chosen}datum.value", "as": "value"}]
     bind = {
         "input": "select",
-        "options": [0, *SMOOTHING],
-        "labels": [message("none"), *map(str, SMOOTHING)],
+        "options": ["auto", 0, *SMOOTHING],
+        "labels": [message("of noisy curves"), message("none"), *map(str, SMOOTHING)],
         "name": message("smoothing "),
     }
-    spec["params"].append({"name": "smoothing", "value": 0, "bind": bind})
+    spec["params"].append({"name": "smoothing", "value": "auto", "bind": bind})

@@ -1,7 +1,7 @@
-"""Custom charts: functions from the tables to Altair charts, drawn like ours.
+"""Custom charts: functions that take the tables and return Altair charts.
 
-They come from a file that the user names, and from packages that offer them as entry points of
-the group ``rlreport.charts``. Files next to the logs are never run: a chart is code.
+They are defined in files given by the user, or by packages with entry points in the group
+``rlreport.charts``. Files next to the logs are never run, as charts are code.
 """
 
 from __future__ import annotations
@@ -18,22 +18,26 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pandas as pd
 
 from rlreport.draw.axes import label, unique_names
 from rlreport.draw.chart import Chart
 from rlreport.draw.svg import drawn_alone
 from rlreport.draw.theme import HEIGHT, LIGHT, PALETTE, WIDTH, Spec, vega_config
 from rlreport.errors import UsageError
-from rlreport.tables import Note, Tables
+from rlreport.tables import Note, Tables, length_column
 from rlreport.text.messages import message
 
 ENTRY_POINTS = "rlreport.charts"
-GROUP = message("Charts of your own")
+CHARTS = "charts"
+"""Kind of the notes on functions that failed."""
+
+GROUP = message("Custom charts")
 MOST_BYTES = 500_000
-"""A larger specification belongs aggregated: it stands in the page."""
+"""Maximum bytes of a specification, which is part of the page."""
 
 MOST_CHARTS = 12
-"""Charts that one function may make."""
+"""Maximum number of charts of a function."""
 
 PADDING = 4
 _REASON_CHARS = 200
@@ -45,7 +49,7 @@ class ChartFunction:
 
     name: str
     source: str
-    load: Callable[[], Callable[[Tables], Any]]
+    load: Callable[[], Callable[..., Any]]
 
 
 def chart_functions(files: Sequence[Path]) -> list[ChartFunction]:
@@ -62,14 +66,20 @@ def chart_functions(files: Sequence[Path]) -> list[ChartFunction]:
 
 
 def custom_charts(
-    functions: Sequence[ChartFunction], tables: Tables, *, quote: bool = True
+    functions: Sequence[ChartFunction],
+    tables: Tables,
+    texts: Callable[[], pd.DataFrame],
+    *,
+    quote: bool = True,
 ) -> tuple[list[Chart], list[Note]]:
     """Call the functions and draw what they return.
 
     Args:
-        functions: what makes charts.
-        tables: given to each; what it changes in them, no other sees.
-        quote: whether a note may repeat an error's words, which may quote the logs.
+        functions: functions that return charts.
+        tables: passed to each function as a copy that it may modify.
+        texts: returns the texts of the sampled responses (``step``, ``n``, ``prompt``,
+            ``response``), for functions with a parameter ``texts``.
+        quote: whether a note may contain the error message, which may quote the logs.
 
     Returns:
         Charts, and a note on each function or chart that failed.
@@ -78,15 +88,15 @@ def custom_charts(
     notes = []
     for function in functions:
         try:
-            charts += _charts_of(function, tables)
+            charts += _charts_of(function, tables, texts)
         except (Exception, SystemExit) as error:
             text = message(
-                "own chart not drawn: {name} of {file}: {reason}",
+                "custom chart {name} ({file}) failed: {reason}",
                 name=function.name,
                 file=function.source,
                 reason=_reason(error) if quote else type(error).__name__,
             )
-            notes.append(Note("charts", text, 1))
+            notes.append(Note(CHARTS, text, 1))
     names = unique_names([f"own_{chart.name}" for chart in charts])
     return [replace(c, name=n) for c, n in zip(charts, names, strict=True)], notes
 
@@ -96,7 +106,7 @@ def _of_file(file: Path) -> list[ChartFunction]:
     if spec is None or spec.loader is None or not file.is_file():
         raise UsageError(f"--charts {file}: no Python file; name one that ends with .py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module  # as an import would: dataclasses look there
+    sys.modules[module.__name__] = module  # as for an import: dataclasses look there
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -116,11 +126,20 @@ def _of_file(file: Path) -> list[ChartFunction]:
     return functions
 
 
-def _charts_of(function: ChartFunction, tables: Tables) -> list[Chart]:
-    """Call a function with tables that it may change, as pandas copies what is written to."""
+def _charts_of(
+    function: ChartFunction, tables: Tables, texts: Callable[[], pd.DataFrame]
+) -> list[Chart]:
+    """Call a function with tables that it may modify, as pandas copies on write.
+
+    Their column ``length`` is that of responses in tokens, else in characters, and not the bytes
+    of the line in the log.
+    """
     call = function.load()
     copies = {field.name: copy(getattr(tables, field.name)) for field in fields(tables)}
-    returned = call(Tables(**copies))
+    lengths = tables.responses[length_column(tables.responses)]
+    copies["responses"] = tables.responses.assign(length=lengths)
+    wanted = {"texts": texts()} if "texts" in inspect.signature(call).parameters else {}
+    returned = call(Tables(**copies), **wanted)
     several = list(returned) if isinstance(returned, list | tuple | Iterator) else [returned]
     if len(several) > MOST_CHARTS:
         raise ValueError(f"returned {len(several)} charts, at most {MOST_CHARTS} are drawn")
@@ -145,10 +164,10 @@ def _drawn(returned: Any, name: str, title: str, summary: str) -> Chart:
 
 
 def _themed(spec: Spec) -> Spec:
-    """A specification in our look, whose data is inside it.
+    """Return a specification with the theme of the report.
 
     Raises:
-        ValueError: it asks for something from elsewhere, or is too large.
+        ValueError: it refers to external data, or is too large.
     """
     if address := _external(spec):
         raise ValueError(f"asks for {address}; a report makes no request: put the data inside")
@@ -156,7 +175,7 @@ def _themed(spec: Spec) -> Spec:
     if size > MOST_BYTES:
         raise ValueError(f"takes {size:,} bytes, more than {MOST_BYTES:,}: aggregate its data")
     config = {**vega_config(), "mark": {"color": LIGHT["policy"]}}
-    # Our designs place titles and labels by hand; here Vega makes room for them.
+    # Built-in designs have fixed positions of titles and labels; here Vega computes the layout.
     config["axisX"] = {k: v for k, v in config["axisX"].items() if k.startswith(("grid", "domain"))}
     config["axisY"] = {}
     config["range"] = {"category": [colour for colour, _ in PALETTE]}
@@ -176,7 +195,7 @@ def _themed(spec: Spec) -> Spec:
 
 
 def _external(value: Any) -> str:
-    """The first address or picture that a specification asks for, "" without any."""
+    """Return the first URL or image that a specification refers to, "" without any."""
     if isinstance(value, list):
         return next(filter(None, map(_external, value)), "")
     if not isinstance(value, dict):

@@ -34,6 +34,7 @@ from rlreport.text.messages import marked
 Channel = TypeVar("Channel", alt.Color, alt.StrokeDash)
 Look = dict[str, Any]
 ROWS = "rows"
+RAW = {"strokeOpacity": 0.4, "strokeWidth": 1}
 THIN = {"strokeWidth": 1, "color": LIGHT["muted"]}
 HALO = {"color": LIGHT["page"], "stroke": LIGHT["page"], "strokeWidth": 4}
 PASSES_FILTERS = "datum.kept !== false"
@@ -46,7 +47,8 @@ def curves(scale: Any) -> Spec:
     Data: ``step``, ``series``, ``value``, ``low``, ``high``. Layers with their own data:
     ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``guide``
     (``low``, ``high``: the range that guidance calls unremarkable), ``zero``,
-    ``point`` (as data), ``label`` (``step``, ``series``, ``y``, ``label``).
+    ``raw`` (as data, behind smoothed lines), ``point`` (as data), ``label`` (``step``,
+    ``series``, ``y``, ``label``).
     """
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
     x, y = _x("step", tickMinStep=1), _y("value", scale)
@@ -70,6 +72,7 @@ def curves(scale: Any) -> Spec:
         _layer(
             "band", "area", {"fillOpacity": 0.13}, x="step:Q", y="low:Q", y2="high:Q", color=color
         ),
+        _data_layer("raw", "line", RAW, x="step:Q", y="value:Q", color=color, strokeDash=dash),
         _layer("line", "line", x=x, y=y, color=color, strokeDash=dash),
         _data_layer(
             "point", "circle", {"size": 30, "opacity": 1}, x="step:Q", y="value:Q", color=color
@@ -355,7 +358,7 @@ def compile_designs() -> bytes:
 
 
 def _compiled(spec: Spec) -> Spec:
-    """Return the Vega form, without interaction, for any data."""
+    """Compile a Vega-Lite design to Vega without interaction, before there is data."""
     import vl_convert  # starts V8
 
     still: dict[str, Any] = {key: value for key, value in spec.items() if key != "params"}
@@ -364,7 +367,7 @@ def _compiled(spec: Spec) -> Spec:
     lines = {axis["scale"]: axis for axis in vega["axes"] if axis["grid"]}
     vega["axes"] = [axis for axis in vega["axes"] if not axis["grid"]]
     for axis in vega["axes"]:
-        # Dropping labels depends on the width of text, and therefore on installed fonts.
+        # Dropping overlapping labels depends on text widths, and therefore on installed fonts.
         axis |= {"labelOverlap": False, "values": f"${axis['scale']}.values"}
         if axis["scale"] in lines:  # one axis costs half of two
             axis |= {"grid": True, "gridScale": lines[axis["scale"]]["gridScale"]}

@@ -1,4 +1,4 @@
-"""The charts of the overview: whatever the log can feed, all over the same steps."""
+"""The charts of the overview, over the same steps, as far as the log has data for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from rlreport.check.finding import Finding
 from rlreport.columns import STEP
 from rlreport.draw.axes import Scale
-from rlreport.draw.chart import Chart
+from rlreport.draw.chart import Chart, Place
 from rlreport.draw.curves import Frame, curve_chart, floats
 from rlreport.draw.rewards import (
     distribution_charts,
@@ -22,26 +22,31 @@ from rlreport.draw.rewards import (
 from rlreport.draw.series import Series
 from rlreport.draw.small_multiples import small_multiples
 from rlreport.draw.theme import DASHED, DOTTED, LIGHT, SOLID, Style
+from rlreport.draw.tools import tool_error_charts
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables
 from rlreport.text.messages import marked, message, sentences
 
+USUAL = ("reward", "kl", "length", "surprisal", "tool_errors")
+"""Charts that are open even if no finding names them."""
+SIZES: dict[Place, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
+
 SAMPLED = ("distinct_2", "error_by_position")
-"""Names of charts that come from the sample of responses."""
+"""Names of charts that are computed from the sample of responses."""
 
 ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
-"""Gets the tables and what the charts over the steps share; gives the charts they can feed."""
+"""Takes the tables and the common frame; yields charts, or None for those without data."""
 
 REFERENCE = (LIGHT["reference"], DASHED)
-VALIDATION = (LIGHT["policy"], DASHED)
+VALIDATION = (LIGHT["healthy"], DASHED)
 SECOND = (LIGHT["info"], DOTTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A curve: its column of the step table, its label, the column of its band, and its look.
+    """A curve: column of the step table, label, column of the band's std, and style.
 
-    ``key`` tells it from others in the chart's data; it is the label unless given.
+    ``key`` identifies it in the chart's data; by default it is the label.
     """
 
     column: str
@@ -56,10 +61,10 @@ class CurveChart:
     """A chart of step figures.
 
     Attributes:
-        axis: title of the y axis; that of the first curve's column unless given.
-        scale: of the y axis; a symlog one is used where values leave [-2, 2].
-        needs: a column that is not 0 throughout, or the chart says nothing.
-        note: ends the description.
+        axis: title of the y axis; by default that of the first curve's column.
+        scale: scale of the y axis; ``symlog`` takes effect if values leave [-2, 2].
+        needs: the chart is left out if this column is 0 at all steps.
+        note: last sentence of the description.
     """
 
     name: str
@@ -84,14 +89,14 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("reward_mean", "policy", "reward_std"),
         Curve("ref_reward_mean", "reference", "ref_reward_std", style=REFERENCE),
         Curve("validation_reward_mean", "validation", style=VALIDATION),
-        Curve("valid_reward_mean", "valid, policy", key="valid", style=(LIGHT["healthy"], DOTTED)),
+        Curve("valid_reward_mean", "valid, policy", key="valid", style=SECOND),
         Curve("ref_valid_reward_mean", "valid, ref.", "", "ref_valid", (LIGHT["muted"], (2, 4))),
         wide=True,
     ),
     distribution_charts,
     _chart(
         "kl",
-        "KL to the reference (nats a response)",
+        "KL to the reference (nats per response)",
         Curve("kl_k1_mean", "KL", "kl_k1_std", "k1"),
         Curve("kl_k3_mean", "KL, k3", key="k3", style=SECOND),
         axis="mean over responses, nats",
@@ -113,9 +118,9 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     ),
     _chart(
         "surprisal",
-        "Surprisal (nats a token)",
+        "Surprisal (nats per token)",
         Curve("surprisal_mean", "policy"),
-        note="A sample's estimate of the policy's entropy.",
+        note="The mean over sampled tokens estimates the policy's entropy.",
     ),
     _chart(
         "win_rate",
@@ -170,17 +175,24 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     ),
     _chart(
         "turns",
-        "Turns a response",
+        "Turns per response",
         Curve("turns_mean", "mean"),
         Curve("turns_p95", "95th percentile", key="p95", style=SECOND),
     ),
     _chart(
         "tool_calls",
-        "Tool calls a response",
+        "Tool calls per response",
         Curve("tool_calls_mean", "mean"),
         Curve("tool_calls_p95", "95th percentile", key="p95", style=SECOND),
         needs="tool_calls_p95",
     ),
+    _chart(
+        "turn_tokens",
+        "Tokens per turn",
+        Curve("turn_tokens_mean", "policy"),
+        needs="turn_tokens_mean",
+    ),
+    tool_error_charts,
     _chart(
         "tool_errors",
         "Tool calls that end in an error",
@@ -193,7 +205,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("lag_mean", "mean"),
         Curve("lag_max", "largest", key="max", style=SECOND),
         needs="lag_max",
-        note="How many steps older than its step the policy was that sampled a response.",
+        note="How many steps older the sampling policy is than the step of the response.",
     ),
     _chart(
         "failed_rollouts",
@@ -203,19 +215,19 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     ),
     small_multiples,
 )
-"""In the order of the page. Of charts with one name, the first that the log can feed is drawn."""
+"""In the order of the page. Of charts with the same name, the first with data is drawn."""
 
 
 def overview_charts(
     tables: Tables, findings: Sequence[Finding] = (), *, band: float = 1.0, run: str = ""
 ) -> list[Chart]:
-    """Make every chart of the overview that the tables can feed, still to be drawn.
+    """Return all charts of the overview that have data, without SVG.
 
     Args:
-        tables: of the whole run.
-        findings: their steps are marked on the charts they name.
+        tables: tables of the whole run.
+        findings: findings to mark on the charts they refer to.
         band: factor of the standard deviation in bands.
-        run: name of the run, kept in each specification's description.
+        run: name of the run, for the descriptions in specifications.
     """
     if tables.steps.empty:
         return []
@@ -232,6 +244,38 @@ def overview_charts(
             if chart is not None:
                 charts.setdefault(chart.name, _described(chart, run, tables.sample_note))
     return list(charts.values())
+
+
+def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | None) -> list[Chart]:
+    """Return the charts in the order of the overview, with their places and widths.
+
+    Args:
+        charts: all charts of the run.
+        findings: findings of the verdict, the most important first.
+        lead: id of the finding that the verdict names first, None for none.
+    """
+    by_subject = {chart.subject: chart for chart in reversed(charts) if chart.subject}
+    by_subject |= {chart.name: chart for chart in charts}
+    serious = sorted((f for f in findings if f.severity != "info"), key=lambda f: f.id != lead)
+    named = [by_subject.get(name) for f in serious for name in f.charts]
+    first = next(
+        (c for f in serious if f.id == lead for n in f.charts if (c := by_subject.get(n))), None
+    )
+    shown = [*named, *(by_subject.get(name) for name in USUAL)]
+    places: dict[str, Place] = {chart.name: "open" for chart in shown if chart}
+    if "reward" in places:
+        places["reward"] = "reward"
+    if first:
+        places[first.name] = "lead"
+    order = list(places)
+    result = [_placed(chart, places.get(chart.name, "more")) for chart in charts]
+    return sorted(result, key=lambda c: order.index(c.name) if c.name in places else len(order))
+
+
+def _placed(chart: Chart, place: Place) -> Chart:
+    if place != "more":  # the heading of its group stands elsewhere
+        chart = replace(chart, group="")
+    return replace(chart.sized(SIZES[place]), place=place)
 
 
 def _described(chart: Chart, run: str, sample_note: str) -> Chart:
@@ -257,7 +301,7 @@ def _curve_chart(tables: Tables, frame: Frame, entry: CurveChart, band: float) -
         factor = f"{band:g}"
         axis = message("{axis}, band ± {factor} × std", axis=axis, factor=factor)
         meaning = message(
-            "The band is ± {factor} standard deviation, within the values that occur.",
+            "The band is ± {factor} standard deviation, clipped to the values that occur.",
             factor=factor,
         )
         note = sentences([meaning, note])
@@ -279,10 +323,10 @@ def _series(tables: Tables, curve: Curve, band: float) -> Series:
     series = Series(curve.key or curve.title, message(curve.title), values, *curve.style)
     if not curve.std or band <= 0:
         return series
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows has no band
+    with np.errstate(over="ignore", invalid="ignore"):  # no band where it overflows
         half = band * floats(tables.steps, curve.std)
         low, high = values - half, values + half
-    # No value lies beyond those seen: no negative length, none above the limit.
+    # Clip the band to observed values: no negative lengths, none above the limit.
     seen = tables.responses.get(curve.column.removesuffix("_mean"))
     if seen is not None and seen.notna().any():
         low, high = np.maximum(low, seen.min()), np.minimum(high, seen.max())
@@ -291,16 +335,16 @@ def _series(tables: Tables, curve: Curve, band: float) -> Series:
 
 def _trainer_curves(tables: Tables, present: Collection[str]) -> list[Series]:
     """The reward and the validation reward that the trainer logged, on the chart's steps."""
-    if tables.metrics.empty:
+    if tables.metrics.empty or tables.responses.empty:
         return []
     roles = roles_of(str(name) for name in tables.metrics.columns[1:])
     by_step = tables.metrics.set_index("step").reindex(tables.steps["step"])
     curves = (
-        ("reward", "trainer", marked("trainer"), (8, 2, 2, 2)),
-        ("validation", "validation", marked("validation"), DASHED),
+        ("reward", "trainer", marked("trainer"), (LIGHT["muted"], (8, 2, 2, 2))),
+        ("validation", "validation", marked("validation"), VALIDATION),
     )
     return [
-        Series(key, message(title), floats(by_step, roles[role]), LIGHT["muted"], dash)
-        for role, key, title, dash in curves
+        Series(key, message(title), floats(by_step, roles[role]), *style)
+        for role, key, title, style in curves
         if role in roles and key not in present
     ]

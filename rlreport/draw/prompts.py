@@ -1,4 +1,4 @@
-"""Charts of the pages of prompts and tokens."""
+"""Charts of the prompts page and the tokens page."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message, plural
 
 LEAST_PROMPTS = 5
-"""Prompts seen in two steps or more, below which a distribution of gains says nothing."""
+"""Minimum number of prompts with two or more steps for a distribution of gains."""
 
 MOST_TEXTS = 6
 
 
 def prompt_charts(tables: Tables) -> list[Chart]:
-    """Make the charts, still to be drawn, of the prompts page that the tables can feed."""
+    """Return the charts of the prompts page that have data, without SVG."""
     if tables.steps.empty:
         return []
     prompts, steps = tables.prompts, tables.steps
@@ -44,7 +44,7 @@ def prompt_charts(tables: Tables) -> list[Chart]:
                 Series("mean", message("mean"), mean, LIGHT["muted"], DASHED),
             ],
             axis=message("reward: mean over groups of the best, mean over responses"),
-            note=message("The gap is what taking the best response of each group would earn."),
+            note=message("The gap is the gain if only the best response of each group counted."),
         ),
         curve_chart(
             frame,
@@ -58,14 +58,16 @@ def prompt_charts(tables: Tables) -> list[Chart]:
             percent=True,
             note=""
             if grade is None
-            else message("Solved: a response earns {grade}, the run's best.", grade=figure(grade)),
+            else message(
+                "Solved: a response earns {grade}, the best reward of the run.", grade=figure(grade)
+            ),
         ),
     )
     return [chart for chart in charts if chart is not None]
 
 
 def _gains(prompts: pd.DataFrame) -> Chart | None:
-    """How much the mean reward of each prompt rose from its first step to its last."""
+    """Return a histogram of the prompts' gains in mean reward from first to last step."""
     gain = floats(prompts[prompts["steps"] > 1], "reward_gain")
     gain = gain[np.isfinite(gain)]
     if len(gain) < LEAST_PROMPTS:
@@ -75,7 +77,7 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
     rows = [{"from": a, "to": b, "y": n} for a, b, n in counts(shown, step, low, high)]
     x = Axis(low, high, message("gain of mean reward, first to last step of the prompt"))
     most = limits([np.array([float(row["y"]) for row in rows])])[1]
-    median = 2 * float(np.median(gain / 2))  # a sum of two may be larger than a float holds
+    median = 2 * float(np.median(gain / 2))  # the sum of two values may overflow
     return Chart(
         "prompt_gain",
         message("Reward gain of the prompts"),
@@ -94,10 +96,10 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
 
 
 def _solved(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, float | None]:
-    """Share of each step's groups in which a response earns the run's best reward, and that.
+    """Return the share of each step's groups that contain the run's best reward, and that reward.
 
-    All NaN where rewards are no grades (more than FEW_VALUES of them, or only one), or where
-    no group has two responses: a best reward that nothing else reaches is no solution.
+    All shares are NaN if rewards are not grades (one value, or more than FEW_VALUES), or if no
+    group has two responses.
     """
     graded = responses[np.isfinite(responses["reward"])]
     values = graded["reward"].unique()
@@ -111,11 +113,11 @@ def _solved(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, float | Non
 
 
 def token_charts(by_step: pd.DataFrame) -> list[Chart]:
-    """Make the chart of the share of responses that hold each spreading text, still to be drawn.
+    """Return the chart of the share of responses that contain each spreading text, without SVG.
 
     Args:
         by_step: ``step``, ``ngram`` (text as the model wrote it), ``share`` (0-1); the most
-            telling text first. Texts beyond the first MOST_TEXTS are not drawn.
+            important text first. Only the first MOST_TEXTS are drawn.
     """
     counted = by_step[by_step["share"].notna()] if len(by_step) else by_step
     if counted.empty:
@@ -125,7 +127,7 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         index="step", columns="ngram", values="share"
     )
     series = [
-        # Names are quoted: a text may be a space or look like a word of ours.
+        # Quote the texts, as they may be blank or look like labels.
         Series(f"text_{i}", f"“{label(text, 18)}”", floats(shares, text), *PALETTE[i])
         for i, text in enumerate(texts[:MOST_TEXTS])
     ]

@@ -1,4 +1,4 @@
-"""Charts of the reward: distribution, parts, against KL; and of the critic's error."""
+"""Charts of the reward (distribution, parts, against KL) and of the critic's error."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message, plural, sentences
 
 FEW_VALUES = 12
-"""Rewards of at most so many values are grades: right or wrong, a rubric."""
+"""Rewards with at most this many distinct values are grades, such as right or wrong."""
 
 MOST_COLUMNS = 120
 MOST_PARTS = 6
 LEAST_STD = 1e-6
-"""Steps whose reward has a smaller standard deviation have none to share out."""
+"""Variance is not attributed to parts at steps with a smaller std of the reward."""
 
 
 def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Draw how the policy's reward is spread in each step.
+    """Yield charts of the distribution of the policy's reward over the steps.
 
-    Grades make a heat map of their shares, as quantiles would jump between them; other rewards
-    the median and two bands.
+    Grades are drawn as a heat map of their shares, as quantiles would jump between them; other
+    rewards as median and two bands.
     """
     responses = tables.responses
     finite = responses.loc[np.isfinite(responses["reward"]), ["step", "reward"]]
@@ -42,7 +42,7 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     if len(values) > FEW_VALUES:
         yield _quantile_bands(frame, finite.assign(reward=reward))
     else:
-        # As data of a chart: what differs by rounding alone is one value.
+        # Rounded as in the chart's data, so that values that differ by rounding are equal.
         values = np.array([finite_or_none(value) for value in values])
         yield _heat_map(frame, finite.assign(reward=values[places]), np.unique(values))
 
@@ -67,7 +67,7 @@ def _quantile_bands(frame: Frame, finite: pd.DataFrame) -> Chart | None:
 def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
     every = -(-len(frame.steps) // MOST_COLUMNS)
     edges = np.append(frame.edges[:-1][::every], frame.edges[-1])
-    # Half a step to the next value; a lone huge one would swallow 0.5.
+    # Half the distance to the next value; for a single huge value, 0.5 would be lost by rounding.
     half = float(np.diff(values).min()) / 2 if len(values) > 1 else max(0.5, abs(values[0]) / 100)
     middles = (values[1:] + values[:-1]) / 2
     heights = np.concatenate([[values[0] - half], middles, [values[-1] + half]])
@@ -92,7 +92,7 @@ def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
         (frame.axis(), Axis(float(heights[0]), float(heights[-1]), title, values=ticks)),
         right=92,
     )
-    # Of the steps themselves: a column may hold several.
+    # Use the steps themselves, as a column of the heat map may cover several.
     first, last = (
         finite.loc[finite["step"] == step, "reward"]
         for step in (finite["step"].min(), finite["step"].max())
@@ -110,9 +110,9 @@ def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Draw the parts' means over the steps and, of several parts, their shares of the variance.
+    """Yield charts of the parts' means over the steps and, of several parts, of variance shares.
 
-    Where parts are many, those are drawn whose means range widest.
+    If there are many parts, those with the widest range of means are drawn.
     """
     names = [name for name in tables.reward_parts if name in tables.extras_by_step]
     if not names or tables.extras_by_step.empty:
@@ -142,7 +142,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     yield curve_chart(
         frame,
         "reward_part_shares",
-        message("What the reward's variance comes from"),
+        message("Share of each part in the reward's variance"),
         _series(variance_shares(tables, drawn).reindex(frame.steps)),
         axis=message("Cov(part, reward) / Var(reward)"),
         labels=150,
@@ -154,18 +154,18 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def variance_shares(tables: Tables, names: Sequence[str]) -> pd.DataFrame:
-    """Return the share of each step's variance of the reward that comes with each part.
+    """Return the share of each part in the variance of the reward within each step.
 
-    Cov(part, reward) / Var(reward) over the step's responses that have a reward; a part that
-    did not judge a response counts as 0 there, as in the sum. NaN where the reward does not
-    vary, or by more than a float holds.
+    The share is Cov(part, reward) / Var(reward) over the step's responses with a reward; a part
+    that did not judge a response counts as 0, as in the sum. NaN if the reward does not vary, or
+    its variance overflows.
 
     Args:
-        tables: of the whole run.
+        tables: tables of the whole run.
         names: columns of ``extras``.
 
     Returns:
-        By step, a float64 column a part.
+        One float64 column per part, with the steps as index.
     """
     rewarded = np.isfinite(tables.responses["reward"].to_numpy(dtype=np.float64))
     responses, parts = tables.responses[rewarded], tables.extras.loc[rewarded, list(names)]
@@ -189,10 +189,9 @@ def _series(parts: pd.DataFrame) -> list[Series]:
 
 
 def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
-    """Draw mean reward against mean KL, a path from the first step to the last.
+    """Yield the chart of mean reward against mean KL as a path from the first step to the last.
 
-    Gao, Schulman and Hilton (2023), "Scaling Laws for Reward Model Overoptimization": how
-    much reward the policy buys for its distance from the reference.
+    Source: Gao, Schulman and Hilton (2023), "Scaling Laws for Reward Model Overoptimization".
     """
     steps = tables.steps
     table = steps[np.isfinite(steps["kl_k1_mean"]) & np.isfinite(steps["reward_mean"])]
@@ -228,7 +227,7 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
 
 
 def error_by_position_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
-    """Draw the critic's mean |value − return| over the response, in tenths."""
+    """Yield the chart of the critic's mean |value − return| by tenth of the response."""
     positions = tables.positions
     if positions.empty or not np.isfinite(positions["abs_error_mean"]).any():
         return

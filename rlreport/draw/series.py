@@ -1,4 +1,4 @@
-"""Values of a curve, with functions that thin, smooth and describe them or draw a sparkline."""
+"""Curves: values, thinning, smoothing, descriptions and sparklines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ SPARKLINE_POINTS = 50
 _WIDTH, _HEIGHT, _MARGIN = 100.0, 24.0, 2.0
 
 SMOOTHING = (0.6, 0.9)
-"""Factors of the moving averages that the reader can choose."""
+"""Factors of the moving averages that the reader can choose; noisy curves have the first."""
+LEAST_SMOOTHED = 10
+"""Minimum number of values for smoothing to be offered."""
+NOISE = 0.08
+"""Half the mean squared difference of neighbours, relative to the variance; 1 for white noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,17 @@ class Series:
     def has_band(self) -> bool:
         """Whether any step has a band."""
         return self.low is not None and bool(np.isfinite(self.low).any())
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the values jump up and down more than they follow a trend."""
+        values = self.values[np.isfinite(self.values)]
+        if len(values) < LEAST_SMOOTHED or not (span := float(np.ptp(values / 2))):
+            return False
+        steps = np.diff(values / 2 / span)
+        turns = np.count_nonzero(steps[1:] * steps[:-1] < 0)
+        noise = np.mean(steps**2) / 2 / np.var(values / 2 / span)
+        return bool(noise > NOISE and turns > len(steps) / 3)
 
     def arrays(self) -> dict[str, Floats]:
         """Return the values and the edges of the band, by field."""

@@ -1,4 +1,4 @@
-"""One small chart per trainer metric and per further column of the log."""
+"""One small chart per trainer metric and per extra column of the log."""
 
 from __future__ import annotations
 
@@ -14,17 +14,39 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import Frame, curve_chart, floats
 from rlreport.draw.series import Series
 from rlreport.figures.ragged import Floats
-from rlreport.metrics.roles import guide_for
+from rlreport.metrics.roles import guide_for, roles_of
+from rlreport.summarise.steps import ROLE_COLUMNS
 from rlreport.tables import Tables
 from rlreport.text.messages import message, plural, told
 
 MOST_METRICS = 24
+MOST_ALONE = 200
+"""Charts of metrics in a report without rollouts."""
 MOST_COLUMNS = 12
 MOST_NAMED = 40
-"""Constant columns that are named with their value."""
+"""Maximum number of constant columns listed with their value."""
 
 DECADES = 1000.0
-"""Positive values that span more than this factor are drawn on a logarithmic axis."""
+"""Positive values whose range exceeds this factor are drawn on a logarithmic axis."""
+
+CHART_OF_ROLE = {
+    "kl": "kl",
+    "kl_token": "kl",
+    "entropy": "surprisal",
+    "length": "length",
+    "truncated": "eos",
+    "ratio": "mismatch",
+    "clip_fraction": "mismatch",
+    "grad_norm": "gradient_norm",
+    "learning_rate": "learning_rate",
+    "explained_variance": "explained_variance",
+}
+"""Role of a metric -> the chart of the overview on the same subject, which findings name."""
+
+_IDENTIFIER = re.compile(
+    r"(^|[/_. -])(ids?|idx|index|indices|uu?id|guid|hash|seed|line_?(no|number)?)$|[a-z]I[dD]$"
+)
+"""Names of columns whose mean says nothing."""
 
 _FIRST = (
     r"(^|[/_.])(approx_?)?kl",
@@ -37,7 +59,7 @@ _FIRST = (
     r"value|critic|vf_|explained",
     r"lr|learning_rate",
 )
-"""What a reader looks for first, in this order; the rest follows as logged."""
+"""Patterns of the most important names, which are drawn first; others keep the log's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +67,9 @@ class _Group:
     """Columns of a table by step that are drawn one by one, under a heading.
 
     Attributes:
-        prefix: of the charts' names: columns may be named "step" or "constructor".
-        axis: what the values are.
-        most: charts at most.
+        prefix: prefix of the charts' names, as columns may be named "step" or "constructor".
+        axis: title of the y axis.
+        most: maximum number of charts.
     """
 
     prefix: str
@@ -59,30 +81,40 @@ class _Group:
 
     @property
     def varied(self) -> list[str]:
-        """Columns that change, the ones that are looked for first."""
+        """Columns that vary, the most important first."""
         return sorted((name for name in self.values if _varies(self.values[name])), key=_rank)
 
     @property
     def drawn(self) -> list[str]:
-        """Columns with a chart: those with guidance before others where they are many."""
+        """Columns with a chart; if there are too many, those with guidance are preferred."""
         chosen = set(sorted(self.varied, key=lambda name: guide_for(name) is None)[: self.most])
         return [name for name in self.varied if name in chosen]
 
 
-def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
+def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
     """Draw the means of further columns that are no part of the reward, and the trainer's metrics.
 
-    What matters first stands first; the range that guidance calls unremarkable is shaded.
+    The most important ones come first; healthy ranges according to guidance are shaded.
     """
     for group in _groups(tables):
-        within = Frame(group.steps, frame.findings, frame.extent)
-        for key, name in zip(unique_names(group.drawn), group.drawn, strict=True):
+        roles = {metric: role for role, metric in roles_of(group.values).items()}
+        keys = zip(unique_names(group.drawn), group.drawn, strict=True)
+        for place, (key, name) in enumerate(keys):
+            chart_name = CHART_OF_ROLE.get(roles.get(name, ""), "")
+            findings = [
+                replace(finding, charts=(group.prefix + key,))
+                for finding in frame.findings
+                if chart_name in finding.charts
+            ]
+            within = Frame(group.steps, findings, frame.extent)
             axis, note, guide = group.axis, "", guide_for(name)
             if guide is not None:
                 places = {"axis": axis, "low": f"{guide.low:g}", "high": f"{guide.high:g}"}
                 axis = told("{axis}; shaded: {low} to {high}", places)
                 places |= {"meaning": message(guide.meaning), "source": message(guide.source)}
-                note = told("Shaded is {low} to {high}: {meaning} ({source}).", places)
+                note = told(
+                    "Shaded: the usual range, {low} to {high}: {meaning} ({source}).", places
+                )
             chart = curve_chart(
                 within,
                 group.prefix + key,
@@ -94,11 +126,15 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
                 guide=None if guide is None else (guide.low, guide.high),
                 scale=_scale(group.values[name]),
             )
-            yield None if chart is None else replace(chart, group=group.heading)
+            if chart is None:
+                continue
+            heading = group.heading if place < MOST_METRICS else message("More trainer metrics")
+            interactive = place < MOST_METRICS
+            yield replace(chart, group=heading, subject=chart_name, interactive=interactive)
 
 
 def not_drawn(tables: Tables) -> list[str]:
-    """Return sentences about columns without a chart: constants with their value, how many more."""
+    """Return sentences on columns without a chart: constants, and the number of others."""
     notes = []
     for group in _groups(tables):
         finite = {name: values[np.isfinite(values)] for name, values in group.values.items()}
@@ -137,18 +173,25 @@ def _groups(tables: Tables) -> Iterator[_Group]:
     if "step" in metrics:
         extent = Frame(floats(tables.steps, "step")).extent
         metrics = metrics[metrics["step"].between(*extent)].sort_values("step")
-        columns = _columns(metrics, {"step"})
+        shown, most = {"step"}, MOST_METRICS
+        if tables.responses.empty:
+            # Charts of the table of steps show some of them already.
+            roles = roles_of(map(str, metrics.columns[1:]))
+            shown |= {roles[role] for role in ROLE_COLUMNS if role in roles}
+            most = MOST_ALONE
+        columns = _columns(metrics, shown)
         heading = message("Trainer metrics")
         steps = floats(metrics, "step")
-        yield _Group("metric_", heading, message("as logged"), MOST_METRICS, steps, columns)
+        yield _Group("metric_", heading, message("as logged"), most, steps, columns)
 
 
 def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
-    return {name: floats(table, name) for name in map(str, table) if name not in left_out}
+    names = (name for name in map(str, table) if name not in left_out)
+    return {name: floats(table, name) for name in names if not _IDENTIFIER.search(name)}
 
 
 def _varies(values: Floats) -> bool:
-    """Whether values differ by more than rounding; a lone value is a constant."""
+    """Return whether values differ by more than rounding; a single value is a constant."""
     finite = drawable(values[np.isfinite(values)])
     if len(finite) < 2:
         return False

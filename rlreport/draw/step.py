@@ -1,4 +1,4 @@
-"""The charts of one step: distribution, gap to the reference, and what the reward goes with."""
+"""The charts of one step: reward distribution, gap to the reference, reward against KL, length."""
 
 from __future__ import annotations
 
@@ -38,16 +38,15 @@ _CELLS = (36, 20)
 
 
 def step_charts(rows: pd.DataFrame, first_rows: pd.DataFrame, *, step: int) -> list[Chart]:
-    """Make a step's charts, of all its responses.
+    """Return a step's charts that have data, without SVG.
+
+    They show all responses; their specifications use the dataset ``rows`` of the page, which
+    filters it.
 
     Args:
         rows: response table of the step.
-        first_rows: that of the first step, drawn as a ghost behind, unless it is the same.
+        first_rows: response table of the first step, drawn in the background unless it is ``step``.
         step: the step.
-
-    Returns:
-        Charts the log can feed, still to be drawn. They show all responses; their specification
-        takes the dataset ``rows`` from the page, which filters it.
     """
     others = first_rows[first_rows["step"] != step]
     length = length_column(rows)
@@ -125,7 +124,7 @@ def _gap(rows: pd.DataFrame) -> Chart | None:
         gap=figure(mean(gap)),
     )
     columns: dict[str, Any] = {}
-    if count > MOST_BARS:  # evenly over their order, each standing for its share
+    if count > MOST_BARS:  # evenly spaced ranks, each row for an equal number of responses
         known = known.sort_values("reward_gap", kind="stable").iloc[evenly(count, MOST_BARS)]
         columns = {"weight": [count / MOST_BARS] * MOST_BARS}
     spec, vega = fill(
@@ -141,7 +140,7 @@ def _gap(rows: pd.DataFrame) -> Chart | None:
         size="step",
         right=RIGHT,
     )
-    # The page draws the shown responses, which may be fewer than were logged.
+    # The page draws the responses it shows, which may be fewer than were logged.
     del layer_named(spec, "bars")["encoding"]["x"]["scale"]["domain"]
     title = message("Gap to the reference")
     return Chart("step_gap", title, words, spec | {"data": PAGE_ROWS}, vega)
@@ -167,7 +166,7 @@ def _plane(rows: pd.DataFrame, field: str, name: str, title: str) -> Chart | Non
         return Chart(name, title, words, *forms, interactive=False)
     dots = _rows(known, {"x": field, "y": "reward"}, {})
     spec, vega = fill("scatter", {"rows": dots}, (x, y), size="step", right=RIGHT)
-    # The page's rows name their columns, and so does what a brush limits.
+    # Fields have the names of the page's columns, to which the brush refers.
     for layer in spec["layer"]:
         encoding = layer["encoding"]
         encoding["x"]["field"], encoding["y"]["field"] = field, "reward"
@@ -179,7 +178,7 @@ def _plane(rows: pd.DataFrame, field: str, name: str, title: str) -> Chart | Non
 
 
 def _rows(table: pd.DataFrame, fields: dict[str, str], more: dict[str, Any]) -> Rows:
-    """Rows of responses: field → column of the table, and further fields."""
+    """Return a row per response: ``fields`` maps chart fields to columns, ``more`` to values."""
     values = {field: drawable(floats(table, column)) for field, column in fields.items()}
     return records({"n": table["n"].tolist(), **values, **more})
 
@@ -199,7 +198,7 @@ def _cells(across: Floats, up: Floats, x: Axis, y: Axis) -> Rows:
 
 
 def _key(names: list[tuple[str, str]]) -> Rows:
-    """Names of what is drawn, in its colours, above the plot's right end."""
+    """Return the rows of a color key above the right end of the plot."""
     right = WIDTH["step"] - PADDING["left"] - RIGHT
     keys = []
     for text, colour in reversed(names):

@@ -1,7 +1,7 @@
-"""Draws charts with Vega, as SVG that follows the page's theme.
+"""Render charts with Vega, as SVG that follows the page's theme.
 
 The SVG has no style attribute, style element or script, so that the strictest
-Content-Security-Policy lets it pass; the same input gives the same bytes.
+Content-Security-Policy allows it; equal input gives equal bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 
 DENSITY = 2
-"""Pixels of a picture for each of its drawing, for sharp screens."""
+"""Pixels of a picture per pixel of the drawing, for high-resolution screens."""
 
 SVG = "{http://www.w3.org/2000/svg}"
 _TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}
@@ -42,7 +42,7 @@ _DEFAULTS = {
     ("opacity", "1"),
     ("transform", "translate(0,0)"),
     ("fill", "transparent"),
-    ("font-size", "0px"),  # of texts that were not measured
+    ("font-size", "0px"),  # attributes of texts that were not measured
 }
 _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
 _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+')
@@ -65,10 +65,10 @@ def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
 
 
 def drawn_alone(chart: Chart) -> Chart:
-    """Return a chart of any Vega-Lite with its Vega and its SVG, laid out by Vega.
+    """Return a chart of any Vega-Lite specification with Vega and SVG, laid out by Vega.
 
     Raises:
-        ValueError: Vega refused the chart.
+        ValueError: Vega rejected the chart.
     """
     import vl_convert  # starts V8
 
@@ -82,12 +82,11 @@ def png(chart: Chart, width: int, font: str = FONT) -> bytes:
 
     Args:
         chart: the chart.
-        width: of the drawing, in the pixels that text is measured in; the picture has DENSITY
-            for each of those.
-        font: of its texts.
+        width: width of the drawing in CSS pixels; the picture is DENSITY times as wide.
+        font: font of its texts.
 
     Raises:
-        ValueError: Vega refused the chart.
+        ValueError: Vega rejected the chart.
     """
     import vl_convert  # starts V8
 
@@ -105,7 +104,7 @@ def _svg(specification: str) -> ET.Element:
 
 
 def _json(vega: Spec) -> str:
-    """Return JSON with every text printable: a NUL would abort vl-convert's whole process."""
+    """Return JSON with printable texts only, as NUL would abort the process in vl-convert."""
     return orjson.dumps(_printable(vega)).decode()
 
 
@@ -120,7 +119,7 @@ def _printable(value: Any) -> Any:
 
 
 def _themed(drawing: ET.Element, name: str, words: str) -> str:
-    """Return a drawn chart for a page: an SVG of what it needs, coloured by the page's theme."""
+    """Return a minimal SVG of a drawn chart, with colours of the page's theme."""
     root = ET.Element(
         "svg",
         {
@@ -138,15 +137,15 @@ def _themed(drawing: ET.Element, name: str, words: str) -> str:
 
 
 def _cleaned(element: ET.Element, prefix: str, variables: dict[str, str]) -> list[ET.Element]:
-    """The element's children with what a page needs of them, and that no more than once.
+    """Return the element's children without redundant attributes and groups.
 
-    Groups that only hold others dissolve into them; what all children of a group share stands
-    on the group.
+    Groups without attributes are replaced by their children; attributes that all children of a
+    group share are moved to the group.
 
     Args:
-        element: as Vega draws it.
-        prefix: ids begin with it, so that charts can share a document.
-        variables: colour in the drawing → CSS custom property that takes its place.
+        element: element drawn by Vega.
+        prefix: prefix of ids, so that charts can share a document.
+        variables: colour in the drawing → CSS custom property that replaces it.
     """
     result: list[ET.Element] = []
     for child in element:
@@ -160,7 +159,7 @@ def _cleaned(element: ET.Element, prefix: str, variables: dict[str, str]) -> lis
         if tag == "g":
             attributes |= _hoisted(inner)
             if "mark-rect" in child.get("class", ""):
-                attributes["shape-rendering"] = "crispEdges"  # no seams between cells
+                attributes["shape-rendering"] = "crispEdges"  # avoids seams between cells
             if not attributes:
                 result.extend(inner)
                 continue
@@ -187,13 +186,13 @@ def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> 
     return attributes
 
 
-@lru_cache(maxsize=4096)  # symbols of one size, ticks of one axis
+@lru_cache(maxsize=4096)  # symbols of one size and ticks of one axis are equal
 def _in_tenths(geometry: str) -> str:
     return _NUMBER.sub(lambda number: f"{round(float(number[0]), 1) + 0.0:g}", geometry)
 
 
 def _hoisted(children: Sequence[ET.Element]) -> dict[str, str]:
-    """What all of several children inherit as well from the group that holds them; they lose it."""
+    """Remove the inheritable attributes that all of several children share, and return them."""
     if len(children) < 2:
         return {}
     shared = {}

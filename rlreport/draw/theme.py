@@ -1,8 +1,7 @@
-"""The look of charts: the report's colours for the light and the dark theme, and sizes.
+"""Theme of charts: colours of the light and the dark theme, and sizes.
 
-Specifications are written in the light colours, so that an exported chart opens anywhere in its
-true colours. No two names share a light colour: a rendered chart's colours are replaced by CSS
-custom properties.
+Specifications use the light colours, so that exported charts have them everywhere. Light colours
+are unique, as they are replaced by CSS custom properties in rendered charts.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Spec = dict[str, Any]
-"""A specification of Vega-Lite or Vega."""
+"""A Vega-Lite or Vega specification."""
 
 DESIGNS = Path(__file__).with_name("designs.json")
 """The compiled designs, written when the package is built."""
@@ -23,19 +22,19 @@ FONT = "sans-serif"
 SMALL = 11
 VALUE_FORMAT = ",.4~r"
 
-WIDTH = {"step": 320, "half": 664, "wide": 1352}
-"""Pixels, as the page's columns are at a window 1400 pixels wide: text keeps its size there."""
+WIDTH = {"step": 320, "third": 434, "half": 664, "wide": 1352}
+"""Widths in pixels, equal to the page's columns in a window of 1400 pixels: text is not scaled."""
 
-HEIGHT = {"step": 220, "half": 220, "wide": 200}
+HEIGHT = {"step": 220, "half": 200, "wide": 200}
 PADDING = {"left": 52, "top": 32, "bottom": 38}
 TITLES = {"x": 33, "y": -15}
-"""Pixels below the plot at which the x axis has its title, and above it the y axis."""
+"""Distance in pixels of the x axis title below the plot, and of the y axis title above it."""
 
 INTERACTION = "interaction"
-"""Layers whose name starts so only serve the pointer; they are not drawn on paper."""
+"""Prefix of interactive layers, which are not part of the static drawing."""
 
 Style = tuple[str, tuple[int, ...]]
-"""Colour of a curve, and its dashes and gaps in pixels."""
+"""Colour of a curve, and lengths of its dashes and gaps in pixels."""
 
 SOLID, DASHED, DOTTED = (1, 0), (6, 3), (2, 2)
 
@@ -63,7 +62,7 @@ PALETTE: tuple[Style, ...] = (
     (LIGHT["muted"], (4, 4)),
     (LIGHT["warning"], (8, 2, 2, 2)),
 )
-"""Colour and dashes of curves that are neither policy nor reference: told apart by both."""
+"""Styles of curves other than policy and reference, with distinct colours and dashes."""
 
 _SIGNED = {
     "light": (
@@ -80,7 +79,7 @@ _UNSIGNED = {
 
 
 def tokens(theme: Theme) -> dict[str, str]:
-    """Name of each design token (without ``--``) → colour as ``#rrggbb``."""
+    """Return design token (without ``--``) → colour as ``#rrggbb``."""
     named = dict(LIGHT if theme == "light" else DARK)
     for prefix, scale in (("div", _SIGNED), ("seq", _UNSIGNED)):
         for index, colour in enumerate(scale[theme].split(), start=1):
@@ -89,24 +88,24 @@ def tokens(theme: Theme) -> dict[str, str]:
 
 
 def unsigned_scale() -> list[str]:
-    """The nine light colours of the unsigned scale, light to dark."""
+    """Return the nine colours of the unsigned scale in the light theme, light to dark."""
     return _UNSIGNED["light"].split()
 
 
 def sentinels() -> dict[str, str]:
-    """Light colour as written in specifications → CSS custom property (``--policy``).
+    """Return light colour in specifications → CSS custom property (``--policy``).
 
-    A page's script replaces these in a specification by ``getComputedStyle`` values, so
-    that an interactive chart follows the theme as the baked one does.
+    A page's script replaces these colours in a specification by ``getComputedStyle`` values, so
+    that interactive charts follow the theme like static ones.
     """
     return {colour: f"--{name}" for name, colour in tokens("light").items()}
 
 
 def vega_config() -> dict[str, Any]:
-    """The Vega-Lite ``config`` of every chart.
+    """Return the Vega-Lite ``config`` of all charts.
 
-    Nothing in it makes the layout depend on measured text, so that charts are the same on
-    machines with other fonts; only labels of the x axis give way in a page's narrow columns.
+    The layout does not depend on text widths, so that charts are equal on machines with other
+    fonts; only overlapping labels of the x axis are dropped in interactive charts.
     """
     axis = {
         "domain": False,
@@ -130,7 +129,7 @@ def vega_config() -> dict[str, Any]:
         "font": FONT,
         "view": {"stroke": None},
         "axis": axis,
-        # Texts lie on their base lines, so that no place depends on their size.
+        # Texts are aligned at their base lines, so that no position depends on their size.
         "axisX": {
             "grid": False,
             "domain": True,
@@ -139,7 +138,7 @@ def vega_config() -> dict[str, Any]:
             "labelPadding": 15,
             "titleBaseline": "alphabetic",
         },
-        # The title lies flat above its axis: easier to read than on its side.
+        # The title is horizontal above its axis, which is easier to read.
         "axisY": {
             "labelBaseline": "alphabetic",
             "labelOffset": 3,

@@ -3,7 +3,7 @@
 import { recoloured } from "./colours.js";
 import { message } from "../shared/words.js";
 
-/** @typedef {{zoom: [number, number] | null, log: boolean, smoothing: number}} ViewState */
+/** @typedef {{zoom: [number, number] | null, log: boolean, smoothing: number | "auto"}} ViewState */
 
 /**
  * @param {any} spec

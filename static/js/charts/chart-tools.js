@@ -12,7 +12,8 @@ export class Shared {
     this.charts = new Set();
     /** @type {[number, number] | null} */
     this.zoom = null;
-    this.smoothing = 0;
+    /** @type {number | "auto"} */
+    this.smoothing = "auto";
     /** @type {Set<() => void>} */
     this.listeners = new Set();
   }
@@ -43,7 +44,7 @@ export function smoothingTools(tools, charts, shared) {
   const params = [...charts].flatMap((chart) => chart.spec.params ?? []);
   const { options, labels } = params.find(({ name }) => name === "smoothing").bind;
   const select = el("select", {}, ...options.map((value, i) => el("option", { value }, labels[i])));
-  select.addEventListener("change", () => shared.smooth(Number(select.value)));
+  select.addEventListener("change", () => shared.smooth(options[select.selectedIndex]));
   const back = el("button", { type: "button", hidden: true, onclick: () => shared.zoomTo(null) });
   shared.listeners.add(() => {
     back.hidden = !shared.zoom;

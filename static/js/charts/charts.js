@@ -299,7 +299,7 @@ export function mountCharts(root, hooks) {
     if (figure.querySelector("script.spec")) charts.set(figure, new Chart(/** @type {HTMLElement} */ (figure), hooks, shared, config));
   }
   const tools = el("div", { class: "chart-tools" });
-  root.querySelector("section.charts")?.before(tools);
+  (root.querySelector("section.charts:not(.alone)") ?? root.querySelector("section.charts"))?.before(tools);
   if ([...charts.values()].some((chart) => chart.has("smoothing"))) smoothingTools(tools, charts.values(), shared);
   const explore = mountExplore(tools, hooks, (figure, spec) => new Chart(figure, hooks, shared, config, spec));
   shadeFindings(root, charts.values(), hooks.signal);

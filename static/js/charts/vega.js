@@ -11,6 +11,11 @@ export function loadVega() {
   return loading;
 }
 
+/** Whether the report carries it; the attachment of a mail does not. */
+export function hasVega() {
+  return document.querySelector("script.vega-data") !== null || document.body.dataset.vega !== undefined;
+}
+
 async function load() {
   const packed = document.querySelector("script.vega-data")?.textContent;
   const src = document.body.dataset.vega;

@@ -20,6 +20,11 @@ const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
 /** A number as text. */
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
+/** A text as it is searched: lower case, any white space one blank. @param {string} text */
+export function searchable(text) {
+  return text.toLowerCase().replace(/\s+/g, " ");
+}
+
 export class Rows {
   /**
    * @param {Column[]} columns
@@ -64,7 +69,7 @@ export class Rows {
 
   /** @param {string} query */
   search(query) {
-    this.query = query.trim().toLowerCase();
+    this.query = searchable(query.trim());
     this.update();
   }
 
@@ -124,7 +129,7 @@ export class Rows {
     if (!this.haystack) {
       const columns = this.columns.filter((column) => column.strings);
       this.haystack = Array.from({ length: this.size }, (_, i) =>
-        columns.map((column) => column.strings?.[i] ?? "").join("\n").toLowerCase(),
+        searchable(columns.map((column) => column.strings?.[i] ?? "").join("\n")),
       );
     }
     return this.haystack;

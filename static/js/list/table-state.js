@@ -3,7 +3,7 @@
  * `has.KEY`, each after a prefix where a page has several tables.
  */
 
-import { formatSort, parseSort } from "./rows.js";
+import { formatSort, parseSort, searchable } from "./rows.js";
 
 /** @typedef {import("./rows.js").Rows} Rows */
 
@@ -38,7 +38,7 @@ export function keepInUrl(rows, address, signal, prefix = "") {
 /** @param {Rows} rows @param {string[][]} entries */
 function readEntries(rows, entries) {
   const params = new Map(/** @type {[string, string][]} */ (entries));
-  rows.query = (params.get("q") ?? "").trim().toLowerCase();
+  rows.query = searchable((params.get("q") ?? "").trim());
   rows.setSort(parseSort(params.get("sort") ?? ""));
   rows.ranges.clear();
   rows.words.clear();

@@ -20,6 +20,7 @@ const WITHOUT_BAR = ["n", "prompt_id", "worth"];
  * @property {(i: number) => string} href address of row i
  * @property {(i: number) => void} [open] what a click on row i does; else its link is followed
  * @property {(column: import("./rows.js").Column, i: number) => string} [cellClass] of a number, instead of a bar
+ * @property {(column: import("./rows.js").Column, i: number) => string | null} [text] what a cell shows of a text
  */
 
 export class TableView {
@@ -173,6 +174,9 @@ export class TableView {
     this.renderedColumns.forEach((column, k) => {
       if (k === cells.length) node.append(this.cell(column, i));
       if (cells[k].hidden === column.shown) cells[k].hidden = !column.shown;
+      const text = this.options.text && column.kind === "text" && column.strings?.[i] != null ? this.options.text(column, i) : null;
+      const clamp = text !== null && cells[k].querySelector(".clamp");
+      if (clamp && clamp.textContent !== text) clamp.textContent = text;
     });
     return node;
   }
@@ -200,7 +204,8 @@ export class TableView {
       this.renderedColumns.push(column);
       const cell = headerCell(column);
       this.head.append(cell);
-      group.append(el("col", { class: column.kind, "data-key": key }));
+      const width = column.label.length > 16 ? " broad" : "";
+      group.append(el("col", { class: column.kind + width, "data-key": key }));
       this.addSortButton(cell);
     }
     const at = this.renderedColumns.indexOf(column);

@@ -4,7 +4,7 @@ import { copies } from "../shared/copy.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { menu } from "../shared/menu.js";
-import { toCsv, toJson } from "./rows.js";
+import { searchable, toCsv, toJson } from "./rows.js";
 import { message } from "../shared/words.js";
 
 /** @typedef {import("./rows.js").Rows} Rows */
@@ -57,7 +57,7 @@ export function mountToolbar(section, view) {
       ...[...rows.ranges].map(([key, range]) => chip(between(rows, key, range), () => remove(() => rows.limit(key, null)))),
       ...[...rows.words].map(([key, words]) => chip(message("{name}: {value}", { name: nameOf(rows, key), value: words }), () => remove(() => rows.require(key, "")))),
     );
-    if (document.activeElement !== search && search.value.trim().toLowerCase() !== rows.query) {
+    if (document.activeElement !== search && searchable(search.value.trim()) !== rows.query) {
       search.value = rows.query;
     }
   };
@@ -77,8 +77,8 @@ function nameOf(rows, key) {
 
 /** @param {Rows} rows @param {string} key @param {[number, number]} range */
 function between(rows, key, [low, high]) {
-  const name = nameOf(rows, key);
-  const places = { name, low: written(low), high: written(high) };
+  const kind = rows.column(key)?.written;
+  const places = { name: nameOf(rows, key), low: written(low, kind), high: written(high, kind) };
   if (low === high) return message("{name} {low}", places);
   if (!Number.isFinite(high)) return message("{name} from {low}", places);
   if (!Number.isFinite(low)) return message("{name} to {high}", places);

@@ -1,7 +1,7 @@
 /** One page, or one view of the one-file form. */
 
 import { mountCharts } from "../charts/charts.js";
-import { loadVega } from "../charts/vega.js";
+import { hasVega, loadVega } from "../charts/vega.js";
 import { readTable } from "../list/read-table.js";
 import { mountRunList } from "../list/run-list.js";
 import { TableView } from "../list/table.js";
@@ -17,7 +17,7 @@ import { message } from "../shared/words.js";
 import { mountScrubber } from "./scrubber.js";
 
 /** A shorter table has no toolbar, only sorting. */
-const TOOLBAR_FROM = 8;
+const TOOLBAR_FROM = 30;
 
 /**
  * Mounts the interactive parts of a page; `unmount` undoes it.
@@ -35,8 +35,12 @@ export function mount(root, address) {
   /** @type {ReturnType<typeof mountTable> | null} */
   let steps = null;
   for (const section of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll("section.list"))) {
-    if (packed) mountRunList(section, packed, address, signal);
-    else if (section.classList.contains("responses")) list = mountResponses(root, section, data, address, signal);
+    if (packed) {
+      mountRunList(root, section, packed, address, signal).then((mounted) => {
+        list = mounted;
+        if (list) update(root, list, address);
+      });
+    } else if (section.classList.contains("responses")) list = mountResponses(root, section, data, address, signal);
     else {
       const table = mountTable(section, address, signal);
       if (section.classList.contains("steps")) steps = table;
@@ -56,7 +60,7 @@ export function mount(root, address) {
     openStep,
     openResponse: (n) => list?.open(data.n.indexOf(n)),
     page: root.dataset.title ?? "",
-    table: list ?? steps,
+    table: hasVega() ? list ?? steps : null,
     rows: list?.chartRows ?? null,
     brushed: (ranges) => list?.brushed(ranges),
   });
@@ -103,6 +107,7 @@ function mountTable(section, address, signal) {
 function mountResponses(root, section, data, address, signal) {
   const read = readTable(section, data);
   const { rows } = read;
+  for (const { key, strings } of rows.columns) if (data.texts[key]) data.texts[key] = strings;
   const open = (i) => {
     // Replace, don't push: Back should close the panel, not replay every response.
     const replace = address.get("r") !== null && i !== null;
@@ -137,7 +142,7 @@ function mountResponses(root, section, data, address, signal) {
 function update(root, list, address) {
   const base = root.dataset.title ?? "";
   if (!list) {
-    openDetail(root, address);
+    showNamed(root, address);
     document.title = base;
     return;
   }
@@ -145,7 +150,7 @@ function update(root, list, address) {
   const i = wanted === null ? -1 : list.view.rowIds.indexOf(wanted);
   if (i !== list.panel.open) {
     const before = list.panel.open;
-    const focused = list.panel.node.contains(document.activeElement);
+    const focused = [list.panel.node, list.view.table].some((part) => part.contains(document.activeElement));
     if (i < 0) list.panel.close();
     else scrollToResponse(list.panel, list.panel.show(i), before < 0, address);
     list.view.select(i);
@@ -162,25 +167,29 @@ function update(root, list, address) {
   document.title = i < 0 ? base : message("Response {n} · {page}", { n: wanted ?? "", page: base });
 }
 
-/** Scrolls to a response that was just opened: to its head, or to the token that the URL names. */
+/** Scrolls to the head of a response that was just opened, unless a place in it is shown. */
 async function scrollToResponse(panel, shown, fresh, address) {
   if (!fresh) return;
   // Beside the list the panel scrolls by itself, below it the page does.
   const beside = matchMedia("(min-width: 1100px)").matches;
   if (!beside && (address.get("token") ?? address.get("turn")) !== null) return;
-  panel.node.scrollIntoView({ block: "start" });
+  const toHead = () => (beside || !(panel.conversation?.found >= 0)) && panel.node.scrollIntoView({ block: "start" });
+  toHead();
   await shown;
-  panel.node.scrollIntoView({ block: "start" });
+  toHead();
 }
 
-/** Opens the folded prompt that `p` names. */
-function openDetail(root, address) {
-  const wanted = address.get("p");
-  const inside = wanted === null ? null : root.querySelector(`[id="p=${CSS.escape(wanted)}"]`);
-  const details = inside?.closest("details");
-  if (!details) return;
-  details.open = true;
-  details.scrollIntoView({ block: "start" });
+/** Scrolls to the chart or the finding that the URL names. */
+function showNamed(root, address) {
+  const name = ["chart", "finding"].flatMap((kind) => (address.get(kind) === null ? [] : [`${kind}=${address.get(kind)}`]))[0];
+  if (name === root.dataset.named) return; // something else of the URL changed
+  root.dataset.named = name ?? "";
+  const node = name && root.querySelector(`[id="${CSS.escape(name)}"]`);
+  if (!node) return;
+  const own = node.matches(".finding") && node.querySelector("details");
+  if (own) own.open = true;
+  for (let fold = node.parentElement?.closest("details"); fold; fold = fold.parentElement?.closest("details")) fold.open = true;
+  node.scrollIntoView({ block: "start" });
 }
 
 /** @returns {import("./keys.js").Binding[]} */
@@ -195,10 +204,12 @@ function bindings(root, list) {
     found.push({ keys: ["/"], what: message("search"), run: () => root.querySelector("input[type=search]").focus() });
   }
   if (!list) return found;
+  if (root.querySelector(".step-nav")) {
+    found.push({ keys: ["{"], what: message("the same prompt at an earlier step"), run: () => list.panel.samePrompt(-1) });
+    found.push({ keys: ["}"], what: message("the same prompt at a later step"), run: () => list.panel.samePrompt(1) });
+  }
   return [
     ...found,
-    { keys: ["{"], what: message("the same prompt at an earlier step"), run: () => list.panel.samePrompt(-1) },
-    { keys: ["}"], what: message("the same prompt at a later step"), run: () => list.panel.samePrompt(1) },
     { keys: ["j"], what: message("next response"), run: () => list.panel.move(1) },
     { keys: ["k"], what: message("previous response"), run: () => list.panel.move(-1) },
     { keys: ["n"], what: message("next most extreme token"), run: () => list.panel.tokens?.jump(1) },
@@ -206,7 +217,8 @@ function bindings(root, list) {
     { keys: ["w"], what: message("the worst token of the metric"), run: () => list.panel.tokens?.worst() },
     { keys: ["t"], what: message("next turn"), run: () => list.panel.conversation?.next(1) },
     { keys: ["T"], what: message("previous turn"), run: () => list.panel.conversation?.next(-1) },
-    { keys: ["e"], what: message("first error of a tool"), run: () => list.panel.conversation?.firstError() },
+    { keys: ["e"], what: message("next error of a tool"), run: () => list.panel.conversation?.error(1) },
+    { keys: ["E"], what: message("previous error of a tool"), run: () => list.panel.conversation?.error(-1) },
     { keys: ["a"], what: message("last answer"), run: () => list.panel.conversation?.lastAnswer() },
     { keys: ["Escape"], what: message("close"), run: () => !list.panel.node.hidden && list.open(null) },
     { keys: [], shown: "← → ↑ ↓", what: message("from token to token, once one has the focus"), run: () => {} },

@@ -42,7 +42,7 @@ export class Router {
     if (this.path !== path) return;
     this.main.replaceChildren(root);
     this.page = mount(root, this.address);
-    this.mark(path, root);
+    this.mark(path);
     if (first) return;
     this.main.focus({ preventScroll: true });
     scrollTo(0, this.left.get(path) ?? 0);
@@ -65,19 +65,14 @@ export class Router {
     }
   }
 
-  /** Says in the navigation where the reader is. @param {string} path @param {HTMLElement} root */
-  mark(path, root) {
+  /** Says in the navigation where the reader is. @param {string} path */
+  mark(path) {
     for (const link of document.querySelectorAll("header.site nav a")) {
-      if (link.getAttribute("href") === `#/${path}`) link.setAttribute("aria-current", "page");
+      const to = link.getAttribute("href");
+      if (to === `#/${path}`) link.setAttribute("aria-current", "page");
+      else if (to === "#/" && path.startsWith("steps/")) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
-    const crumbs = /** @type {HTMLElement} */ (document.querySelector("nav.crumbs"));
-    const run = document.querySelector("header.site .run")?.textContent ?? "";
-    const here = root.querySelector("h1")?.textContent ?? "";
-    crumbs.hidden = path === "";
-    crumbs.replaceChildren(
-      el("ol", {}, el("li", {}, el("a", { href: "#/" }, run)), el("li", { "aria-current": "page" }, here)),
-    );
   }
 }
 

@@ -1,7 +1,9 @@
 /** The conversation after the prompt: who spoke, what, with which tool, at what cost. */
 
+import { searchable } from "../list/rows.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
+import { mark } from "../shared/marks.js";
 import { message, nodes } from "../shared/words.js";
 
 /**
@@ -32,6 +34,8 @@ export class Conversation {
   constructor(turns, errors) {
     this.turns = turns;
     this.at = -1;
+    /** The first turn with what was searched for. */
+    this.found = -1;
     this.items = turns.map((turn, k) => item(turn, k));
     const go = (label, key, run) => el("button", { type: "button", title: message("Key {key}", { key }), onclick: run }, label);
     const sampled = turns.filter((turn) => turn.sampled).length;
@@ -44,7 +48,8 @@ export class Conversation {
         { class: "spine-tools" },
         el("h3", {}, message("Turns ({count}, {sampled} of the policy)", { count: written(turns.length, "count"), sampled: written(sampled, "count") })),
         go(message("Next turn"), "t", () => this.next(1)),
-        wrong > 0 && go(message("First error ({count})", { count: wrong }), "e", () => this.firstError()),
+        wrong > 0 && go(message("Next error ({count})", { count: wrong }), "e", () => this.error(1)),
+        wrong > 1 && go(message("Previous error"), "E", () => this.error(-1)),
         go(message("Last answer"), "a", () => this.lastAnswer()),
       ),
       errors.length > 0 && el("ul", { class: "errors" }, ...errors.map((error) => el("li", { dir: "auto" }, error))),
@@ -52,13 +57,27 @@ export class Conversation {
     );
   }
 
+  /** Marks what was searched for, unfolds it and scrolls to the first. @param {string} query lower case */
+  mark(query) {
+    this.turns.forEach((turn, k) => {
+      if (!query || !searchable(Object.values(turn).flat(2).join("\n")).includes(query)) return;
+      if (this.found < 0) this.found = k;
+      for (const fold of this.items[k].querySelectorAll("button.fold, details > summary")) /** @type {HTMLElement} */ (fold).click();
+    });
+    mark("found", this.node, [query]);
+    if (this.found >= 0) this.show(this.found);
+  }
+
   /** @param {number} way */
   next(way) {
     this.go(Math.max(0, Math.min(this.turns.length - 1, this.at + way)));
   }
 
-  firstError() {
-    this.go(this.turns.findIndex((turn) => turn.error));
+  /** To the next (1) or previous (-1) error; from the last to the first again. @param {number} way */
+  error(way) {
+    const wrong = this.turns.flatMap((turn, k) => (turn.error ? [k] : []));
+    const ahead = way > 0 ? wrong.find((k) => k > this.at) : wrong.findLast((k) => k < this.at);
+    this.go(ahead ?? wrong.at(way > 0 ? 0 : -1) ?? -1);
   }
 
   lastAnswer() {
@@ -68,11 +87,16 @@ export class Conversation {
   /** Brings a turn into sight, and the focus to it. @param {number} k */
   go(k) {
     if (k < 0) return;
+    this.items[k].focus({ preventScroll: true });
+    this.show(k);
+  }
+
+  /** @param {number} k */
+  show(k) {
     this.items[this.at]?.classList.remove("at");
     this.at = k;
     const node = this.items[k];
     node.classList.add("at");
-    node.focus({ preventScroll: true });
     // Turns out of sight have guessed heights: the first scroll lays them out.
     for (let turn = 0; turn < 3; turn += 1) node.scrollIntoView({ block: "start" });
   }

@@ -56,10 +56,26 @@ export function groupStrip(data, i, { text, open }) {
     "section",
     { class: "group", "aria-label": message("Group") },
     el("p", { class: "group-title" }, title, data.right && truth !== null && truth.length < 80 && el("span", {}, ...nodes("; ground truth {truth}", { truth: el("b", { dir: "auto" }, truth) }))),
+    groupLine(data, i, rewards),
     el("ul", {}, ...cells),
   );
   if (best && worst && low < high) node.append(comparison(best, worst, text));
   return [node];
+}
+
+/** Mean, std and advantage, or that the group gives no signal. */
+function groupLine({ values, right }, i, rewards) {
+  const [mean, std, advantage] = ["group_mean", "group_std", "group_advantage"].map((key) => values[key]?.[i] ?? null);
+  if (mean === null || std === null) return null;
+  const figures = { mean: written(mean), std: written(std), advantage: written(advantage) };
+  if (advantage !== null) {
+    const logged = values.advantage_mean?.[i] ?? null;
+    const computed = message("mean {mean}, population std {std}; advantage (reward − mean) / std = {advantage}, computed", figures);
+    return el("p", { class: "note" }, computed, logged !== null && message("; logged {logged}", { logged: written(logged) }));
+  }
+  if (right?.[i] === 1) return el("p", { class: "note" }, message("all right: equal rewards give no advantage"));
+  if (right?.[i] === 0) return el("p", { class: "note" }, message("all wrong: equal rewards give no advantage"));
+  return rewards.length > 1 && el("p", { class: "note" }, message("equal rewards ({mean}) give no advantage", figures));
 }
 
 /** @returns {Sibling} */

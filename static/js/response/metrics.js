@@ -100,13 +100,14 @@ export function extremeName(metric) {
 export const CLIP = 0.98;
 
 /**
- * The value at a share of the sorted ones, rounded down to one that occurs: between two, an
- * outlier would stretch the scale of a short response all the same.
+ * The value at a share of the sorted ones, rounded outwards to one that occurs: of fewer than
+ * 50 values none lies beyond the 98th percentile.
  * @param {Float64Array} sorted ascending
  * @param {number} share
  */
 function quantile(sorted, share) {
-  return sorted.length ? sorted[Math.floor(share * (sorted.length - 1))] : NaN;
+  const place = share * (sorted.length - 1);
+  return sorted.length ? sorted[share > 0.5 ? Math.ceil(place) : Math.floor(place)] : NaN;
 }
 
 /**

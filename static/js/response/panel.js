@@ -1,11 +1,13 @@
 /** The response panel: one response in full, beside or below the list it came from. */
 
 import { copies } from "../shared/copy.js";
+import { menu } from "../shared/menu.js";
 import { decodeTokens, unpack } from "../shared/data.js";
 import { el } from "../shared/dom.js";
+import { written } from "../shared/format.js";
 import { stats } from "./stats.js";
 import { groupStrip } from "./group.js";
-import { hrefOf, samePrompt, samePromptLinks } from "./same-prompt.js";
+import { hrefOf, samePrompt, samePromptLinks, timelineLink } from "./same-prompt.js";
 import { Conversation } from "./conversation.js";
 import { textsSection } from "./texts.js";
 import { Tip } from "../shared/tip.js";
@@ -15,6 +17,8 @@ import { marked, message } from "../shared/words.js";
 const GLYPHS = { critical: "✕", warning: "▲", info: "i" };
 /** @type {Record<string, string>} */
 const SEVERITIES = { critical: marked("critical"), warning: marked("warning"), info: marked("note") };
+
+/** @typedef {{data: any, at: number}} Located a page's row data, and a response's index in it */
 
 export class Panel {
   /**
@@ -26,8 +30,11 @@ export class Panel {
    * @param {import("../shared/address.js").Address} given.address
    * @param {(i: number | null) => void} given.go opens row i, or closes the panel
    * @param {AbortSignal} given.signal
+   * @param {(i: number) => Located | Promise<Located>} [given.locate] where the data of row i is
+   * @param {(data: any, at: number) => number} [given.rowOf] the row of a response of such data
+   * @param {(data: any, at: number) => (Node | null)[]} [given.links] to related responses
    */
-  constructor(node, { data, rows, packed, address, go, signal }) {
+  constructor(node, { data, rows, packed, address, go, signal, locate, rowOf, links }) {
     this.node = node;
     this.data = data;
     this.rows = rows;
@@ -50,6 +57,11 @@ export class Panel {
     this.status = el("output", { class: "said" });
     /** Index of the open row, −1 when closed. */
     this.open = -1;
+    /** Its index in `data`. */
+    this.at = -1;
+    this.locate = locate ?? ((i) => ({ data, at: i }));
+    this.rowOf = rowOf ?? ((_, at) => at);
+    this.links = links ?? ((data, at) => [...samePromptLinks(data, at, address), timelineLink(data, at)]);
     this.tip = new Tip(document.body, signal);
     this.stepScales = new Map();
     rows.listeners.add(() => this.showPlace());
@@ -67,9 +79,13 @@ export class Panel {
     const was = this.open;
     this.open = i;
     this.node.parentElement?.classList.remove("listing");
-    const { data } = this;
-    const n = data.n[i];
-    const text = (key, at = i) => this.rows.column(key)?.strings?.[at] ?? null;
+    const located = this.locate(i);
+    const { data, at } = located instanceof Promise ? await located : located;
+    if (this.open !== i) return;
+    this.data = data;
+    this.at = at;
+    const n = data.n[at];
+    const text = (key, place = at) => data.texts[key]?.[place] ?? null;
     const turns = data.conversation?.[n];
     this.conversation = turns ? new Conversation(turns, data.errors?.[n] ?? []) : null;
     const texts = textsSection(
@@ -78,29 +94,32 @@ export class Panel {
       { query: this.rows.query, highlights: data.highlights, titles: data.titles },
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
-    const [line, ...folded] = stats(data, i);
-    const strip = groupStrip(data, i, { text, open: this.go });
+    const [line, ...folded] = stats(data, at);
+    const strip = groupStrip(data, at, { text, open: (place) => this.go(this.rowOf(data, place)) });
     const focused = /** @type {HTMLElement} */ (document.activeElement);
     const inside = this.node.contains(focused);
-    this.node.replaceChildren(this.head(i, n, text), ...this.badges(n), line, ...strip, texts.node, ...(this.conversation ? [this.conversation.node] : []), holder, ...folded);
+    this.node.replaceChildren(this.head(n, text), ...this.badges(n), line, ...strip, texts.node, ...(this.conversation ? [this.conversation.node] : []), holder, ...folded);
     this.node.hidden = false;
     this.node.setAttribute("aria-label", this.title(n));
     this.node.scrollTop = 0;
     if (was >= 0 && this.node.getBoundingClientRect().top < 0) this.node.scrollIntoView({ block: "start" });
     texts.remark();
+    this.conversation?.mark(this.rows.query);
     this.showPlace();
     // Re-inserting a focused button blurs it; the last response has no next one.
     if (inside) (focused.isConnected && !focused.matches(":disabled") ? focused : this.node).focus({ preventScroll: true });
     const turn = this.address.get("turn");
-    if (turn === "error") this.conversation?.firstError();
+    if (turn === "error") this.conversation?.error(1);
     else if (turn !== null) this.conversation?.go(Math.min(Number(turn) || 0, turns?.length - 1));
     await this.showTokens(i, n, holder);
   }
 
   close() {
     this.open = -1;
+    this.at = -1;
     this.tokens?.unmount();
     this.tokens = null;
+    this.conversation = null;
     this.node.replaceChildren();
     this.node.hidden = true;
     this.node.parentElement?.classList.remove("listing");
@@ -122,15 +141,22 @@ export class Panel {
     this.node.hidden = false;
   }
 
-  /** @param {number} i @param {number} n @param {(key: string) => string | null} text */
-  head(i, n, text) {
+  /** @param {number} n @param {(key: string) => string | null} text */
+  head(n, text) {
     const copy = (label, what) => {
       const button = el("button", { type: "button" }, label);
       copies(button, what);
       return button;
     };
+    const copyMenu = menu(message("Copy"), (sheet) =>
+      sheet.replaceChildren(
+        copy(message("Response"), () => text("response") ?? ""),
+        copy(message("Link"), () => location.href),
+        copy(message("Log location"), () => where),
+      ),
+    );
     this.status.textContent = "";
-    const where = this.data.where[i];
+    const where = this.data.where[this.at];
     const list = el("button", { type: "button", class: "to-list", "aria-pressed": "false" }, message("List"));
     list.addEventListener("click", () => {
       const on = this.node.parentElement?.classList.toggle("listing") ?? false;
@@ -148,11 +174,9 @@ export class Panel {
       el(
         "div",
         { class: "response-more" },
-        ...samePromptLinks(this.data, i, this.address),
+        ...this.links(this.data, this.at).filter(Boolean),
         this.status,
-        copy(message("Copy response"), () => text("response") ?? ""),
-        copy(message("Copy link"), () => location.href),
-        copy(message("Copy log location"), () => where),
+        copyMenu.node,
         el("span", { class: "place" }, where),
       ),
     );
@@ -163,7 +187,7 @@ export class Panel {
     if (this.open < 0) return;
     const { order } = this.rows;
     const at = order.indexOf(this.open);
-    this.place.textContent = at < 0 ? message("not in the filtered list") : message("{place} of {all} listed", { place: at + 1, all: order.length });
+    this.place.textContent = at < 0 ? message("not in the filtered list") : message("{place} of {all} listed", { place: written(at + 1, "count"), all: written(order.length, "count") });
     this.previous.disabled = at === 0 || !order.length;
     this.next.disabled = at === order.length - 1;
   }
@@ -178,7 +202,7 @@ export class Panel {
 
   /** To the same prompt at an earlier (−1) or later (1) step. @param {number} way */
   samePrompt(way) {
-    const there = samePrompt(this.data, this.open)[way < 0 ? 0 : 1];
+    const there = samePrompt(this.data, this.at)[way < 0 ? 0 : 1];
     if (there) location.assign(hrefOf(this.address, there));
     else if (this.open >= 0) {
       this.status.textContent = way < 0 ? message("No earlier step shows this prompt.") : message("No later step shows this prompt.");
@@ -195,7 +219,7 @@ export class Panel {
         {},
         el("span", { class: `severity ${severity}` }, el("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[severity]), ` ${message(SEVERITIES[severity] ?? severity)}`),
         ` ${title} `,
-        token !== null && el("button", { type: "button", onclick: () => this.tokens?.pick(token) }, message("Go to token {token}", { token })),
+        token !== null && this.packed && el("button", { type: "button", onclick: () => this.tokens?.pick(token) }, message("Go to token {token}", { token })),
       ),
     );
     return [el("ul", { class: "findings" }, ...items)];

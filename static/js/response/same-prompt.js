@@ -66,6 +66,18 @@ export function samePromptLinks(data, i, address) {
 }
 
 /**
+ * Link to all shown responses to the prompt of response i.
+ * @param {any} data
+ * @param {number} i
+ */
+export function timelineLink(data, i) {
+  const href = stepsOfRun()?.prompt;
+  const prompt = data.prompts?.[i];
+  if (!href || prompt === undefined) return null;
+  return el("a", { class: "related", href: href.replaceAll("{prompt}", prompt) }, message("All responses to this prompt"));
+}
+
+/**
  * Makes the links to the previous and the next step keep the open response's prompt, the sort
  * and the search.
  * @param {HTMLElement} root

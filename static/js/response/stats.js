@@ -15,7 +15,7 @@ const IN_LINE = 6;
 const RANKED_FROM = 5;
 
 /** Values that are words. @type {Record<string, Record<number, string>>} */
-const WORDS = { finished: { 0: marked("cut off at the limit"), 1: marked("with its end token") } };
+const WORDS = { finished: { 0: marked("cut off at the limit"), 1: marked("by itself") } };
 /** @type {Record<string, string>} */
 const LABELS = { finished: marked("Ended") };
 

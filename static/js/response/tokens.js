@@ -75,10 +75,16 @@ export class TokenView {
     const source = { values: (metric) => this.values(metric), scale: (metric) => this.scale(metric) };
     this.table = new TokenTable(this.texts, this.metrics, source, { pick: (i) => this.pick(i), href, signal });
     const head = el("h3", {}, message("Tokens ({count})", { count: written(this.texts.length, "count") }));
+    const meanings = el(
+      "details",
+      { class: "folded" },
+      el("summary", {}, message("What these figures mean")),
+      el("dl", { class: "meanings" }, ...this.metrics.flatMap((metric) => [el("dt", {}, metric.label, metric.unit && el("span", { class: "unit" }, ` ${metric.unit}`)), el("dd", {}, metric.help)])),
+    );
     const empty = this.withoutValues.length && el("p", { class: "note" }, message("NaN or not logged in every token: {names}.", { names: listed(this.withoutValues) }));
     // What stands below a long text would never be found.
     const body = this.texts.length > LONG ? [this.lines, this.table.node, this.pair] : [this.pair, this.lines, this.table.node];
-    root.append(...[head, this.tools.node, empty, ...body].filter(Boolean));
+    root.append(...[head, this.tools.node, empty, ...body, meanings].filter(Boolean));
     root.addEventListener("keydown", (event) => this.key(event));
     /** @type {HTMLElement | null} the token that the tooltip describes */
     this.described = null;

@@ -7,6 +7,7 @@ import { readJson } from "./dom.js";
  * @property {number[]} steps
  * @property {(number | null)[]} rewards
  * @property {string} href
+ * @property {string} prompt address of the list of responses to a prompt
  * @property {Record<string, string>} findings
  * @property {Record<string, number[]>} prompts
  */

@@ -1,0 +1,41 @@
+/** The texts of all shown responses by step: in `data/texts.js`, or in a node of the one file. */
+
+import { unpack } from "./data.js";
+import { readJson } from "./dom.js";
+
+/** @type {Promise<Record<string, string>> | null} */
+let loading = null;
+
+/** @returns {Promise<Record<string, string>>} packed texts by step; rejects if the file is missing */
+function packedTexts() {
+  loading ??= load();
+  return loading;
+}
+
+async function load() {
+  const src = document.body.dataset.texts;
+  const found = src ? await runScript(src) : readJson(document, "script.texts-data");
+  if (!found) throw new Error("this report carries no texts for its list");
+  return found;
+}
+
+/** @param {string} src @returns {Promise<any>} */
+function runScript(src) {
+  return new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = src;
+    script.addEventListener("load", () => resolve(/** @type {any} */ (globalThis).rlreportTexts));
+    script.addEventListener("error", () => reject(new Error(`${src} could not be loaded`)));
+    document.head.append(script);
+  });
+}
+
+/**
+ * The data of a step's shown responses; see docs/page-data.md.
+ * @param {number | string} step
+ * @returns {Promise<any>}
+ */
+export async function textsOfStep(step) {
+  const packed = (await packedTexts())[step];
+  return JSON.parse(new TextDecoder().decode(await unpack(packed)));
+}
