@@ -40,7 +40,7 @@ _OFFERED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what the package offers when it is first asked for: the command line starts fast."""
+    """Import public names on first access, so that the command line starts fast."""
     if name == "__version__":
         return _version()
     if name not in _OFFERED:
@@ -49,12 +49,12 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Name what the package offers, so that a notebook completes it before it is first used."""
+    """List public names that are not imported yet, too, for completion in notebooks."""
     return sorted({*globals(), *__all__})
 
 
 def _version() -> str:
-    """Return the version that was installed, which is that of the tag."""
+    """Return the installed version."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -1,7 +1,6 @@
-"""``python -m rlreport``: without modules of the current folder, which may hold others' files.
+"""``python -m rlreport``, without importing modules from the current folder: it is not trusted.
 
-What Python itself imports before there is a program (``types``) it still takes from there, unless
-it is told ``-P``.
+Python's own early imports, such as ``types``, still come from there unless it runs with ``-P``.
 """
 
 import sys

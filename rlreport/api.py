@@ -41,8 +41,8 @@ class _Compare(Protocol[P]):
     ) -> ComparisonReport: ...
 
 
-def _takes(options: Any) -> Callable[[Any], Any]:
-    """Give a function's signature and docstring the fields of an options class."""
+def _add_options(options: Any) -> Callable[[Any], Any]:
+    """Add the fields of an options class to a function's signature and docstring."""
 
     def add(function: Any) -> Any:
         signature, typed = inspect.signature(function), inspect.signature(options).parameters
@@ -61,11 +61,11 @@ def _takes(options: Any) -> Callable[[Any], Any]:
 
 
 def _build_with(options: Callable[P, BuildOptions]) -> Callable[[Any], _Build[P]]:
-    return _takes(options)
+    return _add_options(options)
 
 
 def _compare_with(options: Callable[P, CompareOptions]) -> Callable[[Any], _Compare[P]]:
-    return _takes(options)
+    return _add_options(options)
 
 
 @_build_with(BuildOptions)
@@ -81,7 +81,7 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
         logs: files, folders, globs or URLs of rollout logs.
         out: output path or URL. The suffix selects the format: none = folder, ``.html`` = one
             file, ``.eml`` = mail, ``.md`` = Markdown, ``.zip`` = zipped folder. An earlier report
-            is replaced whole, or left as it was.
+            is replaced as a whole; if the build fails it stays unchanged.
         **options: as on the command line.
 
     Returns:
@@ -92,7 +92,7 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
             what to do.
     """
     settings = BuildOptions(**options)
-    progress = Progress(settings.quiet)
+    progress = Progress(settings.quiet, settings.language)
     with Workers(settings.workers, settings.ray, progress.say) as workers:
         return build_report(_several(logs), destination(out), settings, progress, workers)
 
@@ -104,8 +104,8 @@ def compare(
     """Compare a run with another run, or with several seeds of it.
 
     Args:
-        base: logs or an earlier report (folder, zip or one file) of BASE; several are seeds.
-        new: the same of NEW.
+        base: logs or an earlier report (folder, zip or one file) of BASE; a list for its seeds.
+        new: logs or an earlier report of NEW.
         out: output path or URL; the suffix selects the format as in ``build``.
         **options: as on the command line.
 
@@ -116,7 +116,7 @@ def compare(
         RlreportError: a run, an option or the destination cannot be used.
     """
     settings = CompareOptions(**options)
-    progress = Progress(settings.quiet)
+    progress = Progress(settings.quiet, settings.language)
     return build_comparison(_several(base), new, destination(out), settings, progress)
 
 

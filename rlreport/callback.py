@@ -83,4 +83,4 @@ class ReportCallback:
 
 
 def _ignore(*_: Any, **__: Any) -> None:
-    """Do nothing."""
+    pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from rlreport.credentials import Scalar, is_secret, named_value
 from rlreport.errors import RowError, UsageError
 from rlreport.sidefiles import load_config
 from rlreport.text.clean import safe_text
-from rlreport.text.messages import message
+from rlreport.text.messages import clauses, listed, message, plural
 
 CONFIGURATIONS = (
     "config.yaml", "config.yml", "config.json", "config.toml", ".hydra/config.yaml", "args.json",
@@ -28,8 +29,9 @@ MOST_IN_ALL = 60_000  # maximum characters of all names and values, as every for
 _MAX_BITS = 63
 _MAX_CHECKED = 20_000  # characters of a value in which a secret is looked for
 _MAX_DEPTH = 24
+_DEEPEST, _INDENT = 12, "  "  # of the entries as a page nests them
 _RECORDED = ("log_history",)
-"""Entries of configuration files with figures of the run instead of settings."""
+"""Entries of configuration files that are results of the run, not settings."""
 
 _PROSE_NAME = re.compile(r"prompt|system|template|instruct", re.IGNORECASE)
 _NUMBER = r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?"
@@ -48,7 +50,7 @@ class Card:
         secrets: names of entries omitted as likely secrets.
         cut: number of entries omitted as there are too many.
         notes: sentences on files that could not be read.
-        withheld: there are entries, which ``--redact=names`` hides.
+        withheld: whether ``--redact=names`` hides entries.
     """
 
     entries: dict[str, Scalar] = field(default_factory=dict)
@@ -87,9 +89,9 @@ def run_card(
 
     Args:
         logs: paths of the logs; configuration next to them is used unless ``configs`` is given.
-        configs: configuration files (yaml, json, toml), instead of those found.
+        configs: configuration files (yaml, json, toml) to read instead.
         meta: further entries.
-        git: add commit, branch and whether there are changes, of the current folder's checkout.
+        git: add commit, branch and dirty state of the checkout in the current folder.
 
     Raises:
         UsageError: a file of ``configs`` cannot be read; others become notes.
@@ -162,7 +164,7 @@ def _configurations_of(logs: Sequence[str | Path]) -> list[Path]:
 
 
 def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
-    """Add nested values, those that are no secrets."""
+    """Add nested values, except likely secrets."""
     card.sources.append(source)
     room = MOST_IN_ALL - sum(len(name) + len(str(value)) for name, value in card.entries.items())
     for name, value in _flat(values):
@@ -190,7 +192,7 @@ def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
 
 
 def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value) of a value and of those below it, as scalars and containers."""
+    """Yield (dotted name, value) of a value and of everything nested in it."""
     if isinstance(value, Mapping):
         yield name, value
         named = named_value({_text(key): child for key, child in value.items()})
@@ -212,7 +214,7 @@ def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _text(value: object) -> str:
-    """Return a value as printable text, long enough to recognize a secret."""
+    """Return a value as printable text, cut only where it is too long to search for secrets."""
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         # str() refuses thousands of digits
         return f"a whole number of {value.bit_length():,} bits"
@@ -252,3 +254,49 @@ def _git() -> dict[str, Scalar]:
         "git.branch": git("rev-parse", "--abbrev-ref", "HEAD"),
         "git.dirty": None if changes is None else bool(changes),
     }
+
+
+def card_view(card: Card) -> dict[str, str] | None:
+    """Return the run's card as text, nested by indentation; None if nothing is known."""
+    if card.withheld:
+        return {"summary": message("Configuration: left out with the names"), "text": ""}
+    if not (card.entries or card.hidden or card.cut):
+        return None
+    entries, files = len(card.entries), listed(card.sources)
+    parts = [
+        plural("{count} entry from {files}", "{count} entries from {files}", entries, files=files)
+    ]
+    if card.hidden:
+        parts.append(
+            plural(
+                "{count} left out, as it looks like a secret",
+                "{count} left out, as they look like secrets",
+                card.hidden,
+            )
+        )
+    if card.cut:
+        parts.append(message("{count:count} left out for their number or length", count=card.cut))
+    summary = message("Configuration: {what}", what=clauses(parts))
+    return {"summary": summary, "text": "\n".join(_card_lines(card))}
+
+
+def _card_lines(card: Card) -> list[str]:
+    lines: list[str] = []
+    above: list[str] = []
+    for name, value in card.entries.items():
+        *groups, last = name.split(".", _DEEPEST)
+        lines += [
+            f"{_INDENT * depth}{group}:"
+            for depth, group in enumerate(groups)
+            if groups[: depth + 1] != above[: depth + 1]
+        ]
+        above = groups
+        lines.append(f"{_INDENT * len(groups)}{last}: {_written(value)}")
+    return lines
+
+
+def _written(value: Scalar) -> str:
+    """Write a value as configuration files do, on one line."""
+    if isinstance(value, str):
+        return " ".join(value.split())
+    return str(value) if type(value) in (int, float) else json.dumps(value)

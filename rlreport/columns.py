@@ -1,8 +1,8 @@
-"""The columns of every table: name, label, unit, how its numbers are written, and meaning, once.
+"""The columns of every table: name, label, unit, number format and meaning.
 
 The response list, key figures, extremes, tables of pages, axis titles, exports, their
 documentation (``docs/columns.md``) and the scripts of pages read them here. Columns are
-float64 unless said; NaN means "the log cannot feed it".
+float64 unless stated otherwise; NaN means that the log does not contain the data.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from rlreport.text.numbers import NumberKind
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table, or a figure of every token.
+    """A column of a table, or a value per token.
 
     Attributes:
-        name: as exports have it.
-        label: as pages have it; "" where no page shows the column.
-        unit: of its numbers; "" for none. A label does not repeat it.
-        help: what it is, in half a sentence.
-        dtype: of the table's column.
-        kind: how its numbers are written.
-        signed: of a token's figure: zero parts good from bad, and colours tell the sign.
-        listed: whether the response list offers it, shown or hidden at first.
+        name: name in exports.
+        label: name on pages; "" if no page shows the column.
+        unit: unit, "" for none; not repeated in the label.
+        help: short explanation.
+        dtype: dtype of the column in its table.
+        kind: number format.
+        signed: for values per token: whether a diverging color scale around 0 is used.
+        listed: whether the response list offers it, and whether it is visible by default.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Column:
 
     @property
     def axis(self) -> str:
-        """Title of an axis: what it is, and its unit."""
+        """Title of an axis: explanation and unit."""
         return message("{what}, {unit}", what=self.help, unit=self.unit) if self.unit else self.help
 
     @property
@@ -66,7 +66,7 @@ _asked_count = partial(Column, kind="count", listed="hidden")
 
 
 def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
-    """A column that other stages need and no page shows."""
+    """Return a column that no page shows."""
     return Column(name, "", unit, help, dtype)
 
 
@@ -78,14 +78,14 @@ RESPONSE_COLUMNS = (
     _inner("offset", "bytes", "where the line starts (decompressed bytes)", "int64"),
     _inner("length", "bytes", "length of the line without its line end", "int64"),
     _inner("sub", "", "row inside the line, for formats that log several in one", "int32"),
-    _inner("prompt_id", "", "index into the prompt table: equal cleaned prompt text", "int32"),
+    _inner("prompt_id", "", "index into the prompt table, by cleaned prompt text", "int32"),
     _inner("prompt_hash", "", "hash of the whole cleaned prompt: the same in every run", "uint64"),
     _inner("group", "", "ordinal of the group: same group_id (else prompt) and step", "int32"),
     _inner("group_hash", "", "hash of the logged group_id, 0 without one", "uint64"),
     _shown("reward", "Reward", "", "sequence reward"),
     _shown("ref_reward", "Reference reward", "", "reward of the reference on the same prompt"),
     _shown("reward_gap", "Gap", "", "reward − reference reward"),
-    _shown("valid_reward", "Valid reward", "", "second reward, only watched"),
+    _shown("valid_reward", "Valid reward", "", "second reward, not trained on"),
     _shown("ref_valid_reward", "Reference valid reward", "", "second reward of the reference"),
     _shown("valid_reward_gap", "Valid gap", "", "valid reward − reference valid reward"),
     _shown("kl_k1", "KL", "nats", "k1: sum over tokens of the log-ratio, logp − ref_logp"),
@@ -98,7 +98,7 @@ RESPONSE_COLUMNS = (
     _inner("kl_max_position", "", "position (from 0) of that token"),
     _shown_count("response_tokens", "Length", "tokens", "sampled tokens"),
     _whole("response_chars", "Length", "characters", "of the cleaned response", listed="shown"),
-    _inner("structure", "", "forms as bits: 1 list, 2 numbers, 4 headings, 8 parts", "int8"),
+    _inner("structure", "", "structure as bits: 1 list, 2 numbering, 4 headings, 8 parts", "int8"),
     _inner("ref_response_chars", "characters", "characters of the reference response"),
     _inner("prompt_chars", "characters", "characters of the cleaned prompt", "int32"),
     _shown("surprisal_mean", "Surprisal", "nats", "mean over tokens of −logp"),
@@ -119,25 +119,26 @@ RESPONSE_COLUMNS = (
     _asked("rlhf_reward", "Σ token rewards", "", "what the policy is trained on"),
     _asked("non_score_reward", "Non-score reward", "", "Σ token rewards − reward"),
     _inner("kl_penalty_n", "tokens", "tokens before the last with token_reward and log-ratio"),
-    _inner("kl_penalty_x", "", "sum of the log-ratio over those tokens"),
-    _inner("kl_penalty_y", "", "sum of token_reward over those tokens"),
-    _inner("kl_penalty_xx", "", "sum of the squared log-ratio over those tokens"),
-    _inner("kl_penalty_xy", "", "sum of log-ratio · token_reward over those tokens"),
-    _inner("kl_penalty_yy", "", "sum of squared token_reward over those tokens"),
+    _inner("kl_penalty_x", "", "sum of the log-ratio over the tokens of kl_penalty_n"),
+    _inner("kl_penalty_y", "", "sum of token_reward over the tokens of kl_penalty_n"),
+    _inner("kl_penalty_xx", "", "sum of the squared log-ratio over the tokens of kl_penalty_n"),
+    _inner("kl_penalty_xy", "", "sum of log-ratio · token_reward over the tokens of kl_penalty_n"),
+    _inner("kl_penalty_yy", "", "sum of squared token_reward over the tokens of kl_penalty_n"),
     _asked("distinct_2", "Distinct-2", "", "distinct bigrams / bigrams of the response"),
     _asked_count("finished", "Finished", "", "1: ended with EOS; 0: at the limit"),
     _shown_count("turns", "Turns", "", "turns that the policy took"),
-    _shown_count("tool_calls", "Tool calls", "", "tools that it called"),
+    _shown_count("tool_calls", "Tool calls", "", "number of tool calls"),
     _shown_count("tool_errors", "Tool errors", "", "tool calls that returned an error"),
-    _count("env_tokens", "Environment tokens", "tokens", "not sampled; no figure counts them",
-           listed="shown"),
-    _asked_count("thinking_tokens", "Thinking", "tokens", "up to </think>, marks included"),
+    _count("env_tokens", "Environment tokens", "tokens",
+           "not sampled by the policy; excluded from all figures", listed="shown"),
+    _asked_count("thinking_tokens", "Thinking", "tokens", "up to </think>, tags included"),
     _asked_count("answer_tokens", "Answer", "tokens", "sampled tokens outside the thinking"),
     _asked_count("thinking_chars", "Thinking", "characters",
                  "inside <think>, or logged separately"),
     _asked_count("unclosed_thinking", "Unclosed thinking", "", "1: its thinking is never closed"),
-    _asked_count("void_turns", "Void turns", "", "turns with neither call nor answer"),
-    _asked_count("at_turn_limit", "At the turn limit", "", "1: stopped for its number of turns"),
+    _asked_count("void_turns", "Empty turns", "", "turns with neither call nor answer"),
+    _asked_count("at_turn_limit", "At the turn limit", "",
+                 "1: stopped at the maximum number of turns"),
     _asked("seconds", "Time", "seconds", "that the rollout took"),
     _asked("lag", "Lag", "steps", "step − version of the policy that sampled it"),
     _asked("mismatch_ratio", "Engine mismatch", "", "mean of exp|trainer − sampler logp|"),
@@ -202,8 +203,10 @@ STEP_COLUMNS = (
     _share("eos_rate", "Finished", "", "share of responses that end with EOS"),
     Column("rlhf_reward_mean", "Σ token rewards", "", "mean over responses"),
     Column("non_score_reward_mean", "Non-score reward", "", "mean of Σ token rewards − reward"),
-    Column("kl_coefficient", "KL coefficient", "", "from token rewards against log-ratios"),
-    Column("kl_coefficient_r2", "KL coefficient, R²", "", "share of variance that fit explains"),
+    Column("kl_coefficient", "KL coefficient", "",
+           "estimated by regression of token rewards on log-ratios"),
+    Column("kl_coefficient_r2", "KL coefficient, R²", "",
+           "share of variance explained by that regression"),
     Column("reward_length_r", "Reward and length", "", "their correlation inside the step"),
     Column("reward_kl_r", "Reward and KL", "", "their correlation inside the step"),
     _whole("groups", "Groups", "", "groups with at least two responses"),
@@ -213,9 +216,10 @@ STEP_COLUMNS = (
     Column("mismatch_ratio", "Engine mismatch", "", "mean of exp|trainer − sampler logp|"),
     Column("mismatch_k3", "Engine mismatch, k3", "nats", "mean, trainer against sampler"),
     Column("mismatch_prob", "Probability mismatch", "", "mean of |trainer − sampler probability|"),
-    Column("mismatch_k3_back", "Engine mismatch, k3 back", "nats", "mean, sampler against trainer"),
+    Column("mismatch_k3_back", "Engine mismatch, reverse k3", "nats",
+           "mean, sampler against trainer"),
     Column("weight_mean", "Sequence weight", "", "mean of exp(Σ trainer − sampler logp)"),
-    _share("weight_ess", "Effective sample", "", "1 / mean of squared weights over their mean"),
+    _share("weight_ess", "Effective sample share", "", "(mean weight)² / mean of squared weights"),
     Column("ratio_mean", "Importance ratio", "", "mean over tokens of exp(new − old logp)"),
     _share("ratio_outside", "Ratio outside", "", "share of tokens outside 1 ± 0.2"),
     Column("turns_mean", "Turns", "", "mean over responses of the policy's turns"),
@@ -223,14 +227,14 @@ STEP_COLUMNS = (
     Column("tool_calls_mean", "Tool calls", "", "mean over responses"),
     Column("tool_calls_p95", "Tool calls, p95", "", "95th percentile over responses"),
     _share("tool_error_share", "Tool errors", "", "share of tool calls whose answer is an error"),
-    Column("turn_tokens_mean", "Tokens a turn", "tokens", "sampled tokens over turns"),
+    Column("turn_tokens_mean", "Tokens per turn", "tokens", "sampled tokens over turns"),
     Column("env_tokens_mean", "Environment tokens", "tokens", "mean over responses"),
     Column("env_tokens_p95", "Environment tokens, p95", "tokens", "95th percentile"),
     Column("thinking_tokens_mean", "Thinking", "tokens", "mean over responses that think"),
     Column("answer_tokens_mean", "Answer", "tokens", "mean over responses that think"),
     Column("thinking_chars_mean", "Thinking", "characters", "mean over responses that think"),
     _share("unclosed_thinking", "Unclosed thinking", "", "share of responses that think"),
-    _share("void_turns_share", "Void turns", "", "share of turns with neither call nor answer"),
+    _share("void_turns_share", "Empty turns", "", "share of turns with neither call nor answer"),
     _share("at_turn_limit", "At the turn limit", "", "share of conversations"),
     Column("seconds_mean", "Time", "seconds", "mean over responses"),
     Column("seconds_p95", "Time, p95", "seconds", "95th percentile over responses"),
@@ -264,8 +268,9 @@ PROMPT_COLUMNS = (
     Column("reward_max", "Best", "", "largest reward"),
     Column("ref_reward_mean", "Reference reward", "", "mean reward of the reference on it"),
     _share("win_rate", "Win rate", "", "share with reward above the reference's"),
-    Column("never_won", "Never won", "", "has references, and never beat them", "bool"),
-    _whole("losing_streak", "Not won since", "responses", "in a row, up to the last"),
+    Column("never_won", "Never won", "", "has reference rewards, but never exceeded them", "bool"),
+    _whole("losing_streak", "Not won since", "responses",
+           "latest responses without a win against the reference"),
     Column("kl_k1_mean", "KL", "nats", "mean over responses of the sum of log-ratios (k1)"),
     Column("group_std_mean", "Std in group", "", "mean over its groups of the reward's std"),
     _inner("best_step", "", "step of its best response", "int64"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlreport.bake.comparison import ComparisonBuilder, ComparisonContext
+from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.report import stamp
 from rlreport.check import Thresholds, load_thresholds
 from rlreport.comparison import words
@@ -20,7 +20,7 @@ from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.draw.comparison import comparison_charts
 from rlreport.draw.svg import drawn
 from rlreport.errors import UsageError
-from rlreport.options import CompareOptions, ReportOptions, part
+from rlreport.options import CompareOptions
 from rlreport.progress import Progress
 from rlreport.read.remote import shown
 from rlreport.text.messages import message
@@ -70,20 +70,19 @@ def build_comparison(
     options: CompareOptions,
     progress: Progress,
 ) -> ComparisonReport:
-    """Compare runs and write the comparison; ``out`` is replaced whole or left as it was.
+    """Compare runs and write the comparison; ``out`` is unchanged if that fails.
 
     Raises:
         RlreportError: an option, a run or the destination cannot be used.
     """
-    report = part(ReportOptions, options)
-    form, language = form_of(out, report.form), report.language
-    limits = load_thresholds(report.thresholds) if report.thresholds else Thresholds()
-    form.check(report)
+    form, language = form_of(out, options.form), options.language
+    limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
+    form.check(options)
     check_destination(out, form)
-    summary = summary_file() if report.github_summary else None
+    summary = summary_file() if options.github_summary else None
     if options.metrics and sum(report_about(given) is None for given in (*bases, new)) > 1:
         raise UsageError(
-            "--metrics: the metrics of one trainer do not fit several runs; build a report of each "
+            "--metrics: one metrics file cannot belong to several runs; build a report of each "
             "run with its metrics, and compare the reports"
         )
     runs = [compared_run(given, options, limits, progress) for given in (*bases, new)]
@@ -98,7 +97,9 @@ def build_comparison(
     )
     builder = ComparisonBuilder(
         outcome,
-        ComparisonContext(report.title or language.of(title), report, stamp(report)),
+        options.title or language.of(title),
+        options,
+        stamp(options),
         form.finish,
         form.one_file,
         len(outcome.flips),
@@ -106,7 +107,7 @@ def build_comparison(
     )
     with publishing(out, form) as path:
         builder, size = deliver_comparison(
-            path, form, report.max_size or form.default_size, builder
+            path, form, options.max_size or form.default_size, builder
         )
     if summary:
         append_summary(builder, summary)

@@ -63,7 +63,7 @@ _KNOWN = tuple(
             r"|column|field|dataset|task|difficulty|step|batch|feature|state)_)+keys?",
             _WORDS,
         ),
-        # Choices by name; where something lies.
+        # Choices by name; locations.
         (r".*_(?:type|mode|kind|style|strategy|backend|format|dispatcher|side)", _WORDS),
         (r".*_?(?:file|path|dir|folder)|(?:old)?pwd", _PATH),
     )
@@ -119,7 +119,7 @@ _LISTED = re.compile(
 """Names that are followed by a value in lists, which have no sign between them."""
 
 _PROSE_BLANKS = 8
-"""A text with more blanks is prose: "the key: one word" assigns nothing there."""
+"""A text with more blanks is prose, in which "the key: one word" assigns nothing."""
 
 # Letters change case, and turn into digits and back, far more often at random than in names.
 _RUN = re.compile(r"[A-Za-z0-9]+")

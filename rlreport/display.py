@@ -39,11 +39,11 @@ def fetch(
     """Read responses back, in the order given; all are in memory before the first is yielded.
 
     Args:
-        locations: where they lie.
+        locations: locations of all responses in the logs.
         rows: indices into the response table.
         options: as in the first pass.
         figures: as in the first pass.
-        with_tokens: how many of the first rows get their tokens; all of them by default.
+        with_tokens: number of leading rows that include tokens; None for all.
 
     Raises:
         UnusableInputError: a log changed or vanished since the first pass.
@@ -80,7 +80,7 @@ def _rollouts(
     figures: FigureOptions,
     with_tokens: frozenset[int],
 ) -> Iterator[tuple[int, Rollout]]:
-    # Turns say in tokens where they begin, which padding may shift.
+    # Dropping padding shifts the token spans of turns.
     converted = [n for n, row in rows.items() if n in with_tokens or row.carried.get("turns")]
     tokens = token_rows([rows[n].tokens for n in converted], frozenset(options.pad_tokens))
     per_row: dict[int, Any] = {}
@@ -119,7 +119,7 @@ def _rollouts(
 
 
 def _tokens_by_row(tokens: TokenRows, figures: FigureOptions) -> Iterator[tuple[int, Any]]:
-    """Yield each row with its token strings, its figures and what was sampled."""
+    """Yield (row, (token strings, values per token, mask of sampled tokens or None))."""
     flat = tokens.sampled_only().figures(figures)
     if tokens.sampled is not None:
         flat = flat.spread(tokens.sampled)
@@ -132,7 +132,7 @@ def _tokens_by_row(tokens: TokenRows, figures: FigureOptions) -> Iterator[tuple[
 
 
 def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
-    """Return turns that a format gave as [role, text] pairs; a log may hold anything there."""
+    """Return a format's [role, text] pairs as turns, without entries of another shape."""
     return [
         (_text(turn[0]), clean(turn[1]))
         for turn in (pairs if isinstance(pairs, list) else [])
@@ -141,7 +141,7 @@ def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
 
 
 def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
-    """Return a turn; what ``normalize_turns_and_mask`` does not check may be of any type."""
+    """Return a turn; ``normalize_turns_and_mask`` has not checked the types of all its values."""
 
     def text(name: str) -> str | None:
         return clean(value) if isinstance(value := turn.get(name), str) else None
@@ -171,7 +171,7 @@ def _call(call: object) -> tuple[str, str]:
 
 
 def _text(value: object, pads: tuple[str, ...] = ()) -> str:
-    """Return a logged value as cleaned text, as JSON if it is none."""
+    """Return a logged value as cleaned text; values other than text as JSON."""
     if not isinstance(value, str):
         try:
             value = json.dumps(value, ensure_ascii=False, default=str)

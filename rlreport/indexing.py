@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,21 +11,26 @@ from typing import Any
 from urllib.parse import quote
 from zipfile import is_zipfile
 
-from rlreport.bake.environment import environment
-from rlreport.bake.pages import Page
-from rlreport.bake.runs_page import Listed, runs_view
+from rlreport.bake.pages import Page, environment
+from rlreport.bake.runs_page import Listed, reward_chart, runs_view
 from rlreport.bake.views import Shell
 from rlreport.comparison.data import REPORT
 from rlreport.comparison.earlier import report_about
 from rlreport.deliver import FORMS
 from rlreport.deliver.one_file import assemble, encode_view
 from rlreport.deliver.publish import local_path, publishing
+from rlreport.draw.svg import drawn
 from rlreport.errors import OutputError, RlreportError, UnreadableReportError, UsageError
+from rlreport.metrics import metrics_beside
+from rlreport.options import BuildOptions
+from rlreport.pipeline import build_report
+from rlreport.progress import Progress
 from rlreport.read.files import is_url
 from rlreport.read.remote import shown
 from rlreport.text.clean import safe_text
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
+from rlreport.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ def build_index(
     title: str = "",
     language: Language = ENGLISH,
 ) -> Index:
-    """List reports on one page, one row each; ``out`` is replaced whole or left as it was.
+    """List reports on one page, one row each; ``out`` is unchanged if that fails.
 
     Args:
         reports: reports (folder, zip or one file), or folders that contain some.
@@ -66,17 +72,19 @@ def build_index(
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
     _refuse_report(local_path(out, FORMS["html"]))
-    paths = dict.fromkeys(path for given in reports for path in _expanded(given))
     resolved = out.resolve()
+    paths = dict.fromkeys(
+        path for given in reports for path in _expanded(given, resolved.parent, language)
+    )
     listed = [_listed(path, resolved.parent) for path in paths if path.resolve() != resolved]
     if listed and all(one.about is None for one in listed):
         raise UsageError(f"{listed[0].place}: {listed[0].why}")
     title = title or language.of(message("Runs"))
-    frame = Shell(
-        title=title, run=title, kind="runs", root="", nav=[], crumbs=[], assets={}, csp=""
-    )
-    templates, view = environment(language), language.of(runs_view(listed))
-    html = templates.get_template("main/runs.html").render(view=view, shell=frame)
+    frame = Shell(title=title, run=title, kind="runs")
+    chart = reward_chart(listed)
+    view = {**runs_view(listed), "charts": drawn([chart], language) if chart else []}
+    template = environment(language).get_template("main/runs.html")
+    html = template.render(view=language.of(view), shell=frame)
     (_, page), _ = encode_view(Page("index.html", "", title, html))
     with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
         for part in assemble(frame, iter([page]), language=language, charts=False):
@@ -85,7 +93,7 @@ def build_index(
 
 
 def _refuse_report(out: Path) -> None:
-    """Refuse to overwrite a report, which has the same mark as an index.
+    """Refuse to overwrite a report, whose marker is the same as that of an index.
 
     Raises:
         OutputError: ``out`` is a report of one file, or a page of a folder.
@@ -102,16 +110,36 @@ def _about(path: Path) -> dict[str, Any] | RlreportError | None:
         return error
 
 
-def _expanded(given: str | Path) -> list[Path]:
-    """Return a report, or those in a folder."""
+def _expanded(given: str | Path, folder: Path, language: Language) -> list[Path]:
+    """Return a report, or those in a folder; of metrics of several runs those built of each."""
     if is_url(str(given)):
         raise UsageError(f"{shown(str(given))}: an index lists local reports only; download it")
     path = Path(given)
     if not path.exists():
         raise UsageError(f"No such file or folder: {path}")
-    if not path.is_dir() or (path / REPORT).is_file():
+    if (path / REPORT).is_file():
         return [path]
-    return [child for child in sorted(path.iterdir()) if _is_report(child)] or [path]
+    found = (
+        [child for child in sorted(path.iterdir()) if _is_report(child)] if path.is_dir() else []
+    )
+    if found or (path.is_file() and _is_report(path)):
+        return found or [path]
+    return _built(path, folder, language) or [path]
+
+
+def _built(path: Path, folder: Path, language: Language) -> list[Path]:
+    """Build a one-file report in ``folder`` for each run in the trainer metrics at ``path``."""
+    reports: list[Path] = []
+    for run in metrics_beside([path]).runs:
+        name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")[:100] or "run"
+        out = folder / f"{name}.html"
+        if out in reports:
+            out = folder / f"{name}-{len(reports)}.html"
+        options = BuildOptions(run=run, title=safe_text(run), lang=language.code)
+        with Workers(1) as workers:
+            build_report([path], out, options, Progress(), workers)
+        reports.append(out)
+    return reports
 
 
 def _is_report(path: Path) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from rlreport.errors import UsageError
+from rlreport.text.clean import safe_text
 from rlreport.text.language import TAGS, Language, language
 
 DEFAULT_PAD_TOKENS: tuple[str, ...] = (
@@ -72,7 +73,8 @@ class _Checked:
                 if word not in choices:
                     known = ", ".join(choices)
                     raise UsageError(f"{one.name} is one of {known}, not {word!r:.40}")
-            low, high = settings.get("low", -math.inf), settings.get("high", math.inf)
+            largest = 2**63 - 1 if isinstance(value, int) else math.inf  # of JSON and of reads
+            low, high = settings.get("low", -math.inf), settings.get("high", largest)
             if value is not None and "low" in settings and not low <= value <= high:
                 most = "" if high == math.inf else f" and at most {high:g}"
                 raise UsageError(f"{one.name} is at least {low:g}{most}, not {value!r:.40}")
@@ -89,7 +91,9 @@ class ReadOptions(_Checked):
         metavar="TEXT",
     )
     system_end_token: str | None = option(
-        None, "Drop everything up to the last TEXT from prompts.", metavar="TEXT"
+        None,
+        "Text that ends a system prompt: prompts are shown from its last occurrence on.",
+        metavar="TEXT",
     )
     log_format: str | None = option(
         None, "Log format, see 'rlreport formats'. Default: detected.", metavar="ID"
@@ -105,18 +109,23 @@ class ReadOptions(_Checked):
         "Read the step from the file path: the first group, or the group named 'step'.",
         metavar="REGEX",
     )
-    split: str | None = option(None, "Split to read, e.g. train or val.", metavar="NAME")
+    split: str | None = option(
+        None,
+        "Split to read. Default: train, and a validation split that is shown but not judged.",
+        metavar="NAME",
+    )
     tokenizer: str | None = option(
         None, "tokenizer.json that converts logged token ids to strings.", metavar="FILE"
     )
     restarts: Literal["all", "last"] = option(
         "all",
-        "If a restarted run logged a step twice, keep all its rows or only the last ones.",
+        "If a restarted run logged a step twice, keep all rows of the step or only the last ones.",
         choices=RESTARTS,
     )
     metrics: Paths = option(
         (), "File of trainer metrics. Default: files next to the logs.", metavar="FILE"
     )
+    run: str = option("", "Run to read if a file of metrics has several.", metavar="NAME")
     strict: bool = option(False, "Fail instead of skipping lines that cannot be read.")
     max_line: int = option(
         256_000_000, "Skip lines longer than this.", low=1, size=True, show="256MB"
@@ -172,11 +181,12 @@ class OutputOptions(_Checked):
         metavar="FORMAT",
     )
     title: str | None = option(
-        None, "Title. Default: the name of the log folder, or of both runs.", metavar="TEXT"
+        None, "Title. Default: the log folder, or for a comparison both runs.", metavar="TEXT"
     )
     max_size: int | None = option(
         None,
-        "Maximum size, e.g. 10MB. Default: 100MB for a folder or zip, otherwise 10MB.",
+        "Maximum size, e.g. 10MB; texts and pages are left out to fit. Default: 100MB for a folder "
+        "or zip, 1MB for a mail of fewer than 2,000 responses, otherwise 10MB.",
         low=1,
         size=True,
     )
@@ -207,6 +217,9 @@ class OutputOptions(_Checked):
     def __post_init__(self) -> None:
         """Check the values."""
         super().__post_init__()
+        for name in ("title", "subject"):
+            if text := getattr(self, name):
+                object.__setattr__(self, name, safe_text(text))
         if self.redact not in (False, True, "names"):
             raise UsageError(f"redact is True, False or 'names', not {self.redact!r:.40}")
 
@@ -226,7 +239,7 @@ class ReportOptions(OutputOptions):
     """What the report of a run shows."""
 
     band: float = option(
-        1.0, "Half width of the band on charts, in standard deviations.", low=0, high=10
+        1.0, "Charts show the mean ± this many standard deviations.", low=0, high=10
     )
     max_responses: int = option(
         128, "Maximum responses shown per step; statistics always use all.", low=1
@@ -249,6 +262,12 @@ class ReportOptions(OutputOptions):
     )
     meta: Mapping[str, object] = option(
         {}, "Additional entry of the run's configuration.", metavar="KEY=VALUE"
+    )
+    notes: str | Path | None = option(
+        None,
+        "Markdown file shown at the top of the overview, see docs/notes.md. Default: notes.md in "
+        "the folder of the logs.",
+        metavar="FILE.md",
     )
     git: bool = option(False, "Show the git commit and branch of the current folder.")
     merge: bool = option(False, "Treat folders that look like several runs as one run.")
@@ -278,8 +297,8 @@ class CompareOptions(ReadOptions, FigureOptions, OutputOptions):
     )
     fail_on: Sequence[str] = option(
         (),
-        "Exit with status 1 if NEW has a lower reward (worse), a worse guardrail, a new critical "
-        "finding (new-critical), or any of these.",
+        "Exit with status 1 if NEW has a reward lower by more than --margin and noise (worse), a "
+        "worse guardrail, a new critical finding (new-critical), or any of these.",
         choices=FAIL_ON,
     )
     margin: float = option(0.0, "Reward drop tolerated by --fail-on worse.", low=0)

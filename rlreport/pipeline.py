@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 
-from rlreport.bake.key_figures import run_figures
+import numpy as np
+import pandas as pd
+
+from rlreport.bake.context import JudgedRun
+from rlreport.bake.notes import read_notes
+from rlreport.bake.overview_page import run_figures
 from rlreport.bake.redact import (
     Redactor,
     redacted_ngrams,
@@ -23,7 +29,6 @@ from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
 from rlreport.check.wording import with_excerpts, worded
-from rlreport.choose import choose
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
 from rlreport.deliver.markdown import append_summary, summary_file
@@ -31,6 +36,8 @@ from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.deliver.summary import notebook_html
 from rlreport.display import fetch, prompt_texts
 from rlreport.draw.custom import chart_functions, custom_charts
+from rlreport.errors import OutputError, UnusableInputError, UsageError
+from rlreport.figures.ragged import Ints
 from rlreport.metrics import metrics_beside
 from rlreport.options import BuildOptions, FigureOptions, ReadOptions, ReportOptions, part
 from rlreport.progress import Progress
@@ -48,7 +55,7 @@ DATA_SHARE = 0.2  # fraction of the maximum size for the figures of all response
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was built.
+    """A report that was built.
 
     Attributes:
         out: its path, or its URL without credentials.
@@ -82,67 +89,75 @@ def build_report(
     progress: Progress,
     workers: Workers,
 ) -> Report:
-    """Build one report; ``out`` is replaced whole or left as it was.
+    """Build one report; ``out`` is unchanged if that fails.
 
     Raises:
         RlreportError: an option, the logs or the destination cannot be used.
     """
-    report = part(ReportOptions, options)
-    chosen_form = form_of(out, report.form)
-    limits = _limits(report)
-    chosen_form.check(report)
+    chosen_form = form_of(out, options.form)
+    limits = _limits(options)
+    chosen_form.check(options)
     check_destination(out, chosen_form)
 
-    own = chart_functions(tuple(map(Path, report.charts)))
-    summary = summary_file() if report.github_summary else None
-    card = _card(logs, report)
+    own = chart_functions(tuple(map(Path, options.charts)))
+    summary = summary_file() if options.github_summary else None
+    card = _card(logs, options)
+    author_notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
 
     name, locations, tables = _read(logs, options, progress, workers)
-    tables = replace(tables, notes=[*tables.notes, *(Note("card", n, 1) for n in card.notes)])
-    mixed = None if report.merge else several_runs(logs, tables, named=not report.redact_names)
+    remarks += [Note("card", text, 1) for text in card.notes]
+    tables = replace(tables, notes=[*tables.notes, *remarks])
+    mixed = None if options.merge else several_runs(logs, tables, named=not options.redact_names)
     aliases: dict[str, str] = {}
-    if report.redact_names:
+    if options.redact_names:
         tables, aliases = without_names(tables)
         name = "run"
     tables = replace(tables, notes=[*([mixed] if mixed else []), *tables.notes])
-    if report.in_progress:
+    if options.in_progress:
         tables = tables.growing()
     verdict, spreading = _judge(tables, locations, limits, options)
+    texts = cache(partial(_texts, _sampled_rows(tables), locations, options))
     tables = tables.without_samples()  # large, and no longer needed
-    if report.redact:
+    if options.redact:
         redact = Redactor()
         verdict = redacted_verdict(verdict, redact)
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
     verdict = worded(verdict, card.entries, tables.sample_note)
 
-    limit = report.max_size or chosen_form.default_size
-    charts, failed = custom_charts(own, tables, quote=not report.redact)
+    limit = options.max_size or chosen_form.usual_size(len(tables.responses))
+    charts, failed = custom_charts(own, tables, texts, quote=not options.redact)
     tables = replace(tables, notes=[*tables.notes, *failed])
 
-    prepared = prepare(
-        name,
-        locations,
-        tables,
-        verdict,
-        spreading,
-        choose(tables, verdict, report),
-        chosen_form.finish,
-        read=part(ReadOptions, options),
-        figures=part(FigureOptions, options),
-        report=report,
+    run = JudgedRun(
+        run=options.title or name,
+        options=options,
+        locations=locations,
+        tables=tables,
+        verdict=verdict,
+        spreading=spreading,
+        thresholds=limits,
+        card=card,
         file_aliases=aliases,
+        own_charts=charts,
+        author_notes=author_notes,
+    )
+    prepared = prepare(
+        run,
+        chosen_form.finish,
         one_file=chosen_form.one_file,
+        data_room=int(limit * DATA_SHARE),
         progress=progress,
         workers=workers,
-        data_room=int(limit * DATA_SHARE),
-        thresholds=limits,
-        own_charts=charts,
-        card=card,
     )
     release_memory()
     with publishing(out, chosen_form) as path:
-        builder, size = deliver(path, chosen_form, limit, prepared)
+        try:
+            builder, size = deliver(path, chosen_form, limit, prepared)
+        except OutputError:
+            if options.max_size or limit == chosen_form.default_size:
+                raise
+            builder, size = deliver(path, chosen_form, chosen_form.default_size, prepared)
     if summary:
         append_summary(builder, summary)
     return Report(
@@ -152,9 +167,9 @@ def build_report(
         builder.shown,
         tables,
         verdict,
-        builder.context.left_out,
-        run_figures(builder.context),
-        report.language,
+        builder.left_out,
+        run_figures(builder),
+        options.language,
     )
 
 
@@ -164,7 +179,7 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     Raises:
         RlreportError: an option or the logs cannot be used.
     """
-    progress, limits = Progress(options.quiet), _limits(options)
+    progress, limits = Progress(options.quiet, options.language), _limits(options)
     with Workers(options.workers, options.ray, progress.say) as workers:
         _, locations, tables = _read(logs, options, progress, workers)
         verdict, _ = _judge(tables, locations, limits, options)
@@ -187,10 +202,14 @@ def _card(logs: Sequence[str | Path], report: ReportOptions) -> Card:
 def _read(
     logs: Sequence[str | Path], options: BuildOptions, progress: Progress, workers: Workers
 ) -> tuple[str, RowLocations, Tables]:
-    """Read and summarise the logs; free what only the tables are made of."""
+    """Read and summarise the logs, and free intermediate data."""
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
-    metrics = metrics_beside(logs, read.metrics)
-    scan = read_logs(logs, read, figures, progress, metrics.paths, workers)
+    metrics = metrics_beside(logs, read.metrics, read.run)
+    try:
+        scan = read_logs(logs, read, figures, progress, metrics.paths, workers)
+    except UnusableInputError as error:
+        refused = [] if metrics.paths else [f"; {note.text}" for note in metrics.notes[:3]]
+        raise UnusableInputError(f"{error}{''.join(refused)}") from error
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     name, locations = scan.name, scan.locations()
     del scan
@@ -212,3 +231,26 @@ def _judge(
         verdict, tables.responses, lambda rows: fetch(locations, rows, options, options)
     )
     return verdict, spreading
+
+
+def _sampled_rows(tables: Tables) -> Ints:
+    """Return the rows, in the table of all responses, of the sampled training responses."""
+    training = tables.training()
+    sample = training.words or training.ngrams
+    sampled = training.responses.iloc[[] if sample is None else sample.rows]
+    steps = tables.responses["step"].to_numpy()
+    rows: Ints = np.searchsorted(steps, sampled["step"].to_numpy()) + sampled["n"].to_numpy()
+    return rows
+
+
+def _texts(rows: Ints, locations: RowLocations, options: BuildOptions) -> pd.DataFrame:
+    """Return ``step``, ``n``, ``prompt`` and ``response`` of some responses.
+
+    Raises:
+        UsageError: texts are redacted.
+    """
+    if options.redact:
+        raise UsageError("--redact leaves texts out")
+    names = ["step", "n", "prompt", "response"]
+    rollouts = fetch(locations, rows.tolist(), options, options, 0)
+    return pd.DataFrame([[getattr(one, name) for name in names] for one in rollouts], columns=names)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any, Self
+
+from rlreport.text.language import ENGLISH, Language
 
 
 class Phase:
@@ -28,17 +31,19 @@ class Phase:
 class Progress:
     """Progress on standard error, or none if quiet."""
 
-    def __init__(self, quiet: bool = True) -> None:
-        self._quiet = quiet
+    def __init__(self, quiet: bool = True, language: Language = ENGLISH) -> None:
+        self._quiet, self._language = quiet, language
 
     def phase(self, name: str, total: float, unit: str) -> Phase:
         """Begin a phase of ``total`` units ("B" for bytes, "pages", …)."""
         in_bytes = unit == "B"
-        if self._quiet:
+        name, unit = self._language.of((name, unit))
+        if self._quiet or not total:
             return Phase()
         if not sys.stderr.isatty():
             amount = f"{total / 1e6:,.1f} MB" if in_bytes else f"{total:,.0f} {unit}"
-            print(f"{name}: {amount}", file=sys.stderr, flush=True)
+            with suppress(OSError):  # such as a full disk, which may have room for the report
+                print(f"{name}: {amount}", file=sys.stderr, flush=True)
             return Phase()
         from tqdm import tqdm
 
@@ -54,8 +59,9 @@ class Progress:
         return Phase(bar)
 
     def say(self, line: str) -> None:
-        """Print what delays the work, above the bar."""
+        """Print a line above the bar, such as why the work is delayed."""
         if not self._quiet:
             from tqdm import tqdm
 
-            tqdm.write(line, file=sys.stderr)
+            with suppress(OSError):
+                tqdm.write(line, file=sys.stderr)

@@ -73,9 +73,9 @@ class RayExecutor:
         return self._ray.put(np.frombuffer(data, np.uint8))
 
     def check(self, logs: Sequence[str], tokenizer: str | None = None) -> None:
-        """Check that every node has this program and sees these files as they are here.
+        """Check that every node has this program and sees the same files.
 
-        Of the logs, by absolute path, the first, a middle and the last one are checked.
+        Only the first, a middle and the last log by absolute path are checked.
 
         Raises:
             UsageError: a node has another version, or does not see a file; it is named.
@@ -117,7 +117,10 @@ class RayExecutor:
             self._running.discard(ref)
 
     def _ask_nodes(self, files: list[str]) -> Iterator[tuple[str, Any]]:
-        """Yield each node's versions and file sizes, or the error that prevented the answer."""
+        """Yield each node's versions and file sizes, or the error that prevented the answer.
+
+        A node that died meanwhile is left out: Ray lists it for some seconds after its death.
+        """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         def inspect() -> Any:
@@ -131,10 +134,12 @@ class RayExecutor:
             if node["Alive"] and node["Resources"].get("CPU"):
                 here = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
                 task = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)
-                name = node.get("NodeName") or node["NodeManagerAddress"]
-                names[task(inspect).remote()] = f"{name} ({node['NodeID'][:8]})"
+                names[task(inspect).remote()] = node["NodeID"], _node_name(node)
         done, _ = self._ray.wait(list(names), num_returns=len(names), timeout=_CHECK_SECONDS)
-        for ref, name in names.items():
+        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
+        for ref, (node_id, name) in names.items():
+            if node_id not in alive:
+                continue
             if ref not in done:
                 yield name, RlreportError(f"did not answer within {_CHECK_SECONDS:.0f} s")
                 continue
@@ -144,8 +149,12 @@ class RayExecutor:
                 yield name, getattr(error, "cause", None) or error
 
 
+def _node_name(node: dict[str, Any]) -> str:
+    return f"{node.get('NodeName') or node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+
+
 def _problems(answer: Any, versions: dict[str, str], sizes: dict[str, int]) -> list[str]:
-    """Return how a node differs from this one; of the files only the first."""
+    """Return how a node differs from this one, naming only the first file that differs."""
     if isinstance(answer, Exception):
         return [_first_line(answer)]
     differences = [
@@ -154,7 +163,7 @@ def _problems(answer: Any, versions: dict[str, str], sizes: dict[str, int]) -> l
         if version != versions.get(name)
     ]
     unseen = [
-        f"does not see {file} as it is here; logs have to lie in a store, or on a disk that all "
+        f"sees no file {file} of the same size; logs have to be in a store, or on a disk that all "
         "nodes share"
         for file, size in answer[1].items()
         if size != sizes[file]
@@ -165,7 +174,7 @@ def _problems(answer: Any, versions: dict[str, str], sizes: dict[str, int]) -> l
 def _run_task(versions: dict[str, str], function: Callable[..., Any], *args: Any) -> bytes:
     """Run a function on a node, which may have joined after the others were checked.
 
-    The result is pickled here: the arrays of one that Ray unpickles stay in the object store.
+    The result is pickled here, as arrays that Ray unpickles would stay in the object store.
     """
     if versions != (here := _versions()):
         raise UsageError(f"--ray: node {platform.node()} has {here}, here it is {versions}")
@@ -219,7 +228,7 @@ def _check_port(address: str) -> None:
 
 
 def _versions() -> dict[str, str]:
-    """Return what has to be the same on all nodes for the report to be the same."""
+    """Return the versions that have to be equal on all nodes for a reproducible report."""
     return {
         "rlreport": f"{__version__} ({program()[-32:-20]})",
         "Python": platform.python_version(),

@@ -15,14 +15,14 @@ class Turn:
     """One turn of the conversation after the prompt; texts cleaned, None for what is not logged.
 
     Attributes:
-        role, text: who spoke, and what.
-        sampled: the policy wrote it.
-        tokens: first and last + 1 of its tokens in the response.
-        thinking: what was thought, logged apart from the text.
-        calls: (tool, arguments as text, as JSON where they are an object).
-        tool: whose answer it is.
-        error: what went wrong.
-        seconds, reward: of the turn.
+        role, text: role and text.
+        sampled: whether the policy wrote it.
+        tokens: its tokens in the response, [first, last + 1).
+        thinking: reasoning that is logged separately from the text.
+        calls: tool calls (tool, arguments as text); argument objects as JSON.
+        tool: the tool whose result this turn is.
+        error: error message.
+        seconds, reward: duration and reward of the turn.
     """
 
     role: str
@@ -39,19 +39,19 @@ class Turn:
 
 @dataclass(slots=True)
 class Rollout:
-    """A chosen response: cleaned texts, tokens and figures.
+    """A response to show: cleaned texts, tokens and figures.
 
     Attributes:
-        step, n: its name; ``file`` and ``line`` say where it lies in the logs.
+        step, n: its id; ``file`` and ``line`` locate it in the logs.
         prompt, response, ref_response, ground_truth: cleaned text (None when not logged).
-        turns: chat turns (role, text) of the prompt when it carries a chat template.
+        turns: chat turns (role, text) of the prompt if it uses a chat template.
         raw_tokens: token strings as logged, length T (empty without tokens).
-        tokens: the same as readable text: one entry a token; a token that holds only part
-            of a character is ``""`` except where the character completes (see text/tokens).
-        figures: per-token arrays of length T, NaN for tokens that were not sampled.
-        sampled: bool (T,), tokens that the policy sampled; None where that is all.
+        tokens: the same as readable text, one entry per token; a character that is split over
+            tokens belongs to the last of them, the others are ``""`` (see text/tokens).
+        figures: arrays of length T, NaN for tokens that were not sampled.
+        sampled: bool (T,), tokens that the policy sampled; None if it sampled all.
         conversation: turns after the prompt.
-        errors: what went wrong in the rollout.
+        errors: errors of the rollout.
     """
 
     step: int

@@ -1,4 +1,4 @@
-"""Logs of several runs that were given as one."""
+"""Detect logs of several runs that were given as one run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEVERAL_RUNS = "several_runs"
 _MAX_NAMED = 3
 _SHARED = 0.8
 _LEAST_SHARED = 3
-"""Steps, or prompts of a step, that files of several runs have in common: this part and number."""
+"""Minimum fraction and number of steps, or prompts per step, that files of several runs share."""
 
 _A_RUN = re.compile(
     r"(?:^|[-_.])(?:run|seed|exp|experiment|trial)[-_.=]?(?:\d+|[a-z])?(?:$|[-_.])", re.IGNORECASE
@@ -31,17 +31,19 @@ _PART_OF_A_RUN = re.compile(
 )
 """Names of folders that one run writes: for its ranks, its steps, its splits."""
 
+_PACKED = re.compile(r"\.(?:gz|zst)$", re.IGNORECASE)
+
 
 def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:
     """Return a note if the logs look like several runs.
 
-    They do if their top-level folders each hold every step in files of the same names, or
-    have a configuration each and steps in common; or if files of one folder that are named
+    They do if their top-level folders share steps in files of the same names, or have a
+    configuration each and steps in common; or if files of one folder that are named
     like runs, not like ranks, hold the same steps and prompts.
 
     Args:
         logs: paths of the logs.
-        tables: what was read.
+        tables: tables of the logs.
         named: whether names of folders may be shown.
     """
     if all("/" not in file.name for file in tables.files):
@@ -53,7 +55,7 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
         top, slash, below = file.name.partition("/")
         if not slash or _PART_OF_A_RUN.fullmatch(top):
             return None
-        files_of.setdefault(top, set()).add(below)
+        files_of.setdefault(top, set()).add(_PACKED.sub("", below))
         steps_of.setdefault(top, set()).update(steps.get(i, ()))
     everywhere = set.intersection(*steps_of.values())
     if len(files_of) < 2 or not everywhere:
@@ -66,11 +68,12 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
         "runs": len(folders),
     }
     same_files = len(set(map(frozenset, files_of.values()))) == 1
-    if same_files and everywhere == set.union(*steps_of.values()):
+    if same_files and len(everywhere) >= _SHARED * min(map(len, steps_of.values())):
         text = message(
-            "{folders} look like {runs:count} runs, as each has every step in files of the same "
-            "names: every figure here mixes them. Build a report of each; rlreport index lists "
-            "them and rlreport compare compares two. If they are one run, pass --merge.",
+            "{folders} look like {runs:count} runs, as they share {steps:count} steps in files of "
+            "the same names: every figure here mixes them. Build a report of each; rlreport index "
+            "lists them and rlreport compare compares two. If they are one run, pass --merge.",
+            steps=len(everywhere),
             **places,
         )
     elif all(_configured(logs, top) for top in files_of):
@@ -116,7 +119,7 @@ def _training(tables: Tables) -> pd.DataFrame:
 
 
 def _runs(names: Sequence[str]) -> bool:
-    """Return whether all names are those of runs, such as run1 or seed_42."""
+    """Return whether all names look like names of runs, such as run1 or seed_42."""
     return all(_A_RUN.search(name) for name in names)
 
 

@@ -23,6 +23,7 @@ import orjson
 import pandas as pd
 
 from rlreport.errors import RowError
+from rlreport.text.clean import safe_value
 from rlreport.text.messages import message
 
 MAX_JSON = 256_000_000  # bytes of a JSON document, which is parsed whole
@@ -44,7 +45,7 @@ _STEPS = bytes.maketrans(b"[]{},", b"\x01\xff\x01\xff\x00")
 _PART_OF_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _DOTTED = re.compile(rf"(?<![\w-])(?:{_PART_OF_KEY}){{{MAX_CONFIG_DEPTH}}}")
 _LONG_BASE_60 = re.compile(r"(?=.{100})[-+0-9_:.]*:[-+0-9_:.]*")
-"""A number such as ``1:30:00``, of more than 100 characters."""
+"""A sexagesimal YAML number such as ``1:30:00`` with more than 100 characters."""
 
 _MAX_DIRECTIVES = 100
 
@@ -87,7 +88,9 @@ def read_stream(stream: Readable, most: int) -> bytes:
 
 
 def load_json(data: bytes, errors: str = "strict") -> Any:
-    """Return the value of a JSON document; NaN, Infinity and lone surrogates are accepted.
+    """Return the value of a JSON document; NaN and Infinity are accepted.
+
+    Lone surrogates become U+FFFD.
 
     Args:
         data: the document.
@@ -102,7 +105,7 @@ def load_json(data: bytes, errors: str = "strict") -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        return json.loads(data.decode("utf-8-sig", errors))
+        return safe_value(json.loads(data.decode("utf-8-sig", errors)))
 
 
 def _check_json(data: bytes) -> None:
@@ -119,7 +122,7 @@ def _check_json(data: bytes) -> None:
     if memory > MAX_MEMORY:
         raise LimitError(
             message(
-                "its values take over {most:count} bytes of memory; write it as lines (.jsonl)",
+                "its values need over {most:count} bytes of memory; convert it to .jsonl",
                 most=MAX_MEMORY,
             )
         )

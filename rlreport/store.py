@@ -34,13 +34,13 @@ from rlreport.errors import UsageError
 _SUM_BYTES = 16
 _MAX_UNPACKED = 1 << 31
 _TRIMMED = 0.9
-"""Fraction of the maximum size that ``trim`` leaves, so that it need not run after each build."""
+"""``trim`` reduces the cache to this fraction of its maximum, so that not every build trims."""
 
 _TOUCH_SECONDS = 3600
 _ENTRY = re.compile(r"[0-9a-f]{2}/(?:[0-9a-f]{30}|new-[0-9a-f]{16})")
 """An entry, or one that is being written or was left by a killed build."""
 
-# Neither through a link, nor waiting for who writes into a pipe.
+# Do not follow links, and do not wait for the writer of a pipe.
 _PLAIN_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _LIBRARIES = ("numpy", "pandas", "orjson", "altair", "vl-convert-python", "jinja2")
 
@@ -111,7 +111,7 @@ class Store:
             total -= status.st_size
 
     def clear(self) -> None:
-        """Remove all entries and then empty folders; files of others stay."""
+        """Remove all entries and then empty folders; other files stay."""
         paths = [path for path, _ in self._entries()]
         for path in paths:
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The tables every later stage stands on; ``rlreport.columns`` says what their columns mean.
+"""The tables that all later stages use; ``rlreport.columns`` documents their columns.
 
 ``read`` yields the response table, ``summarise`` derives the others from it; checks,
 charts and pages read nothing else. All are pandas DataFrames with a RangeIndex.
@@ -20,7 +20,7 @@ from rlreport.text.messages import sample_note
 class LogFile:
     """One file of the logs, named relative to the folder it was given in (never absolute).
 
-    ``why`` says in words why it was taken for its format.
+    ``why`` explains how its format was detected.
     """
 
     name: str
@@ -34,7 +34,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line (or a whole file, line 0) that could not be used, and why."""
+    """A line (or, with line 0, a file) that could not be used, and why."""
 
     file: str
     line: int
@@ -44,7 +44,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something about the logs a reader should know: repaired, skipped, or odd, with its count."""
+    """A remark about the logs, such as skipped lines, with the number of occurrences."""
 
     kind: str
     text: str
@@ -55,7 +55,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class MetricsFile:
-    """A file of trainer metrics: its name beside the logs, its steps, and the metrics it logs."""
+    """A file of trainer metrics: name relative to the logs, number of steps, and metrics."""
 
     name: str
     steps: int
@@ -78,8 +78,8 @@ class TextSample:
         units: int32 (sum of lengths,), indices into ``vocabulary``.
         vocabulary: tokens as logged, or words and CJK characters.
         unit: ``token`` or ``word``.
-        labels: int8 (S,), 1 where the response holds its label (ground truth), 0 where it
-            does not, −1 where it has none; None where nobody looked.
+        labels: int8 (S,), whether the response contains its label (ground truth): 1 or 0, −1
+            without a label; None if not computed.
     """
 
     rows: NDArray[np.int64]
@@ -104,7 +104,7 @@ class TokenSample:
 
 @dataclass(slots=True, kw_only=True)
 class LogTables:
-    """What reading gives, and every later stage stands on as it is.
+    """The tables that reading yields; later stages do not change them.
 
     Attributes:
         responses: RESPONSE_COLUMNS, sorted by (step, validation, file, offset, sub).
@@ -112,16 +112,17 @@ class LogTables:
             (float64, or object for short strings).
         positions: critic error by relative position: ``decile`` 0-9, ``count``,
             ``abs_error_mean``, ``value_mean``, ``return_mean`` (empty without values).
-        ngrams: units of the sampled responses, None without any text, and once counted.
-        words: words of the sampled responses, each with the blank before it; like ``ngrams``.
-        ref_words: the same of the reference's responses, None without them.
-        sampled: responses that figures of texts and tokens come from.
-        sampled_of: responses that these were drawn from: all, or those of training.
+        ngrams: tokens (or words) of the sampled responses, whose n-grams are counted; None
+            without any text, and once they are counted.
+        words: words of the sampled responses, each with its leading space; None like ``ngrams``.
+        ref_words: words of the reference responses, None without any.
+        sampled: number of responses that figures of texts and tokens are computed from.
+        sampled_of: number of responses that these were drawn from: all, or those of training.
         reward_parts: names of extras that are parts of the reward.
-        files, bad_lines, notes: what was read, and what was not.
-        bad_count: unreadable lines in all (``bad_lines`` is capped).
-        fields: canonical field -> rows that carried it.
-        tools: answers of each tool in each step: ``step``, ``tool``, ``answers``, ``errors``.
+        files, bad_lines, notes: files that were read, lines that were not, and remarks.
+        bad_count: number of all unreadable lines (``bad_lines`` is capped).
+        fields: canonical field -> number of rows that have it.
+        tools: one row per step and tool: ``step``, ``tool`` and the sums of its ToolCounts.
     """
 
     responses: pd.DataFrame
@@ -143,7 +144,7 @@ class LogTables:
 
 @dataclass(slots=True, kw_only=True)
 class Tables(LogTables):
-    """Everything the checks, the charts and the pages are made from.
+    """All tables that checks, charts and pages use.
 
     Attributes:
         steps: STEP_COLUMNS; a step whose rollouts all failed has a row without responses.
@@ -153,9 +154,9 @@ class Tables(LogTables):
         metrics: trainer metrics, ``step`` and one float64 column each (may be empty).
         metrics_files: the files they come from.
         metrics_broken: metric -> steps at which it was NaN or infinite, the first 1,000.
-        validation: STEP_COLUMNS of the responses of validation, one row per step of
-            ``steps``; empty without any. ``steps`` itself is of training.
-        in_progress: step that is still written, drawn apart and not judged; None without one.
+        validation: STEP_COLUMNS of the validation responses, one row per step of ``steps``
+            (which summarises training); empty without any.
+        in_progress: step that is still being written: marked on charts and not judged; or None.
     """
 
     steps: pd.DataFrame
@@ -170,19 +171,21 @@ class Tables(LogTables):
 
     @property
     def sample_note(self) -> str:
-        """From which responses figures of texts and tokens come, "" if from all of them."""
+        """Which responses figures of texts and tokens are computed from, "" if from all."""
         return sample_note(self.sampled, self.sampled_of)
 
     @property
     def steps_with_responses(self) -> int:
-        """Steps that hold a response, which can have a page."""
+        """Number of steps with responses, which can have a page."""
         return len(np.unique(self.responses["step"].to_numpy()))
 
     def training(self) -> Tables:
-        """Return the part that is judged: responses and steps without those of validation.
+        """Return the part that is judged: training responses and steps.
 
-        Samples hold none of them anyway; their rows are numbered anew.
+        Samples contain training responses only; their rows are renumbered.
         """
+        if self.responses.empty:
+            return self
         own = self.responses["validation"].to_numpy() == 0
         held = self.steps["responses"] > 0
         if own.all() and held.all():
@@ -201,9 +204,9 @@ class Tables(LogTables):
         )
 
     def growing(self) -> Tables:
-        """Return the tables with the newest step in progress: it is not incomplete.
+        """Return the tables with the newest step marked as in progress instead of incomplete.
 
-        A run of one step stays as it is, as there would be nothing to judge.
+        A run of one step is returned unchanged, as nothing would be left to judge.
         """
         if len(self.steps) < 2:
             return self
@@ -214,7 +217,7 @@ class Tables(LogTables):
         return replace(self, steps=steps, in_progress=newest)
 
     def settled(self) -> Tables:
-        """Return the part that is judged where a step is in progress: all that came before it."""
+        """Return the part before the step in progress, which is judged."""
         if self.in_progress is None:
             return self
         whole = [line for line in self.bad_lines if not line.torn]
@@ -223,7 +226,7 @@ class Tables(LogTables):
         return replace(before, bad_lines=whole, bad_count=bad_count)
 
     def between(self, start: int, stop: int) -> Tables:
-        """Return the part with ``start <= step < stop``; sums by token and by prompt stay whole."""
+        """Return the part with ``start <= step < stop``; tables by token and prompt stay whole."""
         low, high = np.searchsorted(self.responses["step"].to_numpy(), (start, stop)).tolist()
         samples: dict[str, Any] = {
             name: _cut(sample, low, high)
@@ -250,10 +253,7 @@ class Tables(LogTables):
         )
 
     def beside(self) -> Tables | None:
-        """Return the part that only stands beside, as a run of its own; None without validation.
-
-        No sample holds any of it.
-        """
+        """Return the validation part as a separate run, without samples; None if there is none."""
         other = self.responses["validation"].to_numpy() != 0
         if not other.any():
             return None
@@ -265,12 +265,12 @@ class Tables(LogTables):
         ).without_samples()
 
     def without_samples(self) -> Tables:
-        """Return the tables without the sampled texts, which are all that is large."""
+        """Return the tables without the sampled texts, which take most of the memory."""
         return replace(self, ngrams=None, words=None, ref_words=None)
 
 
 def _cut(sample: TextSample, low: int, high: int) -> TextSample:
-    """Return the part of a sample that is of the rows ``low`` to ``high``, numbered from there."""
+    """Return the sampled texts of rows low to high, with row numbers relative to low."""
     first, last = np.searchsorted(sample.rows, (low, high)).tolist()
     offsets = sample.offsets[first : last + 1]
     return replace(
@@ -283,6 +283,6 @@ def _cut(sample: TextSample, low: int, high: int) -> TextSample:
 
 
 def length_column(responses: pd.DataFrame) -> str:
-    """Name the column that holds lengths: tokens where they are logged, else characters."""
+    """Return the name of the column with lengths: in tokens if logged, else in characters."""
     logged = responses["response_tokens"].notna().any()
     return "response_tokens" if logged else "response_chars"

@@ -30,7 +30,7 @@ Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
 QUEUED = 2  # jobs submitted per process: the one it works on, and the next
-AHEAD = 4  # results per submitted job that are held until an earlier one is there
+AHEAD = 4  # results per submitted job that are buffered while an earlier one is pending
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ENVIRONMENT = {
     # NumPy's linear algebra, which no job uses, would start a thread per core.
@@ -48,7 +48,7 @@ _map_numbers = itertools.count()
 
 
 class Workers:
-    """This process and others that run jobs; a context manager that ends those."""
+    """A pool of worker processes, and this process; leaving the context ends the others."""
 
     def __init__(
         self, count: int = 0, ray: str | None = None, say: Callable[[str], None] = lambda line: None
@@ -58,7 +58,7 @@ class Workers:
         Args:
             count: number of processes, this one included; 0 for one per core.
             ray: address of a Ray cluster whose processes do the work instead.
-            say: called with a line about what delays the work.
+            say: called with a message if the work is delayed.
 
         Raises:
             RlreportError: the cluster cannot be reached, or Ray is not installed.
@@ -75,7 +75,7 @@ class Workers:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the processes, whatever they are doing."""
+        """End the processes, even while they run jobs."""
         if self._cluster is not None:
             self._cluster.shutdown()
         executor, self._executor = self._executor, None
@@ -130,7 +130,7 @@ class Workers:
             ) from None
 
     def check_files(self, paths: Sequence[str], tokenizer: str | None = None) -> None:
-        """Check that every node of a cluster sees these local files as they are here.
+        """Check that every node of a cluster sees the same local files.
 
         Raises:
             UsageError: a node does not, or has another version of this program.
@@ -147,7 +147,7 @@ class Workers:
 
 
 def _done(function: Callable[[Job, Shared], Result], job: Job, shared: Shared) -> Future[Result]:
-    """Run a job here; what it raises is raised when its turn comes."""
+    """Run a job in this process; the future holds its result or exception."""
     future: Future[Result] = Future()
     try:
         future.set_result(function(job, shared))
@@ -160,7 +160,7 @@ _shared: dict[int, tuple[Callable[[Any, Any], Any], Any]] = {}
 
 
 def _run(number: int, blob: bytes, job: Any) -> Any:
-    """Run a job in a worker, which unpickles what the jobs of one ``map`` share only once."""
+    """Run a job in a worker; the shared value of one ``map`` is unpickled only once."""
     if number not in _shared:
         _shared.clear()
         _shared[number] = pickle.loads(blob)
@@ -203,8 +203,8 @@ def _local_executor(count: int) -> Executor | None:
 def _end(executor: Executor) -> None:
     """Kill loky's processes, and wait for its thread that sends jobs.
 
-    loky does not: if Python exits while the thread frees its semaphores, the resource tracker
-    reports them as leaked. Jobs are not cancelled before, on which loky's shutdown fails.
+    loky does not wait: if Python exits while the thread frees its semaphores, the resource
+    tracker reports them as leaked. Jobs are not cancelled first, as loky's shutdown would fail.
     """
     jobs: Any = executor._call_queue  # type: ignore[attr-defined]
     executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
@@ -249,13 +249,13 @@ def _safe_path() -> list[str]:
 
 
 def release_memory() -> None:
-    """Give freed memory back to the system; glibc keeps what lies between other objects."""
+    """Return freed memory to the system; glibc keeps what is fragmented."""
     with contextlib.suppress(OSError, TypeError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def collect_rarely() -> None:
-    """Run the garbage collector less often, in a process of our own.
+    """Run the garbage collector less often, in a process that this package started.
 
     Parsed rows and cells of tables are many objects without cycles; looking for cycles among
     them took a sixth of the time of rendering a page.

@@ -207,7 +207,9 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
     for name, size in sizes.items():
         first, expected = next(iter(sizes.items()))
         if size != expected:
-            raise UsageError(f"{name} has {size} entries, {first} has {expected}: one a token each")
+            raise UsageError(
+                f"{name} has {size} entries, {first} has {expected}; expected one per token"
+            )
     step = checked["step"]
     if isinstance(step, bool) or not isinstance(step, int | np.integer):
         if not isinstance(step, float | np.floating) or not float(step).is_integer():
@@ -245,7 +247,9 @@ def _length(name: str, value: Any) -> int:
     try:
         return len(value)
     except TypeError:
-        raise UsageError(f"{name} is no list, array or tensor of one entry a token") from None
+        raise UsageError(
+            f"{name} must be a list, array or tensor with one entry per token"
+        ) from None
 
 
 def _encode(row: dict[str, Any]) -> bytes:

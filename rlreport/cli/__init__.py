@@ -25,7 +25,7 @@ MODULES = {
     "compare": "compare", "formats": "commands", "index": "commands", "inspect": "commands",
     "watch": "watch",
 }  # fmt: skip
-"""Module of each command, which is a function of the same name there."""
+"""Command -> its module, which has a function of the same name."""
 
 
 class LazyGroup(click.Group):
@@ -69,6 +69,10 @@ class LazyGroup(click.Group):
             # Standard output was closed, as by head; Python would print an error at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             status = 1
+        except OSError as error:  # such as a folder that may be listed but not entered
+            path = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+            say_error(f"{path}{error.strerror or error}")
+            status = 2
         sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -21,17 +21,20 @@ FAILED = 1  # exit status if ``--fail-on`` found something
 
 
 class BuildCommand(click.Command):
-    """Accept ``--redact=names`` as well as ``--redact``, whose value is never the next word."""
+    """A command that accepts both ``--redact`` and ``--redact=names``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments."""
+        values = {arg.removeprefix("--redact=") for arg in args if arg.startswith("--redact=")}
+        if values - {"names"}:
+            raise click.BadOptionUsage("redact", "give --redact or --redact=names", ctx)
         rest = super().parse_args(ctx, ["--redact" if a == "--redact=names" else a for a in args])
         if "--redact=names" in args:
             ctx.params["redact"] = "names"
         return rest
 
 
-@click.command(cls=BuildCommand)
+@click.command(cls=BuildCommand, short_help="Build the report of the rollout LOGS.")
 @click.argument("logs", nargs=-1, required=True)
 @click.option(
     "-o",

@@ -1,4 +1,4 @@
-"""The small commands: ``cache``, ``check``, ``checks``, ``formats``, ``index`` and ``inspect``."""
+"""The commands ``cache``, ``check``, ``checks``, ``formats``, ``index`` and ``inspect``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rlreport.tables import LogFile
 
 
-@click.command()
+@click.command(short_help="Show the size of the cache, or clear it.")
 @click.argument("folder", metavar="[DIR]", default="auto")
 @click.option("--clear", is_flag=True, help="Remove all entries; other files in DIR stay.")
 def cache(folder: str, clear: bool) -> None:
@@ -45,7 +45,7 @@ def cache(folder: str, clear: bool) -> None:
     click.echo(f"{count:,} entries, {byte_size(size)}, {verb} {store.folder}")
 
 
-@click.command()
+@click.command(short_help="Print the findings of the rollout LOGS.")
 @click.argument("logs", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as in findings.json.")
 @options(BuildOptions, *READING, "thresholds", "mute", "lang", "quiet")
@@ -58,7 +58,7 @@ def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> N
       rlreport check logs/
       rlreport check logs/ --json --fail-on warning
     """
-    from rlreport.bake.script_json import canonical_json
+    from rlreport.bake.pages import canonical_json
     from rlreport.check import findings_json
     from rlreport.pipeline import check_logs
 
@@ -73,7 +73,7 @@ def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> N
         sys.exit(1)
 
 
-@click.command()
+@click.command(short_help="List the health checks.")
 def checks() -> None:
     """List the health checks with their required data, thresholds and sources.
 
@@ -96,7 +96,7 @@ def checks() -> None:
         say()
 
 
-@click.command()
+@click.command(short_help="List the log formats.")
 def formats() -> None:
     """List the supported log formats and the names of their files.
 
@@ -112,7 +112,7 @@ def formats() -> None:
         say(f"{'':16} {', '.join(form.files)}")
 
 
-@click.command()
+@click.command(short_help="List many reports on one page.")
 @click.argument("reports", nargs=-1, required=True)
 @click.option(
     "-o",
@@ -136,6 +136,8 @@ def index(reports: tuple[str, ...], out: Path, title: str, lang: str, quiet: boo
     """
     from rlreport.api import index as build_index
 
+    if str(out) == "-":
+        raise UsageError("-o -: index needs an output path")
     page = build_index(reports, out, title=title, lang=lang)
     if quiet:
         return
@@ -144,7 +146,7 @@ def index(reports: tuple[str, ...], out: Path, title: str, lang: str, quiet: boo
     say(f"{page.out}  {counted(page.reports, 'report')}")
 
 
-@click.command()
+@click.command(short_help="Print what is in the rollout LOGS.")
 @click.argument("logs", nargs=-1, required=True)
 @options(BuildOptions, *READING, "quiet")
 def inspect(logs: tuple[str, ...], **given: Any) -> None:
@@ -161,9 +163,12 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.read.logs import read_logs
 
     read, figures = part(ReadOptions, given), part(FigureOptions, given)
-    metrics = metrics_beside(logs, read.metrics)
+    metrics = metrics_beside(logs, read.metrics, read.run)
     scan = read_logs(logs, read, figures, Progress(given["quiet"]), metrics.paths)
-    _say_steps(scan)
+    if len(scan.responses):
+        _say_steps(scan)
+    else:
+        say(f"no rollouts; trainer metrics of {counted(max(len(metrics.runs), 1), 'run')}")
     _say_section("files", map(_file_line, scan.files))
     _say_section(
         "trainer metrics",
@@ -172,7 +177,8 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
             for file in metrics.files
         ),
     )
-    _say_section("fields", _field_lines(scan))
+    if len(scan.responses):
+        _say_section("fields", _field_lines(scan))
     _say_section("notes", map(note_in_words, [*scan.notes, *metrics.notes]))
     _say_section(
         f"left out: {scan.bad_count:,}",
@@ -198,7 +204,7 @@ def _say_steps(scan: Scan) -> None:
     say(
         f"{counted(len(scan.responses), 'response')} over {counted(len(counts), 'step')} "
         f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"
-        + ("" if usual is None else f", usually {usual:,} a step")
+        + ("" if usual is None else f", usually {usual:,} per step")
     )
     short = counts[counts < (usual or 0)]
     if len(short):

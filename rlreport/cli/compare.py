@@ -15,7 +15,7 @@ from rlreport.options import CompareOptions
 from rlreport.text.language import Language
 
 
-@click.command()
+@click.command(short_help="Compare two runs.")
 @click.argument("runs", nargs=-1, required=True, metavar="BASE... NEW")
 @click.option(
     "-o",
@@ -44,6 +44,8 @@ def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
 
     if len(runs) < 2:
         raise UsageError("compare: give BASE and NEW, logs or earlier reports")
+    if str(out) == "-":
+        raise UsageError("-o -: compare needs an output path")
     comparison = compare_runs(runs[:-1], runs[-1], out, **given)
     if not given["quiet"]:
         translate = Language(given["lang"]).of

@@ -7,6 +7,7 @@ lines or hide text.
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from io import StringIO
 from typing import TYPE_CHECKING
@@ -27,19 +28,23 @@ LISTED = 10  # unreadable lines printed; the data page has all
 
 def say(line: str = "", *, err: bool = False) -> None:
     """Print one line; unprintable characters, line ends included, become U+FFFD."""
-    click.echo(printable(line).replace("\n", REPLACEMENT), err=err)
+    # What cannot be said on standard error must not change the exit status.
+    with suppress(OSError) if err else nullcontext():
+        click.echo(printable(line).replace("\n", REPLACEMENT), err=err)
 
 
 def say_error(message: str) -> None:
     """Print an error; its other lines are indented so that none looks like a message of its own."""
-    click.echo("rlreport: " + printable(message).replace("\n", "\n  "), err=True)
+    with suppress(OSError):
+        click.echo("rlreport: " + printable(message).replace("\n", "\n  "), err=True)
 
 
 def say_click_error(error: click.ClickException) -> None:
     """Print an error of click, which quotes arguments."""
     output = StringIO()
     error.show(file=output)
-    click.echo(printable(output.getvalue()), err=True, nl=False)
+    with suppress(OSError):
+        click.echo(printable(output.getvalue()), err=True, nl=False)
 
 
 def say_json(document: bytes) -> None:
@@ -52,22 +57,28 @@ def say_json(document: bytes) -> None:
 
 def print_report(report: Report) -> None:
     """Print skipped lines, the verdict and the path of a report."""
+    from rlreport.bake.notes import NOTES
     from rlreport.deliver.publish import page_at
+    from rlreport.draw.custom import CHARTS
+    from rlreport.read.detect import FORMAT
     from rlreport.several_runs import SEVERAL_RUNS
 
     translate = report.language.of
     for line in skipped_lines(report.tables):
         say(translate(line), err=True)
-    for note in report.tables.notes:
-        if note.kind == SEVERAL_RUNS:
-            say(translate(message("warning: {note}", note=note.text)), err=True)
+    told = (FORMAT, SEVERAL_RUNS, CHARTS, NOTES)
+    for text in dict.fromkeys(note.text for note in report.tables.notes if note.kind in told):
+        say(translate(message("warning: {note}", note=text)), err=True)
     for line in (*report.left_out, *verdict_lines(replace(report.verdict, not_run=[]))):
         say(translate(line))
     steps, responses = len(report.tables.steps), len(report.tables.responses)
+    metrics = len(report.tables.metrics.columns) - 1
     sizes = phrases(
         [
             byte_size(report.size),
-            plural("{count} response", "{count} responses", responses),
+            plural("{count} response", "{count} responses", responses)
+            if responses
+            else plural("{count} metric", "{count} metrics", metrics),
             plural("{count} step", "{count} steps", steps),
         ]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import time
@@ -78,20 +79,29 @@ def watch(
     report: Report | None = None
     seen: object = None
     grew, changed = False, time.monotonic()
+    retry, pause = math.inf, every  # when to try again after a failed build, and how long to wait
     try:
         while True:
-            state = _state(logs)
-            idle = time.monotonic() - changed
-            if state != seen:
-                grew, seen, changed = seen is not None, state, time.monotonic()
-                report = _build(logs, out, {**given, "in_progress": grew}) or report
+            state, now = _state(logs), time.monotonic()
+            idle = now - changed
+            if state != seen or now >= retry:
+                if state != seen:
+                    grew, seen, changed, pause = seen is not None, state, now, every
+                built = _build(logs, out, {**given, "in_progress": grew})
+                report, retry = built or report, math.inf if built else now + pause
+                pause *= 2
             elif until_idle is not None and idle >= until_idle:
-                if grew:  # the newest step is complete
-                    report = _build(logs, out, {**given, "in_progress": False}) or report
+                if grew or retry < math.inf:  # the newest step is complete
+                    built = _build(logs, out, {**given, "in_progress": False})
+                    report, retry = built or report, math.inf if built else now
                 break
-            time.sleep(every if until_idle is None else min(every, max(0.1, until_idle - idle)))
+            wait = every if until_idle is None else min(every, max(0.1, until_idle - idle))
+            time.sleep(max(0.1, min(wait, retry - time.monotonic())))
     except KeyboardInterrupt:  # the last report is complete
         pass
+    if retry < math.inf:
+        kept = "the last report is of earlier logs" if report else "there is no report"
+        say(f"ended after a failed build; {kept}", err=True)
     if report and fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
     if report is None:
@@ -103,9 +113,10 @@ def _state(logs: tuple[str, ...]) -> object:
     from rlreport.read.files import find_sources
 
     try:
-        sources = find_sources(logs).sources
-    except RlreportError:
+        listing = find_sources(logs)
+    except (RlreportError, OSError):  # a permission may be lost for a moment
         return None
+    sources = (*listing.sources, *listing.other)  # trainer metrics are among the others
     return [(source.path, source.size, source.version, _time(source.path)) for source in sources]
 
 
@@ -124,11 +135,12 @@ def _build(logs: tuple[str, ...], out: Path | str, given: dict[str, Any]) -> Rep
     now = time.strftime("%H:%M:%S")
     try:
         report = build_report(logs, out, **{**given, "quiet": True})
-    except RlreportError as error:
+    except (RlreportError, OSError) as error:
         say(f"{now}  {str(error).partition(chr(10))[0]}", err=True)
         return None
     if not quiet:
         tables = report.tables
         newest = tables.steps["step"].iloc[-1]
-        say(f"{now}  step {newest}, {len(tables.responses):,} responses: {report.verdict.sentence}")
+        responses = f", {len(tables.responses):,} responses" if len(tables.responses) else ""
+        say(f"{now}  step {newest}{responses}: {report.verdict.sentence}")
     return report

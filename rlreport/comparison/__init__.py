@@ -1,1 +1,1 @@
-"""A run against another: response data in, what differs out; see docs/compare.md."""
+"""Comparison of a run with another, from their response data; see docs/compare.md."""

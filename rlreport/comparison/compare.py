@@ -1,4 +1,4 @@
-"""Two runs side by side: what differs in their last common window, from their response data."""
+"""Differences of two runs in their last common window, from their response data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 import xxhash
 
 from rlreport.check.run import has
-from rlreport.comparison.data import EXTRA, PART
+from rlreport.comparison.data import EXTRA, METRICS, PART
 from rlreport.comparison.statistics import (
     LEVEL,
     Band,
@@ -30,19 +30,23 @@ from rlreport.text.clean import number_as_text
 from rlreport.text.messages import marked
 
 LEAST_SHARED = 0.3
-"""Share of the smaller side's prompts that must be on both sides to compare in pairs."""
+"""Pair prompts if at least this share of the smaller side's prompts is on both sides."""
 
 ROUNDING = 5e-6
-"""Largest relative error of six significant digits, to which reports may round figures."""
+"""Maximum relative rounding error of figures in reports, which have six significant digits."""
+
+LEAST_RUNS = 3
+"""Runs of BASE that a comparison of trainer metrics needs."""
 
 WINDOW_SHARE = 0.2
-"""Share of the common steps, the last ones, over which runs are compared."""
+"""Runs are compared over the last steps in common, this share of them."""
 
 PROMPT, GROUP = "prompt", "group"
-"""Values of ``pair_by`` that are no name of a field."""
+"""Values of ``pair_by`` that are not names of fields."""
 
 ALL_RIGHT, ALL_WRONG = "all_right", "all_wrong"
-"""Columns: the response's group has equal rewards, the best of all runs or lower ones."""
+"""Columns: whether all rewards of the response's group equal the best reward of all runs, or a
+lower one."""
 
 GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("watched_reward", marked("Watched reward"), ("valid_reward",), 1),
@@ -57,11 +61,11 @@ GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("mismatch", marked("Engine mismatch, k3"), ("mismatch_k3",), -1),
     ("tool_errors", marked("Tool errors"), ("tool_errors",), -1),
 )
-"""Id, name, columns (the first that both runs have), and which way is better: 1 up, -1 down, 0
-neither."""
+"""Id, name, columns (the first that both runs have is used), and the better direction: 1 up,
+-1 down, 0 neither."""
 
 NEVER_BETTER = ("length", "surprisal")
-"""Shorter or less certain responses may be a collapse: one way is worse, the other is a change."""
+"""Shorter or less certain responses may be a collapse: a drop counts as change, not as better."""
 
 _SPLITS = {"val": ("val", "eval", "valid", "validation", "test"), "train": ("train",)}
 
@@ -71,13 +75,13 @@ GuardrailLevel = Literal["better", "worse", "changed", "none", "missing"]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One run, as it is compared.
+    """Response data of one run, prepared for comparison.
 
     Attributes:
-        responses: a row per response: ``step``, ``n``, ``split``, ``pair`` (what prompts are
-            paired by, uint64), and figures, float64.
-        named: whether an equal ``pair`` means an equal prompt in another run too.
-        unpaired: responses left out, as they lack what prompts are paired by.
+        responses: a row per response: ``step``, ``n``, ``split``, ``pair`` (the key by which
+            prompts are paired, uint64), and figures, float64.
+        named: whether equal ``pair`` values mean equal prompts across runs.
+        unpaired: number of responses left out because they have no pairing key.
     """
 
     name: str
@@ -106,15 +110,15 @@ def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Sid
 
 
 def _hash(value: object) -> int:
-    # 17 and "17" are one id, as they are one group.
+    # 17 and "17" are the same id, as for groups.
     text = number_as_text(value) if isinstance(value, float) else str(value)
     return xxhash.xxh3_64_intdigest(text.encode())
 
 
 class Windows(NamedTuple):
-    """First and last step that are compared of each BASE and of NEW, and the steps that all have.
+    """First and last compared step of each BASE and of NEW, and the common steps.
 
-    ``overlap``: the sides have steps at the end of what all cover, common ones or not.
+    ``overlap``: whether all sides have steps, common or not, at the end of their common range.
     """
 
     bases: list[tuple[int, int]]
@@ -124,10 +128,11 @@ class Windows(NamedTuple):
 
 
 def windows(frames: Sequence[pd.DataFrame]) -> Windows:
-    """Decide what is compared, from the steps of all sides alone.
+    """Choose the windows to compare, given the steps of all sides.
 
-    The last fifth of the common steps, where they reach the last fifth of what all sides cover;
-    else the steps that each has there; else each side's own last fifth.
+    The window is the last fifth of the common steps if they reach the last fifth of the range that
+    all sides cover. Otherwise it is each side's steps in that fifth of the range, or if there are
+    none, each side's own last fifth.
     """
     steps = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
     common = reduce(np.intersect1d, steps)
@@ -151,8 +156,8 @@ def _last_fifth(steps: Ints) -> Ints:
 class Guardrail(NamedTuple):
     """A figure that should not get worse.
 
-    ``base`` and ``new`` are means of the prompts' means, ``effect`` is that of the shared prompts,
-    and ``level`` follows from Holm's correction over all guardrails.
+    ``base`` and ``new`` are means of the prompts' means, ``effect`` is computed from the shared
+    prompts, and ``level`` uses Holm's correction over all guardrails.
     """
 
     id: str
@@ -166,10 +171,14 @@ class Guardrail(NamedTuple):
 def effect_on(
     means: Sequence[pd.DataFrame], column: str, *, paired: bool, rounding: pd.Series, seed: int
 ) -> Effect:
-    """Compare one figure: each prompt's means of every run of BASE, then of NEW, by ``pair``.
+    """Compare one figure.
 
-    ``paired`` compares the prompts that all sides have; ``rounding`` has, by column, the largest
-    difference that is none.
+    Args:
+        means: means by prompt of each run of BASE, then of NEW, with index ``pair``.
+        column: the figure.
+        paired: compare the prompts that all sides have.
+        rounding: by column, the maximum difference that rounding can cause.
+        seed: seed of the permutation test.
     """
     if not all(has(table, column) for table in means):
         return Effect(paired=paired)
@@ -184,7 +193,7 @@ def effect_on(
 
 
 def _guardrails(means: Sequence[pd.DataFrame], **options: Any) -> list[Guardrail]:
-    """Compare all guardrails and the parts of the reward, together at the level of one test."""
+    """Compare all guardrails and reward parts, corrected for multiple testing."""
     parts = [name for name in map(str, means[-1]) if name.startswith(PART) and name in means[0]]
     figures = [(name, columns, better) for name, _, columns, better in GUARDRAILS]
     guardrails, directions = [], {}
@@ -217,19 +226,19 @@ def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLe
 
 @dataclass(frozen=True)
 class Comparison:
-    """What differs between BASE and NEW in the last common window.
+    """Differences between BASE and NEW in the last common window.
 
-    Curves and paths are of the first BASE and NEW, computed when asked for.
+    Curves and paths are of the first BASE and of NEW, and computed on first use.
 
     Attributes:
-        split: split that was compared: ``val``, ``train`` or ``all``.
-        responses: of each BASE, then of NEW, in that split.
-        inside: those in the window.
-        named: whether no side hides its prompts.
-        effect: on the reward.
-        rounding: largest difference of rewards that is none.
+        split: compared split: ``val``, ``train`` or ``all``.
+        responses: responses of each BASE, then of NEW, in that split.
+        inside: the responses in the window.
+        named: whether all sides have identifiable prompts (not redacted).
+        effect: effect on the reward.
+        rounding: maximum difference of rewards that rounding can cause.
         shared: prompts in the window that all sides have there.
-        only_base, only_new: prompts in the window that NEW has not, or that some BASE has not.
+        only_base, only_new: prompts in the window that NEW lacks, or that some BASE lacks.
     """
 
     split: str
@@ -246,10 +255,22 @@ class Comparison:
     seed: int
 
     @property
+    def metrics_alone(self) -> bool:
+        """Whether of some run only the trainer's metrics are known."""
+        return any((frame["split"] == METRICS).all() for frame in self.responses)
+
+    @property
+    def within_runs(self) -> bool:
+        """Whether the interval is over the steps of these runs, which is no evidence on others."""
+        return self.metrics_alone and len(self.responses) <= LEAST_RUNS
+
+    @property
     def level(self) -> Level:
-        """What the interval shows."""
+        """Level of the effect on the reward according to its interval."""
         if not np.isfinite(self.effect.low):
             return "incomparable"
+        if self.within_runs:
+            return "no_evidence"
         if self.effect.high < 0:
             return "worse"
         return "better" if self.effect.low > 0 else "no_evidence"
@@ -268,13 +289,13 @@ class Comparison:
 
     @cached_property
     def band(self) -> Band:
-        """Their difference."""
+        """Difference of the curves, with a band."""
         paired, rounding, steps = self.effect.paired, self.rounding, self.windows.common
         return difference_band(*self.ends, steps, paired=paired, rounding=rounding, seed=self.seed)
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL | None]:
-        """By column the reward and the watched reward at the same KL, None without an overlap."""
+        """Difference at equal KL of the reward and the watched reward, None without an overlap."""
         return {
             reward: at_equal_kl(*self.ends, reward=reward, seed=self.seed)
             if all(has(frame, column) for frame in self.ends for column in (reward, "kl_k1"))
@@ -292,13 +313,15 @@ class Comparison:
 
     @property
     def reasons(self) -> list[str]:
-        """What could not be compared as usual, keys of ``words.REASONS``."""
+        """Reasons why the comparison is limited, keys of ``words.REASONS``."""
         reasons = []
         if not len(self.windows.common):
             reasons.append("no_common_steps" if self.windows.overlap else "no_overlap")
         elif self.windows.common[-1] < self.windows.new[1]:
             reasons.append("early_common_steps")
-        if not self.effect.paired:
+        if self.metrics_alone:
+            reasons.append("metrics_alone")
+        elif not self.effect.paired:
             reasons.append("few_common_prompts" if self.named else "redacted")
         if self.level == "incomparable":
             scored = all(has(frame, "reward") for frame in self.inside)
@@ -343,7 +366,7 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
 
 
 def _aligned(sides: Sequence[Side]) -> list[pd.DataFrame]:
-    """Return responses with ALL_RIGHT and ALL_WRONG; no two sides share prompts that one hides."""
+    """Return responses with ALL_RIGHT and ALL_WRONG; redacted prompts match no other side's."""
     best = float(np.fmax.reduce([side.responses["reward"].max() for side in sides]))
     aligned = []
     for place, side in enumerate(sides, 1):
@@ -358,9 +381,9 @@ def _aligned(sides: Sequence[Side]) -> list[pd.DataFrame]:
 
 
 def _one_split(frames: list[pd.DataFrame]) -> tuple[str, list[pd.DataFrame]]:
-    """Return the validation split of all sides where they share its prompts, else the training.
+    """Return the validation responses if all sides share prompts there, else those of training.
 
-    Where neither split is on every side, all responses are compared.
+    If no split exists on every side, return all responses.
     """
     for name, names in _SPLITS.items():
         cut = [frame[frame["split"].isin(names)] for frame in frames]

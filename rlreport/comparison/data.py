@@ -1,4 +1,4 @@
-"""Response data: what a comparison needs of a run, and the file in which reports carry it."""
+"""Response data: the input of comparisons, and the file that contains it in reports."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from rlreport.text.clean import escape, safe_text, unescape
 
 REPORT = "data/report.json"
 PATH = "data/responses.csv.gz"
-"""Where the folder and the zip carry what is known of the run, and this data."""
+"""Paths of the run's metadata and figures, and of the response data, in folders and zips."""
 
 PART = "part:"
-"""Column and id of a part of the reward begin so."""
+"""Prefix of columns and ids of reward parts."""
 
 EXTRA = "extra:"
-"""Columns of further logged fields begin so."""
+"""Prefix of columns of other logged fields."""
 
 ROWS_TOGETHER = 10_000
-"""Rows packed as one part, so that the last steps can be kept alone."""
+"""Rows that are compressed together, so that the first steps can be dropped."""
 
 COMPRESSION = 4
-"""Level of gzip: digits hardly pack, and level 6 takes three times as long for 5% less."""
+"""Level of gzip: digits compress badly, and level 6 takes three times as long for 5% less."""
 
 MAX_BYTES = 500_000_000
-"""Unpacked bytes of response data that are read."""
+"""Maximum decompressed bytes of response data."""
 
 MAX_CELLS = 50_000_000
-"""Cells of response data that are read."""
+"""Maximum number of cells of response data."""
 
 _FIGURES = dict.fromkeys(
     [
@@ -46,20 +46,31 @@ _FIGURES = dict.fromkeys(
         *("response_chars", "mismatch_k3", "prompt_chars"),
     ]
 )
+METRICS = "metrics"
+"""Split of rows that hold the trainer's means of a step."""
+
+_TRAINER_FIGURES = {
+    "reward": "reward_mean",
+    "kl_k1": "kl_k1_mean",
+    "response_tokens": "response_tokens_mean",
+}
 _NUMBERS = ("step", "n", "prompt_id")
 _HASHES = ("prompt", "group_hash")
 
 
 def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
-    """Return a row per response, with what identifies its prompt and all its figures.
+    """Return a row per response with all its figures and the ids of its prompt.
 
-    ``redact`` leaves hashes and texts out, as guessed prompts could be confirmed by their hashes.
+    ``redact`` leaves out texts, and hashes, with which guesses of prompts could be verified.
 
     Returns:
         ``step``, ``n``, ``split``, ``prompt_id``, ``prompt`` (hash), ``group``, ``group_hash``,
         listed figures, ``cut_off``, ``duplicate`` and ``zero_variance`` (0 or 1),
-        ``extra:NAME`` and ``part:NAME``; figures that no response has are left out.
+        ``extra:NAME`` and ``part:NAME``; figures that no response has are left out. Of a run of
+        which only the trainer's metrics are logged, see ``trainer_data``.
     """
+    if tables.responses.empty:
+        return trainer_data(tables.steps)
     responses, extras = tables.responses, tables.extras
     columns: dict[str, object] = {
         "step": responses["step"],
@@ -84,10 +95,27 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
         elif name == "split":
             columns["split"] = values.fillna("train")
         elif not redact:
-            columns[key] = values.where(values != "")  # an empty text is no id
+            columns[key] = values.where(values != "")  # an empty text is not an id
     table = pd.DataFrame(columns, copy=False)  # each response's figures stand there once
     empty = [name for name in table if name != "reward" and table[name].isna().all()]
     return table.drop(columns=empty)
+
+
+def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per step with the trainer's means, in place of responses.
+
+    Their split is METRICS. Neighbouring steps are correlated: they stand in blocks, about as many
+    as the cube of their length in the last fifth of the steps, which take the place of prompts.
+    """
+    size = max(1, round((len(steps) / 5) ** (1 / 3)))
+    block = np.arange(len(steps)) // size
+    table = pd.DataFrame(
+        {"step": steps["step"], "n": 0, "split": METRICS, "prompt_id": block, "group": block}
+    )
+    for name, column in _TRAINER_FIGURES.items():
+        if name == "reward" or steps[column].notna().any():
+            table[name] = steps[column]
+    return table
 
 
 def data_of_pages(responses: pd.DataFrame) -> pd.DataFrame:
@@ -112,9 +140,9 @@ def _zero_variance(responses: pd.DataFrame) -> pd.Series:
 
 
 def packed(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
-    """Return response data as gzip of CSV, and how many rows it holds: same data, same bytes.
+    """Return response data as reproducible gzip of CSV, and the number of rows in it.
 
-    Of at most ``most`` bytes the last steps have the first claim.
+    If it would exceed ``most`` bytes, the first steps are dropped.
     """
     names = ",".join(_quoted(str(name)) for name in table)
     head = gzip.compress(f"{names}\n".encode(), 9, mtime=0)
@@ -151,17 +179,17 @@ def _quoted(text: str) -> str:
 
 
 def unpacked(data: bytes, name: str) -> pd.DataFrame:
-    """Read back what ``packed`` made, or anything: reports come from elsewhere.
+    """Read the result of ``packed``; it may be damaged or malicious.
 
     Raises:
-        UnusableInputError: it is no response data.
+        UnusableInputError: it is not response data.
     """
     try:
         with gzip.open(io.BytesIO(data)) as stream:
             text = read_stream(stream, MAX_BYTES)
         with warnings.catch_warnings():
-            # From 3.1 on pandas reads exactly unasked, and warns of the argument. It also warns
-            # of ids of which some look like numbers.
+            # From 3.1 on pandas parses floats exactly by default, and warns about the argument.
+            # It also warns about columns of ids if some look like numbers.
             warnings.simplefilter("ignore")
             table = load_csv(
                 text,

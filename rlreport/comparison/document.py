@@ -59,9 +59,9 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def prompts_table(outcome: Outcome) -> pd.DataFrame:
-    """Return every prompt of the window with both sides' responses and mean rewards.
+    """Return every prompt of the window with numbers of responses and mean rewards of both sides.
 
-    The beginning of the text stands where a flip shows it.
+    Only prompts of flips have the beginning of their text.
     """
     inside = outcome.comparison.inside
     sides = [

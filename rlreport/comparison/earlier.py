@@ -1,7 +1,7 @@
-"""Earlier reports as one side of a comparison: a folder, a zip or one file.
+"""Earlier reports (folder, zip or one file) as a side of a comparison.
 
-A report comes from elsewhere, as logs do: what it holds is checked, and no more of it is
-unpacked than a comparison needs.
+Reports are untrusted like logs: their content is checked, and only what a comparison needs is
+unpacked.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from rlreport.text.clean import safe_text, unescape
 from rlreport.text.messages import message
 
 MAX_DATA = 500_000_000
-"""Bytes of the response data, and of a report in one file, that are read."""
+"""Maximum bytes of the response data, and of a one-file report."""
 
 MAX_PART = 64_000_000
-"""Bytes of ``report.json``, or of another part that is parsed whole: packed ones may be huge."""
+"""Maximum decompressed bytes of ``report.json`` and other parts that are parsed in memory."""
 
 MAX_CELLS = 2_000_000
-"""Cells of the table of tokens that are read."""
+"""Maximum number of cells of the table of tokens."""
 
 FIRST_SCHEMA = 1
-"""Of reports that name none."""
+"""Defaults for reports without these options."""
 
 ResponseId = tuple[int, int]
-"""Step and n of a response."""
+"""(step, n) of a response."""
 
 ReadPart = Callable[[str], bytes | None]
-"""Reads a part of a report by its path in the folder; None where the report has no such part."""
+"""Reads a part of a report, given its path in the folder; None if there is no such part."""
 
 _VIEW = re.compile(
     r'<script type="application/octet-stream" class="view" data-view="steps/(-?\d+)"'
@@ -57,13 +57,13 @@ _CELL = re.compile(
     r'<td class="text" data-key="(prompt|response)"[^<>]*><div class="clamp" dir="auto">'
 )
 _FIRST_WORDS = {"Broken": "critical", "Look at this": "warning", "Healthy": "healthy"}
-"""How a verdict of the first schema began, which was a sentence alone."""
+"""Prefixes of verdicts in the first schema, which were plain sentences."""
 
 _GENERATOR = b'<meta name="generator" content="rlreport '
 
 _UNREADABLE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, RuntimeError)
 _UNEXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError)
-"""Raised by values of another type than they should have."""
+"""Exceptions raised by values of unexpected types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Earlier:
     read: ReadPart
 
     def texts(self, wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
-        """Return prompt and response of those that the report shows."""
+        """Return prompt and response of the wanted responses that the report shows."""
         responses = set(wanted)
         shown = {}
         for step in {step for step, _ in responses}:
@@ -89,7 +89,7 @@ class Earlier:
         return shown
 
     def tokens(self) -> pd.DataFrame | None:
-        """Return ``token`` and ``kl_share``, None if the report has none that can be read."""
+        """Return ``token`` and ``kl_share``, None if they are missing or unreadable."""
         if section(self.about, "settings").get("redact"):
             return None
         try:
@@ -102,7 +102,7 @@ class Earlier:
 
 
 def section(about: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return an object in ``report.json``, empty where it is none."""
+    """Return an object in ``report.json``, an empty one if it is missing."""
     value = about.get(key)
     return value if isinstance(value, dict) else {}
 
@@ -114,7 +114,7 @@ def findings_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
-    """Return the level of a report's verdict, and its leading finding, from any schema."""
+    """Return the level of a report's verdict and its leading finding, for any schema version."""
     verdict, findings = about.get("verdict"), findings_of(about)
     if isinstance(verdict, str):  # the worst finding came first
         return _FIRST_WORDS.get(verdict.split(":")[0], "unjudged"), next(iter(findings), None)
@@ -124,10 +124,10 @@ def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]
 
 
 def earlier_report(path: str | Path) -> Earlier | None:
-    """Open an earlier report; None where the path is none, and may hold logs.
+    """Open an earlier report; None if the path is no report, and may contain logs.
 
     Raises:
-        UnusableInputError: it is a report that cannot be compared; says why.
+        UnusableInputError: it is a report that cannot be compared; the message explains why.
     """
     with _readable_report(str(path)):
         report = _open(path)
@@ -138,17 +138,17 @@ def earlier_report(path: str | Path) -> Earlier | None:
         responses = _responses_of_pages(about, read) if data is None else unpacked(data, str(path))
     if responses is None:
         raise UnusableInputError(
-            f"{path}: is a report without {PATH}, of an rlreport before compare or of one with "
-            "no room for it; build it again, or give its logs"
+            f"{path}: this report has no {PATH}: an older version built it, or it was left out to "
+            "save space; build it again, or give its logs"
         )
     return Earlier(str(path), about, responses, read)
 
 
 def report_about(path: str | Path) -> dict[str, Any] | None:
-    """Read ``report.json`` of an earlier report; None where the path is none.
+    """Read ``report.json`` of an earlier report; None if the path is no report.
 
     Raises:
-        UnreadableReportError: it is broken, or of a newer version; says which.
+        UnreadableReportError: it is broken, or of a newer version.
         UnusableInputError: it is a file of rlreport without figures, or no report.
     """
     with _readable_report(str(path)):
@@ -158,7 +158,7 @@ def report_about(path: str | Path) -> dict[str, Any] | None:
 
 @contextmanager
 def _readable_report(name: str) -> Iterator[None]:
-    """Refuse a report that cannot be read."""
+    """Convert exceptions of reading a broken report to UnreadableReportError."""
     try:
         yield
     except LimitError as error:
@@ -226,7 +226,7 @@ def _read_from_zip(file: Path, part: str) -> bytes | None:
 
 def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None:
     content = nodes.get(part)
-    if not content or content.lstrip().startswith("{"):  # written before it was packed
+    if not content or content.lstrip().startswith("{"):  # older versions did not pack it
         return content.encode() if content else None
     data = base64.b64decode(content, validate=part == PATH)
     if part == PATH:
@@ -243,10 +243,10 @@ def _node(text: str, name: str) -> str | None:
 
 
 def texts_of_page(page: str) -> dict[int, tuple[str, str]]:
-    """Return prompt and response in the table and in the data of a step's page, by n.
+    """Return n -> (prompt, response) from the table and the data of a step's page.
 
     Raises:
-        ArithmeticError, AttributeError, LookupError, TypeError, ValueError: its data are odd.
+        ArithmeticError, AttributeError, LookupError, TypeError, ValueError: its data are invalid.
     """
     data = load_json((_node(page, "rows-data") or "{}").encode())
     texts: dict[int, dict[str, str]] = {}
@@ -265,7 +265,7 @@ def texts_of_page(page: str) -> dict[int, tuple[str, str]]:
 
 
 def _responses_of_pages(about: Mapping[str, Any], read: ReadPart) -> pd.DataFrame | None:
-    """Return the response data of a first report, if its pages show all responses."""
+    """Return the response data of a first-schema report, if its pages show all responses."""
     if about["schema"] != FIRST_SCHEMA or section(about, "settings").get("redact"):
         return None
     pages, room = [], MAX_DATA

@@ -1,4 +1,4 @@
-"""All that a comparison says: effects, findings, texts, and whether the gate passes."""
+"""Results of a comparison: effects, findings, texts, and the result of the gate."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from rlreport.text.tokens import units
 MAX_FLIPS = 200
 
 MAX_TEXTS = 512
-"""Responses a side whose words are counted: a seeded sample of the window."""
+"""Words are counted in a seeded sample of this many responses of each side in the window."""
 
 MAX_NGRAM = 3
 MAX_WORDS = 2048
-"""Words that are counted of one response."""
+"""Maximum number of words counted in a response."""
 
 MIN_Z = 3.0
 MAX_LISTED = 20
 ALIKE = 0.9
-"""Of two n-grams, one within the other, the rarer is left out when it is held this often."""
+"""An n-gram that contains another one replaces it if it occurs in this share of its texts."""
 
 PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
 
 
 class Gate(NamedTuple):
-    """What the gate was asked, what failed (``worse``, ``guardrail:ID``), and the exit status."""
+    """Conditions of the gate, those that failed (``worse``, ``guardrail:ID``), and exit status."""
 
     fail_on: tuple[str, ...]
     failed: tuple[str, ...]
@@ -50,7 +50,7 @@ class Flip:
     """A prompt won or lost: its mean rewards in the window and their difference.
 
     ``base_response`` and ``new_response`` are (step, n) of the responses nearest to these means,
-    ``number`` is that of the prompt in NEW; texts that are not kept are None.
+    ``number`` is the number of the prompt in NEW; unavailable texts are None.
     """
 
     pair: int
@@ -67,15 +67,15 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A comparison with its runs, texts, findings and the gate's answer.
+    """A comparison with its runs, texts, findings and the result of the gate.
 
     Attributes:
-        changed: findings that are ``new``, ``fixed`` or ``still`` there against the first BASE,
-            and those that are ``critical`` in NEW alone.
+        changed: findings that are ``new``, ``fixed`` or ``still`` there relative to the first
+            BASE, and those that are ``critical`` in NEW only.
         ngrams: see ``distinctive_texts``.
-        counted: responses whose words were counted, of BASE and of NEW.
+        counted: number of responses whose words were counted, of BASE and of NEW.
         tokens: see ``tokens_of_kl``.
-        redact: texts are left out.
+        redact: whether texts are left out.
     """
 
     bases: Sequence[ComparedRun]
@@ -91,17 +91,17 @@ class Outcome:
 
     @property
     def single_base(self) -> bool:
-        """Whether BASE is one run: the pair differs, whatever made the difference."""
+        """Whether BASE is one run, so that differences cannot be attributed to the change."""
         return len(self.bases) == 1
 
     @property
     def base(self) -> ComparedRun:
-        """The first run of BASE: curves, findings and flips are of it."""
+        """The first run of BASE, which curves, findings and flips refer to."""
         return self.bases[0]
 
     @property
     def broken(self) -> list[tuple[str, ComparedRun]]:
-        """The runs whose verdict is critical, each with what it is called here."""
+        """Labels of the runs whose verdict is critical, and these runs."""
         bases = [
             ("BASE" if self.single_base else message("BASE ({run})", run=run.name), run)
             for run in self.bases
@@ -110,10 +110,14 @@ class Outcome:
 
 
 def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareOptions) -> Outcome:
-    """Compare a run with one or several runs of BASE, and read back what is shown of them."""
+    """Compare a run with one or several runs of BASE, and read the texts to show."""
     base = bases[0]
     comparison = compare_runs([run.side for run in bases], new.side, seed=options.seed)
     guardrails = [_unless_collapsed(g, base, new) for g in comparison.guardrails]
+    if comparison.within_runs:
+        guardrails = [
+            g._replace(level="changed") if g.level in ("better", "worse") else g for g in guardrails
+        ]
     comparison = replace(comparison, guardrails=guardrails)
     changed = _changed(base, new)
     won_and_lost = flips(comparison)
@@ -142,9 +146,9 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
 
 
 def _unless_collapsed(guardrail: Guardrail, base: ComparedRun, new: ComparedRun) -> Guardrail:
-    """Return it as ``changed`` where the collapse of a run makes the difference.
+    """Return a guardrail with level ``changed`` if the collapse of a run explains its difference.
 
-    Nothing in a collapsed run is better, and a run is not worse for being longer than one.
+    Nothing is better because a run collapsed, or worse because the other run did.
     """
     if new.collapsed:
         by_collapse = guardrail.level == "better"
@@ -175,7 +179,8 @@ def _gate(comparison: Comparison, critical: list[RunFinding], options: CompareOp
     wanted = set(FAIL_ON) if "any" in options.fail_on else set(options.fail_on)
     failed = []
     # NaN, of runs that cannot be compared, is not below anything.
-    if "worse" in wanted and comparison.effect.high < -options.margin:
+    lower = comparison.effect.high < -options.margin and not comparison.metrics_alone
+    if "worse" in wanted and lower:
         failed.append("worse")
     if "guardrail" in wanted:
         failed += [f"guardrail:{g.id}" for g in comparison.guardrails if g.level == "worse"]
@@ -187,7 +192,7 @@ def _gate(comparison: Comparison, critical: list[RunFinding], options: CompareOp
 
 
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
-    """Return the prompts whose mean rewards differ by more than rounding, the clearest first."""
+    """Return prompts whose mean rewards differ by more than rounding, most significant first."""
     if not comparison.effect.paired:
         return []
     base, new = comparison.inside[0], comparison.inside[-1]
@@ -208,7 +213,7 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
 def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
     """Return by prompt the mean ``reward``, its ``error``, and the ``response`` nearest to it.
 
-    The error has one variance for all prompts.
+    The error uses the pooled variance of all prompts.
     """
     frame = frame.reset_index(drop=True)
     rewards = frame.groupby("pair")["reward"]
@@ -241,7 +246,7 @@ def _with_texts(
 def _counted(run: ComparedRun, inside: pd.DataFrame, seed: int) -> set[ResponseId]:
     """Return the responses of a window whose words are counted.
 
-    Of a report all are asked for, as it keeps the texts of some only.
+    Of a report these are all responses, as it contains the texts of some only.
     """
     if run.from_logs and len(inside) > MAX_TEXTS:
         inside = inside.iloc[np.random.default_rng(seed).permutation(len(inside))[:MAX_TEXTS]]
@@ -249,10 +254,10 @@ def _counted(run: ComparedRun, inside: pd.DataFrame, seed: int) -> set[ResponseI
 
 
 def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
-    """Return the n-grams that responses of NEW hold more often than those of BASE.
+    """Return the n-grams that more responses of NEW contain than of BASE.
 
     Returns:
-        ``ngram``, ``base_share``, ``new_share`` (of responses that hold it) and ``z``
+        ``ngram``, ``base_share``, ``new_share`` (of responses that contain it) and ``z``
         (``log_odds_z``), the largest z first, at most MAX_LISTED.
     """
     if not base or not new:
@@ -274,7 +279,7 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
 
 
 def _holders(texts: Sequence[str]) -> Counter[str]:
-    """Return how many texts hold each n-gram, its words with blanks between them."""
+    """Return the number of texts that contain each n-gram (words joined by blanks)."""
     counts: Counter[str] = Counter()
     for text in texts:
         words = units(text)[:MAX_WORDS]
@@ -286,7 +291,7 @@ def _holders(texts: Sequence[str]) -> Counter[str]:
 
 
 def _same(ngram: str, other: str, held: Floats) -> bool:
-    """Return whether one of two n-grams says nothing beyond the other."""
+    """Return whether one of two n-grams is redundant given the other."""
     inside = f" {ngram} " in f" {other} " or f" {other} " in f" {ngram} "
     return inside and bool(held.min() >= ALIKE * held.max())
 

@@ -40,19 +40,19 @@ _TRAINING = re.compile(
     r"top_[kp]|batch_size|num_generations|group|rollout|n|length|tokens|clip|eps\w*|loss|adv\w*|"
     r"algo\w*|seed|epochs?|max_steps|warmup|optim\w*|lora|gamma|lam|entropy)([._]|$)"
 )
-"""Names, or sections' names, of settings that change what is learned."""
+"""Names, or names of sections, of settings that affect training."""
 
 _BOOKKEEPING = re.compile(
     r"version|commit|host|(^|[._])(dir|path|name|run|id|project|entity|port)$|_(dir|id)$|"
     r"(run|experiment)_name|wandb|logg|save|output|timestamp|device|num_workers|report_to|push_to"
 )
-"""Package versions, and settings that say where a run was and how it is called."""
+"""Package versions, and settings with names and locations."""
 
 _UNSET = {None, "null", "None", "", "False", "false"}
-"""Values of a setting that one run leaves off and the other does not name."""
+"""Values that mean "off": equal to a missing setting."""
 
 Texts = Callable[[Iterable[ResponseId]], dict[ResponseId, tuple[str, str]]]
-"""Returns prompt and response of those whose texts are known."""
+"""Returns prompt and response of the given responses, as far as texts are known."""
 
 
 class RunFinding(NamedTuple):
@@ -70,14 +70,14 @@ class ComparedRun:
 
     Attributes:
         level: level of its verdict.
-        lead: id of the leading finding, None without a warning.
+        lead: id of the leading finding, None without warnings.
         findings: warnings and critical findings by id.
-        from_logs: whether all texts are known.
-        tokens: ``token`` and ``kl_share``, None where the report carries none.
+        from_logs: whether it was read from logs, so that all texts are known.
+        tokens: ``token`` and ``kl_share``, None if the report has none.
         facts: run card, gamma and lambda.
         versions: package versions and settings of its report.
-        dropped: responses whose figures its report does not carry.
-        sample_note: from which responses its distinct-2 and tokens come, "" if from all.
+        dropped: number of responses whose figures its report lacks.
+        sample_note: the sample behind its distinct-2 and tokens, "" if all responses were used.
     """
 
     name: str
@@ -100,7 +100,7 @@ class ComparedRun:
 
     @property
     def collapsed(self) -> bool:
-        """Whether it is broken, or something in it collapsed: what shrank is no improvement."""
+        """Whether it is broken or has a collapse, so that lower figures are no improvement."""
         return self.broken or any(name.endswith("_collapse") for name in self.findings)
 
 
@@ -110,12 +110,12 @@ def compared_run(
     """Read one run: logs, or an earlier report (folder, zip or one file).
 
     Raises:
-        RlreportError: it cannot be read; says why.
+        RlreportError: it cannot be read.
     """
     if report := earlier_report(path):
         return _of_report(report, options.pair_by)
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
-    metrics = metrics_beside([path], read.metrics)
+    metrics = metrics_beside([path], read.metrics, read.run)
     scan = read_logs([path], read, figures, progress, metrics.paths)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     verdict = worded(judge(Run(tables, thresholds)))
@@ -129,7 +129,9 @@ def compared_run(
             for f in verdict.findings
             if f.severity != "info"
         },
-        _text_reader(scan.locations(), tables, read, figures),
+        _text_reader(scan.locations(), tables, read, figures)
+        if len(tables.responses)
+        else _no_texts,
         from_logs=True,
         tokens=tables.tokens[["token", "kl_share"]] if len(tables.tokens) else None,
         facts={
@@ -139,6 +141,11 @@ def compared_run(
         },
         sample_note=tables.sample_note,
     )
+
+
+def _no_texts(wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
+    """Return the texts of a run of which only the trainer's metrics are logged: none."""
+    return {}
 
 
 def _text_reader(
@@ -204,7 +211,7 @@ def _text(value: object) -> str:
 
 
 class Difference(NamedTuple):
-    """A setting and its value in BASE and in NEW, None where a run does not name it."""
+    """A setting and its values in BASE and in NEW, None if a run does not have it."""
 
     key: str
     base: str | None
@@ -214,10 +221,10 @@ class Difference(NamedTuple):
 def settings_that_differ(
     base: ComparedRun, new: ComparedRun
 ) -> tuple[list[Difference], list[Difference]]:
-    """Return settings that differ, those of training first, and others that are folded.
+    """Return settings that differ (those of training first), and differences that are collapsed.
 
-    Folded are package versions, defaults, names and places, and the configuration of a run where
-    the other has none.
+    Collapsed are package versions, defaults, names and locations, and the configuration of a run
+    if the other run has none.
     """
     configured = all(any(key.startswith("config.") for key in run.facts) for run in (base, new))
     differing = dict.fromkeys(

@@ -1,4 +1,4 @@
-"""How far two runs differ: effects by prompt with intervals, curves with simultaneous bands.
+"""Differences of two runs: effects by prompt with intervals, curves with simultaneous bands.
 
 Responses to the same prompt are correlated, so prompts are the sampling unit everywhere. There are
 two families of intervals. Intervals of effects are Student's over prompts, and exclude 0 only if a
@@ -92,7 +92,7 @@ def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0, seed: int
 def unpaired_effect(
     base: Floats, new: Floats, *, runs: Sequence[Floats] = (), rounding: float = 0.0, seed: int = 0
 ) -> Effect:
-    """Compare means by prompt, (prompts of that side,) each, when the sides have other prompts.
+    """Compare means by prompt, (prompts of that side,) each, of sides with different prompts.
 
     The variances of both sides are added, and that between ``runs`` of BASE (means by prompt of
     each), because runs with the same prompts do not show the variance between prompts. ``base``

@@ -34,26 +34,33 @@ _IF_BROKEN = {"better": marked("Higher"), "worse": marked("Lower")}
 
 REASONS = {
     "no_common_steps": marked(
-        "No step is in both runs: {base_window} of BASE and {new_window} of NEW are compared, "
-        "the end of the steps that both cover, and no curve of the difference is drawn."
+        "No step is in both runs: {base_window} of BASE and {new_window} of NEW are "
+        "compared, at the end of the range that both cover; no curve of the difference is "
+        "drawn."
     ),
     "early_common_steps": marked(
         "The steps that both runs have end long before the runs do: {base_window} of BASE and "
         "{new_window} of NEW, near the end of each, are compared instead."
     ),
     "no_overlap": marked(
-        "The runs have no steps in common, not even a range: each one's own end is compared, "
-        "{base_window} of BASE and {new_window} of NEW."
+        "The runs have neither common steps nor a common range of steps: their ends are "
+        "compared, {base_window} of BASE and {new_window} of NEW."
     ),
     "few_common_prompts": marked(
-        "Fewer than 30% of the prompts are in both runs: compared unpaired, clustered by prompt, "
-        "which sees far less."
+        "Fewer than 30% of the prompts are in both runs: compared unpaired, clustered by "
+        "prompt, with far less power."
+    ),
+    "metrics_alone": marked(
+        "Only trainer metrics are known of a side: steps are compared in blocks within these runs, "
+        "and another run may differ by more. With three runs of BASE or more their differences "
+        "count."
     ),
     "redacted": marked(
-        "A side is a report without texts or hashes (--redact): its prompts cannot be paired, so "
-        "the runs are compared unpaired, clustered by prompt, which sees far less."
+        "A side is a report without texts or hashes (--redact): its prompts cannot be "
+        "paired, so the runs are compared unpaired, clustered by prompt, with far less "
+        "power."
     ),
-    "no_reward": marked("A side has no reward in what is compared."),
+    "no_reward": marked("A side has no rewards in the compared responses."),
     "few_prompts": marked("Fewer than three prompts can be compared."),
 }
 
@@ -92,7 +99,9 @@ def sentence(outcome: Outcome) -> str:
         parts.append(message("{name}: {why:small}", name=name, why=_reasons(outcome)[-1]))
         return sentences(parts)
     paired = marked("{pairs} prompts in pairs")
-    unpaired = marked("unpaired, at least {pairs} prompts a side")
+    unpaired = marked("unpaired, at least {pairs} prompts per side")
+    if comparison.metrics_alone:
+        unpaired = marked("within these runs, at least {pairs} blocks of steps a side")
     prompts = message(paired if effect.paired else unpaired, pairs=whole(effect.pairs))
     parts.append(
         message(
@@ -184,16 +193,17 @@ def notes(outcome: Outcome) -> list[str]:
     if not outcome.single_base:
         parts.append(
             message(
-                "BASE is {runs} runs: the interval holds for one run more, by Student's t, and for "
-                "prompts; curves, findings and examples are of the first.",
+                "BASE has {runs} runs: the interval covers one more run (Student's t) and "
+                "the variation of prompts; curves, findings and examples are from the first.",
                 runs=whole(len(outcome.bases)),
             )
         )
     elif comparison.level in ("better", "worse"):
         parts.append(
             message(
-                "One run on each side shows that these two runs differ, never that the change made "
-                "the difference: give BASE three times or more, one run a seed, to tell."
+                "One run on each side can show that these two runs differ, but not that the "
+                "change caused it: for that, give BASE three times or more, one run per "
+                "seed."
             )
         )
     base, new = outcome.base.side.responses, outcome.new.side.responses
@@ -210,6 +220,8 @@ def notes(outcome: Outcome) -> list[str]:
 
 def _compared(outcome: Outcome) -> str:
     comparison = outcome.comparison
+    if comparison.metrics_alone:
+        return message("Compared: {window} of the trainer's metrics.", window=_window(outcome))
     compared = message(
         "Compared: {window} of {split} responses; {pairs} prompts in common.",
         window=_window(outcome),
@@ -246,7 +258,7 @@ def texts_note(outcome: Outcome) -> str:
         return message("Texts are left out (--redact).")
     if missing:
         return message(
-            "{missing} of {flips} pairs lack a text that an earlier report did not keep.",
+            "{missing} of {flips} pairs lack a text, as an earlier report does not contain it.",
             missing=whole(missing),
             flips=whole(len(flips)),
         )
@@ -257,10 +269,10 @@ def equal_kl(outcome: Outcome) -> str:
     """Return a sentence on the difference at the same KL to the reference."""
     comparison = outcome.comparison
     if not comparison.paths:
-        return message("At equal KL: not compared, as KL is not logged by both runs.")
+        return message("At equal KL: not compared, as KL per response is not known of both runs.")
     rewards, watched = comparison.equal_kl["reward"], comparison.equal_kl["valid_reward"]
     if rewards is None:
-        return message("At equal KL: no overlap; the runs were never as far from the reference.")
+        return message("At equal KL: not compared, as the ranges of KL do not overlap.")
     parts = [
         message(
             "{name} {effect} (95% interval {low} to {high})",

@@ -29,6 +29,7 @@ OTHER_SUFFIXES = {
 }
 """Suffixes of other kinds of files, which are rejected rather than used as folder names."""
 
+SMALL_RUN = 2_000
 _ZIP_LEVEL = 9
 _ZIP_HEADERS = 76  # bytes of a file's local and central headers in a zip besides its name
 _MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
@@ -56,6 +57,12 @@ class Form:
     pages: bool = False  # one per step
     mail: bool = False
     default_size: int = 10_000_000
+    small_size: int = 0  # default size of runs with fewer than SMALL_RUN responses, if they fit
+
+    def usual_size(self, responses: int) -> int:
+        """Return the size limit of a report of a run without ``--max-size``."""
+        small = self.small_size and responses < SMALL_RUN
+        return self.small_size if small else self.default_size
 
     @property
     def finish(self) -> Finish:
@@ -111,6 +118,7 @@ FORMS = {
             one_file=True,
             pages=True,
             mail=True,
+            small_size=1_000_000,
         ),
         Form(
             "markdown",

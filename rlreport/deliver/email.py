@@ -1,10 +1,12 @@
-"""The mail format: a message with a summary and the one-file report attached."""
+"""The mail format: a message with a summary and the one-file report, without Vega, attached."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from binascii import b2a_qp
 from collections.abc import MutableMapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.header import Header
 from email.headerregistry import Address, BaseHeader, HeaderRegistry, UnstructuredHeader
@@ -17,8 +19,8 @@ from typing import Any
 import css_inline
 
 from rlreport.bake.comparison import ComparisonBuilder
-from rlreport.bake.environment import GENERATOR, environment
-from rlreport.bake.pages import Page
+from rlreport.bake.notes import plain_notes
+from rlreport.bake.pages import GENERATOR, Page, environment
 from rlreport.bake.report import STAMP_FORMAT
 from rlreport.check.wording import headline
 from rlreport.comparison import words as compare_words
@@ -36,6 +38,7 @@ DOMAIN = "rlreport.invalid"
 MOST_PICTURES = 3
 PICTURE_WIDTH = 600
 LONGEST_TITLE = 160
+_SPEC = re.compile(r'<script type="application/json" class="spec">.*?</script>', re.DOTALL)
 
 
 class LiteralHeader(UnstructuredHeader, BaseHeader):
@@ -68,45 +71,46 @@ def check_addresses(options: OutputOptions) -> None:
 
 
 def encode_attached_view(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return a page as a node of the attached file, and its size in base64 lines."""
-    node, size = encode_view(page)
-    return node, size * 78 // 57 + 4
+    """Return a page as a node of the attached file without interactive charts, and its size."""
+    (path, node), _ = encode_view(replace(page, html=_SPEC.sub("", page.html)))
+    lines = b2a_qp(node, istext=False)
+    return (path, node), len(lines) + lines.count(b"\n")
 
 
 def write_mail(builder: Builder, path: Path) -> None:
     """Write a message ready for ``sendmail`` or a mail program; equal reports give equal bytes."""
-    context, report = builder.context, builder.context.report
+    options = builder.options
     if isinstance(builder, ComparisonBuilder):
         prefix, verdict = "compare_", compare_words.headline(builder.outcome)
         view: Any = builder.view
     else:
-        prefix, verdict = "", headline(builder.context.verdict)
-        view = overview(builder)
+        prefix, verdict = "", headline(builder.verdict)
+        view = overview(builder) | {"plain_notes": plain_notes(builder.author_notes)}
     drawn = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
-    attachment = b"".join(document(builder))
+    attachment = b"".join(document(builder, charts=False))
     digest = hashlib.sha256(attachment).hexdigest()[:24]
-    name = f"{file_name(context.run)}.html"
+    name = f"{file_name(builder.run)}.html"
     facts = {
         "view": view,
-        "run": context.run[:LONGEST_TITLE],
+        "run": builder.run[:LONGEST_TITLE],
         "pictures": [(picture, f"cid:{picture.name}@{DOMAIN}") for picture in drawn],
         "width": PICTURE_WIDTH,
         "attached": name,
-        "stamp": context.stamp,
+        "stamp": builder.stamp,
     }
-    templates = environment(report.language)
+    templates = environment(options.language)
     text = templates.get_template(f"{prefix}email.txt").render(facts)
     html = templates.get_template(f"{prefix}email.html").render(facts)
 
     mail = EmailMessage(policy=_POLICY)
     mail["X-Mailer"] = GENERATOR
-    mail["From"] = addresses("--from", report.sender or f"rlreport <rlreport@{DOMAIN}>")
-    if report.to:
-        mail["To"] = addresses("--to", *report.to)
-    title = report.language.of(message("{run} · {verdict}", run=context.run, verdict=verdict))
-    mail["Subject"] = one_line(report.subject or title)
-    if context.stamp:
-        stamp = datetime.strptime(context.stamp, STAMP_FORMAT)
+    mail["From"] = addresses("--from", options.sender or f"rlreport <rlreport@{DOMAIN}>")
+    if options.to:
+        mail["To"] = addresses("--to", *options.to)
+    title = options.language.of(message("{run} · {verdict}", run=builder.run, verdict=verdict))
+    mail["Subject"] = one_line(options.subject or title)
+    if builder.stamp:
+        stamp = datetime.strptime(builder.stamp, STAMP_FORMAT)
         mail["Date"] = format_datetime(stamp.replace(tzinfo=UTC))
     mail["Message-ID"] = f"<{digest}@{DOMAIN}>"
     mail.set_content(text, cte="quoted-printable")
@@ -123,12 +127,20 @@ def write_mail(builder: Builder, path: Path) -> None:
             filename=f"{file_name(picture.name)}.png",
             disposition="inline",
         )
-    mail.add_attachment(attachment, "text", "html", filename=name, params={"charset": "utf-8"})
+    _attach(mail, attachment, name)
     # Boundaries are random unless set; "=_" occurs in neither base64 nor quoted-printable.
     multiparts = [part for part in mail.walk() if part.is_multipart()]
     for number, part in enumerate(multiparts):
         part.set_boundary(f"=_rlreport_{number}_{digest}")
     path.write_bytes(mail.as_bytes())
+
+
+def _attach(mail: EmailMessage, document: bytes, name: str) -> None:
+    """Attach a page; most of it is ASCII, which is a third larger in base64."""
+    look: dict[str, Any] = {"filename": name, "params": {"charset": "utf-8"}}
+    mail.add_attachment(b"", "text", "html", cte="quoted-printable", **look)
+    *_, part = mail.iter_attachments()
+    part.set_payload(b2a_qp(document, istext=False).decode("ascii"))
 
 
 def addresses(option: str, *given: str) -> list[Address]:

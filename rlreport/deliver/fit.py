@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rlreport.bake.comparison import ComparisonBuilder
 
 FOR_STEPS = 0.75
-"""Share of the limit that pages of steps may take, until the size of the others is known."""
+"""Share of the limit for pages of steps while the size of the other pages is unknown."""
 
 MANY = 150_000  # bytes a step from which all have a page, whatever the least of them weighs
 FEWEST = 24  # steps that have a page as long as their least pages fit
@@ -34,11 +35,13 @@ def deliver(
     Raises:
         OutputError: even the smallest report does not fit.
     """
-    if not form.pages:
+    if not form.pages or not builder.candidates:
         size = _write(form, builder, path)
         if size > limit:
             raise _too_large(limit, size)
         return builder, size
+    if limit <= form.small_size:
+        builder = builder.without_responses()  # pages of steps are worth more
     room = FOR_STEPS * limit
     while True:
         steps = fewer_steps(builder.candidates, _affordable(builder, room, limit))
@@ -71,12 +74,12 @@ def deliver_comparison(
     while (size := _write(form, builder, path)) > limit:
         if not builder.shown:
             raise _too_large(limit, size)
-        builder = builder.showing(builder.shown // 2)
+        builder = replace(builder, shown=builder.shown // 2)
     return builder, size
 
 
 def _affordable(builder: ReportBuilder, room: float, limit: int) -> int:
-    """Return how many steps can have a page in ``room`` bytes, going by the least pages."""
+    """Return how many steps can have a page in ``room`` bytes at the lowest level of detail."""
     steps: list[Candidate] = builder.candidates
     if len(steps) * MANY <= room:
         return len(steps)
@@ -89,13 +92,13 @@ def _affordable(builder: ReportBuilder, room: float, limit: int) -> int:
 
 def _too_large(limit: int, size: int) -> OutputError:
     return OutputError(
-        f"--max-size {byte_size(limit)}: the smallest report of these logs takes {size:,} bytes; "
-        "raise --max-size or choose another format"
+        f"--max-size {byte_size(limit)}: the smallest report of these logs takes {size:,} bytes, "
+        "as figures and charts are never left out; raise --max-size or choose another format"
     )
 
 
 def _write(form: Form, builder: Builder, path: Path) -> int:
-    """Replace what an earlier attempt wrote by this report; return its bytes."""
+    """Write the report, replacing that of an earlier attempt; return its bytes."""
     if form.folder:
         shutil.rmtree(path)
         path.mkdir()

@@ -22,8 +22,9 @@ import numpy as np
 from markupsafe import Markup
 
 from rlreport.bake.comparison import ComparisonBuilder
-from rlreport.bake.environment import environment
+from rlreport.bake.notes import render_notes
 from rlreport.bake.overview_page import extreme_number
+from rlreport.bake.pages import environment
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.views import TableView
 from rlreport.choose import Extreme
@@ -44,6 +45,7 @@ MOST_CHARACTERS = 60_000
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 SUMMARY_BYTES = 1_048_576  # maximum size of the summary of one step of GitHub Actions
 MOST_PICTURES = 6
+MOST_NOTES = 20_000  # characters of the author's notes as HTML
 PICTURE_WIDTH = 720
 
 _FIRST_FIGURES = ("reward_mean", "kl_k1_mean", "response_tokens_mean", "response_chars_mean")
@@ -67,7 +69,7 @@ _MARKUP = re.compile(r"([\\`*_\[\]{}|~$])")
 
 
 class _Detail(NamedTuple):
-    """Level of detail: rows of steps, extreme responses and their characters, explanations."""
+    """How much a Markdown report shows: rows of steps, extreme responses, characters of each."""
 
     steps: int
     extremes: int
@@ -102,7 +104,7 @@ _PAIR_DETAILS = (
 
 def write_markdown(builder: Builder, path: Path) -> None:
     """Write a Markdown file, and its charts to a folder next to it."""
-    limit = builder.context.report.max_size or FORMS["markdown"].default_size
+    limit = builder.options.max_size or FORMS["markdown"].default_size
     folder = pictures_of(path)
     drawn = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
     while True:
@@ -170,8 +172,8 @@ def summary_text(
         Fewer than MOST_CHARACTERS characters (counted as UTF-16 units, as GitHub does).
     """
     shared = {
-        "stamp": builder.context.stamp,
-        "run": builder.context.run,
+        "stamp": builder.stamp,
+        "run": builder.run,
         "pictures": drawn,
         "folder": re.sub(r"[^\w.~-]", lambda match: quote(match[0]), folder),
     }
@@ -189,20 +191,24 @@ def summary_text(
 
 def _comparison_texts(builder: ComparisonBuilder, shared: dict[str, Any]) -> Iterator[str]:
     """Yield the text of a comparison with less and less detail."""
-    template = _environment(builder.context.report.language).get_template("compare.md")
+    template = _environment(builder.options.language).get_template("compare.md")
     for detail in _PAIR_DETAILS:
         yield template.render(view=builder.view, detail=detail, **shared)
 
 
 def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
     """Yield the text of a report with less and less detail."""
-    context, view = builder.context, overview(builder)
-    language, figures = context.report.language, view["figures"]
+    view, language = overview(builder), builder.options.language
+    figures = view["figures"]
     template = _environment(language).get_template("markdown.md")
+    notes = render_notes(builder.author_notes, most=MOST_NOTES, words=_without_references)
     shared |= {
         "view": view,
+        # HTML in Markdown ends at an empty line, as code may have.
+        "notes": Markup(re.sub(r"\n(?=[ \t]*\n)", "&#10;", notes.html.strip())),
+        "notes_cut": notes.cut,
         "trends": {
-            figure.key: trend(context.steps[figure.key].to_numpy(np.float64)) for figure in figures
+            figure.key: trend(builder.steps[figure.key].to_numpy(np.float64)) for figure in figures
         },
         "figures": [figure for figure in figures if figure.key in _FIRST_FIGURES],
         "more_figures": [figure for figure in figures if figure.key not in _FIRST_FIGURES],
@@ -219,12 +225,12 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
 
 def _line_chart(builder: ReportBuilder, name: str) -> Markup:
     """Return a figure of the steps as a Mermaid chart, empty if it has too few values."""
-    steps, column = builder.context.steps, STEP[name]
+    steps, column = builder.steps, STEP[name]
     steps = steps[steps[name].abs() < MOST_DRAWN]
     if len(steps) < LEAST_DRAWN:
         return Markup()
     steps = steps.iloc[evenly(len(steps), STEPS_DRAWN)]
-    translate = builder.context.report.language.of
+    translate = builder.options.language.of
     ticks = ", ".join(f'"{step}"' for step in steps["step"])
     # Mermaid knows no exponents.
     values = ", ".join(f"{float(f'{x:.4g}'):f}".rstrip("0").rstrip(".") for x in steps[name])

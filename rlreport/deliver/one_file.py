@@ -12,9 +12,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from rlreport.bake.assets import assets
-from rlreport.bake.environment import environment
-from rlreport.bake.pages import Page
-from rlreport.bake.script_json import packed
+from rlreport.bake.pages import Page, environment, packed
 from rlreport.bake.views import Shell
 from rlreport.deliver import Builder
 from rlreport.draw.bundle import vega_bundle
@@ -47,13 +45,14 @@ def view_node(page: Page) -> Markup:
     return _NODE.format(page.view, page.title, content)
 
 
-def document(builder: Builder) -> Iterator[bytes]:
-    """Yield the file in parts."""
+def document(builder: Builder, *, charts: bool = True) -> Iterator[bytes]:
+    """Yield the file in parts; ``charts`` see ``assemble``."""
     return assemble(
         builder.frame(),
         (node for _, node in builder.pages()),
         builder.nodes(),
-        language=builder.context.report.language,
+        language=builder.options.language,
+        charts=charts,
     )
 
 

@@ -1,4 +1,4 @@
-"""What of a destination rlreport wrote: folders have a manifest, single files a mark."""
+"""Recognize files that rlreport wrote: folders have a manifest, single files a mark."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.bake.comparison import ComparisonBuilder
-from rlreport.bake.environment import environment
+from rlreport.bake.notes import render_notes
 from rlreport.bake.overview_page import overview_view
-from rlreport.bake.pages import Addresses
+from rlreport.bake.pages import Addresses, environment
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.views import KeyFigure
 from rlreport.deliver import Builder
@@ -43,9 +43,9 @@ class Picture:
 
 def overview(builder: ReportBuilder) -> dict[str, Any]:
     """Return the overview in the language of the report, without links."""
-    context, extremes = builder.context, builder.texts.extremes
-    view = overview_view(context, Addresses(), builder.charts, extremes)
-    return context.report.language.of(view)
+    view = overview_view(builder, Addresses(), builder.charts, builder.texts.extremes)
+    view |= {"notes": render_notes(builder.author_notes).html}
+    return builder.options.language.of(view)
 
 
 def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
@@ -56,7 +56,7 @@ def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
         most: maximum number.
         width: displayed width in pixels.
     """
-    language = builder.context.report.language
+    language = builder.options.language
     return builder.once(
         ("pictures", most, width),
         lambda: [
@@ -87,7 +87,7 @@ def _ranked_charts(builder: Builder) -> list[Chart]:
     if isinstance(builder, ComparisonBuilder):
         return list(builder.charts)
     by_name = {chart.name: chart for chart in builder.charts}
-    in_findings = [name for finding in builder.context.verdict.findings for name in finding.charts]
+    in_findings = [name for finding in builder.verdict.findings for name in finding.charts]
     order = dict.fromkeys(["reward", *in_findings, *_USUAL])
     return [by_name[name] for name in order if name in by_name]
 

@@ -12,12 +12,12 @@ from rlreport.fields import TOKEN_ARRAYS
 from rlreport.text.chat import CALL, Turn, content_text, role_name, turns_in_text
 
 MAX_TOOLS = 64
-"""Tools that are counted by name in one response."""
+"""Maximum number of tools counted by name per response."""
 
 TURN_LIMITS = frozenset(
     {"max_turns", "max_turns_exceeded", "max_turns_reached", "max_steps", "turn_limit"}
 )
-"""What frameworks log where a conversation was stopped for its number of turns."""
+"""Finish reasons of conversations that reached the maximum number of turns."""
 
 _LARGEST = 2**53
 _LONGEST_NAME = 80
@@ -29,23 +29,35 @@ _SPLITS = {
 }  # fmt: skip
 
 
+class ToolCounts(NamedTuple):
+    """Answers of a tool, errors among them, their characters, and tokens of those with a range."""
+
+    answers: int = 0
+    errors: int = 0
+    chars: int = 0
+    ranges: int = 0
+    tokens: int = 0
+
+
 @dataclass(slots=True)
 class RowMetadata:
-    """What a row says about itself besides text and tokens.
+    """Values of a row other than text and tokens.
 
     Attributes:
-        split: the row's own split, None if it names none.
-        trainable: whether the agent that spoke is being trained.
-        failed: the rollout ended in errors before the policy wrote anything.
+        split: the split in the row, None without one.
+        trainable: whether the agent is being trained.
+        filtered_out: whether the trainer did not use the rollout.
+        failed: whether the rollout ended in errors before the policy wrote anything.
         figures: columns of the response table by name.
-        tools: tool -> number of its answers, and how many were errors.
+        tools: tool -> counts of its answers.
     """
 
     split: str | None = None
     trainable: bool = True
+    filtered_out: bool = False
     failed: bool = False
     figures: dict[str, float] = field(default_factory=dict)
-    tools: dict[str, tuple[int, int]] = field(default_factory=dict)
+    tools: dict[str, ToolCounts] = field(default_factory=dict)
 
 
 def row_metadata(
@@ -54,8 +66,8 @@ def row_metadata(
     """Return the metadata of a row; unusable values are ignored.
 
     Args:
-        record: the row; its turns as ``normalize_turns_and_mask`` left them. Without turns,
-            those that the text marks are used.
+        record: the row, after ``normalize_turns_and_mask``. Without turns, tool call markup in
+            the text is parsed.
         step: its training step.
         prompt: its prompt.
         response: its text.
@@ -65,6 +77,7 @@ def row_metadata(
     out = RowMetadata(
         split=split_named(record.get("split")) or None,
         trainable=record.get("trainable") is not False,
+        filtered_out=record.get("filtered_out") is True,
         failed=bool(record.get("errors")) and not response.strip(),
     )
     if turns:
@@ -92,7 +105,7 @@ def row_metadata(
 
 
 class _Thinking(NamedTuple):
-    """Characters of thinking in a text, whether it has no end, and the text without it."""
+    """Characters of thinking in a text, whether it is unclosed, and the text without it."""
 
     chars: int
     unclosed: bool
@@ -100,14 +113,14 @@ class _Thinking(NamedTuple):
 
 
 def _thinking(text: str, begun: bool = False) -> _Thinking | None:
-    """Return what a text holds of thinking, None where it does not think.
+    """Return the thinking in a text, None if there is none.
 
-    ``begun`` says that the prompt ends with ``<think>``.
+    ``begun``: whether the prompt ends with ``<think>``.
     """
     opened, closed = text.find(_OPEN), text.find(_CLOSE)
     if not begun and opened < 0 and closed < 0:
         return None
-    # A chat template often opens the thinking itself: then the text has only its end.
+    # A chat template often contains the opening tag: then the text has only the closing one.
     if (begun and opened < 0) or (closed >= 0 and (opened < 0 or closed < opened)):
         text = _OPEN + text
     chars = sum(map(len, _THOUGHT.findall(text)))
@@ -121,7 +134,7 @@ def _begins_thinking(prompt: str) -> bool:
 def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
     """Return the figures of the turns after a prompt.
 
-    A void turn has neither a call nor, besides its thinking, any text (SimpleTIR 2025).
+    A void turn has neither a call nor any text except thinking (SimpleTIR 2025).
     """
     sampled = [turn for turn in turns if turn["sampled"]]
     answers = [turn for turn in turns if turn["role"] == "tool"]
@@ -150,27 +163,34 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
     return figures
 
 
-def _tool_counts(turns: Sequence[Turn]) -> dict[str, tuple[int, int]]:
-    """Return the answers of each tool, and how many were errors; at most MAX_TOOLS tools."""
-    counts: dict[str, tuple[int, int]] = {}
+def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
+    """Return the counts of at most MAX_TOOLS tools."""
+    counts: dict[str, ToolCounts] = {}
     for turn in turns:
         name = turn.get("tool")
         name = name[:_LONGEST_NAME] if isinstance(name, str) else ""
         if turn["role"] == "tool" and (name in counts or len(counts) < MAX_TOOLS):
-            answers, errors = counts.get(name, (0, 0))
-            counts[name] = answers + 1, errors + bool(turn.get("error"))
+            answers, errors, chars, ranges, tokens = counts.get(name, ToolCounts())
+            start, stop = turn.get("tokens", (0, 0))
+            counts[name] = ToolCounts(
+                answers + 1,
+                errors + bool(turn.get("error")),
+                chars + len(turn["text"]),
+                ranges + ("tokens" in turn),
+                tokens + stop - start,
+            )
     return counts
 
 
 def split_named(value: object) -> str:
-    """Return the usual name of a split; "" if the value names none."""
+    """Return the canonical name of a split; "" if the value is not a split."""
     if not isinstance(value, str):
         return ""
     return _SPLITS.get(value.lower(), value.lower())
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Tell whether a value is a finite number that float64 holds exactly."""
+    """Return whether a value is a finite number that float64 represents exactly."""
     if type(value) is int:
         return abs(value) <= _LARGEST
     return isinstance(value, float) and math.isfinite(value)
@@ -182,7 +202,7 @@ def normalize_turns_and_mask(row: dict[str, Any]) -> list[str]:
     mask, logged = row.get("response_mask"), row.get("turns")
     if mask is None and logged is None:
         return problems
-    # As the arrays are read: the shortest of them.
+    # Arrays are cut to the shortest of them when they are read.
     sizes = [
         len(values)
         for name in ("token_ids", "response_tokens", *TOKEN_ARRAYS)

@@ -1,8 +1,8 @@
 """Reductions over ragged rows: one flat array of all tokens and the row offsets.
 
 ``offsets`` is int64 of shape (R + 1,), ascending from 0 to the number of tokens N; row r is
-``flat[offsets[r]:offsets[r + 1]]`` and may be empty. A row's result depends on that row
-alone, bit for bit, so that it is the same in whatever batch the row is read.
+``flat[offsets[r]:offsets[r + 1]]`` and may be empty. A row's result depends only on that row,
+bit for bit, so that it is the same in every batch.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def offsets_of(lengths: Ints) -> Ints:
 
 
 def row_ends(offsets: Ints) -> Ints:
-    """Return the place of each filled row's last token, int64."""
+    """Return the index of the last token of each nonempty row, int64."""
     return offsets[1:][offsets[1:] > offsets[:-1]] - 1
 
 
 def places_in_runs(values: NDArray[np.generic]) -> Ints:
-    """Return the place of each value, shape (N,), in its run of equal ones, from 0."""
+    """Return the index of each value, shape (N,), within its run of equal values, from 0."""
     fresh = np.ones(len(values), dtype=bool)
     fresh[1:] = values[1:] != values[:-1]
     starts = np.flatnonzero(fresh)
@@ -105,6 +105,6 @@ def _reduce(ufunc: np.ufunc, flat: Floats, offsets: Ints, empty: float) -> Float
         return np.asarray(ufunc.reduceat(flat, starts), dtype=np.float64)
     result = np.full(len(starts), empty)
     if filled.any():
-        # Empty rows cover no tokens, so dropping their starts leaves the others' ends right.
+        # Without the starts of empty rows, the other rows still end at the next start.
         result[filled] = ufunc.reduceat(flat, starts[filled])
     return result

@@ -1,4 +1,4 @@
-"""Every per-response figure that comes from tokens, in one pass over many responses."""
+"""Per-response figures that are computed from tokens, for many responses at once."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def response_figures(
     logged_advantage: Floats | None = None,
     old_logp: Floats | None = None,
 ) -> dict[str, Floats]:
-    """Return the columns of the response table that come from tokens, float64 (R,) each.
+    """Return the columns of the response table computed from tokens, float64 (R,) each.
 
     Args:
-        figures: per token of R responses side by side, (N,) each.
+        figures: figures of the concatenated tokens of R responses, (N,) each.
         offsets: int64 (R + 1,).
-        logged_advantage: what the loss was weighted with, (N,).
+        logged_advantage: logged weights of the loss, (N,).
         old_logp: log-probability under the policy before the update, nats, (N,).
 
     Returns:
-        name -> column; those that no response can feed are left out.
+        name -> column; columns without any value are left out.
     """
     columns: dict[str, Floats] = {"response_tokens": np.diff(offsets).astype(np.float64)}
     if figures.surprisal is not None:
@@ -70,7 +70,7 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
     columns["kl_k1"] = np.where(count > 0, total, np.nan)
     columns["log_ratio_min"] = row_minima(ratio, offsets)
     columns["log_ratio_max"] = row_maxima(ratio, offsets)
-    # A k3 beyond float64 is infinite: its row's sum says so rather than skip it.
+    # A k3 that overflows is infinite, and so is the row's sum; it must not be skipped.
     known = kl if not np.isnan(kl).any() else np.where(np.isnan(kl), 0.0, kl)
     total = row_sums(known, offsets)
     columns["kl_k3"] = np.where(count > 0, total, np.nan)
@@ -80,7 +80,7 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
 
 
 def _penalty(columns: dict[str, Floats], x: Floats, y: Floats, offsets: Ints) -> None:
-    """Add the sums of which the KL coefficient is inferred: y = -beta x before the last token."""
+    """Add the sums for estimating the KL coefficient: y = -beta x before the last token."""
     usable = np.isfinite(x + y)
     usable[row_ends(offsets)] = False
     x, y = np.where(usable, x, 0.0), np.where(usable, y, 0.0)
@@ -99,14 +99,14 @@ def _critic(
         if not known.all():
             value, returns = np.where(known, value, np.nan), np.where(known, returns, np.nan)
         count, mean, columns["value_m2"] = row_moments(value, offsets)
-        # A row without returns keeps the mean of its values, as it has it alone.
+        # A row without returns keeps the mean of its values: other rows must not affect it.
         columns["value_mean"] = np.where(count > 0, mean, columns["value_mean"])
         columns["value_tokens"] = np.where(count > 0, count, np.nan)
         _, columns["return_mean"], columns["return_m2"] = row_moments(returns, offsets)
         error = row_moments(figures.value_error, offsets)
         _, columns["value_error_mean"], columns["value_error_m2"] = error
         if figures.token_reward is not None:
-            # λ-returns are bootstrapped from the values themselves; what came is not.
+            # λ-returns are bootstrapped from the values; sums of actual rewards are not.
             came = discounted_sums(figures.token_reward, offsets, 1.0)
             _, columns["mc_return_mean"], columns["mc_return_m2"] = row_moments(came, offsets)
             error = row_moments(value - came, offsets)
@@ -122,7 +122,7 @@ def _critic(
 def _engines(
     columns: dict[str, Floats], figures: TokenFigures, old: Floats | None, offsets: Ints
 ) -> None:
-    """Add what compares the policy's log-probabilities with the sampler's and the old policy's."""
+    """Add comparisons of the policy's log-probabilities with the sampler's and the old policy's."""
     logp, sampler, prob = figures.logp, figures.sampler_logp, figures.prob
     if logp is not None and prob is not None and sampler is not None:
         ratio = mismatch_ratio(logp, sampler)
@@ -142,22 +142,22 @@ def _engines(
 def mismatch_by_turn(
     figures: TokenFigures, offsets: Ints, sampled: NDArray[np.bool_], laid: Ints
 ) -> dict[str, Floats]:
-    """Return the engines' disagreement in the first and in the last turn of each response.
+    """Return the mismatch of sampler and trainer in the first and last turn of each response.
 
     A turn is a run of sampled tokens between tokens that the environment wrote; responses of
-    one turn have NaN. Both directions of k3 are told by the larger, nats a token.
+    one turn have NaN. The mismatch is the larger k3 of both directions, in nats per token.
 
     Args:
-        figures: of the sampled tokens.
-        offsets: int64 (R + 1,), of the sampled tokens.
-        sampled: bool, of all tokens.
-        laid: int64 (R + 1,), of all tokens.
+        figures: figures of the sampled tokens.
+        offsets: int64 (R + 1,), offsets of the sampled tokens.
+        sampled: bool, whether each of all tokens was sampled.
+        laid: int64 (R + 1,), offsets of all tokens.
     """
     if figures.logp is None or figures.sampler_logp is None or not len(sampled):
         return {}
     gap = figures.logp - figures.sampler_logp
     mismatch = np.maximum(k3(gap), k3(-gap))
-    # A token opens a turn where the one before it, or the row's start, is not sampled.
+    # A turn starts at a sampled token after one that was not sampled, or at the row's start.
     before = np.append(False, sampled[:-1])
     before[laid[:-1][laid[:-1] < len(sampled)]] = False
     turn = np.cumsum((sampled & ~before)[sampled])
@@ -177,7 +177,7 @@ def mismatch_by_turn(
 def thinking_tokens(
     opens: NDArray[np.bool_], closes: NDArray[np.bool_], offsets: Ints
 ) -> dict[str, Floats]:
-    """Return the tokens of thinking and of the answer, by response; marks count as thinking.
+    """Return the number of thinking tokens (marks included) and answer tokens per response.
 
     Args:
         opens: bool (N,), tokens that open thinking.
@@ -197,7 +197,7 @@ def thinking_tokens(
     latest = np.maximum.accumulate(latest) - 1
     own = latest >= start
     inside = np.where(own, opens[latest], False) | closes
-    # What comes before a row's first mark is thinking where that mark closes it.
+    # Tokens before a row's first mark are thinking if that mark closes it.
     place = np.minimum(np.searchsorted(marks, offsets[:-1]), len(marks) - 1)
     first = marks[place]
     has = (first >= offsets[:-1]) & (first < offsets[1:])

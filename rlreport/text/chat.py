@@ -1,8 +1,8 @@
-"""Conversations as turns: from chat messages, from chat templates, from marks of tools in a text.
+"""Conversations as turns, parsed from chat messages, chat templates or tool call markup in text.
 
 A turn of a prompt is (role, text). A turn of a response is an object of the canonical field
-``turns``: ``role``, ``text`` and ``sampled`` (the policy wrote it), and where they are known
-``thinking``, ``calls`` ({name, arguments, id}), ``tool`` and ``error``.
+``turns``: ``role``, ``text`` and ``sampled`` (the policy wrote it), and if known ``thinking``,
+``calls`` ({name, arguments, id}), ``tool`` and ``error``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Turn = dict[str, Any]
 Row = dict[str, Any]
 
 CALL, ANSWER = "<tool_call>", "<tool_response>"
-"""What opens a call and a tool's answer in a text (Hermes 2 Pro, Qwen)."""
+"""Opening tags of tool calls and tool answers in text (Hermes 2 Pro, Qwen)."""
 
 _ROLE_NAMES = {"human": "user", "model": "assistant", "ai": "assistant", "gpt": "assistant"}
 _TEMPLATES = [
@@ -40,7 +40,7 @@ _TEMPLATES = [
         ),
     )
 ]
-"""Chat templates: what opens a turn (its group is the role) and what closes it."""
+"""Chat templates: patterns of the start of a turn (with the role as group) and of its end."""
 
 _WRITTEN_ROLES = (
     re.compile(r"^(System|Human|Assistant|AI|GPT):[ \t]*", re.MULTILINE),
@@ -49,12 +49,12 @@ _WRITTEN_ROLES = (
     re.compile(r"^(system|user|assistant|tool|model)\n", re.MULTILINE),
 )
 _MARKS_ONLY = re.compile(r"\s*(?:(?:<[^<>\s]{1,40}>|\[[A-Za-z_]{1,20}\])\s*)*")
-"""Begin-of-text marks that may stand before the first turn."""
+"""Begin-of-text tokens that may precede the first turn."""
 
 _LLAMA2_TURN = re.compile(r"\[INST\](.*?)(?:\[/INST\](.*?)(?=\[INST\]|\Z)|\Z)", re.DOTALL)
 _LLAMA2_SYSTEM = re.compile(r"\s*<<SYS>>\n?(.*?)\n?<</SYS>>\s*", re.DOTALL)
 
-# Blanks are stripped later: beside a lazy group they would take quadratic time.
+# Blanks are stripped later: matching them next to a lazy group would take quadratic time.
 _CALLS = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _ANSWERS = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
 _ROLE_LINES = re.compile(r"\A\s*assistant\n|\n(?:user|tool)\s*\Z")
@@ -62,12 +62,12 @@ _ROLE_LINES = re.compile(r"\A\s*assistant\n|\n(?:user|tool)\s*\Z")
 
 
 def turns(prompt: str) -> Turns:
-    """Return the (role, text) turns of a prompt, or [] when it carries no chat template.
+    """Return the (role, text) turns of a prompt, [] if it uses no chat template.
 
-    Knows ChatML, Llama 2 and 3, Gemma, Harmony, DeepSeek and Phi markers, ``Human:`` and
-    ``User:`` scripts, and ChatML decoded without its special tokens. The opening of the
-    turn that the response completes holds no text, and is left out; a text before the first
-    turn is a turn of the role ``prompt``.
+    Supports ChatML, Llama 2 and 3, Gemma, Harmony, DeepSeek and Phi markers, ``Human:`` and
+    ``User:`` scripts, and ChatML decoded without its special tokens. The empty turn at the end,
+    which the response completes, is left out; text before the first turn becomes a turn with role
+    ``prompt``.
     """
     # Every marker starts with "<", and most prompts have none.
     for opening, closing in _TEMPLATES if "<" in prompt else ():
@@ -80,14 +80,14 @@ def turns(prompt: str) -> Turns:
         return _without_blank(_llama2(prompt))
     for opening in _WRITTEN_ROLES:
         before, parts = _split(prompt, opening)
-        # One role alone may be prose: "User: ..." counts when someone answers.
+        # A single role may be prose: "User: ..." counts only if another role follows.
         if not before and {"user", "assistant"} <= {role_name(role) for role, _ in parts}:
             return _without_blank(parts)
     return []
 
 
 def _split(prompt: str, opening: re.Pattern[str]) -> tuple[str, Turns]:
-    """Return the text before the first opening, and the role and text of each turn."""
+    """Return the text before the first match of ``opening``, and (role, text) of each turn."""
     before, *parts = opening.split(prompt)
     return before, list(zip(parts[::2], parts[1::2], strict=True))
 
@@ -108,10 +108,10 @@ def _without_blank(parts: Turns) -> Turns:
 
 
 def turns_in_text(response: str) -> list[Turn]:
-    """Return the turns of a response that marks its tool calls, [] without calls and answers.
+    """Return the turns of a response with tool call markup, [] without calls and answers.
 
-    What stands in ``<tool_response>`` is a tool's answer; what else the template marks as
-    another role's is not the policy's either. A call that is no JSON object stays as it is.
+    ``<tool_response>`` contains a tool's answer; other text that the template marks as another
+    role's was not written by the policy either. A call that is no JSON object remains text.
     """
     if CALL not in response and ANSWER not in response:
         return []
@@ -137,12 +137,12 @@ def _policy_turn(text: str) -> Turn:
 
 
 def spoken(parts: Turns) -> str:
-    """Return turns as one text without the marks of a chat template."""
+    """Return turns as one text without chat template tokens."""
     return "\n".join(f"{role}: {text}" for role, text in parts)
 
 
 def is_messages(value: object) -> bool:
-    """Tell whether ``value`` is a list of chat messages."""
+    """Return whether ``value`` is a list of chat messages."""
     return (
         isinstance(value, list)
         and bool(value)
@@ -156,20 +156,20 @@ def message_turns(messages: Sequence[object]) -> Turns:
 
 
 def conversation_text(messages: Sequence[object]) -> str:
-    """Return messages as one text, a message of a single turn as its bare content."""
+    """Return messages as one text; a single message as its content without the role."""
     parts = message_turns(messages)
     return parts[0][1] if len(parts) == 1 else spoken(parts)
 
 
 def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -> Row:
-    """Return the fields of a row that hold a conversation: its prompt and what follows.
+    """Return the fields of a row for a conversation, split into prompt and response.
 
     The response begins with the first message the policy wrote: the first ``sampled`` one,
-    else the first assistant message after the last of a user or the system.
+    else the first assistant message after the last user or system message.
 
     Args:
         messages: chat messages, dicts with ``role`` and ``content``.
-        sampled: which of them the policy wrote, where the log says so.
+        sampled: which of them the policy wrote; empty if not logged.
     """
     if any(sampled):
         start = next(i for i, wrote in enumerate(sampled) if wrote)
@@ -190,7 +190,7 @@ def prompt_and_response_fields(prompt: object, response: object) -> Row:
 
 
 def prompt_fields(value: object) -> Row:
-    """Return ``prompt``, and ``prompt_turns`` where it is a message or messages."""
+    """Return ``prompt``, and ``prompt_turns`` if it is a message or messages."""
     if isinstance(value, str):
         return {"prompt": value}
     messages = [value] if isinstance(value, dict) else value
@@ -203,7 +203,7 @@ def prompt_fields(value: object) -> Row:
 
 
 def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row:
-    """Return ``response``, what the policy wrote, and ``turns`` where it is messages.
+    """Return ``response`` (the policy's text), and ``turns`` if it is messages.
 
     Args:
         value: a string, one message, or all messages after the prompt.
@@ -228,7 +228,7 @@ def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row
 
 
 def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
-    """Return a message as a turn; ``tools`` maps the ids of earlier calls to tools, and grows."""
+    """Return a message as a turn; its calls are added to ``tools``, call id -> tool."""
     role = _role(message)
     turn: Turn = {
         "role": role,
@@ -254,7 +254,7 @@ def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
 
 
 def _calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str | None, Any, object]]:
-    """Yield name, arguments as logged and id of each tool call; a bare text has no name."""
+    """Yield name, logged arguments and id of each tool call; the name of a plain text is None."""
     value = _loaded(message.get("tool_calls"))
     for item in map(_loaded, value if isinstance(value, list) else [value]):
         if isinstance(item, Mapping):
@@ -275,7 +275,7 @@ def _call(name: str | None, arguments: Any, identity: object) -> dict[str, Any]:
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """Return what a chat message says: reasoning, content parts and tool calls, as text."""
+    """Return reasoning, content parts and tool calls of a chat message as text."""
     thinking = message.get("reasoning_content")
     parts = [f"<think>{thinking}</think>" if isinstance(thinking, str) and thinking else ""]
     parts.append(content_text(message.get("content")))
@@ -286,7 +286,7 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def content_text(content: object) -> str:
-    """Return a message's content as text; parts that are no text are named, as ``[image]``."""
+    """Return a message's content as text, with placeholders such as ``[image]`` for other parts."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -317,7 +317,7 @@ def _role(message: object) -> str:
 
 
 def _loaded(value: object) -> object:
-    """Return the JSON object or list in a string, other values as they are."""
+    """Return the JSON object or list in a string, other values unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)

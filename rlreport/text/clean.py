@@ -1,6 +1,6 @@
-"""Texts as people and programs should see them: without padding, safe to encode and in cells.
+"""Clean texts: remove padding, replace invalid characters, escape cells of tables.
 
-Also which tokens are no text: those that end a response, and control tokens.
+Also lists tokens that are not text: end tokens and control tokens.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
+from typing import Any
 
 REPLACEMENT = "\ufffd"
-"""Stands for what is no character: broken bytes, lone surrogates, NUL."""
+"""Replacement for invalid characters: broken bytes, lone surrogates, NUL."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-# Controls and what XML 1.0 cannot hold, and what turns the direction of the text after it.
+# Control characters, characters that XML 1.0 excludes, and changes of the text direction.
 _UNPRINTABLE = re.compile(
     "[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
 )
@@ -27,7 +28,7 @@ EOS_TOKENS = frozenset((
     "<end_of_turn>", "<turn|>", "<end_of_utterance>", "<end_of_text>", "<end_of_sentence>",
     "<|hy_eos|>", "[e~[", "<eoa>", "<_end>", "<|role_end|>",
 ))  # fmt: skip
-"""Tokens with which a model says that it is done, over the usual model families."""
+"""Tokens that end a response, of common model families."""
 
 _SPECIAL = re.compile(
     r"<[|｜][^\s<>]{1,64}[|｜]>"
@@ -45,7 +46,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def safe_text(text: str) -> str:
-    """Return ``text`` with lone surrogates and NUL replaced by U+FFFD, so UTF-8 can hold it."""
+    """Return ``text`` with lone surrogates and NUL replaced by U+FFFD, so it encodes as UTF-8."""
     if "\0" in text:
         text = text.replace("\0", REPLACEMENT)
     if text.isascii():
@@ -57,19 +58,30 @@ def safe_text(text: str) -> str:
     return text
 
 
+def safe_value(value: Any) -> Any:
+    """Return a value of JSON with all its texts as ``safe_text`` gives them."""
+    if isinstance(value, str):
+        return safe_text(value)
+    if isinstance(value, list):
+        return [safe_value(item) for item in value]
+    if isinstance(value, dict):
+        return {safe_text(key): safe_value(item) for key, item in value.items()}
+    return value
+
+
 def printable(text: str) -> str:
-    """Return ``text`` with what no chart and no line of Markdown can show replaced by U+FFFD."""
+    """Return ``text`` with characters that charts and Markdown cannot show replaced by U+FFFD."""
     return _UNPRINTABLE.sub(REPLACEMENT, text)
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return the beginning of a text; what is cut shows as an ellipsis."""
+    """Return a text cut to at most ``longest`` characters, with an ellipsis if it is cut."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
-    """Return ``text`` without any pad token, wherever it stands, and safe to encode."""
-    # Their few first characters are searched for far faster than all of them.
+    """Return ``text`` without pad tokens, also inside, and safe to encode."""
+    # Searching for their first characters is much faster than for whole tokens.
     for first in _first_characters(pad_tokens):
         if first in text:
             if any(pad and pad in text for pad in pad_tokens):
@@ -81,8 +93,8 @@ def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
 def clean_prompt(text: str, pad_tokens: tuple[str, ...], system_end_token: str | None) -> str:
     """Clean a prompt and drop its system part.
 
-    Everything up to and including the last ``system_end_token`` goes; a prompt that does
-    not hold it stays whole.
+    Everything up to and including the last ``system_end_token`` is dropped; a prompt without
+    it is not cut.
     """
     if system_end_token:
         text = text.rpartition(system_end_token)[2]
@@ -96,13 +108,13 @@ def _first_characters(tokens: tuple[str, ...]) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _any_of(tokens: tuple[str, ...]) -> re.Pattern[str]:
-    # Longest first, so that a pad token that begins with another one goes as a whole.
+    # Longest first, so that a pad token that begins with another one is removed as a whole.
     present = sorted((token for token in tokens if token), key=len, reverse=True)
     return re.compile("|".join(map(re.escape, present)) or r"(?!)")
 
 
 def is_special(token: str) -> bool:
-    """Tell whether ``token`` is a control token of a chat template or tokenizer, not text."""
+    """Return whether ``token`` is a control token of a chat template or tokenizer, not text."""
     if not token or token[0] not in "<[":
         return False
     return token in EOS_TOKENS or _SPECIAL.fullmatch(token) is not None
@@ -114,13 +126,13 @@ def without_special(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Put an apostrophe before a text that programs would change.
+    """Put an apostrophe before a text that programs would change when they read CSV.
 
-    Spreadsheets take a text for a formula, as OWASP says on CSV injection, if it begins with ``=``,
-    ``+``, ``-``, ``@`` (or their full-width forms), a tab or a line's end and is not a number.
-    Readers of CSV take ``0007`` for 7 and ``true`` for a truth value; ``17`` stays what it is.
+    Spreadsheets evaluate a text as a formula (CSV injection, see OWASP) if it begins with ``=``,
+    ``+``, ``-``, ``@`` (or their full-width forms), a tab or a line end, and is not a number. CSV
+    readers convert ``0007`` to 7 and ``true`` to a boolean; ``17`` is not escaped.
     """
-    # A text that would be escaped is escaped with apostrophes before it too.
+    # A text that begins with apostrophes before such a text is escaped, too, for ``unescape``.
     return f"'{text}" if _changed_by_programs(text.lstrip("'")) else text
 
 
@@ -130,7 +142,7 @@ def unescape(cell: str) -> str:
 
 
 def number_as_text(number: float) -> str:
-    """Write a number in full, a whole one without decimals."""
+    """Return a number as exact text; integers without decimals."""
     return str(int(number)) if number.is_integer() else str(number)
 
 

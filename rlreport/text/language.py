@@ -23,30 +23,30 @@ T = TypeVar("T")
 FOLDER = Path(__file__).with_name("catalogues")
 _ENGLISH = "en"
 TAGS: Mapping[str, str] = {_ENGLISH: "en", "zh": "zh-CN"}
-"""The languages that there are -> how a page names its own (BCP 47)."""
+"""Available languages -> BCP 47 tags."""
 
 FONTS: Mapping[str, str] = {
     "zh": "'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif"
 }
-"""Fonts of the pictures in a language whose letters a drawing does not find by itself."""
+"""Fonts for pictures in languages whose characters the default font lacks."""
 
 _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language, by the name of its catalogue: what ``--lang`` chose, never the machine's."""
+    """A language, by the name of its catalogue; chosen by ``--lang``, not by the locale."""
 
     code: str = _ENGLISH
 
     @property
     def tag(self) -> str:
-        """What stands in ``<html lang>``."""
+        """Value of ``<html lang>``."""
         return TAGS.get(self.code, self.code)
 
     @property
     def font(self) -> str:
-        """Fonts that draw its letters in a picture; a page has its reader's."""
+        """Fonts for its characters in pictures; pages use the reader's fonts."""
         return FONTS.get(self.code, "sans-serif")
 
     @property
@@ -55,10 +55,10 @@ class Language:
         return _translations(self.code, FOLDER)
 
     def of(self, value: T) -> T:
-        """Return a value with every message in it in this language.
+        """Return a value with every message in it translated.
 
-        Goes into lists, tuples, dicts and dataclasses, which are copied; anything else is
-        returned as it is. In English that is all.
+        Lists, tuples, dicts and dataclasses are copied with their values translated; other values,
+        and all values in English, are returned unchanged.
         """
         return value if self.code == _ENGLISH else cast("T", self._translated(value))
 
@@ -126,7 +126,7 @@ def compiled(po: Path) -> io.BytesIO:
 
 
 def make(po: Path) -> bytes:
-    """Compile a catalogue; what is fuzzy or untranslated stays English."""
+    """Compile a catalogue; fuzzy or untranslated messages stay English."""
     from babel.messages import mofile, pofile
 
     compiled_file = io.BytesIO()

@@ -111,12 +111,12 @@ def listed(items: Iterable[str]) -> str:
 
 
 def phrases(items: Iterable[str]) -> str:
-    """Return short clauses joined by commas."""
+    """Return clauses joined by commas."""
     return Joined(marked("{clause}, {next}"), items)
 
 
 def clauses(items: Iterable[str]) -> str:
-    """Return longer clauses joined by semicolons."""
+    """Return clauses that may contain commas, joined by semicolons."""
     return Joined(marked("{clause}; {next}"), items)
 
 
@@ -165,7 +165,7 @@ def span(steps: object) -> str:
 
 
 def sample_note(some: int, of: int) -> str:
-    """Return a phrase that names the responses behind a figure, "" if these are all."""
+    """Return a phrase such as "from a sample of 10 of 20 responses", "" if these are all."""
     if not 0 < some < of:
         return ""
     return message("from a sample of {some:count} of {all:count} responses", some=some, all=of)

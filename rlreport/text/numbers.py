@@ -1,6 +1,6 @@
-"""How numbers are written, the one place for it in Python.
+"""Formatting of numbers.
 
-``static/js/shared/format.js`` writes them in the browser; a test holds the two together.
+``static/js/shared/format.js`` does the same in the browser; a test compares the two.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ MINUS = "−"
 NOT_LOGGED = "not logged, not a number, or not in the sample"
 
 NumberKind = Literal["number", "count", "share"]
-"""How the numbers of a column are written; see ``written``."""
+"""Number format of a column; see ``written``."""
 
 _DIGITS = 3
 _LEAST_PLAIN, _MOST_PLAIN, _MOST_WHOLE = 1e-4, 1e9, 1e15
 
 
 def written(value: float, kind: NumberKind = "number") -> str:
-    """Write a number as it is shown.
+    """Return a number formatted for display.
 
-    A ``number`` has three significant digits, its whole part never rounded away; below 1e-4
-    and from 1e9 in magnitude it is scientific ("1.23e−5"). A ``count`` has no decimals. A
-    ``share`` is a percentage with one decimal, or three significant digits below 1%.
-    Halves are rounded away from zero, thousands separated, the minus is a true one; NaN is
-    "–", infinity "∞".
+    A ``number`` has three significant digits and all digits of its integer part; below 1e-4 and
+    from 1e9 in magnitude it is scientific ("1.23e−5"). A ``count`` has no decimals. A ``share`` is
+    a percentage with one decimal, or three significant digits below 1%. Halves are rounded away
+    from zero, thousands are separated, the minus is U+2212; NaN is "–", infinity "∞".
     """
     if math.isnan(value):
         return MISSING
@@ -39,7 +38,7 @@ def written(value: float, kind: NumberKind = "number") -> str:
 
 
 def exact(value: float) -> str:
-    """Write the value itself, as short as it is exact, for places that a program may read."""
+    """Return the shortest exact representation of a value, for programs."""
     if math.isnan(value):
         return NOT_LOGGED
     if math.isinf(value):
@@ -70,7 +69,7 @@ def _significant(value: float) -> str:
         return "∞" if value > 0 else f"{MINUS}∞"
     if not _LEAST_PLAIN <= size < _MOST_PLAIN:
         return _scientific(value)
-    exponent = int(f"{size:.{_DIGITS - 1}e}".split("e")[1])  # once rounded: 9.996 is 10.0
+    exponent = int(f"{size:.{_DIGITS - 1}e}".split("e")[1])  # after rounding: 9.996 becomes 10.0
     return _decimal(value, max(0, _DIGITS - 1 - exponent))
 
 

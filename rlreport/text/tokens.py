@@ -1,4 +1,4 @@
-"""Tokens made readable; words and form of texts.
+"""Convert token strings to readable text; split texts into units; detect their structure.
 
 Three ways of logging a token's string are common. *Byte-level* BPE (GPT-2, Llama 3, Qwen)
 writes each byte as one printable character: ``Ġthe``, ``Ċ``, ``ä½ł``. *SentencePiece*
@@ -19,7 +19,7 @@ from rlreport.text.clean import REPLACEMENT, is_special, safe_text
 
 
 class Style(Enum):
-    """How a run's token strings are written."""
+    """Encoding of a run's token strings."""
 
     BYTE_LEVEL = "byte-level"
     SENTENCEPIECE = "sentencepiece"
@@ -27,7 +27,7 @@ class Style(Enum):
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Return GPT-2's alphabet: printable Latin-1 stands for itself, the rest from U+0100 on."""
+    """Return GPT-2's alphabet: printable Latin-1 is unchanged, other bytes are from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     alphabet = {chr(byte): byte for byte in printable}
     moved = (byte for byte in range(256) if byte not in printable)
@@ -36,16 +36,16 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 BYTE_OF = _byte_alphabet()
-"""Character of byte-level BPE to the byte it stands for."""
+"""Character of byte-level BPE -> byte that it represents."""
 
 _CHARACTERS = "".join(sorted(BYTE_OF, key=BYTE_OF.__getitem__))
-"""The character of each byte, in the order of the bytes: a character map of ``codecs``."""
+"""The characters of bytes 0-255, as a character map for ``codecs``."""
 
 _BYTES = codecs.charmap_build(_CHARACTERS)
 _OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _UFFFD = REPLACEMENT.encode()
-"""A model may write the character itself, in parts."""
+"""U+FFFD written by the model itself, whose bytes may be split over tokens."""
 
 _MOST_OUTSIDE = 0.02
 _MOST_SPACES = 0.02
@@ -53,16 +53,16 @@ _MOST_KNOWN = 1 << 18
 
 
 def detect_style(vocabulary: Iterable[str]) -> Style:
-    """Tell how token strings are written, from a run's distinct tokens or one response's.
+    """Detect the encoding of token strings from the distinct tokens of a run or of a response.
 
-    Byte-level needs positive evidence (``Ġ``, ``Ċ``, or bytes that form a character) and
-    hardly a token with a character that the alphabet lacks, such as a space or a Chinese
-    character: decoded text has those throughout, so ``é`` alone is never taken for a byte.
+    Byte-level needs positive evidence (``Ġ``, ``Ċ``, or bytes that form a character), and almost
+    no tokens with characters outside its alphabet, such as spaces or Chinese characters, which are
+    frequent in decoded text. Therefore ``é`` alone does not count as a byte.
     """
     return _style_of(tuple(vocabulary))
 
 
-@lru_cache(maxsize=4)  # several stages ask about the tokens of the run
+@lru_cache(maxsize=4)  # several stages use the tokens of the run
 def _style_of(vocabulary: tuple[str, ...]) -> Style:
     tokens = byte_marks = outside = sentencepiece = spaces = 0
     for token in vocabulary:
@@ -90,16 +90,15 @@ def _style_of(vocabulary: tuple[str, ...]) -> Style:
 
 
 def readable_tokens(raw: Sequence[str], style: Style | None = None) -> list[str]:
-    """Return the text of each token, same length as ``raw``; joined, they read as the response.
+    """Return the text of each token, same length as ``raw``; concatenated, they are the response.
 
-    A token that holds only part of a character is ``""``; the token that completes the
-    character carries it whole. Bytes that never form a character become U+FFFD. Special
-    tokens stay as they are.
+    A character that is split over tokens belongs to the last of them, the others are ``""``. Bytes
+    that form no character become U+FFFD. Special tokens are unchanged.
 
     Args:
         raw: token strings as logged, one response.
-        style: how they are written; detected from ``raw`` when not given. Detect it once a
-            run, from all tokens, where they are at hand: one response can be too short.
+        style: their encoding; by default it is detected from ``raw``. If possible, detect it
+            from all tokens of the run instead, as one response can be too short.
     """
     if style is None:
         style = _style_of_response(raw)
@@ -124,7 +123,7 @@ def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
             continue
         text = decoder.decode(piece)
         if pending and text.startswith(REPLACEMENT) and not (pending + piece).startswith(_UFFFD):
-            # The broken character began in the token before: it belongs there.
+            # The broken character began in the previous token, and belongs there.
             texts[-1] += REPLACEMENT
             text = text[1:]
         pending = decoder.getstate()[0]
@@ -135,11 +134,11 @@ def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
 
 
 def spelled(texts: Sequence[str], style: Style) -> list[str]:
-    """Return how tokens of a style write each text: what ``token_text`` reads back as it.
+    """Encode each text in the style of token strings; ``token_text`` decodes it again.
 
-    Texts are those of ``readable_tokens``, without NUL.
+    Texts are from ``readable_tokens``, without NUL.
     """
-    # All at once: a page has thousands.
+    # Encode all at once, as a page has thousands.
     joined = "\0".join(texts)
     if style is Style.BYTE_LEVEL:
         own = joined.encode("utf-8", "replace")
@@ -148,7 +147,7 @@ def spelled(texts: Sequence[str], style: Style) -> list[str]:
 
 
 def token_text(raw: str, style: Style | None = None) -> str:
-    """Return one token's text on its own; a part of a character shows as ``⟨e4 bd⟩``."""
+    """Return the text of a single token; bytes of an incomplete character as ``⟨e4 bd⟩``."""
     if style is None:
         style = detect_style((raw,))
     if style is Style.PLAIN:
@@ -169,13 +168,13 @@ def token_text(raw: str, style: Style | None = None) -> str:
 
 
 def token_bytes(raw: str, style: Style) -> bytes | None:
-    """Return the bytes of text that a token writes, None for a special token."""
+    """Return the bytes of a token's text, None for a special token."""
     if style is Style.SENTENCEPIECE and (byte := _BYTE_TOKEN.fullmatch(raw)):
         return bytes([int(byte[1], 16)])
     if is_special(raw):
         return None
     if style is Style.BYTE_LEVEL:
-        with suppress(UnicodeEncodeError):  # an added token holds plain text, blanks and all
+        with suppress(UnicodeEncodeError):  # an added token is plain text, including blanks
             return codecs.charmap_encode(raw, "strict", _BYTES)[0]
     return safe_text(raw.replace("▁", " ") if style is Style.SENTENCEPIECE else raw).encode()
 
@@ -184,7 +183,7 @@ def _style_of_response(raw: Sequence[str]) -> Style:
     style = detect_style(raw)
     if style is not Style.PLAIN:
         return style
-    # A response without blanks may split every character over tokens: look across them.
+    # In a response without blanks every character may be split over tokens: check them joined.
     run = ""
     for token in (*raw, ""):
         if token and not is_special(token):
@@ -199,7 +198,7 @@ def _style_of_response(raw: Sequence[str]) -> Style:
 
 
 def _holds_utf8(token: str) -> bool:
-    """Tell whether a lead byte and a following continuation byte stand in ``token``."""
+    """Return whether ``token`` contains a UTF-8 lead byte followed by a continuation byte."""
     lead = False
     for character in token:
         byte = BYTE_OF[character]
@@ -210,9 +209,9 @@ def _holds_utf8(token: str) -> bool:
 
 
 class _WholeTexts(dict[str, str | None]):
-    """Token strings met so far to their texts; None for one with a part of a character.
+    """Cache: token string -> text, None for a token with part of a character.
 
-    A dict, as looking up is most of what reading tokens costs.
+    A dict subclass, as lookups dominate the cost of decoding tokens.
     """
 
     def __init__(self, style: Style) -> None:
@@ -241,7 +240,7 @@ _UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"  # Han, half-width kana
     "\U00020000-\U0003ffff"
 )
-# Vowel signs and accents that follow a letter; re's ``\w`` knows none of them.
+# Vowel signs and accents that follow a letter; re's ``\w`` does not include them.
 _MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u0610-\u061a\u064b-\u065f\u0670"
     "\u06d6-\u06dc\u0900-\u0903\u093a-\u093c\u093e-\u094f\u0951-\u0957\u0962\u0963\u0981-\u0983"
@@ -274,10 +273,10 @@ def spaced_units(text: str) -> list[str]:
 
 
 STRUCTURES = ("list", "numbers", "headings", "parts")
-"""What each bit of ``structure_of`` says, the lowest first."""
+"""Meanings of the bits of ``structure_of``, the lowest first."""
 
 LEAST = 2
-"""Items, points or headings from which they are the form of a text; blank lines for parts."""
+"""Minimum number of items, numbers, headings or blank lines that make a text structured."""
 
 _MARK = re.compile(
     r"\n[ \t]*(?:(?P<list>[-*•‣–])[ \t]+\S|(?P<numbers>\(?\d{1,2}[.):])"
@@ -285,11 +284,11 @@ _MARK = re.compile(
 )
 _BLANK = re.compile(r"\n\s*\n")
 LONGEST_FORM = 1 << 16
-"""Characters of a text that are looked at."""
+"""Number of characters of a text that are examined."""
 
 
 def structure_of(text: str) -> int:
-    """Return the forms of a text as bits, in the order of ``STRUCTURES``."""
+    """Return the kinds of structure in a text as bits, in the order of ``STRUCTURES``."""
     if "\n" not in text:
         return 0
     text = text[:LONGEST_FORM].strip()
