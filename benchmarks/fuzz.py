@@ -30,7 +30,7 @@ from rlreport.comparison.data import unpacked
 from rlreport.comparison.earlier import earlier_report, report_about
 from rlreport.display import fetch
 from rlreport.errors import RlreportError
-from rlreport.metrics import metrics_beside, read_metrics
+from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import read_logs
 
@@ -136,7 +136,7 @@ def read(kind: str, path: Path) -> None:
         list(fetch(scan.locations(), rows, ReadOptions(), FigureOptions()))
     elif kind == "metrics":
         metrics_beside([path.parent], [])
-        read_metrics(path)
+        metrics_beside([], [path])
     elif kind == "config":
         run_card([path.parent])
         run_card([], configs=[path]).as_json()

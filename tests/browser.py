@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSize, sync_playwright
 
 from tests.running import SEARCH
 
@@ -108,9 +109,26 @@ def visiting(
             tab.page.context.close()
 
 
+def until(page: Page, expression: str, arg: Any = None, timeout: float = 10_000) -> None:
+    """Wait until JavaScript is true.
+
+    Playwright's own wait is refused by the content policy of a page when it asks a second time.
+    """
+    end = time.monotonic() + timeout / 1000
+    while True:
+        try:
+            if page.evaluate(expression, arg):
+                return
+        except Error:  # the page has just been left for another
+            if time.monotonic() > end:
+                raise
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(50)
+
+
 def in_url(page: Page, part: str) -> None:
     """Waits until the URL's hash has a part: it is written a few times a second at most."""
-    page.wait_for_function("part => location.hash.includes(part)", arg=part, timeout=2000)
+    until(page, "part => location.hash.includes(part)", arg=part, timeout=2000)
 
 
 def serious(page: Page) -> list[tuple[str, str]]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from rlreport.formats import RowError, RowReader, Where, beside, detect, formats
-from rlreport.formats.containers import container_of, iterate
+from rlreport.formats.containers import container_of
 from rlreport.writer import RolloutWriter
 from tests.format_logs import WRITERS
+from tests.test_frameworks import objects_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
@@ -50,13 +52,10 @@ def rows_in(root: Path) -> Iterator[tuple[str, Row]]:
         name, container = path.relative_to(root).as_posix(), container_of(path.name)
         if container is None:
             continue
-        if container == "lines":
-            objects = [json.loads(line) for line in path.read_text().splitlines()]
-        else:
-            try:
-                objects = [obj for _, obj in iterate(path, container)]
-            except RowError:
-                continue  # without torch; what it holds lies beside as lines, too
+        try:
+            objects = objects_of(path)
+        except RowError:
+            continue  # without torch; what it holds lies beside as lines, too
         found = detect(name, objects)
         form = found and beside(found.format, str(path), frozenset(paths))
         if not form or isinstance(form, str):
@@ -167,13 +166,49 @@ def capabilities(rows: list[Row]) -> dict[str, str]:
     return {column: cell(rows) for column, cell in CELLS.items()}
 
 
+SETTINGS = {
+    "rlboard": "`rlreport.RolloutWriter` in your own loop",
+    "trl": "`GRPOConfig(log_completions=True, logging_steps=1)`",
+    "verl": "`trainer.rollout_data_dir=DIR trainer.validation_data_dir=DIR`",
+    "nemo_rl": "`logger.log_dir=LOGS`",
+    "skyrl": "`trainer.dump_eval_results=true`",
+    "verifiers": "prime-rl: none; give the run's `output_dir`",
+    "agilerl": "`CompletionLoggingConfig(jsonl_path=FILE)`",
+    "swift": "`--log_completions true`",
+    "open_instruct": "`--save_traces`",
+    "slime": "`--save-debug-rollout-data rollouts/{rollout_id}.pt`",
+    "tinker": "`log_path=LOGS`",
+    "trackio": '`report_to="trackio"`',
+    "lm_eval": "`--log_samples`",
+    "inspect": "none: `.eval` logs are always written",
+}
+"""What makes a framework log rollouts, where it is one known setting."""
+
+
+def tested() -> dict[str, str]:
+    """Return the framework and version of each format's dump, from the dumps' README."""
+    found: dict[str, list[str]] = {}
+    for line in (DUMPS / "README.md").read_text().splitlines():
+        if match := re.fullmatch(r"\| `([\w/]+)` \| ([^|]+?) \| .*", line):
+            folder = match[1].split("/")[0]
+            identity = {"prime_rl": "verifiers", "miles": "slime", "slime_export": "slime",
+                        "trl_async": "trackio", "verl_v1": "verl"}.get(folder, folder)  # fmt: skip
+            found.setdefault(identity, []).append(match[2])
+    return {identity: "; ".join(dict.fromkeys(names)) for identity, names in found.items()}
+
+
 def tables() -> str:
-    """Return both tables: what the formats are, and what each gives."""
-    found = evidence()
+    """Return the tables: what the formats are, how they are logged, and what each gives."""
+    found, versions = evidence(), tested()
     lines = ["| id | what it is | files |", "|---|---|---|"]
     for form in formats().values():
         files = ", ".join(f"`{name}`" for name in form.files)
         lines.append(f"| `{form.id}` | {form.description} | {files} |")
+    lines += ["", "| id | setting that logs rollouts | tested with |", "|---|---|---|"]
+    for identity in formats():
+        if identity in SETTINGS or identity in versions:
+            setting, version = SETTINGS.get(identity, NOTHING), versions.get(identity, NOTHING)
+            lines.append(f"| `{identity}` | {setting} | {version} |")
     lines += ["", f"| id | {' | '.join(CELLS)} |", "|---" * (len(CELLS) + 1) + "|"]
     for identity, rows in found.items():
         lines.append(f"| `{identity}` | {' | '.join(capabilities(rows).values())} |")

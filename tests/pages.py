@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from rlreport.bake.assets import assets
-from rlreport.bake.environment import environment
-from rlreport.bake.pages import Addresses
+from rlreport.bake.pages import Addresses, environment, packed_json, script_json
 from rlreport.bake.panel import conversation_data
 from rlreport.bake.responses_page import responses_view
 from rlreport.bake.token_codec import empty_metrics, pack_tokens
@@ -98,7 +97,10 @@ def write_assets(folder: Path) -> dict[str, tuple[str, bytes]]:
 
 
 def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
-    """Writes ``responses.html`` of ``steps * each`` rows and its assets; returns its path."""
+    """Writes ``responses.html`` of ``steps * each`` rows and its files; returns its path.
+
+    Whole texts end in ``(STEP/N)``, which the list does not show.
+    """
     random = np.random.default_rng(0)
     shown = [
         ColumnView("reward", "Reward"),
@@ -109,7 +111,8 @@ def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
         ),
     ]
     context: Any = SimpleNamespace(
-        report=SimpleNamespace(language=ENGLISH),
+        options=SimpleNamespace(language=ENGLISH),
+        tables=SimpleNamespace(responses=range(steps * each)),
         run="made up",
         columns=shown,
         string_columns=[],
@@ -117,9 +120,28 @@ def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
     )
     words = np.array([*"abcdefghijklmnopqrst", "answer", "猫", HOSTILE[0], HOSTILE[5]])
 
-    def text() -> str:
-        return " ".join(random.choice(words, 40))[:120]
-
+    texts = {
+        step: {
+            key: [f"{' '.join(random.choice(words, 60))} ({step}/{n})" for n in range(each)]
+            for key in _LISTED
+        }
+        for step in range(steps)
+    }
+    empty: dict[str, Any] = {"turns": {}, "badges": {}, "highlights": []}
+    packed = {
+        step: packed_json(
+            {
+                **empty,
+                "step": str(step),
+                "total": each,
+                "n": list(range(each)),
+                "texts": texts[step],
+                "where": [f"run.jsonl:{n}" for n in range(each)],
+                "prompts": [n // 4 for n in range(each)],
+            }
+        )
+        for step in range(steps)
+    }
     rows = [
         {
             "step": [float(step)] * each,
@@ -128,23 +150,23 @@ def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
             "worth": [n + 1.0 for n in range(each)],
             **{column.key: random.normal(size=each).round(5) for column in shown},
             "finding": ["Reward hacking" if n == 3 else None for n in range(each)],
-            **{key: [text() for _ in range(each)] for key in _LISTED},
+            **{key: [text[:120] for text in texts[step][key]] for key in _LISTED},
         }
         for step in range(steps)
     ]
-    view = responses_view(
-        rows, context, Addresses(frozenset(range(steps))), steps * each, steps * each
-    )
+    view = responses_view(rows, context, Addresses(frozenset(range(steps))), steps * each)
     shell = Shell(
         title="Responses · made up",
         run="made up",
         kind="responses",
         root="",
         nav=[("responses", Link("Responses", "responses.html"))],
-        crumbs=[Link("made up", "index.html"), Link("Responses", "")],
-        assets={key: path for key, (path, _) in write_assets(folder).items()},
+        assets={key: path for key, (path, _) in write_assets(folder).items()}
+        | {"texts": "texts.js"},
         csp=CSP,
     )
+    script = f"globalThis.rlreportTexts = {script_json(packed)};"
+    (folder / "texts.js").write_text(script, "utf-8")
     page = folder / "responses.html"
     page.write_text(
         environment(ENGLISH).get_template("page.html").render(shell=shell, view=view), "utf-8"
@@ -161,7 +183,6 @@ def write_step(folder: Path, made: Made) -> Path:
         kind="step",
         root="../",
         nav=[("overview", Link("Overview", "../index.html"))],
-        crumbs=[Link("made up", "../index.html"), Link("Step 100", "")],
         assets={key: f"../{path}" for key, (path, _) in files.items()},
         csp=CSP,
     )

@@ -26,7 +26,15 @@ if sys.argv[1:3] == ["run", "list"]:
         if run["branch"] == asked.branch and asked.event in (None, run["event"]):
             print(run["id"])
             break
+elif sys.argv[1] == "api":
+    at = sys.argv.index("--method")
+    url = "repos/me/model/actions/runs/1/artifacts"
+    assert sys.argv[at + 1 : at + 3] == ["GET", url], sys.argv
+    assert "name=rlreport-main" in sys.argv
+    print(os.environ["STORED"])
 elif sys.argv[1:3] == ["run", "download"]:
+    if os.environ["STORED"] == "unreachable":
+        sys.exit("HTTP 403: Resource not accessible by integration")
     folder = pathlib.Path(sys.argv[sys.argv.index("--dir") + 1])
     folder.mkdir()
     for name in ("rlreport.zip", "main.zip"):
@@ -57,12 +65,15 @@ def action() -> str:
 
 def recipe() -> str:
     page = (ROOT / "docs" / "ci.md").read_text("utf-8")
-    block = page.split("The same by hand:\n\n```yaml\n")[1].split("```")[0]
+    block = page.split("The same without the action:\n\n```yaml\n")[1].split("```")[0]
     return step(yaml.safe_load(block), "Compare with main")
 
 
-def compared_with(script: str, folder: Path, runs: str) -> list[str]:
-    """Run the script as GitHub does, and return what the comparisons had as BASE."""
+def compared_with(script: str, folder: Path, runs: str, stored: str = "1") -> list[str]:
+    """Run the script as GitHub does, and return what the comparisons had as BASE.
+
+    ``stored`` is the number of artifacts of that name, or ``unreachable``.
+    """
     for name, program in {"gh": GH, "rlreport": RLREPORT}.items():
         (folder / f"{name}.py").write_text(program, "utf-8")
         (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {folder}/{name}.py "$@"\n')
@@ -70,6 +81,7 @@ def compared_with(script: str, folder: Path, runs: str) -> list[str]:
     given = {
         "PATH": f"{folder}:{os.environ['PATH']}",
         "RUNS": runs,
+        "STORED": stored,
         "GITHUB_REPOSITORY": "me/model",
         "GITHUB_WORKFLOW": "eval",
         "BRANCH": "main",
@@ -98,9 +110,29 @@ def test_without_a_baseline_nothing_is_compared(script, tmp_path):
     assert compared_with(script(), tmp_path, f"[{FORK}, {OTHER}]") == []
 
 
+def test_a_run_without_the_artifact_is_no_baseline(tmp_path):
+    assert compared_with(action(), tmp_path, f"[{MAIN}]", "0") == []
+
+
+@pytest.mark.parametrize("script", [action, recipe])
+def test_a_baseline_that_cannot_be_downloaded_fails(script, tmp_path):
+    with pytest.raises(subprocess.CalledProcessError):
+        compared_with(script(), tmp_path, f"[{MAIN}]", "unreachable")
+
+
 def test_only_pushes_to_the_branch_leave_a_baseline():
     found = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))["runs"]["steps"]
     (condition,) = (one["if"] for one in found if one.get("name") == "Keep the baseline")
     assert condition == (
         "github.event_name == 'push' && github.ref == format('refs/heads/{0}', inputs.branch)"
     )
+
+
+def test_pip_is_not_imported_from_the_checked_out_branch(tmp_path):
+    (tmp_path / "pip.py").write_text("open('imported', 'w')\n")
+    steps = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))["runs"]["steps"]
+    (install,) = (step["run"] for step in steps if "pip install" in step.get("run", ""))
+    command = install.replace("python", sys.executable, 1).partition(" install")[0] + " --version"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, check=False)
+    assert not (tmp_path / "imported").exists()

@@ -66,6 +66,7 @@ def test_completion_offers_what_the_package_does() -> None:
     [
         {"redact": "Names"}, {"gamma": 5.0}, {"lam": -0.1}, {"band": -3}, {"max_responses": 0},
         {"workers": -2}, {"restarts": "first"}, {"cache_size": -1}, {"seed": -1}, {"max_size": 0},
+        {"seed": 2**64}, {"max_responses": 10**30}, {"max_line": 2**63},
     ],
 )  # fmt: skip
 def test_what_the_command_line_refuses_python_refuses_too(tmp_path, wrong):
@@ -78,5 +79,7 @@ def test_what_the_command_line_refuses_python_refuses_too(tmp_path, wrong):
 def test_no_logs_are_an_error_of_their_own(tmp_path):
     with pytest.raises(rlreport.RlreportError, match="no logs"):
         rlreport.build([], tmp_path / "run")
+    with pytest.raises(rlreport.RlreportError, match="No such file or folder"):
+        rlreport.build("", tmp_path / "run")  # not the current folder
     with pytest.raises(rlreport.RlreportError, match="no logs"):
         rlreport.compare([], tmp_path / "a", tmp_path / "run")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser import rest, visiting
+from tests.browser import rest, until, visiting
 
 pytestmark = pytest.mark.untraced
 
@@ -37,7 +37,7 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(
         assert box is not None
         x, y = box["x"], box["y"] + 100
         page.mouse.move(x + 200, y)
-        page.wait_for_function("document.querySelector('.tip').innerText.includes('lower band')")
+        until(page, "document.querySelector('.tip').innerText.includes('lower band')")
         page.mouse.down()
         page.mouse.move(x + 400, y, steps=8)
         page.mouse.up()

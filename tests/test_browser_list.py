@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page
 
 from rlreport.bake.assets import join_scripts
 from rlreport.text.clean import escape
-from tests.browser import copy, in_url, listed, numbers, visiting
+from tests.browser import copy, in_url, listed, numbers, until, visiting
 from tests.pages import Made, write_step
 from tests.test_compare_data import FORMULAS, IDS
 
@@ -167,8 +167,10 @@ def test_rows_of_a_long_list_are_added_while_it_is_scrolled(
         assert listed(page)[0] == str(LONG - 1)
         before = len(listed(page))
         page.eval_on_selector(".responses .scroll", "box => box.scrollTop = box.scrollHeight")
-        page.wait_for_function(
-            "count => document.querySelectorAll('.responses tbody tr').length > count", arg=before
+        until(
+            page,
+            "count => document.querySelectorAll('.responses tbody tr').length > count",
+            arg=before,
         )
         assert listed(page)[before] == str(LONG - 1 - before)
         header(page, "reward")

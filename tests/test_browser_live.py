@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 import rlreport
-from tests.browser import visiting
+from tests.browser import until, visiting
 from tests.reading import write
 from tests.test_cache_pages import rows
 
@@ -31,7 +31,7 @@ def test_a_newer_report_is_shown_where_the_reader_was(tmp_path: Path, browser: B
         script.write_text(plain.replace("{", '{"live":1,"built":"two",', 1))
         page.wait_for_selector("h1:has-text('New step')", timeout=15000)
         page.wait_for_selector("html[data-ready]", state="attached")
-        page.wait_for_function(f"scrollY === {place}")
+        until(page, f"scrollY === {place}")
         assert page.url.endswith("#sort=-reward&min.reward=-9")
 
 

@@ -112,6 +112,7 @@ def test_brushing_a_chart_filters_the_list_and_other_charts_follow(
         # The list follows once the hand rests for 30 ms; a slow one has moved it before.
         rest(page, 40)
         page.wait_for_selector(".chips button")
+        rest(page, 400)  # the address is written 200 ms later
         low, high = (
             float(page.url.split(f"{end}.kl_k1=")[1].split("&")[0]) for end in ("min", "max")
         )
@@ -158,9 +159,9 @@ def test_the_question_mark_lists_the_keys(browser: Browser, report: Path) -> Non
         page.wait_for_selector("dialog", state="detached")
 
 
-def test_breadcrumbs_lead_back(browser: Browser, report: Path) -> None:
+def test_a_step_belongs_to_the_overview_which_leads_back(browser: Browser, report: Path) -> None:
     with visiting(browser, report / "steps/30.html") as page:
-        page.click(".crumbs a")
+        page.click("header nav a[aria-current='true']")
         page.wait_for_url("**/index.html")
 
 
@@ -186,3 +187,21 @@ def test_reduced_motion_and_print_change_nothing_that_is_said(
         assert page.locator(".responses tbody tr").first.is_visible()
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert background == "rgb(255, 255, 255)"
+
+
+def test_the_chart_of_the_verdict_is_seen_without_scrolling_and_the_rest_is_folded(
+    browser: Browser, real_report: Callable[[str], Path]
+) -> None:
+    report = real_report("ppo_reward_hacking") / "index.html"
+    with visiting(browser, report, java_script_enabled=False) as page:
+        page.set_viewport_size({"width": 1400, "height": 900})
+        lead = page.locator(
+            ".verdict + section figure.chart, .verdict ~ section figure.chart"
+        ).first
+        box = lead.bounding_box()
+        assert box is not None and box["y"] + box["height"] < 900
+        assert lead.locator(".shaded").count() == 1
+        assert page.locator('figure[data-chart="reward"]').count() == 1
+        assert 3 < page.locator("figure.chart:visible").count() <= 8
+        page.locator(".more-charts > summary").click()
+        assert page.locator("figure.chart:visible").count() > 8

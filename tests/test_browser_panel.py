@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser import rest, serious, visiting
+from tests.browser import listed, rest, serious, until, visiting
 from tests.pages import Made, write_step
+from tests.pages_reading import rows_data
 from tests.reading import row, write
 from tests.running import build
 
@@ -42,7 +44,7 @@ def test_six_figures_stand_in_a_line_and_the_others_are_folded(math: Page) -> No
 
 def test_the_end_of_a_response_is_said_in_words_without_a_rank(math: Page) -> None:
     ended = math.inner_text('[data-figure="finished"] dd')
-    assert ended in {"with its end token", "cut off at the limit"}
+    assert ended in {"by itself", "cut off at the limit"}
     assert "of 48" not in math.inner_text('[data-figure="reward"]')  # two rewards: no order
 
 
@@ -67,6 +69,46 @@ def test_the_group_s_siblings_stand_in_a_strip_and_open(math: Page) -> None:
     assert math.text_content(TITLE) == other
 
 
+def test_the_group_says_mean_std_and_advantage_as_numpy_computes_them(
+    browser: Browser, real_report: Report
+) -> None:
+    page_of_step = real_report("grpo_math") / "steps" / "5.html"
+    data = rows_data(page_of_step)
+    group, reward = (np.array(data["values"][key], float) for key in ("group", "reward"))
+    advantage = np.array(data["values"]["group_advantage"], float)
+    kinds: dict[str, int] = {}
+    for one in np.unique(group):
+        rewards = reward[group == one]
+        mean, std = rewards.mean(), rewards.std()
+        if std:
+            assert advantage[group == one] == pytest.approx((rewards - mean) / std)
+        else:
+            assert np.isnan(advantage[group == one]).all()
+        first = int(np.flatnonzero(group == one)[0])
+        kinds["differ" if std else f"all {rewards[0]:g}"] = data["n"][first]
+    assert kinds.keys() == {"differ", "all 0", "all 1"}
+    said = {"all 1": "all right: equal", "all 0": "all wrong: equal", "differ": "mean 0."}
+    for kind, n in kinds.items():
+        with visiting(browser, page_of_step, f"#r={n}") as page:
+            page.wait_for_selector(".group")
+            assert said[kind] in page.inner_text(".group .note")
+            if kind == "differ":
+                shown = page.inner_text(".group .note").split(" = ")[1].split(",")[0]
+                value = advantage[data["n"].index(n)]
+                assert float(shown.replace("−", "-")) == pytest.approx(value, rel=0.005)
+
+
+def test_the_list_is_filtered_by_group(browser: Browser, real_report: Report) -> None:
+    step = real_report("grpo_math") / "steps" / "5.html"
+    data = rows_data(step)
+    group = data["values"]["group"]
+    address = f"#min.group={group[0]:.0f}&max.group={group[0]:.0f}"
+    with visiting(browser, step, address) as page:
+        page.wait_for_selector(".chips button")
+        expected = [n for n, one in zip(data["n"], group, strict=True) if one == group[0]]
+        assert sorted(map(int, listed(page))) == sorted(expected)
+
+
 def test_best_and_worst_stand_side_by_side_with_what_differs(
     browser: Browser, real_report: Report
 ) -> None:
@@ -74,9 +116,7 @@ def test_best_and_worst_stand_side_by_side_with_what_differs(
     with visiting(browser, page_file) as page:
         for row in range(48):
             page.goto(f"{page_file.as_uri()}#r={row}")
-            page.wait_for_function(
-                f"document.querySelector('.response h2')?.textContent.endsWith(' {row}')"
-            )
+            until(page, f"document.querySelector('.response h2')?.textContent.endsWith(' {row}')")
             if page.locator(".versus").count():
                 break
         page.click(".versus summary")
@@ -138,7 +178,7 @@ def test_a_prompt_is_followed_past_steps_that_do_not_show_it(
         assert page.locator(".same-prompt").all_inner_texts() == ["Same prompt, step 3 →"]
         page.keyboard.press("}")
         page.wait_for_url(re.compile(r"steps/3(\.html#|\?)r=1$"))
-        page.wait_for_function("document.querySelector('.same-prompt')?.textContent[0] === '←'")
+        until(page, "document.querySelector('.same-prompt')?.textContent[0] === '←'")
         assert prompt(page) == "Say b."
         assert page.locator(".same-prompt").all_inner_texts() == ["← Same prompt, step 0"]
         # No neighbor shows this prompt, so the step opens without a response.

@@ -146,7 +146,8 @@ def test_back_leaves_the_responses_at_once(page: Page) -> None:
 
 def test_the_place_in_the_logs_is_copied(browser: Browser, step: Path) -> None:
     with visiting(browser, step, "#r=7", permissions=["clipboard-read", "clipboard-write"]) as page:
-        copy(page, "button:has-text('Copy log location')")
+        page.click(".response-more .menu > button")
+        copy(page, ".sheet button:has-text('Log location')")
         assert page.evaluate("navigator.clipboard.readText()") == "rank_0.jsonl:8"
 
 
@@ -155,7 +156,8 @@ def test_copying_works_where_the_clipboard_is_refused(browser: Browser, step: Pa
         page.evaluate(
             "() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }"
         )
-        copy(page, "button:has-text('Copy log location')")
+        page.click(".response-more .menu > button")
+        copy(page, ".sheet button:has-text('Log location')")
 
 
 def test_slash_searches_and_letters_typed_there_are_letters(page: Page) -> None:

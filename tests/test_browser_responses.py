@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 
 import rlreport
 from rlreport.bake.step_page import STATIC_ROWS
-from tests.browser import in_url, listed, rest, serious, visiting
+from tests.browser import in_url, listed, rest, serious, until, visiting
 from tests.hostile import write_log
 from tests.pages import write_list
 from tests.pages_reading import node
@@ -38,6 +38,11 @@ def page(browser: Browser, long_list: Path) -> Iterator[Page]:
 @pytest.fixture(scope="module")
 def report(real_report: Callable[[str], Path]) -> Path:
     return real_report("ppo_reward_hacking")
+
+
+MARKED = """[...CSS.highlights.get("found")].filter(range =>
+    document.querySelector(".response").contains(range.startContainer) &&
+    range.getClientRects().length).map(range => String(range).toLowerCase())"""
 
 
 def ready(page: Page) -> None:
@@ -92,15 +97,27 @@ def test_twenty_thousand_rows_are_sorted_and_searched_at_once(page: Page) -> Non
     assert took["number"] <= 200, took
     assert took["text"] <= 200, took
     assert took["key"] <= 100, took
+    # The same with all texts: the search above loads them.
+    page.fill("input[type=search]", "(77/101)")
+    page.wait_for_selector(".list-tools .count:has-text('1 of 20,000')")
+    whole = page.evaluate(
+        """() => ['(7', '(77', '(77/', '(77/1', '(77/10'].map(text => {
+            const search = document.querySelector('input[type=search]');
+            const start = performance.now();
+            search.value = text;
+            search.dispatchEvent(new Event('input'));
+            document.querySelector('tbody').getBoundingClientRect();
+            return performance.now() - start;
+        })"""
+    )
+    assert sorted(whole)[2] <= 100, whole
 
 
 def test_scrolling_adds_rows(page: Page) -> None:
     before = len(listed(page))
     assert before < 200
     page.eval_on_selector(".scroll", "box => box.scrollTop = box.scrollHeight")
-    page.wait_for_function(
-        "count => document.querySelectorAll('tbody tr').length > count", arg=before
-    )
+    until(page, "count => document.querySelectorAll('tbody tr').length > count", arg=before)
     name = listed(page)[before]
     link = page.get_attribute(f'tr[data-n="{name}"] a', "href")
     assert link == "steps/{}.html#r={}".format(*name.split("-"))
@@ -170,6 +187,9 @@ def test_menus_open_inside_the_view(browser: Browser, long_list: Path) -> None:
 
 
 def test_arrows_move_between_the_links_of_rows(page: Page) -> None:
+    # Matches of whole texts join the list when the texts are loaded: wait until they are.
+    page.fill("input[type=search]", "(77/101)")
+    page.wait_for_selector(".list-tools .count:has-text('1 of 20,000')")
     page.fill("input[type=search]", "answer")
     page.press("input[type=search]", "Escape")
     assert page.input_value("input[type=search]") == "answer"
@@ -192,18 +212,136 @@ def test_arrows_move_between_the_links_of_rows(page: Page) -> None:
     assert page.evaluate(row) == listed(page)[69]
 
 
-def test_a_row_opens_its_response_below_the_header_in_two_lines(
+def test_a_row_opens_beside_the_list_and_keys_walk_in_its_order(
     browser: Browser, report: Path
 ) -> None:
+    data = packed(report / "responses.html")
+    reward = dict(zip(names(data), data["values"]["reward"], strict=True))
+    with visiting(browser, report / "responses.html") as page:
+        ready(page)
+        for _ in range(2):
+            page.click('th[data-key="reward"] button')
+        page.click("tbody tr[data-n] td.text")
+        page.wait_for_selector(".response h2")
+        read = [page.text_content(".response h2")]
+        for _ in range(2):
+            page.keyboard.press("j")
+            page.wait_for_selector(f".response h2:not(:text-is('{read[-1]}'))")
+            read.append(page.text_content(".response h2"))
+        found = [re.findall(r"\d+", str(title)) for title in read]
+        assert sorted(reward.values())[:3] == [reward[f"{step}-{n}"] for step, n in found]
+        step, n = found[2]
+        log = json.loads(node((report / "steps" / f"{step}.html").read_text(), "rows-data"))
+        assert page.text_content(".response .place") == log["where"][log["n"].index(int(n))]
+        assert page.get_attribute("tr[aria-current]", "data-n") == f"{step}-{n}"
+
+
+def test_closing_leads_the_focus_to_the_response_last_read(page: Page) -> None:
+    page.focus("tbody tr[data-n] a")
+    for key, place in (("Enter", 1), ("j", 2)):
+        page.keyboard.press(key)
+        page.wait_for_selector(f".response :text('{place} of 20,000 listed')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".response", state="hidden")
+    row = page.evaluate("document.activeElement.closest('tr').dataset.n")
+    assert row == listed(page)[1]
+
+
+def test_all_responses_to_a_prompt_are_one_press_away(browser: Browser, report: Path) -> None:
+    data = packed(report / "responses.html")
+    step = json.loads(node((report / "steps" / "30.html").read_text(), "rows-data"))
+    prompt = step["prompts"][step["n"].index(17)]
+    prompts = zip(names(data), data["values"]["prompt_id"], strict=True)
+    expected = [name for name, one in prompts if one == prompt]
+    with visiting(browser, report / "steps" / "30.html", "#r=17") as page:
+        page.click("text=All responses to this prompt")
+        ready(page)
+        page.wait_for_selector(".chips button")
+        assert listed(page) == expected
+        assert page.text_content(".chips button") == f"Prompt no. {prompt} ✕"
+    with visiting(browser, report / "prompts.html") as page:
+        rows = page.locator('[data-table="prompts"] tbody tr')
+        assert rows.count() == rows.locator("a").count() or rows.locator("td[title]").count()
+        page.click('[data-table="prompts"] tbody a')
+        ready(page)
+        page.wait_for_selector(".chips button")
+        assert (
+            len({data["values"]["prompt_id"][names(data).index(one)] for one in listed(page)}) == 1
+        )
+
+
+def names(data: dict) -> list[str]:
+    return [f"{s:.0f}-{n}" for s, n in zip(data["values"]["step"], data["n"], strict=True)]
+
+
+def test_search_finds_what_the_list_does_not_show(page: Page) -> None:
+    said = page.evaluate(
+        """() => {
+            const search = document.querySelector("input[type=search]");
+            search.value = "(77";
+            search.dispatchEvent(new Event("input"));
+            return document.querySelector(".list-tools .note").textContent;
+        }"""
+    )
+    assert said == "Loading the texts…"
+    page.fill("input[type=search]", "(77/101)")
+    page.wait_for_selector(".list-tools .count:has-text('1 of 20,000')")
+    assert listed(page) == ["77-101"]
+    cells = page.locator("tbody tr td.text .clamp").all_text_contents()
+    assert any("(77/101)" in cell for cell in cells)
+    assert page.text_content(".list-tools .note") == ""
+
+
+def test_search_finds_calls_and_outputs_of_tools(browser: Browser, tmp_path: Path) -> None:
+    rows = [
+        {
+            "step": step,
+            "prompt": f"task {n}",
+            "reward": 0.1 * n,
+            "response": f"done {step}z{n}",
+            "turns": [
+                {
+                    "role": "assistant",
+                    "text": "",
+                    "calls": [{"name": "read", "arguments": {"path": f"f{step}x{n}.py"}}],
+                },
+                {
+                    "role": "tool",
+                    "text": "word " * 400 + f"FileNotFoundError {step}y{n}" + " word" * 400,
+                },
+                {"role": "assistant", "text": f"done {step}z{n}"},
+            ],
+        }
+        for step in range(4)
+        for n in range(6)
+    ]  # fmt: skip
+    log = write_log(tmp_path / "log.jsonl", rows)
+    for out in ("report", "run.html"):
+        done = Path(rlreport.build(log, tmp_path / out, workers=1).out)
+        start = (done / "responses.html", "") if out == "report" else (done, "#/responses")
+        with visiting(browser, *start) as page:
+            ready(page)
+            for query in ("f2x3.py", "FileNotFoundError 2y3", "done 2z3"):
+                page.fill("input[type=search]", query)
+                page.wait_for_selector(".list-tools .count:has-text('1 of 24')")
+                assert listed(page) == ["2-3"]
+                shown = page.text_content('td[data-key="response"]') or ""
+                assert query in shown
+                page.click("tbody tr[data-n] a")
+                page.wait_for_selector(".response .spine")
+                assert page.evaluate(MARKED) == [query.lower()]
+                page.click("text=Close")
+
+
+def test_an_opened_row_lies_below_the_header_in_two_lines(browser: Browser, report: Path) -> None:
     with visiting(browser, report / "responses.html", "#min.step=30&max.step=30") as page:
         ready(page)
         page.click('tr[data-n="30-17"] td.text')
-        page.wait_for_selector(".response h2:has-text('Response 17')")
-        assert page.url.endswith("steps/30.html#r=17")
+        page.wait_for_selector(".response h2:has-text('response 17')")
         rest(page, 100)
         row, head, box = (
             page.locator(one).bounding_box()
-            for one in ('tr[data-n="17"]', ".responses thead", ".responses .scroll")
+            for one in ('tr[data-n="30-17"]', ".responses thead", ".responses .scroll")
         )
         assert row is not None
         assert head is not None
@@ -244,4 +382,6 @@ def test_one_file_lists_within_its_size_and_says_what_it_left_out(
         assert page.text_content('th[data-key="extra:format_reward"]') == "Format reward"
         page.click("tbody tr[data-n] td.text")
         page.wait_for_selector(".response h2")
+        page.click(".response-more a:has-text('Tokens and charts')")
+        page.wait_for_selector(".page.step .response h2")
         assert "#/steps/" in page.url

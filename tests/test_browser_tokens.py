@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+import rlreport
 from tests.browser import in_url, visiting
 from tests.pages import TOKEN_METRICS, Made, write_step
 from tests.pages_reading import page_tokens
+from tests.reading import row, write
 
 pytestmark = pytest.mark.untraced
 MADE = Made(responses=4, with_tokens=3, tokens=60)
@@ -266,6 +268,35 @@ def test_the_table_holds_every_metric_of_every_token_and_cuts_no_number(
     cells.first.click()
     assert current(page) == most
     assert table.locator("tbody tr[aria-current]").get_attribute("data-n") == str(most)
+
+
+def test_a_row_under_the_pointer_keeps_the_colours_of_its_values(page: Page) -> None:
+    page.click(".token-table summary")
+    cells = page.locator(".token-table td[class*='div-'], .token-table td[class*='seq-']")
+    cells.first.wait_for()
+    look = "cell => [getComputedStyle(cell).color, getComputedStyle(cell).backgroundColor]"
+    for cell in cells.all()[:40]:
+        before = cell.evaluate(look)
+        cell.hover()
+        assert cell.evaluate(look) == before
+
+
+def test_in_a_short_response_the_largest_value_has_a_colour_of_its_own(
+    browser: Browser, tmp_path: Path
+) -> None:
+    ratios = [0.001, 0.02, -0.01, 0.333, 0.0, 0.1, -0.05, 0.2, 1.41, 0.03, 0.04, 0.15]
+    rows = [
+        row(step, response_tokens=[f" t{i}" for i in range(12)], logprobs=[-2.0] * 12,
+            ref_logprobs=[-2.0 - ratio for ratio in ratios])
+        for step in range(2)
+    ]  # fmt: skip
+    rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "out")
+    with visiting(browser, tmp_path / "out/steps/0.html", "#r=0&metric=log_ratio") as page:
+        page.wait_for_selector(".token-text")
+        shades = bins(page)
+        assert shades[8] == 11
+        assert shades[3] < 9
+        assert "percentile" not in page.inner_text(".legend")
 
 
 def test_the_line_is_linked_to_the_text(page: Page) -> None:

@@ -112,6 +112,23 @@ def test_the_first_tool_error_is_one_click_from_the_overview(
         assert 0 <= box["y"] < 800
 
 
+@pytest.mark.parametrize("width", [1400, 600])
+def test_a_response_opened_from_a_search_shows_the_first_turn_with_a_match(
+    browser: Browser, agents: Path, width: int
+) -> None:
+    step = agents / "steps" / "1.html"
+    with visiting(browser, step, viewport={"width": width, "height": 400}) as page:
+        page.fill(".responses input[type=search]", "it is 4")
+        page.keyboard.press("Escape")
+        page.locator('.responses tr[data-n="2"] a').first.click()
+        page.wait_for_selector(".spine li.at")
+        assert page.inner_text(".spine li.at .role").startswith("5 ·")
+        page.wait_for_selector(".token-text .t")
+        box = page.locator(".spine li.at").bounding_box()
+        assert box is not None
+        assert 0 <= box["y"] < 400
+
+
 def test_turns_say_who_what_and_at_what_cost(page: Page) -> None:
     assert page.inner_text(".spine h3") == "Turns (5, 3 of the policy)"
     assert turn(page, 2).locator(".role").inner_text() == "2 · tool search 3 tokens · 1.50 s"
@@ -143,7 +160,14 @@ def test_keys_go_to_the_next_turn_the_error_the_last_answer_and_the_worst_token(
     page: Page,
 ) -> None:
     at = ".spine li.at .role"
-    for key, expected in (("t", "1 ·"), ("t", "2 ·"), ("e", "4 ·"), ("a", "5 ·"), ("T", "4 ·")):
+    for key, expected in (
+        ("t", "1 ·"),
+        ("t", "2 ·"),
+        ("e", "4 ·"),
+        ("a", "5 ·"),
+        ("T", "4 ·"),
+        ("E", "4 ·"),
+    ):
         page.keyboard.press(key)
         assert page.inner_text(at).startswith(expected), key
     page.select_option('[name="metric"]', "surprisal")

@@ -145,7 +145,7 @@ def test_inspect_says_what_is_in_the_logs(tmp_path):
     log = write_log(tmp_path / "log.jsonl", hostile_rows())
     done = rlreport("inspect", log)
     assert done.returncode == 0, done.stderr
-    assert "48 responses over 4 steps (0–3), usually 12 a step" in done.stdout
+    assert "48 responses over 4 steps (0–3), usually 12 per step" in done.stdout
     assert re.search(r"logprobs +all rows", done.stdout)
     assert re.search(r"valid_reward +missing", done.stdout)
 
@@ -216,3 +216,23 @@ def test_the_module_runs_without_those_of_the_current_folder(log, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not trap.exists(), trap.read_text()
+
+
+@pytest.mark.parametrize("command", ["compare", "index"])
+def test_a_dash_is_no_name_of_a_file(command, log, tmp_path):
+    complains(rlreport(command, log, log, "-o", "-", cwd=tmp_path), "-o -:", "output path")
+    assert [path.name for path in tmp_path.iterdir()] == [log.name]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+def test_standard_error_that_is_full_leaves_the_exit_status(log, tmp_path):
+    def status(*args):
+        with open("/dev/full", "w") as full:  # noqa: PTH123
+            return subprocess.run(
+                [sys.executable, "-m", "rlreport", *map(str, args)],
+                check=False, stdout=subprocess.DEVNULL, stderr=full,
+            ).returncode  # fmt: skip
+
+    assert status("check", log) == 0
+    assert status("check", tmp_path / "missing") == 2
+    assert status("check", "--no-such-option") == 2

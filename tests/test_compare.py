@@ -244,7 +244,7 @@ def test_settings_that_change_training_come_first_and_versions_are_folded(tmp_pa
     names = ["config.output_dir", "config.use_x", "config.x_version", "seed"]
     assert [d.key for d in folded] == names
     page = (tmp_path / "out" / "compare.html").read_text()
-    assert "Package versions, defaults, names and places (4)" in page
+    assert "Package versions, defaults, names and locations (4)" in page
     # Without a configuration on one side nothing is known to differ.
     bare = write_run(tmp_path / "bare", prompts=range(4))
     made = rlreport.compare(tmp_path / "a.zip", bare, tmp_path / "out")
@@ -375,7 +375,7 @@ def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
     assert told(tmp_path / "out")["verdict"]["pairs"] == 48
     late = write_run(tmp_path / "late", steps=range(100, 110))
     made = rlreport.compare(runs["main"], late, tmp_path / "out")
-    assert any("no steps in common" in note for note in made.notes)
+    assert any("neither common steps" in note for note in made.notes)
     assert told(tmp_path / "out")["curves"]["step"] == []
 
 
@@ -441,7 +441,7 @@ def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
     third = write_run(tmp_path / "third", seed=3)
     bases = [runs["main"], runs["same"], third]
     made = rlreport.compare(bases, runs["lost"], tmp_path / "out")
-    assert any("BASE is 3 runs" in note for note in made.notes)
+    assert any("BASE has 3 runs" in note for note in made.notes)
     assert told(tmp_path / "out")["verdict"]["level"] == "worse"
 
 
@@ -492,7 +492,7 @@ def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_senten
         with pytest.raises(UnusableInputError, match="broken; build the report again"):
             rlreport.compare(base, runs["lost"], tmp_path / "out")
     data.unlink()
-    with pytest.raises(UnusableInputError, match="without data/responses"):
+    with pytest.raises(UnusableInputError, match="has no data/responses"):
         rlreport.compare(base, runs["lost"], tmp_path / "out")
     data.write_bytes(whole)
     about.write_text(json.dumps({**json.loads(about.read_text()), "schema": 99}))
@@ -572,7 +572,7 @@ def test_one_trainers_metrics_are_not_taken_for_those_of_two_runs(runs, built, t
     logs = [str(runs["main"]), str(runs["lost"])]
     refused = CliRunner().invoke(main, ["compare", *logs, *given])
     assert refused.exit_code == 2
-    assert "--metrics: the metrics of one trainer do not fit several runs" in refused.output
+    assert "--metrics: one metrics file cannot belong to several runs" in refused.output
     assert not (tmp_path / "out").exists()
     assert CliRunner().invoke(main, ["compare", str(built), logs[1], *given]).exit_code == 0
 

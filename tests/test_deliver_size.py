@@ -115,6 +115,8 @@ def test_what_is_worth_most_stays_and_the_overview_says_what_went(cut):
     overview = document.partition(b"</main>")[0].decode()
     for sentence in cut.left_out:
         assert sentence in overview
+    assert f"300 of {len(cut.tables.prompts):,} prompts listed" in pages["prompts"]
+    assert pages["prompts"].count("#/responses?min.prompt_id=") > 40
     steps = cut.tables.steps["step"]
     assert {f"steps/{steps.min()}", f"steps/{steps.max()}"} <= set(pages)
     rewards = cut.tables.responses

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rlreport import RolloutWriter
+from rlreport import RolloutWriter, formats
 from rlreport.read.logs import read_logs
 from tests.test_packaging import ROOT
 
@@ -76,3 +77,32 @@ def test_the_files_that_the_data_page_names_are_in_a_report(real_report):
                 last = re.split(r"[.\]]+", key.rstrip("[]"))[-1]
                 level = last in ("healthy", "unclear", "warning", "critical", "unjudged")
                 assert level or f'"{last}"' in text, key
+
+
+def test_the_format_of_the_extending_page_reads_its_files(tmp_path, monkeypatch):
+    text = (ROOT / "docs" / "extending.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(from collections.*?)```", text, re.S)
+    space: dict[str, Any] = {}
+    exec(code, space)
+    monkeypatch.setattr(formats, "_FORMATS", (*formats._FORMATS, space["Lumen"]))
+    formats.formats.cache_clear()
+    tokens = {"tok": [5, 6], "logp": [-1.0, -0.5], "logp_ref": [-1.5, -1.0]}
+    completions = [
+        {"text": "4", "score": 1.0, "adv": 0.5, "tries": 2, **tokens},
+        {"text": "5", "score": None, "adv": -0.5, "tries": 1, **tokens},
+    ]
+    for step in (3, 4):
+        episodes = [{"prompt": f"{n}+2?", "completions": completions} for n in range(2)]
+        log = {"lumen_version": "0.4", "iteration": step, "episodes": episodes}
+        (tmp_path / f"iter_{step}.json").write_text(json.dumps(log))
+    try:
+        scan = read_logs([tmp_path])
+    finally:
+        formats.formats.cache_clear()
+    assert {str(file.why) for file in scan.files} == {"has `iteration` and `episodes`: Lumen 0.4"}
+    assert scan.responses["step"].tolist() == [3] * 4 + [4] * 4
+    assert scan.responses["reward"].sum() == 4.0
+    assert (scan.responses["missing_grade"] > 0).sum() == 4
+    assert scan.responses["kl_k1"].tolist() == pytest.approx([1.0] * 8)
+    assert scan.responses["group"].nunique() == 4
+    assert list(scan.extras.columns) == ["tries"]

@@ -74,7 +74,7 @@ def test_functions_of_a_named_file_become_charts(logs: Path, tmp_path: Path) -> 
     assert exported == {
         "own_reward_range.vl.json", "own_two.vl.json", "own_two_2.vl.json",
     }  # fmt: skip
-    assert "Charts of your own" in page
+    assert "Custom charts" in page
     assert "Lowest and highest reward of each step." in page
     assert page.count(">Mine<") >= 2
     assert "</script><b>" not in page
@@ -100,12 +100,33 @@ def test_a_function_that_fails_costs_its_chart_and_is_named(logs: Path, tmp_path
     )
     assert len(notes) == len(expected)
     for note, (name, reason) in zip(notes, expected, strict=True):
-        assert note.startswith(f"own chart not drawn: {name} of mine.py: ")
+        assert note.startswith(f"custom chart {name} (mine.py) failed: ")
         assert reason in note
     assert [p.name for p in (Path(report.out) / "data" / "charts").glob("own_*")] == [
         "own_fine.vl.json"
     ]
-    assert "own chart not drawn: raises" in (Path(report.out) / "data.html").read_text("utf-8")
+    assert "custom chart raises (mine.py) failed" in (Path(report.out) / "data.html").read_text(
+        "utf-8"
+    )
+
+
+def test_a_chart_that_failed_is_named_on_the_terminal(logs: Path, tmp_path: Path) -> None:
+    done = command("build", logs, "-o", tmp_path / "r", "--charts", file(tmp_path, BAD))
+    assert "warning: custom chart raises (mine.py) failed" in done.stderr
+
+
+def test_the_length_of_a_response_is_in_tokens_or_characters(logs: Path, tmp_path: Path) -> None:
+    text = """
+import altair as alt
+
+def lengths(tables):
+    rows = tables.responses
+    tokens = rows["response_tokens"].notna().any()
+    assert (rows["length"] == rows["response_tokens" if tokens else "response_chars"]).all()
+    return alt.Chart(rows).mark_point()
+"""
+    report = rlreport.build(logs, tmp_path / "r", charts=[file(tmp_path, text)], workers=1)
+    assert not [note for note in report.tables.notes if note.kind == "charts"]
 
 
 @pytest.mark.parametrize("text", ["def broken(:", "1 / 0", "exit(3)", "x = 1"])
@@ -124,3 +145,29 @@ def test_the_command_line_ends_with_status_2(logs: Path, tmp_path: Path) -> None
 def test_a_file_beside_the_logs_is_never_run(logs: Path, tmp_path: Path) -> None:
     file(tmp_path, "raise SystemExit('run')")
     rlreport.build(logs, tmp_path / "r", workers=1)
+
+
+def test_a_function_that_asks_gets_the_texts_of_the_sample(logs: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "texts.py"
+    mine.write_text(
+        dedent(
+            """
+            import altair as alt
+
+            def lengths(tables, texts):
+                assert list(texts) == ["step", "n", "prompt", "response"]
+                assert len(texts) == len(tables.responses)
+                data = texts.assign(size=texts["response"].str.len())[["step", "size"]]
+                return alt.Chart(data).mark_point().encode(x="step:Q", y="size:Q")
+            """
+        )
+    )
+    report = rlreport.build(logs, tmp_path / "out", charts=[mine])
+    spec = json.loads((tmp_path / "out/data/charts/own_lengths.vl.json").read_text())
+    rows = [json.loads(line) for line in logs.read_text().splitlines()]
+    drawn = sorted((row["step"], row["size"]) for row in spec["data"]["values"])
+    assert drawn == sorted((row["step"], len(row["response"])) for row in rows)
+    redacted = rlreport.build(logs, tmp_path / "redacted", charts=[mine], redact=True)
+    assert not (tmp_path / "redacted/data/charts/own_lengths.vl.json").exists()
+    assert any(note.kind == "charts" for note in redacted.tables.notes)
+    assert not any(note.kind == "charts" for note in report.tables.notes)

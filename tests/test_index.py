@@ -107,3 +107,21 @@ def test_reports_of_one_name_are_told_apart_by_their_places(runs, tmp_path):
     shutil.copy(runs / "run:2#<i>.html", tmp_path / "two.html")
     assert places()
     assert not any("hidden" in column for column in places())
+
+
+def test_rewards_of_the_runs_are_curves_of_one_chart(runs, tmp_path):
+    shutil.copytree(runs, tmp_path / "runs")
+    hostile = json.loads((tmp_path / "runs/run:0#<i>/data/report.json").read_text())
+    for step, value in zip(hostile["steps"], (None, "x", 1e308, -1e308, "[]"), strict=False):
+        step["reward_mean"] = value
+    (tmp_path / "runs/run:0#<i>/data/report.json").write_text(json.dumps(hostile))
+    rlreport.index(tmp_path / "runs", tmp_path / "runs/index.html")
+    for page in ((runs / "index.html"), (tmp_path / "runs/index.html")):
+        (chart,) = re.findall(r'<figure class="chart.*?</figure>', page.read_text(), re.S)
+        names = {html.unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)</text>", chart)}
+        assert {f"run <b>{k}" for k in range(3)} <= names
+        assert "<script" not in chart
+    one = tmp_path / "one"
+    shutil.copytree(runs / "run:0#<i>", one)
+    rlreport.index([one], tmp_path / "one.html")
+    assert "<figure" not in (tmp_path / "one.html").read_text()

@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlreport.bake.data_page import note_in_words
-from rlreport.bake.environment import package_folder
-from rlreport.bake.key_figures import change
-from rlreport.bake.overview_page import extreme_number
+from rlreport.bake.overview_page import change, extreme_number
+from rlreport.bake.pages import package_folder
 from rlreport.bake.views import number_cell
 from rlreport.choose import Extreme
 from rlreport.draw.axes import figure

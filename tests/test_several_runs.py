@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,11 @@ def test_folders_with_a_configuration_each_are_runs_whatever_their_files(tmp_pat
     assert "its own configuration" in mixed(rlreport.build(logs, tmp_path / "out"))[0]
     logs = folders(tmp_path / "other", "a", "b", file="")
     assert not mixed(rlreport.build(logs, tmp_path / "out"))
+
+
+def test_runs_of_different_lengths_are_several_runs(tmp_path):
+    said = mixed(rlreport.build(Path(__file__).parents[1] / "sample_logs", tmp_path / "out"))
+    assert "look like 2 runs, as they share 40 steps" in said[0]
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,8 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     assert scan.responses["at_turn_limit"].tolist()[:2] == [0, 1]
     assert scan.responses.loc[2, [*expected.keys() - {"response_tokens"}]].isna().all()
     assert scan.tools.to_dict("list") == {
-        "step": [7], "tool": ["calc"], "answers": [4], "errors": [2],
+        "step": [7], "tool": ["calc"], "answers": [4], "errors": [2], "chars": [4], "ranges": [2],
+        "tokens": [6],
     }  # fmt: skip
     (step,) = tables_of(scan).steps.to_dict("records")
     assert (step["tool_error_share"], step["turn_tokens_mean"]) == (0.5, 3.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -132,3 +133,34 @@ def test_an_option_that_cannot_be_used_is_told_at_once(
     ended = watched(arguments=wrong)
     assert ended.exit_code == 2
     assert len(ended.output.splitlines()) == 1
+
+
+def test_a_failed_build_is_tried_again_with_growing_pauses(
+    tmp_path: Path, watched: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlreport import api
+
+    log, build, failures = write(tmp_path / "log.jsonl", rows(0, 3)), api.build, 3
+
+    def unlucky(*arguments: Any, **options: Any) -> Any:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise PermissionError(13, "Permission denied", str(log))
+        return build(*arguments, **options)
+
+    monkeypatch.setattr(api, "build", unlucky)
+    result = watched(arguments=("--until-idle", "1h"))
+    assert result.output.count("Permission denied") == 3
+    assert "step 2, 6 responses" in result.output
+    assert "ended after a failed build" not in result.output
+    assert (result.exit_code, (tmp_path / "out" / "index.html").is_file()) == (0, True)
+
+
+def test_the_end_says_that_the_last_build_failed(
+    tmp_path: Path, watched: Callable[..., Result]
+) -> None:
+    write(tmp_path / "log.jsonl", [])
+    result = watched()
+    assert result.output.splitlines()[-1] == "ended after a failed build; there is no report"
+    assert result.exit_code == 2

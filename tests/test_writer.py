@@ -426,6 +426,16 @@ def test_what_a_log_cannot_mean_is_refused_when_it_is_written(
     assert logged(tmp_path / "rank_0.jsonl") == []
 
 
+def test_a_zstandard_log_of_a_killed_rank_is_read_to_its_last_row(tmp_path: Path) -> None:
+    writer = RolloutWriter(tmp_path, compression="zst")
+    for step in range(3):
+        writer.write(**{**ROW, "step": step})
+    scan = read(tmp_path)
+    assert (len(scan.responses), scan.bad_count) == (3, 1)
+    assert "ended before" in scan.bad_lines[0].reason
+    writer.close()
+
+
 def test_a_compressed_log_of_a_killed_rank_has_lost_no_row(tmp_path: Path) -> None:
     writer = RolloutWriter(tmp_path, compression="gz")
     for step in range(3):
@@ -438,4 +448,19 @@ def test_a_compressed_log_of_a_killed_rank_has_lost_no_row(tmp_path: Path) -> No
     torn = read(tmp_path)
     assert torn.bad_count > 0
     assert len(torn.responses) == 2
+    writer.close()
+
+
+def test_damage_before_a_flushed_end_is_not_passed_over(tmp_path: Path) -> None:
+    with RolloutWriter(tmp_path, rank=1) as whole:
+        whole.write(**ROW)
+    writer = RolloutWriter(tmp_path, compression="gz")
+    writer.write(**ROW)
+    end = writer.path.stat().st_size
+    writer.write(**ROW)
+    packed = bytearray(writer.path.read_bytes())
+    packed[end] = 0xFF  # no type of block
+    writer.path.write_bytes(packed)
+    (bad,) = read(tmp_path).bad_lines
+    assert "cannot be read further" in bad.reason
     writer.close()

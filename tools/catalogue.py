@@ -1,6 +1,6 @@
 """Bring the catalogues of other languages up to date: ``python -m tools.catalogue``.
 
-New messages come in untranslated, those that are gone go; then each is compiled.
+Adds new messages without a translation, removes unused ones, and compiles each catalogue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEADERS = re.compile(
     r'^"(?:Project-Id|Report-Msgid|POT-Cre|PO-Rev|Last-Tr|Language-Team|Generated-By).*\n',
     re.MULTILINE,
 )
-"""Of a catalogue, what says who made it when: version control knows."""
+"""Catalogue headers with author and date, which are omitted: version control has them."""
 
 _Text = str | tuple[str, str]
 
@@ -49,7 +49,7 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
         ("name", "looks_for", "title", "clause", "why", "suggestion", "source", "needs_also"),
     ),
 }
-"""Calls whose literals are messages: by place, and by keyword."""
+"""Calls whose literals are messages: function -> positions and keywords of the arguments."""
 
 _AS_COLUMNS = {
     *("_whole", "_count", "_share", "_shown", "_asked", "_shown_count", "_asked_count", "_inner")
@@ -107,7 +107,7 @@ def _of_template(path: Path) -> Iterator[_Text]:
 
 
 def update(po: Path, found: Catalog) -> None:
-    """Bring a catalogue up to date with the messages that there are."""
+    """Update a catalogue to the extracted messages."""
     known = Catalog(locale=po.stem)
     if po.exists():
         with po.open("rb") as file:

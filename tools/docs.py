@@ -1,4 +1,4 @@
-"""The documentation that is made from the code: ``python -m tools.docs`` writes it anew."""
+"""Documentation generated from the code: ``python -m tools.docs`` rewrites it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rlreport.columns import (
 from rlreport.fields import FIELDS
 
 ACCURACY = Path(__file__).resolve().parents[1] / "benchmarks" / "accuracy.md"
-"""How often each check was right, measured with ``benchmarks/judge_runs.py --markdown``."""
+"""Accuracy of each check, measured with ``benchmarks/judge_runs.py --markdown``."""
 
 BEGIN = "<!-- Made by `python -m tools.docs` from {}: -->\n"
 END = "<!-- to here. -->\n"
@@ -119,12 +119,12 @@ def fields_table() -> str:
 
 
 def log_format_page(page: str) -> str:
-    """Return ``docs/log-format.md`` with its table made anew."""
+    """Return ``docs/log-format.md`` with its table regenerated."""
     return _filled(page, "rlreport/fields.py", fields_table())
 
 
 def data_page(page: str) -> str:
-    """Return ``docs/data.md`` with the keys of its documents made anew."""
+    """Return ``docs/data.md`` with the keys of its documents regenerated."""
     for name in _SCHEMAS:
         file = f"rlreport/schemas/{name}.schema.json"
         text = (files("rlreport") / "schemas" / f"{name}.schema.json").read_text("utf-8")
@@ -136,7 +136,7 @@ def data_page(page: str) -> str:
 
 
 def write(folder: Path) -> None:
-    """Write every made page, or made part of a page, below ``folder``."""
+    """Write every generated page, or generated part of a page, below ``folder``."""
     log_format, data = folder / "log-format.md", folder / "data.md"
     (folder / "columns.md").write_text(columns_page(), "utf-8")
     (folder / "checks.md").write_text(checks_page(), "utf-8")

@@ -18,27 +18,30 @@ from rlreport.tables import Tables
 __all__ = ["Candidate", "Extreme", "Plan", "StepPlan", "choose", "extremes", "fewer_steps"]
 
 TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
-"""Logged arrays that token views carry."""
+"""Logged arrays that token views contain."""
 
 MOST_STEPS = 20_000
-"""Steps that a report can list."""
+"""Maximum number of steps in a report."""
 
 
 def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Candidate]:
-    """Order the responses of each step: what its page shows first, and what when there is room.
+    """Order the responses of each step by priority for its page.
 
-    First what findings refer to and the run's extremes, then as in ``rank_by_interest``.
+    Responses that findings refer to and the run's extremes come first, then the order is that of
+    ``rank_by_interest``.
 
     Raises:
         UnusableInputError: there are too many steps for any report.
     """
     if len(tables.steps) > MOST_STEPS:
         raise UnusableInputError(
-            f"the logs hold {len(tables.steps):,} steps, and a report speaks of {MOST_STEPS:,} at "
+            f"the logs hold {len(tables.steps):,} steps, and a report can list {MOST_STEPS:,} at "
             "most. If 'step' counts samples or tokens, name the field of the training step with "
             "--map step=FIELD; else build reports of fewer files each"
         )
     responses = tables.responses
+    if responses.empty:
+        return []
     steps, numbers = responses["step"].to_numpy(), responses["n"].to_numpy()
     evidence: dict[int, set[int]] = {}
     for finding in verdict.findings:
@@ -49,7 +52,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
     tokens = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
     logged = sum(1 for name in TOKEN_ARRAYS if tables.fields.get(name))
     has_tokens = bool(tables.fields.get("response_tokens") or tables.fields.get("token_ids"))
-    # Pages carry log-ratios, advantages and returns, too.
+    # Pages also contain log-ratios, advantages and returns.
     arrays = logged + 3 if has_tokens and logged else int(has_tokens)
     starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
     keys = prompt_sampling_keys(responses, options.seed)
@@ -70,9 +73,9 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
 
 
 def prompt_sampling_keys(responses: pd.DataFrame, seed: int) -> NDArray[np.float64]:
-    """Return one random key per prompt, shared across steps, to sample responses by.
+    """Return a random sampling key for each response, the same for all responses to a prompt.
 
-    Prompts that are sampled at one step are so sampled at the others too. NaN for prompts that
+    A prompt that is sampled at one step is thus also sampled at other steps. NaN for prompts that
     occur at one step only.
     """
     steps = responses.groupby("prompt_id")["step"].nunique()
@@ -85,11 +88,11 @@ def prompt_sampling_keys(responses: pd.DataFrame, seed: int) -> NDArray[np.float
 def shown_prompts(
     responses: pd.DataFrame, shown: Sequence[NDArray[np.int64]]
 ) -> dict[str, list[int]]:
-    """Return where prompts that occur at several steps are shown.
+    """Return the shown responses of prompts that occur at several steps.
 
     Args:
         responses: RESPONSE_COLUMNS.
-        shown: rows that each step shows, the most interesting first.
+        shown: rows shown at each step, the most interesting first.
 
     Returns:
         ``prompt_id`` -> step, n, step, n, …: one response per step, by step.

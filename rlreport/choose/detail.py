@@ -1,4 +1,4 @@
-"""How much of each step its page shows: one level of detail for the whole report."""
+"""Level of detail of the steps' pages, the same for the whole report."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from rlreport.text.messages import message
 FINEST_DIGITS = 6
 
 COMPACT = 4
-"""With so many digits or fewer a page derives DERIVABLE arrays itself."""
+"""With at most this many digits, pages compute DERIVABLE arrays themselves."""
 
 DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
-"""Token arrays that follow from others (see token_codec)."""
+"""Token arrays that can be computed from others (see token_codec)."""
 
 LEAST_BYTES = 0.5
-"""Bytes that a token value takes in a page at the least; 1.5 are usual."""
+"""Minimum bytes of a token value in a page; 1.5 are usual."""
 
 MAX_STEP_PAGES = 1_000
-"""Steps of a longer run have a row in the table of steps; every n-th has a page, too."""
+"""Runs with more steps have a page for every n-th step only; the table of steps has all."""
 
 MAX_FINE_VALUES = 120_000
-"""Token values of one page from which they have COMPACT digits: a page stays near 1 MB."""
+"""Pages with more token values use COMPACT digits, so that a page stays near 1 MB."""
 
 
 class Level(NamedTuple):
-    """What a page shows: responses, how many of them with tokens (None for all), digits."""
+    """Level of detail: responses, how many of them with tokens (None for all), and digits."""
 
     rows: int | None
     with_tokens: int | None
@@ -48,8 +48,8 @@ LEVELS = (
     Level(8, 1, 3),
     Level(2, 0, 3),
 )
-"""Levels of detail, the most first. What findings and extremes refer to is shown on all but the
-last, whatever their limits."""
+"""Levels of detail, the most detailed first. All but the last show every response that findings
+and extremes refer to, even beyond the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class StepPlan:
 
     Attributes:
         rows: int64, rows of the response table, the most interesting first.
-        with_tokens: how many of the first rows carry token data.
+        with_tokens: number of leading rows with token data.
         digits: significant digits of token values.
     """
 
@@ -75,8 +75,8 @@ class Candidate:
     Attributes:
         rows: int64, rows of the response table, the most interesting first.
         pinned: number of leading rows that findings or extremes refer to.
-        tokens: float64, tokens of each of ``rows``.
-        arrays: token arrays that a page carries, 0 without tokens.
+        tokens: float64, number of tokens of each of ``rows``.
+        arrays: number of token arrays in a page, 0 without tokens.
     """
 
     step: int
@@ -86,7 +86,7 @@ class Candidate:
     arrays: int
 
     def at(self, level: int) -> StepPlan:
-        """Return what the page shows at a level, an index into LEVELS."""
+        """Return the plan of the page at a level, an index into LEVELS."""
         wanted, count = LEVELS[level], len(self.rows)
         pinned = 0 if level == len(LEVELS) - 1 else self.pinned
         rows = count if wanted.rows is None else min(count, max(wanted.rows, pinned))
@@ -96,10 +96,10 @@ class Candidate:
 
 
 def first_level(candidates: Sequence[Candidate], room: float = math.inf) -> int:
-    """Return the first level worth trying for pages of ``room`` bytes in all.
+    """Return the first level whose pages may fit into ``room`` bytes in total.
 
-    With many token values a page has fewer digits. Levels that cannot fit are passed over:
-    rendering some of their pages to measure them would take much memory and time.
+    Levels that cannot fit are skipped, as rendering pages to measure them takes much memory and
+    time. If a page has many token values, levels with many digits are skipped, too.
     """
     most = max((one.arrays * float(one.tokens.sum()) for one in candidates), default=0.0)
     for level in range(0 if most <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
@@ -113,24 +113,24 @@ def first_level(candidates: Sequence[Candidate], room: float = math.inf) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the report shows, and what it leaves out in words."""
+    """The steps' pages, and sentences on what they leave out."""
 
     steps: list[StepPlan]
     steps_in_all: int
 
     @property
     def responses(self) -> int:
-        """Responses shown."""
+        """Number of shown responses."""
         return sum(len(step.rows) for step in self.steps)
 
     def left_out(self, responses_in_all: int, token_responses: int) -> list[str]:
-        """Sentences that say what is not in the report; empty when everything is."""
+        """Return sentences on what is not in the report; empty if it is complete."""
         sentences = []
         if len(self.steps) < self.steps_in_all:
             sentences.append(
                 message(
-                    "{some:count} of {all:count} steps have no page of their own: the first, the "
-                    "last, those of findings and extremes and every n-th of the others do.",
+                    "{some:count} of {all:count} steps have no page; the first, the last, "
+                    "those of findings and extremes, and every n-th of the others have one.",
                     some=self.steps_in_all - len(self.steps),
                     all=self.steps_in_all,
                 )
@@ -138,9 +138,9 @@ class Plan:
         if self.responses < responses_in_all:
             sentences.append(
                 message(
-                    "{some:count} of {all:count} responses are shown with their text: those that "
-                    "findings point at, the extremes of every metric, and a seeded sample of the "
-                    "rest. Figures do not depend on this choice.",
+                    "{some:count} of {all:count} responses are shown with their text: those "
+                    "that findings refer to, the extremes of every metric, and a seeded "
+                    "sample of the rest. Figures do not depend on this choice.",
                     some=self.responses,
                     all=responses_in_all,
                 )
@@ -164,10 +164,10 @@ class Plan:
 
 
 def fewer_steps(steps: Sequence[Candidate], room: int) -> list[Candidate]:
-    """Return at most ``room`` steps, two at least, that have a page of their own.
+    """Return at most ``room`` steps, but at least two, to have pages.
 
-    The first and the last stay, those that findings and extremes refer to as long as they fit,
-    and every n-th step. n is a power of two, so a growing run seldom changes the choice.
+    These are the first and the last step, those that findings and extremes refer to while they
+    fit, and every n-th step. n is a power of two, so a growing run rarely changes the choice.
     """
     room = min(max(2, room), MAX_STEP_PAGES)
     if room >= len(steps):
@@ -181,5 +181,5 @@ def fewer_steps(steps: Sequence[Candidate], room: int) -> list[Candidate]:
 
 
 def evenly(count: int, room: int) -> NDArray[np.int64]:
-    """Positions of an even selection of ``room`` out of ``count``, both ends kept; all that fit."""
+    """Return ``room`` evenly spaced indices below ``count`` with both ends, or all if they fit."""
     return np.linspace(0, count - 1, min(count, room)).round().astype(np.int64)

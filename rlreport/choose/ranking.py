@@ -1,4 +1,4 @@
-"""The extreme responses of a run, and the order of those of a step: most interesting first."""
+"""The extreme responses of a run, and the ranking of a step's responses by interest."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ METRICS = (
     *("reward", "kl_k1", "kl_k3", "response_tokens", "response_chars", "reward_gap", "kl_max"),
     *("surprisal_mean", "log_ratio_mean", "valid_reward", "value_error_mean"),
 )
-"""Both ends of each of these count as extremes."""
+"""Metrics whose lowest and highest values count as extremes."""
 
 EXTREME_SHARE = 0.5
-"""Share of the places that extremes may take; the rest is a sample of all others."""
+"""Maximum share of extremes among the shown responses; the rest is a sample of the others."""
 
 RECURRING_SHARE = 0.5
-"""Share of the sample that prompts of other steps may take, one response each."""
+"""Maximum share of the sample for prompts that also occur at other steps, one response each."""
 
 TOOL_ERRORS = "tool_errors"
 
@@ -59,11 +59,10 @@ class Extreme:
 
 
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
-    """Return both ends of each metric over all responses; the latest step wins a tie.
+    """Return the lowest and highest value of each metric over all responses.
 
-    Lengths fall back to characters where the log holds no tokens. Metrics that the log
-    cannot feed, or that are the same everywhere, are left out. The first response with an
-    error of a tool comes last.
+    Ties go to the latest step. Lengths are in characters if the log has no tokens. Metrics that
+    are missing or constant are left out. The first response with a tool error is last.
     """
     found = []
     for label, metric, end, at_token in _ENDS:
@@ -95,18 +94,18 @@ def rank_by_interest(
     seed: int = 0,
     recurring: NDArray[np.float64] | None = None,
 ) -> NDArray[np.int64]:
-    """Return the responses of one step that are shown, the most interesting first.
+    """Return the responses to show of one step, the most interesting first.
 
-    First the responses that findings refer to, then the extremes of every metric in turn,
-    then a seeded sample of the rest, part of it prompts that other steps sample too.
+    The order is: responses that findings refer to, extremes of each metric, and a seeded sample of
+    the rest, which prefers prompts that other steps sample, too.
 
     Args:
         responses: RESPONSE_COLUMNS of the step's rows, ordered by n.
         step: the step, part of the seed.
-        shown: most responses shown.
+        shown: maximum number of shown responses.
         evidence: n of the responses that findings refer to.
         seed: seed of the sample.
-        recurring: float64 (rows,), what prompts that recur are sampled by, NaN for the others.
+        recurring: float64 (rows,), see ``prompt_sampling_keys``.
 
     Returns:
         int64 positions into ``responses``, at most ``shown``.
@@ -125,7 +124,7 @@ def rank_by_interest(
     random = np.random.default_rng([seed, step % (1 << 63)])
     rest, room = rest[random.permutation(len(rest))], shown - len(first)
     if recurring is not None:
-        # One response each of some prompts that recur comes first.
+        # One response each to some prompts that occur at several steps comes first.
         _, first_of_prompt = np.unique(recurring[rest], return_index=True)
         recur = first_of_prompt[~np.isnan(recurring[rest][first_of_prompt])]
         recur = recur[: int(room * RECURRING_SHARE)]
@@ -134,7 +133,7 @@ def rank_by_interest(
 
 
 def _extremeness(responses: pd.DataFrame) -> NDArray[np.int64]:
-    """Return the smallest rank of each response over both ends of every metric, from 0."""
+    """Return for each response its best rank, from 0, over the low and high ends of all metrics."""
     values = responses[list(METRICS)].to_numpy(np.float64)
     ends = np.hstack([values, -values])
     ranks = ends.argsort(axis=0, kind="stable").argsort(axis=0)

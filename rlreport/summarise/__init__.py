@@ -9,37 +9,44 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rlreport.errors import UsageError
 from rlreport.metrics import TrainerMetrics
 from rlreport.metrics.roles import roles_of
 from rlreport.read.tables import Scan
 from rlreport.summarise.prompts import prompt_table
-from rlreport.summarise.steps import commonest, step_tables, window_table
+from rlreport.summarise.steps import commonest, step_tables, trainer_steps, window_table
 from rlreport.summarise.tokens import step_bigrams, token_table
 from rlreport.tables import LogTables, Note, Tables
+from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
 __all__ = ["commonest", "summarise", "window_table"]
 
+MAX_NAMED = 10
 FEWEST_STEPS_COMPARED = 5
 DISAGREEMENT = 0.05
 DISAGREEMENT_Z = 5.0
-"""In standard errors of the mean difference between the trainer's reward and the rollouts'."""
+"""Minimum mean difference between the rewards of trainer and rollouts, in standard errors."""
 
 
-# Logged numbers may be as large as float64 holds: their sums are infinite, their spread is NaN.
+# Logged numbers may be as large as float64 allows: sums may be infinite, deviations NaN.
 @np.errstate(over="ignore", invalid="ignore")
 def summarise(
     scan: Scan,
     prompts: Sequence[str] = (),
     metrics: TrainerMetrics | None = None,
 ) -> Tables:
-    """Return every table; ``prompts`` has the texts of the first prompts, by ``prompt_id``."""
+    """Return all tables; ``prompts`` are the texts of the first prompts, by ``prompt_id``."""
     metrics = metrics or TrainerMetrics()
     beside = scan.responses["validation"].to_numpy() == 1
     own = scan.responses[~beside] if beside.any() else scan.responses
-    steps, validation = step_tables(
-        own, scan.responses[beside], step_bigrams(scan.every, scan.responses), scan.failed
-    )
+    if scan.responses.empty:
+        _refuse_several(metrics.runs)
+        steps, validation = trainer_steps(metrics.table), pd.DataFrame()
+    else:
+        steps, validation = step_tables(
+            own, scan.responses[beside], step_bigrams(scan.every, scan.responses), scan.failed
+        )
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
     shared["notes"] = [*scan.notes, *metrics.notes, *_disagreement(steps, metrics.table)]
     return Tables(
@@ -55,16 +62,32 @@ def summarise(
     )
 
 
+def _refuse_several(runs: Sequence[str]) -> None:
+    """Refuse metrics of several runs, which no report can show as one.
+
+    Raises:
+        UsageError: there are several; it names them.
+    """
+    if not runs:
+        return
+    names = [safe_text(name) or "." for name in runs]
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    raise UsageError(
+        f"metrics of {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{more}. Choose one with "
+        "--run NAME; 'rlreport index' lists all of them"
+    )
+
+
 def _extras_by_step(responses: pd.DataFrame, extras: pd.DataFrame) -> pd.DataFrame:
     numeric = extras.select_dtypes(include=[np.number])
     return numeric.groupby(responses["step"].to_numpy()).mean().rename_axis("step").reset_index()
 
 
 def _disagreement(steps: pd.DataFrame, metrics: pd.DataFrame) -> list[Note]:
-    """Return a note where the trainer's mean reward is not that of the rollouts at the same steps.
+    """Return a note if the trainer's mean reward differs from that of the rollouts.
 
-    They differ where the mean of the differences is at least DISAGREEMENT of the range of both, and
-    clearer than chance.
+    They differ if their mean difference over common steps is at least DISAGREEMENT of the range of
+    both, and significant.
     """
     name = roles_of(str(name) for name in metrics.columns[1:]).get("reward")
     if name is None:

@@ -1,4 +1,4 @@
-"""NaN-aware figures over runs of consecutive rows: the one place where groups are reduced."""
+"""NaN-aware reductions over groups of consecutive rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Grouped:
         return np.asarray(values[self.starts + self.counts - 1])
 
     def sum(self, values: Floats) -> Floats:
-        """Return the sum per group, NaN counted as 0; infinite where a float does not hold it."""
+        """Return the sum per group, with NaN as 0; infinite if it overflows."""
         if not len(self.starts):
             return np.zeros(0)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -83,7 +83,7 @@ class Grouped:
         return np.sqrt(self.mean(deviation * deviation))
 
     def pooled_variance(self, counts: Floats, means: Floats, m2: Floats) -> Floats:
-        """Return the population variance over samples given by count, mean and M2 a row.
+        """Return the population variance of samples given by count, mean and M2 per row.
 
         Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance".
         """

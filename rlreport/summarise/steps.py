@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.columns import STEP_COLUMNS
+from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
 from rlreport.figures.ragged import Floats
+from rlreport.metrics.roles import roles_of
 from rlreport.summarise.grouped import Grouped, ratio
 
 NO_VARIANCE = 1e-6
@@ -29,11 +30,11 @@ _MEANS = (
 """Columns of responses whose mean is the step's ``NAME_mean``."""
 
 _SPREADS = ("reward", "ref_reward", "kl_k1", "kl_k3", "response_tokens", "response_chars")
-"""Those whose standard deviation is the step's ``NAME_std``."""
+"""Columns of responses whose standard deviation is the step's ``NAME_std``."""
 
 _EXTREMES = ("reward", "kl_k1")
 _TAILS = ("turns", "tool_calls", "env_tokens", "seconds")
-"""Those whose 95th percentile is the step's ``NAME_p95``."""
+"""Columns of responses whose 95th percentile is the step's ``NAME_p95``."""
 
 _WEIGHTED = {
     "surprisal_mean": "logp_tokens",
@@ -43,9 +44,19 @@ _WEIGHTED = {
         ("mismatch_ratio", "mismatch_k3", "mismatch_prob", "mismatch_k3_back"), "mismatch_tokens"
     ),
 }
-"""Means over the tokens of the step: each response's mean -> its number of tokens."""
+"""Columns averaged over the tokens of the step: mean of a response -> its number of tokens."""
 
 _WITHIN_STEPS = ("distinct_2", "bigrams", "duplicate_rate")
+ROLE_COLUMNS = {
+    "reward": "reward_mean",
+    "reward_std": "reward_std",
+    "validation": "validation_reward_mean",
+    "kl": "kl_k1_mean",
+    "length": "response_tokens_mean",
+    "explained_variance": "explained_variance",
+}
+"""Role of a trainer's metric -> the column of the step table that has the same meaning and unit."""
+
 _VALIDATION = {
     "validation_reward_mean": "reward_mean",
     "validation_tokens_mean": "response_tokens_mean",
@@ -54,7 +65,7 @@ _VALIDATION = {
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
-# Logged numbers may be as large as float64 holds: their sums are infinite, their spread is NaN.
+# Logged numbers may be as large as float64 allows: sums may be infinite, deviations NaN.
 @np.errstate(over="ignore", invalid="ignore")
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """Summarise responses by step.
@@ -108,14 +119,15 @@ def step_tables(
     """Summarise training and validation by step.
 
     Args:
-        training: RESPONSE_COLUMNS, sorted by step.
-        validation: the same of the validation split.
-        bigrams: as in ``step_table``, of training.
-        failed: step -> rollouts of training that failed.
+        training: RESPONSE_COLUMNS of training, sorted by step.
+        validation: RESPONSE_COLUMNS of the validation split, sorted by step.
+        bigrams: bigrams of training, see ``step_table``.
+        failed: step -> number of training rollouts that failed.
 
     Returns:
-        STEP_COLUMNS of both, one row per step of either, and of failures alone, ascending;
-        the second is empty without validation.
+        STEP_COLUMNS of training and of validation, ascending. Both have a row for each step of
+        either split, and for steps with failed rollouts only; without validation responses the
+        second table is empty.
     """
     steps = step_table(training, bigrams)
     lost = np.array([step for step, count in failed.items() if count > 0], np.int64)
@@ -133,8 +145,22 @@ def step_tables(
     return steps, beside
 
 
+def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
+    """Return the step table of a run of which only the trainer's metrics are logged.
+
+    Its figures are those whose role and unit are known; all others are NaN.
+    """
+    responses = pd.DataFrame({c.name: np.empty(0, c.dtype) for c in RESPONSE_COLUMNS})
+    steps = _at(step_table(responses, pd.DataFrame(_NO_BIGRAMS)), metrics["step"].to_numpy())
+    roles = roles_of(map(str, metrics.columns[1:]))
+    for role, column in ROLE_COLUMNS.items():
+        if role in roles:
+            steps[column] = metrics[roles[role]].to_numpy(np.float64)
+    return steps
+
+
 def _at(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
-    """Return a step table with a row for each of these steps."""
+    """Return a step table extended to these steps."""
     wide = table.set_index("step").reindex(steps).rename_axis("step").reset_index()
     counts = {c.name: 0 for c in STEP_COLUMNS if c.dtype in ("int64", "bool")}
     kinds = {c.name: c.dtype for c in STEP_COLUMNS}
@@ -144,7 +170,7 @@ def _at(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
 def window_table(
     responses: pd.DataFrame, steps: pd.DataFrame, windows: Sequence[tuple[int, int]]
 ) -> pd.DataFrame:
-    """Summarise windows of steps, each like a single step with all their responses.
+    """Summarise windows of steps, each like a single step with the responses of the window.
 
     Figures that compare the responses of a step with each other (distinct-2, duplicates) are
     averaged over the window's steps instead.
@@ -152,7 +178,7 @@ def window_table(
     Args:
         responses: RESPONSE_COLUMNS, sorted by step.
         steps: STEP_COLUMNS.
-        windows: first and last step of each.
+        windows: first and last step of each window.
 
     Returns:
         STEP_COLUMNS, one row per window; ``step`` is its first.
@@ -160,6 +186,9 @@ def window_table(
     tables = []
     for first, last in windows:
         inside = steps[steps["step"].between(first, last)]
+        if responses.empty:  # only the trainer's metrics are logged
+            tables.append(inside.mean().to_frame().T.assign(step=first))
+            continue
         start, stop = np.searchsorted(responses["step"].to_numpy(), [first, last + 1])
         rows = responses.iloc[start:stop].assign(step=first)
         within = {name: [float(inside[name].mean())] for name in _WITHIN_STEPS}
@@ -170,8 +199,7 @@ def window_table(
 def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WINDOW) -> int:
     """Return the number of steps in the first and in the last window of a run.
 
-    In a run of five steps both windows contain the middle one, which only makes a change look
-    smaller than it is.
+    In a run of five steps the windows overlap in the middle step, so changes are underestimated.
     """
     return min(steps, max(least, int(steps * share)))
 
@@ -260,7 +288,7 @@ def _sequence_weights(column: dict[str, Floats], steps: Grouped) -> dict[str, Fl
 
 
 def sequence_weights(log_weight: Floats) -> Floats:
-    """Return exp of the summed trainer − sampler logp, (rows,), clipped to e^±20 as in verl."""
+    """Return exp(Σ (trainer − sampler logp)), (rows,); as in verl the sum is clipped to ±20."""
     return np.exp(np.clip(log_weight, -20.0, 20.0))
 
 
@@ -292,7 +320,7 @@ def _duplicate_rate(column: dict[str, Floats], steps: Grouped) -> Floats:
 
 
 def _distinct_2(bigrams: pd.DataFrame, steps: NDArray[np.generic]) -> dict[str, Floats]:
-    place = pd.Index(bigrams["step"]).get_indexer(pd.Index(steps))  # −1, the last: none counted
+    place = pd.Index(bigrams["step"]).get_indexer(pd.Index(steps))  # −1 is the last row: no bigrams
     counted, distinct = (
         np.append(bigrams[name].to_numpy(np.float64), np.nan)[place]
         for name in ("bigrams", "distinct")

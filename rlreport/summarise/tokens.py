@@ -1,4 +1,4 @@
-"""Tokens of the sample: which carry the KL, whose probability changed; bigrams by step."""
+"""Tokens of the sample: shares of the KL and changes of probability; bigrams by step."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _EXAMPLE = ("example_step", "example_n", "example_position")
 
 
 def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return TOKEN_COLUMNS of the sampled responses, by falling share of the KL.
+    """Return TOKEN_COLUMNS of the sampled responses, sorted by descending share of the KL.
 
-    Empty where there are no token strings (``sample`` is None).
+    Empty without token strings (``sample`` is None).
     """
     if sample is None:
         return pd.DataFrame({c.name: pd.Series(dtype=c.dtype) for c in TOKEN_COLUMNS})
@@ -95,11 +95,11 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
 
 
 def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return _EXAMPLE by raw token: where the sampled response with the largest KL holds it."""
+    """Return _EXAMPLE by raw token: its place in the sampled response with the largest KL."""
     row, position = np.full((2, len(sample.vocabulary)), -1, np.int64)
     kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
     tokens = responses["response_tokens"].to_numpy()[sample.rows]
-    # What is written last stays: the largest KL, and of its tokens the first.
+    # The last assignment wins: the response with the largest KL, and its first occurrence.
     for i in np.argsort(-kl, kind="stable")[::-1].tolist():
         units = sample.units[sample.offsets[i] : sample.offsets[i + 1]]
         places = np.arange(len(units))
@@ -113,7 +113,7 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
         index=pd.Index(sample.vocabulary, dtype=object),
         dtype="Int64",
     )
-    # The sample holds sampled tokens alone: among others, their place is not known.
+    # The sample contains sampled tokens only; positions among all tokens are unknown.
     between = responses["env_tokens"].to_numpy()[row] > 0
     table["example_position"] = table["example_position"].mask(between)
     return table[row >= 0]
@@ -122,7 +122,7 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
 def _windows(
     responses: pd.DataFrame, step: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Mark rows by ``step``: in the first and last window of training; none if they overlap."""
+    """Mark the rows in the first and the last window of training, none if these overlap."""
     steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())
     size = window_size(len(steps))
     if 2 * size > len(steps):

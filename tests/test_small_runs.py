@@ -1,0 +1,31 @@
+"""What short runs and equal means look like."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import rlreport
+from rlreport.bake.overview_page import change
+from tests.reading import row, write
+
+
+@pytest.mark.parametrize("steps", [2, 3, 4, 6])
+def test_no_tick_lies_between_two_steps(steps: int, tmp_path: Path) -> None:
+    rows = [row(step, reward=0.1 * n + 0.01 * step) for step in range(steps) for n in range(8)]
+    rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run", workers=1)
+    page = (tmp_path / "run" / "index.html").read_text("utf-8")
+    chart = page.split('data-chart="reward"')[1].split("</svg>")[0]
+    ticks = re.findall(r"<text[^>]*>(\d+)</text>", chart)  # those of rewards have a point
+    assert ticks == [str(step) for step in range(steps)]
+
+
+def test_what_only_rounding_changes_is_no_change() -> None:
+    same = change(0.1 + 0.2, 0.3, "step 0")
+    assert same is not None
+    assert (same.direction, same.delta.text) == ("flat", "±0")
+    real = change(0.3003, 0.3, "step 0")
+    assert real is not None
+    assert real.direction == "up"

@@ -1,0 +1,142 @@
+"""Turns and tools on the overview: turns, tokens and error rates equal those of the log."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+
+import rlreport
+from rlreport.bake.turns import MOST_TOOLS
+from tests.browser import visiting
+from tests.hostile import STRINGS, write_log
+
+STEPS, EACH, TOOLS = 20, 6, ("python", "search", "read")
+
+
+def rollouts(tools: tuple[str, ...] = TOOLS, ranges: bool = True) -> Iterator[dict[str, Any]]:
+    """Yield rows of agents that call tools; from step 12 on the last one fails often."""
+    rng = random.Random(0)
+    for step in range(STEPS):
+        for n in range(EACH):
+            turns: list[dict[str, Any]] = []
+            tokens: list[str] = []
+            mask: list[int] = []
+
+            def say(length: int, sampled: bool, **turn: Any) -> None:
+                start = len(tokens)  # noqa: B023 (called in this iteration)
+                tokens.extend(f" t{i}" for i in range(length))  # noqa: B023
+                mask.extend([int(sampled)] * length)  # noqa: B023
+                place = {"tokens": [start, start + length]} if ranges else {}
+                text = "x" * 3 * length
+                turns.append({"text": text, "sampled": sampled, **place, **turn})  # noqa: B023
+
+            for _ in range(rng.randint(1, 4)):
+                tool = rng.choice(tools)
+                say(rng.randint(2, 9), True, role="assistant", calls=[{"name": tool}])
+                fails = tool == tools[-1] and step >= 12 and rng.random() < 0.7
+                error = {"error": "FileNotFoundError"} if fails else {}
+                say(rng.randint(1, 40), False, role="tool", tool=tool, **error)
+            say(3, False, role="user")
+            say(rng.randint(2, 9), True, role="assistant")
+            row = {"step": step, "prompt": f"Task {n}", "reward": rng.random(), "turns": turns}
+            row["response"] = "\n".join(turn["text"] for turn in turns if turn["sampled"])
+            if ranges:
+                row |= {"response_tokens": tokens, "response_mask": mask}
+                row["logprobs"] = [-0.5] * len(tokens)
+            yield row
+
+
+def table_of(out: Path) -> dict[str, list[float | None]]:
+    """Return the exact values of the table of turns, by who spoke."""
+    page = (out / "index.html").read_text()
+    (body,) = re.findall(r'<section class="list table" data-table="turns">.*?</table>', page, re.S)
+    rows = {}
+    for row in re.findall(r"<tr data-n=.*?</tr>", body, re.S):
+        name, *cells = re.findall(r"<td.*?</td>", row, re.S)
+        texts = [re.findall(r'title="(-?[0-9.e+-]+)"', cell) for cell in cells]
+        rows[unescape(re.sub("<[^>]+>", "", name))] = [
+            float(text[0]) if text else None for text in texts
+        ]
+    return rows
+
+
+def expected(rows: list[dict[str, Any]], tool: str, size: Callable[[Any], int]) -> list[float]:
+    """Return the values of a tool's row, from the logged turns."""
+    turns = [(row["step"], turn) for row in rows for turn in row["turns"]]
+    own = [(step, turn) for step, turn in turns if turn.get("tool") == tool]
+    total = sum(size(turn) for _, turn in turns)
+
+    def error_rate(first: int, last: int) -> float:
+        return float(np.mean(["error" in turn for step, turn in own if first <= step <= last]))
+
+    lengths = [size(turn) for _, turn in own]
+    windows = [(0, STEPS), (0, 3), (16, 19)]
+    shares = [error_rate(*window) for window in windows]
+    count = len(own)
+    return [count, count / len(rows), float(np.mean(lengths)), sum(lengths) / total, *shares]
+
+
+def test_turns_tokens_and_errors_are_those_of_the_log(tmp_path: Path) -> None:
+    rows = list(rollouts())
+    rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "out")
+    table = table_of(tmp_path / "out")
+    assert next(iter(table)) == "the policy"
+    for tool in TOOLS:
+        length = lambda turn: turn["tokens"][1] - turn["tokens"][0]  # noqa: E731
+        assert table[tool] == pytest.approx(expected(rows, tool, length))
+    assert sum(row[3] or 0 for row in table.values()) == pytest.approx(1)
+    policy = [turn for row in rows for turn in row["turns"] if turn["sampled"]]
+    assert table["the policy"][:2] == pytest.approx([len(policy), len(policy) / len(rows)])
+    charts = {path.name for path in (tmp_path / "out" / "data" / "charts").iterdir()}
+    assert {"tool_errors.vl.json", "turn_tokens.vl.json"} <= charts
+    spec = json.loads((tmp_path / "out" / "data" / "charts" / "tool_errors.vl.json").read_text())
+    assert all(f"tool_{tool}" in json.dumps(spec) for tool in TOOLS)
+
+
+def test_without_tokens_lengths_are_in_characters(tmp_path: Path) -> None:
+    rows = list(rollouts(ranges=False))
+    rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "out")
+    table = table_of(tmp_path / "out")
+    for tool in TOOLS:
+        assert table[tool][2] == pytest.approx(expected(rows, tool, lambda t: len(t["text"]))[2])
+    assert "others (user, template)" not in table
+
+
+def test_many_tools_with_any_names_are_bounded_and_redacted(tmp_path: Path) -> None:
+    names = tuple(text[:60] for text in STRINGS) + tuple(f"tool-{i}" for i in range(90))
+    log = write_log(tmp_path / "log.jsonl", rollouts(names))
+    rlreport.build(log, tmp_path / "out")
+    table = table_of(tmp_path / "out")
+    assert len(table) == 1 + MOST_TOOLS + 1
+    assert (
+        "tools that are called less often are not listed"
+        in (tmp_path / "out" / "index.html").read_text()
+    )
+    rlreport.build(log, tmp_path / "redacted", redact=True)
+    assert all(
+        re.fullmatch(r"tool \d+|the policy|others \(user, template\)", name)
+        for name in table_of(tmp_path / "redacted")
+    )
+
+
+def test_from_the_overview_a_failed_call_is_two_actions_away(
+    browser: Browser, tmp_path: Path
+) -> None:
+    rlreport.build(write_log(tmp_path / "log.jsonl", rollouts()), tmp_path / "out")
+    with visiting(browser, tmp_path / "out" / "index.html") as page:
+        page.click("[data-table=turns] a")
+        page.wait_for_selector(".list-tools .count")
+        page.click("tbody tr[data-n] td.text")
+        page.wait_for_selector(".response h2")
+        page.keyboard.press("e")
+        at = page.locator(".spine li.at")
+        assert "FileNotFoundError" in at.inner_text()
