@@ -204,7 +204,7 @@ def _read(
 ) -> tuple[str, RowLocations, Tables]:
     """Read and summarise the logs, and free intermediate data."""
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
-    metrics = metrics_beside(logs, read.metrics, read.run)
+    metrics = metrics_beside(logs, read.metrics, read.run, workers)
     try:
         scan = read_logs(logs, read, figures, progress, metrics.paths, workers)
     except UnusableInputError as error:

@@ -19,6 +19,7 @@ from rlreport.metrics.table import MetricsTable
 from rlreport.read.files import name_in_logs
 from rlreport.tables import MetricsFile, Note
 from rlreport.text.messages import message
+from rlreport.workers import Workers
 
 __all__ = ["TrainerMetrics", "find_metrics", "metrics_beside", "read_metrics"]
 
@@ -43,7 +44,10 @@ class TrainerMetrics:
 
 
 def metrics_beside(
-    logs: Sequence[str | Path], given: Sequence[str | Path] = (), run: str = ""
+    logs: Sequence[str | Path],
+    given: Sequence[str | Path] = (),
+    run: str = "",
+    workers: Workers | None = None,
 ) -> TrainerMetrics:
     """Read the given metrics files, or else those found in the logs.
 
@@ -51,6 +55,7 @@ def metrics_beside(
         logs: files and folders of logs.
         given: metrics files, read instead of those found in ``logs``.
         run: name of the run to read, where the files hold several; "" for all.
+        workers: processes that parse large files.
 
     Raises:
         RlreportError: a file named by the user cannot be read, or there is no such run.
@@ -78,7 +83,7 @@ def metrics_beside(
             name = name_in_logs(source.path, logs)
             left_out = LeftOut()
             try:
-                part = read_metrics(source, left_out)
+                part = read_metrics(source, left_out, workers or Workers(1))
             except RlreportError as error:
                 # Trackio's database may have rollouts alone.
                 if given or (source.path in named and source.path.suffix != ".db"):
@@ -101,7 +106,7 @@ def metrics_beside(
     return read
 
 
-def read_metrics(source: MetricsSource, left_out: LeftOut) -> MetricsTable:
+def read_metrics(source: MetricsSource, left_out: LeftOut, workers: Workers) -> MetricsTable:
     """Read a file of metrics; ``left_out`` counts rows that cannot be used.
 
     Raises:
@@ -110,7 +115,7 @@ def read_metrics(source: MetricsSource, left_out: LeftOut) -> MetricsTable:
     """
     table = MetricsTable()
     try:
-        table.add(source.read(left_out))
+        table.add(source.read(left_out, workers))
     except (OSError, ValueError, OverflowError, csv.Error, sqlite3.Error) as error:
         why = f"{source.path.name}: cannot be read as metrics: {error}"
         raise UnusableInputError(why) from error

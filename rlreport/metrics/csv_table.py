@@ -25,7 +25,9 @@ from rlreport.text.messages import message
 _BLOCK_ROWS = 10_000
 
 
-def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
+def csv_blocks(
+    path: Path, left_out: LeftOut, _: object = None, *, run: str = ""
+) -> Iterator[Block]:
     """Yield the numbers of a table with a column of steps, separated by commas, semicolons or tabs.
 
     Args:
