@@ -158,7 +158,7 @@ def lines_of(
 
 
 def json_line_blocks(path: Path, left_out: LeftOut, workers: Workers) -> Iterator[Block]:
-    """Yield the numbers of a JSONL log; the lines of a large one are parsed in several processes."""
+    """Yield the numbers of a JSONL log; several processes parse the lines of a large one."""
     batches = _batches(lines_of(path, left_out=left_out))
     large = path.stat().st_size > _LARGE
     for blocks, skipped in workers.map(_parsed, batches, None, parallel=large):
