@@ -1,4 +1,4 @@
-"""Static HTML reports of RL runs on language models, from their rollout logs."""
+"""Build static HTML reports of the RL training of language models from its rollout logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
     "index",
 ]
 
-_OFFERED = {
+_PUBLIC_MODULES = {
     "ComparisonReport": "rlreport.comparing",
     "Index": "rlreport.indexing",
     "Report": "rlreport.pipeline",
@@ -37,24 +37,25 @@ _OFFERED = {
     "compare": "rlreport.api",
     "index": "rlreport.api",
 }
+"""Public name -> module that defines it."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import public names on first access, so that the command line starts fast."""
+    """Import a public name when it is first used, so that the command line starts fast."""
     if name == "__version__":
         return _version()
-    if name not in _OFFERED:
+    if name not in _PUBLIC_MODULES:
         raise AttributeError(f"module 'rlreport' has no attribute {name!r}")
-    return getattr(import_module(_OFFERED[name]), name)
+    return getattr(import_module(_PUBLIC_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    """List public names that are not imported yet, too, for completion in notebooks."""
+    """Return all names, including public ones not imported yet, so that notebooks complete them."""
     return sorted({*globals(), *__all__})
 
 
 def _version() -> str:
-    """Return the installed version."""
+    """Return the version of the installed package, "0+unknown" if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

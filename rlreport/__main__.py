@@ -1,6 +1,7 @@
-"""``python -m rlreport``, without importing modules from the current folder: it is not trusted.
+"""Entry point of ``python -m rlreport``, which imports no modules from the current folder.
 
-Python's own early imports, such as ``types``, still come from there unless it runs with ``-P``.
+That folder is not trusted. Modules that Python imports before this one, such as ``types``, can
+still come from it; ``python -P -m rlreport`` prevents that.
 """
 
 import sys

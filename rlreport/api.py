@@ -1,4 +1,4 @@
-"""Reports and comparisons from Python: the same options as on the command line."""
+"""Functions that build reports, with the same options as the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlreport.workers import Workers
 Logs: TypeAlias = str | Path | Sequence[str | Path]
 P = ParamSpec("P")
 _OPTIONS = "        **options: as on the command line."
-"""Replaced by the list of options in docstrings."""
+"""Docstring line that ``_add_options`` replaces with a description of each option."""
 
 
 class _Build(Protocol[P]):
@@ -42,16 +42,16 @@ class _Compare(Protocol[P]):
 
 
 def _add_options(options: Any) -> Callable[[Any], Any]:
-    """Add the fields of an options class to a function's signature and docstring."""
+    """Return a decorator that adds an options class's fields to a signature and docstring."""
 
     def add(function: Any) -> Any:
         signature, typed = inspect.signature(function), inspect.signature(options).parameters
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         lines = []
-        for one in declared(options):
-            default = {} if one.default_factory is dict else one.default
-            parameters.append(typed[one.name].replace(default=default))
-            help = textwrap.fill(f"{one.name}: {one.metadata['help']}", 88)
+        for entry in declared(options):
+            default = {} if entry.default_factory is dict else entry.default
+            parameters.append(typed[entry.name].replace(default=default))
+            help = textwrap.fill(f"{entry.name}: {entry.metadata['help']}", 88)
             lines += textwrap.indent(help, " " * 12).removeprefix(" " * 4).splitlines()
         function.__signature__ = signature.replace(parameters=parameters)
         function.__doc__ = function.__doc__.replace(_OPTIONS, "\n".join(lines))
@@ -94,7 +94,7 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
     settings = BuildOptions(**options)
     progress = Progress(settings.quiet, settings.language)
     with Workers(settings.workers, settings.ray, progress.say) as workers:
-        return build_report(_several(logs), destination(out), settings, progress, workers)
+        return build_report(_path_list(logs), destination(out), settings, progress, workers)
 
 
 @_compare_with(CompareOptions)
@@ -117,7 +117,7 @@ def compare(
     """
     settings = CompareOptions(**options)
     progress = Progress(settings.quiet, settings.language)
-    return build_comparison(_several(base), new, destination(out), settings, progress)
+    return build_comparison(_path_list(base), new, destination(out), settings, progress)
 
 
 def index(
@@ -137,11 +137,12 @@ def index(
     Raises:
         RlreportError: a report does not exist, or ``out`` cannot be written.
     """
-    return build_index(_several(reports), out, title=title, language=language(lang))
+    return build_index(_path_list(reports), out, title=title, language=language(lang))
 
 
-def _several(given: Logs) -> list[str | Path]:
-    paths = [given] if isinstance(given, str | Path) else list(given)
+def _path_list(logs: Logs) -> list[str | Path]:
+    """Return one or several paths as a list; raise UsageError if it is empty."""
+    paths = [logs] if isinstance(logs, str | Path) else list(logs)
     if not paths:
         raise UsageError("no logs given: name a file, a folder or a URL")
     return paths

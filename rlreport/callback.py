@@ -11,18 +11,19 @@ from rlreport.writer import RolloutWriter
 
 
 class ReportCallback:
-    """Build the report of a run from the rollouts that the trainer logged.
+    """A trainer callback that builds a report of the logged rollouts when training ends.
 
     TRL's GRPO trainer writes its rollouts to ``<output_dir>/completions`` with
     ``log_completions=True``; set ``logging_steps=1``, too, as TRL keeps only the rollouts of the
-    last generation before each log. For trainers that write none, such as RLOO, call ``write``
-    from a reward function or a training loop: these rollouts go to ``<output_dir>/rollouts``
-    and are used instead of those of the trainer. Neither transformers nor TRL is imported.
+    last generation before each log. For trainers that write no rollouts, such as RLOO, call
+    ``write`` from a reward function or a training loop: its rollouts go to
+    ``<output_dir>/rollouts``, and the report uses them instead of the trainer's. Neither
+    transformers nor TRL is imported.
 
     Args:
         out: output path; the suffix selects the format as in ``rlreport.build``.
-        options: further options of ``rlreport.build``; ``metrics`` defaults to those of the
-            trainer.
+        options: further options of ``rlreport.build``; ``metrics`` defaults to the metrics that
+            the trainer recorded.
     """
 
     def __init__(self, out: str | Path, **options: Any) -> None:
@@ -45,7 +46,7 @@ class ReportCallback:
         self._writer.write(**row)
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Remember the output folder, and warn if the trainer does not log completions."""
+        """Store the output folder and the rank; warn if the trainer does not log completions."""
         self._folder = Path(args.output_dir)
         self._rank = int(getattr(args, "process_index", 0))
         if getattr(args, "log_completions", True) is False:
@@ -55,7 +56,7 @@ class ReportCallback:
             )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Build the report in the main process; an error becomes a warning."""
+        """Build the report in the main process; if that fails, warn instead of raising."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -63,7 +64,7 @@ class ReportCallback:
             return
         folder = Path(args.output_dir)
         metrics = folder / "trainer_state.json"
-        # Both contain the same rollouts; those of ``write`` have more fields.
+        # If both folders exist, use the first: rollouts passed to ``write`` have more fields.
         candidates = [folder / name for name in ("rollouts", "completions")]
         logs = [path for path in candidates if path.is_dir()][:1]
         from rlreport import build
@@ -76,7 +77,7 @@ class ReportCallback:
             warnings.warn(f"no report was built: {error}{hint}", stacklevel=2)
 
     def __getattr__(self, name: str) -> Any:
-        """Ignore other events of the trainer."""
+        """Return a function that does nothing, for each event without a method here."""
         if name.startswith("on_"):
             return _ignore
         raise AttributeError(name)

@@ -1,4 +1,4 @@
-"""Metadata of a run: its configuration without secrets."""
+"""Run metadata: configuration files, ``--meta`` and git state, without likely secrets."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ CONFIGURATIONS = (
     "config.yaml", "config.yml", "config.json", "config.toml", ".hydra/config.yaml", "args.json",
     "training_args.json", "training_args.yaml", "trainer_state.json",
 )  # fmt: skip
-"""Configuration files that are looked for in a folder of logs and in its parent."""
+"""Paths of configuration files, relative to the folder of the logs or to its parent."""
 
-MOST_ENTRIES = 2_000
-MOST_CHARACTERS = 500
+MOST_ENTRIES = 2_000  # maximum number of entries
+MOST_CHARACTERS = 500  # maximum characters of a name or a value
 MOST_IN_ALL = 60_000  # maximum characters of all names and values, as every format contains them
-_MAX_BITS = 63
-_MAX_CHECKED = 20_000  # characters of a value in which a secret is looked for
-_MAX_DEPTH = 24
-_DEEPEST, _INDENT = 12, "  "  # of the entries as a page nests them
-_RECORDED = ("log_history",)
+_MAX_BITS = 63  # larger integers are replaced by a description
+_MAX_CHECKED = 20_000  # only this many characters of a value are searched for secrets
+_MAX_DEPTH = 24  # values nested deeper are ignored
+_MAX_NESTING, _INDENT = 12, "  "  # maximum nesting, and indentation per level, on a page
+_RESULT_ENTRIES = ("log_history",)
 """Entries of configuration files that are results of the run, not settings."""
 
 _PROSE_NAME = re.compile(r"prompt|system|template|instruct", re.IGNORECASE)
 _NUMBER = r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?"
-_NO_PROSE = re.compile(rf"{_NUMBER}(?:, {_NUMBER})*|True|False|null")
+_NUMBERS_OR_CONSTANT = re.compile(rf"{_NUMBER}(?:, {_NUMBER})*|True|False|null")
 _IDENTIFIER = re.compile(r"[\w.,:/@=+~${}\[\]-]{1,200}", re.ASCII)
-"""Names, paths, URLs and references, which are not prose in any language."""
+"""Matches names, paths, URLs and ``${references}``, which are never prose."""
 
 
 @dataclass(slots=True)
 class Card:
-    """Metadata of a run.
+    """Metadata of a run: named values, without likely secrets.
 
     Attributes:
-        entries: dotted name -> value, in the order of the sources; later ones replace earlier.
-        sources: names of the files (without their folders), ``--meta``, ``git``.
-        secrets: names of entries omitted as likely secrets.
-        cut: number of entries omitted as there are too many.
-        notes: sentences on files that could not be read.
-        withheld: whether ``--redact=names`` hides entries.
+        entries: dotted name -> value; a later source replaces values of an earlier one.
+        sources: where the entries come from: file names without folders, ``--meta``, ``git``.
+        secrets: names of the entries omitted as likely secrets.
+        cut: number of entries omitted because of MOST_ENTRIES or MOST_IN_ALL.
+        notes: one sentence per configuration file that could not be read.
+        withheld: whether there were entries that ``--redact=names`` removed.
     """
 
     entries: dict[str, Scalar] = field(default_factory=dict)
@@ -66,11 +66,11 @@ class Card:
         return len(self.secrets)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the metadata for ``report.json``."""
+        """Return the metadata as it is written to ``report.json``."""
         return {name: getattr(self, name) for name in ("entries", "sources", "hidden", "cut")}
 
     def without_texts(self) -> Card:
-        """Return the metadata without values that may be prose, such as a system prompt."""
+        """Return a copy in which ``[text]`` replaces values that may be prose, such as a prompt."""
         entries = {
             name: redacted_text(name, value) if isinstance(value, str) else value
             for name, value in self.entries.items()
@@ -88,13 +88,13 @@ def run_card(
     """Collect the metadata of a run.
 
     Args:
-        logs: paths of the logs; configuration next to them is used unless ``configs`` is given.
-        configs: configuration files (yaml, json, toml) to read instead.
+        logs: paths of the logs. Without ``configs``, configuration files next to them are read.
+        configs: configuration files to read (YAML, JSON or TOML).
         meta: further entries.
-        git: add commit, branch and dirty state of the checkout in the current folder.
+        git: whether to add the commit, branch and dirty state of the current folder.
 
     Raises:
-        UsageError: a file of ``configs`` cannot be read; others become notes.
+        UsageError: a file of ``configs`` cannot be read; for other files, a note is added.
     """
     card = Card()
     for path in map(Path, configs or _configurations_of(logs)):
@@ -104,14 +104,14 @@ def run_card(
             reason = message(
                 "{file}: cannot be read as a configuration: {why}",
                 file=path.name,
-                why=_reason(error),
+                why=_error_text(error),
             )
             if configs:
                 raise UsageError(f"--config {reason}") from None
             card.notes.append(reason)
             continue
         if isinstance(values, Mapping):
-            settings = {k: v for k, v in values.items() if k not in _RECORDED}
+            settings = {k: v for k, v in values.items() if k not in _RESULT_ENTRIES}
             _add(card, path.name, settings)
         elif configs:
             raise UsageError(f"--config {path.name}: contains no names with values")
@@ -123,20 +123,20 @@ def run_card(
 
 
 def configured(folder: Path) -> list[Path]:
-    """Return the configuration files in a folder."""
+    """Return the paths of the configuration files that exist in a folder."""
     return [folder / name for name in CONFIGURATIONS if (folder / name).is_file()]
 
 
 def redacted_text(name: str, text: str) -> str:
-    """Return a text, or a placeholder if it may be prose."""
-    if _NO_PROSE.fullmatch(text):
+    """Return the value of an entry, or ``[text]`` if its name or form suggests prose."""
+    if _NUMBERS_OR_CONSTANT.fullmatch(text):
         return text
     harmless = _IDENTIFIER.fullmatch(text) and not _PROSE_NAME.search(name)
     return text if harmless else "[text]"
 
 
 def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
-    """Return entries as texts under ``config.``, for a comparison."""
+    """Return entries for a comparison: names prefixed with ``config.``, values as text."""
     return {
         f"config.{name}": "null" if value is None else str(value)
         for name, value in card_values(entries).items()
@@ -144,47 +144,47 @@ def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
 
 
 def card_values(entries: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Return the entries of an earlier report, without likely secrets."""
+    """Return the flattened entries of an earlier report, without likely secrets."""
     return {
         name: _short(value) if isinstance(value, str) else value
-        for name, value in islice(_flat(entries), MOST_ENTRIES)
+        for name, value in islice(_scalars(entries), MOST_ENTRIES)
         if not is_secret(name, value)
     }
 
 
 def _configurations_of(logs: Sequence[str | Path]) -> list[Path]:
-    """Return the configuration files in the folder of the logs, or in its parent."""
+    """Return the configuration files in the folder of the logs, or else in its parent."""
     candidates = set()
     for path in (Path(log) for log in logs if "://" not in str(log)):
         folder = path if path.is_dir() else path.parent
         candidates.add(tuple(configured(folder) or configured(folder.parent)))
-    # Logs with different configurations are several runs.
+    # Logs with different configurations are several runs, so that none applies.
     candidates.discard(())
     return list(candidates.pop()) if len(candidates) == 1 else []
 
 
 def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
-    """Add nested values, except likely secrets."""
+    """Add nested values to ``card`` under dotted names, except likely secrets."""
     card.sources.append(source)
     room = MOST_IN_ALL - sum(len(name) + len(str(value)) for name, value in card.entries.items())
-    for name, value in _flat(values):
-        shown = _short(value) if isinstance(value, str) else value
-        size = len(name) + len(str(shown))
+    for name, value in _scalars(values):
+        short_value = _short(value) if isinstance(value, str) else value
+        size = len(name) + len(str(short_value))
         if is_secret(name, value):
             card.secrets.add(name)
             card.entries.pop(name, None)
         elif len(card.entries) < MOST_ENTRIES and size <= room:
-            card.entries[name] = shown
+            card.entries[name] = short_value
             room -= size
         else:
             card.cut += 1
             card.entries.pop(name, None)
 
 
-def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
-    """Yield (dotted name, scalar); lists of scalars become one text.
+def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
+    """Yield (dotted name, scalar) of nested values; a list of scalars becomes one text.
 
-    Depth and number are limited, as YAML aliases may be recursive.
+    Depth and number of the values are limited, as YAML aliases may be recursive.
     """
     for name, value in islice(_nodes("", values, 0), 4 * MOST_ENTRIES):
         if not isinstance(value, (Mapping, list, tuple)):
@@ -192,11 +192,11 @@ def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
 
 
 def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value) of a value and of everything nested in it."""
+    """Yield (dotted name, value) for a value and for all values nested in it, parents first."""
     if isinstance(value, Mapping):
         yield name, value
-        named = named_value({_text(key): child for key, child in value.items()})
-        children: Iterable[tuple[Any, Any]] = named.items()
+        pairs = named_value({_text(key): child for key, child in value.items()})
+        children: Iterable[tuple[Any, Any]] = pairs.items()
     elif isinstance(value, (list, tuple)):
         if not any(isinstance(item, (Mapping, list, tuple)) for item in value):
             yield name, _text(", ".join(_text(item) for item in value[:100]))
@@ -204,36 +204,37 @@ def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         yield name, value
         children = enumerate(value)
     else:
-        large = isinstance(value, int) and value.bit_length() > _MAX_BITS
-        plain = not large and isinstance(value, (bool, int, float, type(None)))
-        yield name, value if plain else _text(value)
+        is_large = isinstance(value, int) and value.bit_length() > _MAX_BITS
+        is_json_scalar = not is_large and isinstance(value, (bool, int, float, type(None)))
+        yield name, value if is_json_scalar else _text(value)
         return
     for key, child in children if depth < _MAX_DEPTH else ():
-        below = f"{name}." if name else ""
-        yield from _nodes(_short(f"{below}{_short(_text(key))}"), child, depth + 1)
+        prefix = f"{name}." if name else ""
+        yield from _nodes(_short(f"{prefix}{_short(_text(key))}"), child, depth + 1)
 
 
 def _text(value: object) -> str:
-    """Return a value as printable text, cut only where it is too long to search for secrets."""
+    """Return a value as printable text of at most _MAX_CHECKED characters."""
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        # str() refuses thousands of digits
+        # str() fails for integers of thousands of digits
         return f"a whole number of {value.bit_length():,} bits"
     return safe_text(str(value)[:_MAX_CHECKED])
 
 
 def _short(text: str) -> str:
+    """Return a text, cut to MOST_CHARACTERS and marked with "…" if it is longer."""
     return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
 
 
-def _reason(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
+    """Return the message of an error that occurred while reading a file."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    # Messages of parsers quote the file, which may contain secrets.
     return error.reason if isinstance(error, RowError) else str(error)[:200]
 
 
 def _git() -> dict[str, Scalar]:
-    """Return commit, branch and dirty state of the current folder; empty outside of git."""
+    """Return commit, branch and dirty state of the current folder; {} outside a git checkout."""
 
     def git(*words: str) -> str | None:
         command = ["git", "--no-optional-locks", *words]
@@ -257,7 +258,7 @@ def _git() -> dict[str, Scalar]:
 
 
 def card_view(card: Card) -> dict[str, str] | None:
-    """Return the run's card as text, nested by indentation; None if nothing is known."""
+    """Return a ``summary`` and the entries as indented ``text``; None if there are no entries."""
     if card.withheld:
         return {"summary": message("Configuration: left out with the names"), "text": ""}
     if not (card.entries or card.hidden or card.cut):
@@ -281,22 +282,23 @@ def card_view(card: Card) -> dict[str, str] | None:
 
 
 def _card_lines(card: Card) -> list[str]:
+    """Return the entries as lines; parts of dotted names become indented headings."""
     lines: list[str] = []
-    above: list[str] = []
+    previous_groups: list[str] = []
     for name, value in card.entries.items():
-        *groups, last = name.split(".", _DEEPEST)
+        *groups, label = name.split(".", _MAX_NESTING)
         lines += [
             f"{_INDENT * depth}{group}:"
             for depth, group in enumerate(groups)
-            if groups[: depth + 1] != above[: depth + 1]
+            if groups[: depth + 1] != previous_groups[: depth + 1]
         ]
-        above = groups
-        lines.append(f"{_INDENT * len(groups)}{last}: {_written(value)}")
+        previous_groups = groups
+        lines.append(f"{_INDENT * len(groups)}{label}: {_value_text(value)}")
     return lines
 
 
-def _written(value: Scalar) -> str:
-    """Write a value as configuration files do, on one line."""
+def _value_text(value: Scalar) -> str:
+    """Return a value on one line, written as in JSON; texts are not quoted."""
     if isinstance(value, str):
         return " ".join(value.split())
     return str(value) if type(value) in (int, float) else json.dumps(value)

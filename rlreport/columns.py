@@ -1,8 +1,8 @@
 """The columns of every table: name, label, unit, number format and meaning.
 
-The response list, key figures, extremes, tables of pages, axis titles, exports, their
-documentation (``docs/columns.md``) and the scripts of pages read them here. Columns are
-float64 unless stated otherwise; NaN means that the log does not contain the data.
+Pages and their scripts, charts, exports and ``docs/columns.md`` take names and labels from
+here. Columns are float64 unless stated otherwise; NaN means that the log does not contain the
+data.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from rlreport.text.numbers import NumberKind
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table, or a value per token.
+    """A column of a table, or a figure per token.
 
     Attributes:
         name: name in exports.
         label: name on pages; "" if no page shows the column.
-        unit: unit, "" for none; not repeated in the label.
+        unit: unit, "" for none; the label does not contain it.
         help: short explanation.
-        dtype: dtype of the column in its table.
-        kind: number format.
-        signed: for values per token: whether a diverging color scale around 0 is used.
-        listed: whether the response list offers it, and whether it is visible by default.
+        dtype: pandas dtype.
+        kind: number format on pages.
+        signed: whether the token view uses a diverging color scale around 0; only for figures
+            per token.
+        listed: in the response list, "shown" by default or "hidden" until the reader selects it;
+            "" if the list does not offer it.
     """
 
     name: str
@@ -45,12 +47,12 @@ class Column:
 
     @property
     def axis(self) -> str:
-        """Title of an axis: explanation and unit."""
+        """Title of a chart axis: explanation and unit."""
         return message("{what}, {unit}", what=self.help, unit=self.unit) if self.unit else self.help
 
     @property
     def title(self) -> str:
-        """Label and unit, for places that have no header: "KL (nats)"."""
+        """Label with unit, such as "KL (nats)"; without a unit only the label."""
         if not self.unit:
             return self.label
         return message("{label} ({unit})", label=self.label, unit=self.unit)
@@ -59,6 +61,7 @@ class Column:
 _count = partial(Column, kind="count")
 _whole = partial(Column, dtype="int64", kind="count")
 _share = partial(Column, kind="share")
+# Columns of the response list: shown by default (_shown) or hidden (_asked).
 _shown = partial(Column, listed="shown")
 _shown_count = partial(Column, kind="count", listed="shown")
 _asked = partial(Column, listed="hidden")
@@ -66,7 +69,7 @@ _asked_count = partial(Column, kind="count", listed="hidden")
 
 
 def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
-    """Return a column that no page shows."""
+    """Return a column without a label, as no page shows it."""
     return Column(name, "", unit, help, dtype)
 
 
@@ -158,9 +161,9 @@ RESPONSE_COLUMNS = (
     _inner("missing_grade", "", "1: reward is null, 2: judge failed, 3: masked, 4: error", "int8"),
     _inner("nan_values", "", "NaN, infinite or null numbers of required figures", "int32"),
 )  # fmt: skip
-"""One row per response, sorted by (step, validation, file, offset, sub).
+"""The response table: one row per response, sorted by (step, validation, file, offset, sub).
 
-Listed ones stand in reading order.
+The response list shows columns in this order.
 """
 
 STEP_COLUMNS = (
@@ -247,9 +250,9 @@ STEP_COLUMNS = (
     Column("incomplete", "Incomplete", "", "fewer responses than the run's usual step", "bool"),
     _whole("nan_values", "NaN values", "", "numbers skipped by the means above"),
 )  # fmt: skip
-"""One row per step, ascending; of training, but for ``validation_…``.
+"""The table of steps, exported as ``data/steps.csv``: one row per step, ascending.
 
-Written as ``data/steps.csv`` (all-empty columns included).
+All columns but ``validation_…`` summarise training. The export includes empty columns.
 """
 
 PROMPT_COLUMNS = (
@@ -278,7 +281,7 @@ PROMPT_COLUMNS = (
     _inner("worst_step", "", "step of its worst response", "int64"),
     _inner("worst_n", "", "n of its worst response", "int64"),
 )  # fmt: skip
-"""One row per distinct prompt. Written as ``data/prompts.csv``."""
+"""The table of prompts, exported as ``data/prompts.csv``: one row per distinct prompt."""
 
 TOKEN_COLUMNS = (
     Column("token", "Token", "", "token string as readable text", "object"),
@@ -302,7 +305,7 @@ TOKEN_COLUMNS = (
     _inner("example_position", "tokens", "index of its first occurrence, if all tokens are sampled",
            "Int64"),
 )  # fmt: skip
-"""One row per token string. Written as ``data/tokens.csv``."""
+"""The table of tokens, exported as ``data/tokens.csv``: one row per distinct token string."""
 
 TOKEN_FIGURES = (
     Column("log_ratio", "Log-ratio", "nats", "k1: logp − ref_logp", signed=True),
@@ -319,9 +322,10 @@ TOKEN_FIGURES = (
     Column("surprisal", "Surprisal", "nats", "−logp"),
     Column("sampler_logp", "Sampler logp", "nats", "log-probability under the sampler"),
 )
-"""Figures of a token, as the token view offers them."""
+"""Figures per token, in the order in which the token view offers them."""
 
 RESPONSE, STEP, PROMPT, TOKEN = (
     {column.name: column for column in columns}
     for columns in (RESPONSE_COLUMNS, STEP_COLUMNS, PROMPT_COLUMNS, TOKEN_COLUMNS)
 )
+"""Per table: column name -> column."""

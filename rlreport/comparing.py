@@ -1,4 +1,4 @@
-"""The comparison: runs → compare → draw → bake → deliver."""
+"""Build the report that compares two runs: read → compare → draw → bake → deliver."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from rlreport.text.messages import message
 
 @dataclass(frozen=True, slots=True)
 class ComparisonReport:
-    """A comparison that was written.
+    """The result of ``build_comparison``: a written report that compares BASE with NEW.
 
     Attributes:
-        out: its path or URL.
-        form: id of its format.
-        size: bytes.
-        outcome: the comparison: effect, guardrails, flips, findings.
+        out: output path, or URL without credentials.
+        form: id of the output format, such as ``html``.
+        size: size of the report in bytes.
+        outcome: the computed comparison: effect, guardrails, flipped prompts, findings.
     """
 
     out: Destination
@@ -44,22 +44,22 @@ class ComparisonReport:
 
     @property
     def gate(self) -> Gate:
-        """The conditions that failed, and the exit status."""
+        """The conditions of ``--fail-on``, those that failed, and the exit status."""
         return self.outcome.gate
 
     @property
     def gate_sentence(self) -> str:
-        """Result of the gate, "" without ``fail_on``."""
+        """The result of the gate as a sentence, "" without ``fail_on``."""
         return words.gate_sentence(self.outcome)
 
     @property
     def sentence(self) -> str:
-        """The verdict in words."""
+        """The verdict as text: broken runs, then the effect with its interval."""
         return words.sentence(self.outcome)
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on its limits."""
+        """What readers should know about the comparison, one sentence each."""
         return words.notes(self.outcome)
 
 
@@ -70,7 +70,9 @@ def build_comparison(
     options: CompareOptions,
     progress: Progress,
 ) -> ComparisonReport:
-    """Compare runs and write the comparison; ``out`` is unchanged if that fails.
+    """Write the report that compares run ``new`` with ``bases``: a run, or several seeds of it.
+
+    If that fails, an earlier report at ``out`` is unchanged.
 
     Raises:
         RlreportError: an option, a run or the destination cannot be used.
@@ -80,12 +82,12 @@ def build_comparison(
     form.check(options)
     check_destination(out, form)
     summary = summary_file() if options.github_summary else None
-    if options.metrics and sum(report_about(given) is None for given in (*bases, new)) > 1:
+    if options.metrics and sum(report_about(source) is None for source in (*bases, new)) > 1:
         raise UsageError(
             "--metrics: one metrics file cannot belong to several runs; build a report of each "
             "run with its metrics, and compare the reports"
         )
-    runs = [compared_run(given, options, limits, progress) for given in (*bases, new)]
+    runs = [compared_run(source, options, limits, progress) for source in (*bases, new)]
     outcome = outcome_of(runs[:-1], runs[-1], options)
     title = message("{new} against {base}", new=outcome.new.name, base=outcome.base.name)
     comparison = outcome.comparison

@@ -1,9 +1,9 @@
-"""Recognize credentials in configurations by what is known to be harmless.
+"""Detect credentials in a run's configuration, so that reports do not show them.
 
-A name with a word such as ``token`` or ``pass`` may hold a credential, so its value is shown only
-if name and value together are known: a count of tokens, a special token, a column, a path, a
-reference. Any other value is shown unless it assigns such a name, has the form of a well-known
-credential, or is too random to be a name, a path or prose.
+A name that contains a word such as ``token`` or ``pass`` is suspect. The value of a suspect name
+is shown only if it is harmless under this name (a count of tokens, a special token, a column, a
+path) or only refers to another value. The value of any other name is shown unless it assigns a
+value to a suspect name, has the form of a well-known credential, or looks random.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _HARMLESS_WORD = re.compile(
     r"|key(?:words?|frames?|points?|notes?|board)|monkey|credits?|incredible|secretary"
     r"|bypass\w*|pass(?:ages?|ed|es|ing|through|ive)|(?:en)?compass"
 )
-"""Words that contain a suspect part by chance."""
+"""Matches harmless words that contain a suspect part, such as ``tokenizer``."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 
 _NUMBER = r"[-+]?(?:(?:\d[\d_]*\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|nan)"
 _WORDS = r"[A-Za-z][A-Za-z_.-]{0,40}"
 _PATH = r"(?:\w+:/)?[\w.~-]*(?:/[\w.=~-]*)+"
-_KNOWN = tuple(
+_HARMLESS_PAIRS = tuple(
     (re.compile(name), re.compile(value, re.IGNORECASE))
     for name, value in (
         # Counts of tokens, lengths and ids; pass@k.
@@ -68,7 +68,7 @@ _KNOWN = tuple(
         (r".*_?(?:file|path|dir|folder)|(?:old)?pwd", _PATH),
     )
 )
-"""Names in lower case with underscores -> values that are shown under them."""
+"""Pairs of patterns: suspect names in lower_case, and their values that are harmless."""
 
 _PLACEHOLDER = re.compile(
     r"<[A-Z_]{1,40}>|<\|[\w▁-]{1,40}\|>|\[[A-Z_]{1,20}\]|\[text\]|x{3,}|\*{3,}|…|-"
@@ -111,17 +111,17 @@ _PAIRED = re.compile(
     ["']?(?:value|val)["']?\s*[=:]\s*["']?[^\s"']""",
     re.IGNORECASE | re.VERBOSE,
 )
-_LISTED = re.compile(
+_NAME_BEFORE_VALUE = re.compile(
     r"(?:\w*(?:passw|secret|authori|cred|pwd|cookie)\w*"
     r"|(?:\w+_)?(?:api|access|private|auth|hf|hub|bearer)[_-]?(?:key|token))",
     re.IGNORECASE,
 )
-"""Names that are followed by a value in lists, which have no sign between them."""
+"""Matches suspect names that a value may follow without ``=`` or ``:``, as in a list."""
 
 _PROSE_BLANKS = 8
-"""A text with more blanks is prose, in which "the key: one word" assigns nothing."""
+"""A text with more blanks is prose, in which "the key: a word" is not an assignment."""
 
-# Letters change case, and turn into digits and back, far more often at random than in names.
+# In random text, upper case, lower case and digits alternate far more often than in names.
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _LONG_RUN = re.compile(r"[\w+/=-]{16,}", re.ASCII)
 _CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
@@ -139,7 +139,7 @@ _PUBLIC_HASH = re.compile(
 
 
 def is_secret(name: str, value: Scalar) -> bool:
-    """Return whether an entry must not be shown, given its dotted name and its value."""
+    """Return whether an entry may contain a credential, given its dotted name and value."""
     if _holds_secret(name, ()):
         return True
     if value is None or isinstance(value, bool):
@@ -151,20 +151,20 @@ def is_secret(name: str, value: Scalar) -> bool:
 
 
 def _is_harmless(name: str, text: str) -> bool:
-    """Return whether the name is not suspect, or name and value together are known."""
-    suspect = [part for part in name.split(".") if _is_suspect(part)]
+    """Return whether the name is not suspect, or the value is harmless under this name."""
+    suspect_parts = [part for part in name.split(".") if _is_suspect(part)]
     return (
-        not suspect
+        not suspect_parts
         or _is_reference(text)
         or all(
-            _is_reference(item) or all(_is_known(part, item) for part in suspect)
+            _is_reference(item) or all(_is_harmless_pair(part, item) for part in suspect_parts)
             for item in text.split(", ")
         )
     )
 
 
 def _is_suspect(part: str) -> bool:
-    """Return whether a part of a name may stand for a credential."""
+    """Return whether a part of a dotted name suggests a credential."""
     words = _words(part)
     if any(_SUSPECT_WORD.fullmatch(word) for word in words):
         return True
@@ -172,28 +172,29 @@ def _is_suspect(part: str) -> bool:
     return bool(_SUSPECT.search(rest))
 
 
-def _is_known(part: str, text: str) -> bool:
-    """Return whether values like this one are harmless under a name like this one."""
+def _is_harmless_pair(part: str, text: str) -> bool:
+    """Return whether a suspect part of a name and a value match a harmless pattern."""
     name = "_".join(_words(part))
-    return any(n.fullmatch(name) and v.fullmatch(text) for n, v in _KNOWN)
+    return any(n.fullmatch(name) and v.fullmatch(text) for n, v in _HARMLESS_PAIRS)
 
 
 def _is_reference(text: str) -> bool:
-    """Return whether a value only refers to another: a placeholder, a variable, ``${...}``."""
+    """Return whether a text only refers to a value: a placeholder, a variable or ``${...}``."""
     if _VARIABLE.fullmatch(text) and _is_suspect(text):
         return True
-    before = ""
-    while text != before:
-        before, text = text, _REFERENCE.sub("0", text)
+    previous = ""
+    while text != previous:
+        previous, text = text, _REFERENCE.sub("0", text)
     return text in ("", "0") or bool(_PLACEHOLDER.fullmatch(text))
 
 
 def _words(name: str) -> list[str]:
+    """Split a name in snake_case or camelCase into lower-case words."""
     return [word.lower() for word in _WORD.findall(name)]
 
 
 def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
-    """Return whether a text holds a credential, under a name of these words."""
+    """Return whether a text contains a likely credential; ``words`` are those of its name."""
     if _SHAPE.search(text) or _PASSWORD.fullmatch(text) or _assigns_secret(text):
         return True
     if any(_HASH_NAME.fullmatch(word) for word in words) and _HEX.fullmatch(text):
@@ -204,30 +205,30 @@ def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
 
 
 def _assigns_secret(text: str) -> bool:
-    """Return whether a text such as a command line or a URL gives a suspect name a value."""
+    """Return whether a text assigns a value to a suspect name, as command lines and URLs may."""
     prose = text.count(" ") - text.count(", ") > _PROSE_BLANKS
-    at = 0
-    while match := _ASSIGNED.search(text, at):
-        at = match.end("name")
+    position = 0
+    while match := _ASSIGNED.search(text, position):
+        position = match.end("name")
         name, sign, value = match.group("name", "sign", "value")
-        last = name.lstrip("-")
+        bare_name = name.lstrip("-")
         if sign.strip() in ("", ","):
-            flag = name.startswith("-") and not value.startswith("-")
-            variable = _VARIABLE.fullmatch(last) and not _VARIABLE.fullmatch(value)
-            listed = _LISTED.fullmatch(last) and not prose
-            alone = match.span() == (0, len(text))
-            between = alone or "," in sign or text[: match.start()].endswith(("ENV ", "setenv "))
-            if not (flag or (between and (variable or listed))):
+            is_flag = name.startswith("-") and not value.startswith("-")
+            is_variable = _VARIABLE.fullmatch(bare_name) and not _VARIABLE.fullmatch(value)
+            name_in_list = _NAME_BEFORE_VALUE.fullmatch(bare_name) and not prose
+            is_whole = match.span() == (0, len(text))
+            in_list = is_whole or "," in sign or text[: match.start()].endswith(("ENV ", "setenv "))
+            if not (is_flag or (in_list and (is_variable or name_in_list))):
                 continue
-        elif prose and value.isalpha() and not _LISTED.fullmatch(last):
+        elif prose and value.isalpha() and not _NAME_BEFORE_VALUE.fullmatch(bare_name):
             continue
-        if not _is_harmless(last, value.rstrip(".")):
+        if not _is_harmless(bare_name, value.rstrip(".")):
             return True
     return any(_is_suspect(match.group(1)) for match in _PAIRED.finditer(text))
 
 
 def _is_random(text: str) -> bool:
-    """Return whether a text holds characters that form no names, numbers or words."""
+    """Return whether a text contains a long run of letters and digits that looks random."""
     if any(len(_ODD_CASE.findall(run)) >= 4 for run in _BASE64.findall(text)):
         return True
     return any(
@@ -238,11 +239,11 @@ def _is_random(text: str) -> bool:
 
 
 def _is_random_run(run: str, around: int) -> bool:
-    """Return whether a run of letters and digits is random.
+    """Return whether a run of letters and digits looks random.
 
     Args:
         run: the letters and digits.
-        around: length of the text without blanks that the run is part of.
+        around: length of the surrounding text, which may also contain ``_+/=-``.
     """
     size, chunks = len(run), _CHUNK.findall(run)
     if run.lower() != run != run.upper():
@@ -256,9 +257,9 @@ def _is_random_run(run: str, around: int) -> bool:
 
 
 def named_value(pairs: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Return ``{name: value}`` for a mapping such as ``{key: API_KEY, value: ...}``.
+    """Return ``{"API_KEY": ...}`` for a mapping such as ``{key: API_KEY, value: ...}``.
 
-    The name tells what the value is. Other mappings are returned as they are.
+    ``is_secret`` can then judge the value by this name. Other mappings are returned unchanged.
     """
     by_key = {str(key).lower(): value for key, value in pairs.items()}
     values = [by_key[key] for key in ("value", "val") if key in by_key]

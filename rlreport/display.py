@@ -1,4 +1,4 @@
-"""Responses and prompts read back from the logs for display."""
+"""Read responses and prompts back from the logs, to show them on pages."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rlreport.text.clean import clean_prompt, clean_text
 from rlreport.text.tokens import readable_tokens
 
 MAX_PROMPT_TEXTS = 2_000
-"""Prompts whose text is read back for the prompt table; the others keep their figures."""
+"""Maximum number of prompts whose text is read back; further ones are listed without text."""
 
-PROMPT_CHARS = 400
+PROMPT_CHARS = 400  # maximum characters of a prompt in the prompt table
 
 Clean = Callable[[object], str]
 
@@ -36,37 +36,37 @@ def fetch(
     figures: FigureOptions,
     with_tokens: int | None = None,
 ) -> Iterator[Rollout]:
-    """Read responses back, in the order given; all are in memory before the first is yielded.
+    """Read all responses of ``rows`` into memory, then yield them in this order.
 
     Args:
         locations: locations of all responses in the logs.
         rows: indices into the response table.
-        options: as in the first pass.
-        figures: as in the first pass.
-        with_tokens: number of leading rows that include tokens; None for all.
+        options: the options with which the logs were read.
+        figures: the parameters with which the figures were computed.
+        with_tokens: how many of the first rows are returned with their tokens; None for all.
 
     Raises:
-        UnusableInputError: a log changed or vanished since the first pass.
+        UnusableInputError: a log changed or disappeared since it was read.
     """
     rollouts: dict[int, Rollout] = {}
-    wanted = frozenset(rows[:with_tokens])
+    rows_with_tokens = frozenset(rows[:with_tokens])
     for batch in batches(read_rows(locations, rows)):
-        rollouts.update(_rollouts(locations, dict(batch), options, figures, wanted))
+        rollouts.update(_rollouts(locations, dict(batch), options, figures, rows_with_tokens))
     yield from (rollouts[row] for row in rows)
 
 
 def prompt_texts(scan: Scan, options: ReadOptions) -> list[str]:
-    """Return the beginnings of the first MAX_PROMPT_TEXTS prompts, by ``prompt_id``.
+    """Return the first MAX_PROMPT_TEXTS prompts by ``prompt_id``, cut to PROMPT_CHARS.
 
     Raises:
-        UnusableInputError: a log changed or vanished since the first pass.
+        UnusableInputError: a log changed or disappeared since it was read.
     """
-    wanted = scan.prompt_rows[:MAX_PROMPT_TEXTS]
+    rows = scan.prompt_rows[:MAX_PROMPT_TEXTS]
     prompts = {
         row: _prompt(logged, options)[:PROMPT_CHARS]
-        for row, logged in read_rows(scan.locations(), wanted)
+        for row, logged in read_rows(scan.locations(), rows)
     }
-    return [prompts[row] for row in wanted.tolist()]
+    return [prompts[row] for row in rows.tolist()]
 
 
 def _prompt(row: Row, options: ReadOptions) -> str:
@@ -80,20 +80,21 @@ def _rollouts(
     figures: FigureOptions,
     with_tokens: frozenset[int],
 ) -> Iterator[tuple[int, Rollout]]:
-    # Dropping padding shifts the token spans of turns.
-    converted = [n for n, row in rows.items() if n in with_tokens or row.carried.get("turns")]
-    tokens = token_rows([rows[n].tokens for n in converted], frozenset(options.pad_tokens))
+    """Convert logged rows; yield (index in the response table, rollout) for each."""
+    # Rows with turns need tokens to detect dropped padding, which shifts the spans of turns.
+    numbers = [n for n, row in rows.items() if n in with_tokens or row.carried.get("turns")]
+    tokens = token_rows([rows[n].tokens for n in numbers], frozenset(options.pad_tokens))
     per_row: dict[int, Any] = {}
     if tokens is not None:
-        per_row = {converted[i]: values for i, values in _tokens_by_row(tokens, figures)}
+        per_row = {numbers[i]: values for i, values in _tokens_by_row(tokens, figures)}
     clean = partial(_text, pads=options.pad_tokens)
     for number, row in rows.items():
         raw, values, sampled = per_row.get(number, _NO_TOKENS)
         prompt = _prompt(row, options)
-        truth, pairs = row.carried.get("ground_truth"), row.carried.get("prompt_turns")
+        label, pairs = row.carried.get("ground_truth"), row.carried.get("prompt_turns")
         errors = row.carried.get("errors") or []
         conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
-        spans = len(raw) == row.tokens.size  # spans of turns count the tokens as logged
+        spans = len(raw) == row.tokens.size  # no padding was dropped
         if number not in with_tokens:
             raw, values, sampled = _NO_TOKENS
         yield (
@@ -106,20 +107,20 @@ def _rollouts(
                 prompt=prompt,
                 response=clean(row.response),
                 ref_response=None if row.reference is None else clean(row.reference),
-                ground_truth=None if isinstance(truth, dict | list | None) else clean(str(truth)),
+                ground_truth=None if isinstance(label, dict | list | None) else clean(str(label)),
                 turns=_prompt_turns(pairs, clean) or turns(prompt),
                 raw_tokens=raw,
                 tokens=readable_tokens(raw, locations.style),
                 figures=values,
                 sampled=sampled,
-                conversation=[_turn(one, clean, spans=spans) for one in conversation],
+                conversation=[_turn(turn, clean, spans=spans) for turn in conversation],
                 errors=list(map(clean, errors if isinstance(errors, list) else [errors])),
             ),
         )
 
 
 def _tokens_by_row(tokens: TokenRows, figures: FigureOptions) -> Iterator[tuple[int, Any]]:
-    """Yield (row, (token strings, values per token, mask of sampled tokens or None))."""
+    """Yield (row, (token strings, figures per token, mask of sampled tokens or None if all))."""
     flat = tokens.sampled_only().figures(figures)
     if tokens.sampled is not None:
         flat = flat.spread(tokens.sampled)
@@ -132,7 +133,7 @@ def _tokens_by_row(tokens: TokenRows, figures: FigureOptions) -> Iterator[tuple[
 
 
 def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
-    """Return a format's [role, text] pairs as turns, without entries of another shape."""
+    """Return the prompt's logged [role, text] pairs, cleaned; skip entries of another shape."""
     return [
         (_text(turn[0]), clean(turn[1]))
         for turn in (pairs if isinstance(pairs, list) else [])
@@ -141,7 +142,7 @@ def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
 
 
 def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
-    """Return a turn; ``normalize_turns_and_mask`` has not checked the types of all its values."""
+    """Convert a logged turn, without values of unexpected type; keep token spans if ``spans``."""
 
     def text(name: str) -> str | None:
         return clean(value) if isinstance(value := turn.get(name), str) else None
@@ -165,13 +166,13 @@ def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
 
 
 def _call(call: object) -> tuple[str, str]:
-    """Return a tool's name and its arguments as text."""
+    """Return the tool name and the arguments of a logged tool call, both as text."""
     call = call if isinstance(call, dict) else {"arguments": call}
     return _text(call.get("name", "")), _text(call.get("arguments", ""))
 
 
 def _text(value: object, pads: tuple[str, ...] = ()) -> str:
-    """Return a logged value as cleaned text; values other than text as JSON."""
+    """Return a logged value as cleaned text without padding; non-text values become JSON."""
     if not isinstance(value, str):
         try:
             value = json.dumps(value, ensure_ascii=False, default=str)

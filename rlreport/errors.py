@@ -1,4 +1,4 @@
-"""Exceptions of rlreport."""
+"""Exceptions that rlreport raises."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 
 class RlreportError(Exception):
-    """An error that the user can fix: one line on the terminal, exit status 2.
+    """An error that the user can fix; the message says what is wrong, where, and what to do.
 
-    The message says what is wrong, where, and what to do.
+    The command line prints the message and exits with status 2.
     """
 
 
@@ -17,15 +17,15 @@ class UsageError(RlreportError):
 
 
 class UnusableInputError(RlreportError):
-    """The logs were found but no report can be built from them."""
+    """The logs were found, but no report can be built from them."""
 
 
 class UnreadableReportError(UnusableInputError):
-    """A report of rlreport is broken, or was written by a newer version."""
+    """An earlier report is broken, or was written by a newer version of rlreport."""
 
 
 class StrictError(RlreportError):
-    """With ``--strict``: the logs contain something that would be skipped or repaired."""
+    """The logs contain data that would be skipped or repaired, which ``--strict`` forbids."""
 
 
 class OutputError(RlreportError):
@@ -33,20 +33,20 @@ class OutputError(RlreportError):
 
 
 class MissingExtraError(RlreportError):
-    """An optional dependency is needed for this input or format."""
+    """An optional dependency that this input or format needs is not installed."""
 
 
 class RowError(ValueError):
-    """A line or object cannot become a row; the message is the reason shown in the report."""
+    """A logged line or object cannot be converted to a row; the report shows the message."""
 
     @property
     def reason(self) -> str:
-        """The message, which can still be translated; ``str`` would make it English."""
+        """The message in translatable form; ``str`` returns it in English only."""
         return str(self) if not self.args or type(self.args[0]) is str else self.args[0]
 
 
 class UnreadRow(dict[str, Any]):
-    """Placeholder for a row that cannot be read, among other rows of its object."""
+    """Placeholder for one unreadable row of a logged object that contains several rows."""
 
     def __init__(self, error: RowError) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""The fields of a canonical row.
+"""The fields of a canonical row, into which every log format is converted.
 
-A field means the same in every log. If a framework uses its name for something else, that
-value becomes the column ``<name>_logged``.
+A field means the same in every log. If a framework uses the name of a field for something
+else, its value becomes the column ``<name>_logged``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["int", "number", "text", "texts", "strings", "ids", "floats", "mask", "bool"]
-"""``strings``, ``ids``, ``floats`` and ``mask`` are lists with one entry per token (T)."""
+"""Type of a value; ``strings``, ``ids``, ``floats`` and ``mask`` are lists, one entry per token."""
 
 
 LARGEST_STEP = 2**53
@@ -23,12 +23,12 @@ class Field:
 
     Attributes:
         name: key in the row.
-        kind: type of its value; ``meaning`` describes the shape of objects.
-        meaning: description with unit.
-        required: whether a row without it is invalid.
-        column: whether its value is also a column of the response list, like extra scalars.
-        at_hand: the expression or source in a PPO trainer, for docs.
-        feeds: what the report shows from it, for docs.
+        kind: type of the value.
+        meaning: description of the value, with unit and, for objects, shape.
+        required: whether a row without this field is invalid.
+        column: whether the response list has a column for the value.
+        at_hand: where a PPO trainer has the value, for docs.
+        feeds: what the report computes from the value, for docs.
     """
 
     name: str
@@ -110,40 +110,40 @@ FIELDS = (
     Field("seconds", "number", "duration of the rollout in seconds"),
     Field("split", "text", "train, val or eval", column=True),
 )  # fmt: skip
-"""In the order of docs/log-format.md."""
+"""All canonical fields; ``docs/log-format.md`` lists them in this order."""
 
 CANONICAL = frozenset(field.name for field in FIELDS)
 REQUIRED = tuple(field.name for field in FIELDS if field.required)
 TOKEN_ARRAYS = tuple(field.name for field in FIELDS if field.kind == "floats")
-"""Fields that hold one float per token."""
+"""Names of the fields with one float per token."""
 
 NO_COLUMN = frozenset(field.name for field in FIELDS if not field.column)
-"""Fields that are no column of the response list; all other scalars of a row are."""
+"""Names of fields without a column in the response list; all other scalars have one."""
 
 NotTaken = dict[str, tuple[int, str]]
-"""Unrecognized fields: dotted name -> number of occurrences, and type of the values."""
+"""Unrecognized fields: dotted name -> (number of occurrences, type of the values)."""
 
-MOST_NOT_TAKEN = 64
-_LONGEST_NAME = 80
+MOST_NOT_TAKEN = 64  # maximum number of unrecognized fields that are reported
+_LONGEST_NAME = 80  # characters; longer names are cut
 
 
-def count_not_taken(found: NotTaken, name: str, kind: str, times: int = 1) -> None:
-    """Count an unrecognized field; of several types keep the alphabetically first."""
+def count_not_taken(counts: NotTaken, name: str, kind: str, times: int = 1) -> None:
+    """Count ``times`` occurrences of an unrecognized field; keep the first type by alphabet."""
     name = name[:_LONGEST_NAME]
-    known = found.get(name, (0, kind))
-    found[name] = (known[0] + times, min(known[1], kind))
-    if len(found) > 2 * MOST_NOT_TAKEN:
-        trim_not_taken(found)
+    entry = counts.get(name, (0, kind))
+    counts[name] = (entry[0] + times, min(entry[1], kind))
+    if len(counts) > 2 * MOST_NOT_TAKEN:
+        trim_not_taken(counts)
 
 
-def trim_not_taken(found: NotTaken) -> None:
-    """Keep the alphabetically first names: this does not depend on the order of merging."""
-    for name in sorted(found)[MOST_NOT_TAKEN:]:
-        del found[name]
+def trim_not_taken(counts: NotTaken) -> None:
+    """Keep only the alphabetically first names, so that the order of merging does not matter."""
+    for name in sorted(counts)[MOST_NOT_TAKEN:]:
+        del counts[name]
 
 
 def kind_of(value: object) -> str:
-    """Return the type of a logged value as a word."""
+    """Return the type of a logged value as a word, such as ``number`` or ``list``."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, bool):

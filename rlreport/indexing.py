@@ -1,4 +1,4 @@
-"""The index: one page that lists many reports."""
+"""Build the index: one page that lists many reports."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from rlreport.workers import Workers
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index that was written.
+    """The result of ``build_index``.
 
     Attributes:
-        out: its path.
-        reports: number of its rows.
-        unread: (report, reason) of those that could not be read; they have rows, too.
+        out: path of the index page.
+        reports: number of listed reports, including unreadable ones.
+        unread: (path, reason) of each report that could not be read.
     """
 
     out: Path
@@ -55,11 +55,11 @@ def build_index(
     title: str = "",
     language: Language = ENGLISH,
 ) -> Index:
-    """List reports on one page, one row each; ``out`` is unchanged if that fails.
+    """List reports on one page, one row each; if that fails, ``out`` is unchanged.
 
     Args:
         reports: reports (folder, zip or one file), or folders that contain some.
-        out: path of the page, ``.html``; links are relative to it.
+        out: path of the page, ending in ``.html``; its links are relative to it.
         title: title of the page, "" for the default.
         language: language of the page.
 
@@ -74,26 +74,26 @@ def build_index(
     _refuse_report(local_path(out, FORMS["html"]))
     resolved = out.resolve()
     paths = dict.fromkeys(
-        path for given in reports for path in _expanded(given, resolved.parent, language)
+        path for location in reports for path in _reports_at(location, resolved.parent, language)
     )
-    listed = [_listed(path, resolved.parent) for path in paths if path.resolve() != resolved]
-    if listed and all(one.about is None for one in listed):
-        raise UsageError(f"{listed[0].place}: {listed[0].why}")
+    rows = [_entry(path, resolved.parent) for path in paths if path.resolve() != resolved]
+    if rows and all(row.about is None for row in rows):
+        raise UsageError(f"{rows[0].place}: {rows[0].why}")
     title = title or language.of(message("Runs"))
     frame = Shell(title=title, run=title, kind="runs")
-    chart = reward_chart(listed)
-    view = {**runs_view(listed), "charts": drawn([chart], language) if chart else []}
+    chart = reward_chart(rows)
+    view = {**runs_view(rows), "charts": drawn([chart], language) if chart else []}
     template = environment(language).get_template("main/runs.html")
     html = template.render(view=language.of(view), shell=frame)
     (_, page), _ = encode_view(Page("index.html", "", title, html))
     with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
         for part in assemble(frame, iter([page]), language=language, charts=False):
             file.write(part)
-    return Index(out, len(listed), [(one.place, one.why) for one in listed if one.about is None])
+    return Index(out, len(rows), [(row.place, row.why) for row in rows if row.about is None])
 
 
 def _refuse_report(out: Path) -> None:
-    """Refuse to overwrite a report, whose marker is the same as that of an index.
+    """Refuse to overwrite a report, which ``publishing`` cannot tell from an earlier index.
 
     Raises:
         OutputError: ``out`` is a report of one file, or a page of a folder.
@@ -103,31 +103,31 @@ def _refuse_report(out: Path) -> None:
 
 
 def _about(path: Path) -> dict[str, Any] | RlreportError | None:
-    """Return ``report.json`` of a report, or why it cannot be read; None if there is none."""
+    """Return a report's ``report.json``, or the error on reading it; None if it is no report."""
     try:
         return report_about(path)
     except RlreportError as error:
         return error
 
 
-def _expanded(given: str | Path, folder: Path, language: Language) -> list[Path]:
-    """Return a report, or those in a folder; of metrics of several runs those built of each."""
-    if is_url(str(given)):
-        raise UsageError(f"{shown(str(given))}: an index lists local reports only; download it")
-    path = Path(given)
+def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Path]:
+    """Return the report at a path, or those in this folder, or build some from its metrics."""
+    if is_url(str(location)):
+        raise UsageError(f"{shown(str(location))}: an index lists local reports only; download it")
+    path = Path(location)
     if not path.exists():
         raise UsageError(f"No such file or folder: {path}")
     if (path / REPORT).is_file():
         return [path]
-    found = (
+    reports = (
         [child for child in sorted(path.iterdir()) if _is_report(child)] if path.is_dir() else []
     )
-    if found or (path.is_file() and _is_report(path)):
-        return found or [path]
-    return _built(path, folder, language) or [path]
+    if reports or (path.is_file() and _is_report(path)):
+        return reports or [path]
+    return _build_reports(path, folder, language) or [path]
 
 
-def _built(path: Path, folder: Path, language: Language) -> list[Path]:
+def _build_reports(path: Path, folder: Path, language: Language) -> list[Path]:
     """Build a one-file report in ``folder`` for each run in the trainer metrics at ``path``."""
     reports: list[Path] = []
     for run in metrics_beside([path]).runs:
@@ -143,15 +143,17 @@ def _built(path: Path, folder: Path, language: Language) -> list[Path]:
 
 
 def _is_report(path: Path) -> bool:
+    """Return whether a file or folder is a report, even an unreadable one."""
     if not path.is_file() or path.suffix.lower() not in (".html", ".htm", ".zip"):
         return (path / REPORT).is_file()
     return isinstance(_about(path), dict | UnreadableReportError)
 
 
-def _listed(path: Path, root: Path) -> Listed:
+def _entry(path: Path, root: Path) -> Listed:
+    """Return the index entry of a report; its link is relative to the folder ``root``."""
     relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
     page = f"{relative}/index.html" if path.is_dir() else relative
-    # "./" keeps a name with a colon from being taken for a scheme.
+    # Without "./" a browser would read the part before a colon as a URL scheme.
     href, name = f"./{quote(os.fsencode(page))}", safe_text(relative)
     about = _about(path)
     if isinstance(about, RlreportError):

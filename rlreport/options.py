@@ -1,4 +1,4 @@
-"""Declarations of all options, from which the command line and the API keywords are derived."""
+"""Declare all options once; command-line flags and API keywords are derived from them."""
 
 # ruff: noqa: RUF009
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEFAULT_PAD_TOKENS: tuple[str, ...] = (
     "<PAD>", "<pad>", "[PAD]", "<|pad|>", "<|PAD|>", "<|padding|>", "<|endofpad|>",
     "<|finetune_right_pad_id|>", "<|vision_pad|>", "<unk_pad>",
 )  # fmt: skip
-"""Token strings that are always removed as padding."""
+"""Padding tokens that are always removed; ``--pad-token`` adds further ones."""
 
 RESTARTS: tuple[Literal["all"], Literal["last"]] = ("all", "last")
 FAIL_ON = ("worse", "guardrail", "new-critical", "any")
@@ -28,14 +28,14 @@ Paths = Sequence[str | Path]
 
 
 def option(default: Any, help: str, *flags: str, **settings: Any) -> Any:
-    """Declare a field of an options class.
+    """Return a dataclass field that declares an option.
 
     Args:
         default: default value; a dict or None for a mapping.
-        help: description, shown by ``--help`` and in the docstring of the API.
-        flags: flags on the command line; by default the name with hyphens.
-        settings: ``choices``, ``low`` and ``high`` are validated; ``metavar``, ``show`` (text for
-            the default) and ``size`` (bytes, written ``10MB``) are for the command line.
+        help: description shown by ``--help`` and in the docstrings of the API.
+        flags: flags on the command line; by default the field's name with hyphens.
+        settings: ``choices``, ``low`` and ``high`` restrict the value. For the command line only:
+            ``metavar``, ``show`` (the default as text), ``size`` (bytes, written ``10MB``).
     """
     metadata = {"help": help, "flags": flags, **settings}
     if isinstance(default, dict):
@@ -45,44 +45,44 @@ def option(default: Any, help: str, *flags: str, **settings: Any) -> Any:
 
 def declared(options: type) -> list[Field[Any]]:
     """Return the fields of an options class that were declared with ``option``."""
-    return [one for one in fields(options) if "help" in one.metadata]
+    return [entry for entry in fields(options) if "help" in entry.metadata]
 
 
 def part(kind: type[Options], options: object) -> Options:
-    """Return an instance of ``kind`` with the values of those fields that ``options`` has."""
+    """Return an instance of ``kind`` with the values that ``options`` has for its fields."""
     values = options if isinstance(options, dict) else vars(options)
-    names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+    names = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Checked:
     def __post_init__(self) -> None:
-        """Validate ranges and choices; replace None by {} for mappings.
+        """Validate ranges and choices; replace None by {} in options that are mappings.
 
         Raises:
             UsageError: a number is out of range, or a value is not one of the choices.
         """
-        for one in declared(type(self)):
-            value, settings = getattr(self, one.name), one.metadata
-            if value is None and one.default_factory is dict:
-                object.__setattr__(self, one.name, {})
+        for entry in declared(type(self)):
+            value, settings = getattr(self, entry.name), entry.metadata
+            if value is None and entry.default_factory is dict:
+                object.__setattr__(self, entry.name, {})
             values = value if isinstance(value, tuple | list | set | frozenset) else (value,)
             choices = settings.get("choices", ())
-            for word in values if choices else ():
-                if word not in choices:
+            for choice in values if choices else ():
+                if choice not in choices:
                     known = ", ".join(choices)
-                    raise UsageError(f"{one.name} is one of {known}, not {word!r:.40}")
-            largest = 2**63 - 1 if isinstance(value, int) else math.inf  # of JSON and of reads
+                    raise UsageError(f"{entry.name} is one of {known}, not {choice!r:.40}")
+            largest = 2**63 - 1 if isinstance(value, int) else math.inf  # int64
             low, high = settings.get("low", -math.inf), settings.get("high", largest)
             if value is not None and "low" in settings and not low <= value <= high:
-                most = "" if high == math.inf else f" and at most {high:g}"
-                raise UsageError(f"{one.name} is at least {low:g}{most}, not {value!r:.40}")
+                limit = "" if high == math.inf else f" and at most {high:g}"
+                raise UsageError(f"{entry.name} is at least {low:g}{limit}, not {value!r:.40}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions(_Checked):
-    """How logs are read."""
+    """Options for reading logs."""
 
     pad_tokens: tuple[str, ...] = option(
         (),
@@ -154,7 +154,7 @@ class ReadOptions(_Checked):
     )
 
     def __post_init__(self) -> None:
-        """Check the values, and add DEFAULT_PAD_TOKENS to those given."""
+        """Validate the values, and put DEFAULT_PAD_TOKENS before ``pad_tokens``."""
         super().__post_init__()
         tokens = tuple(dict.fromkeys((*DEFAULT_PAD_TOKENS, *self.pad_tokens)))
         object.__setattr__(self, "pad_tokens", tokens)
@@ -164,7 +164,7 @@ class ReadOptions(_Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class FigureOptions(_Checked):
-    """Parameters of the formulas."""
+    """Parameters of generalized advantage estimation (GAE)."""
 
     gamma: float = option(1.0, "Discount factor γ of GAE.", low=0, high=1)
     lam: float = option(0.95, "λ of GAE.", low=0, high=1)
@@ -172,7 +172,7 @@ class FigureOptions(_Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions(_Checked):
-    """What reports of a run and of a comparison have in common."""
+    """Options that the reports of runs and of comparisons share."""
 
     form: str | None = option(
         None,
@@ -215,7 +215,7 @@ class OutputOptions(_Checked):
     )
 
     def __post_init__(self) -> None:
-        """Check the values."""
+        """Validate the values, and make the texts safe to show."""
         super().__post_init__()
         for name in ("title", "subject"):
             if text := getattr(self, name):
@@ -225,7 +225,7 @@ class OutputOptions(_Checked):
 
     @property
     def language(self) -> Language:
-        """Language of the texts."""
+        """The language that ``lang`` selects."""
         return language(self.lang)
 
     @property
@@ -236,7 +236,7 @@ class OutputOptions(_Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(OutputOptions):
-    """What the report of a run shows."""
+    """Options for the content of a run's report."""
 
     band: float = option(
         1.0, "Charts show the mean ± this many standard deviations.", low=0, high=10
@@ -275,19 +275,19 @@ class ReportOptions(OutputOptions):
         False, "Treat the newest step as incomplete: mark it and exclude it from the checks."
     )
     live: int = 0
-    """Seconds between checks of open pages for a newer report; 0 for never."""
+    """Seconds after which an open page checks again for a newer report; 0 for never."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions(ReadOptions, FigureOptions, ReportOptions):
-    """Options of ``build``."""
+    """All options of ``rlreport.build`` and ``rlreport build``."""
 
     quiet: bool = option(True, "Print errors only.", "-q", "--quiet")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(ReadOptions, FigureOptions, OutputOptions):
-    """Options of ``compare``."""
+    """All options of ``rlreport.compare`` and ``rlreport compare``."""
 
     pair_by: str = option(
         "prompt",
@@ -309,7 +309,7 @@ class CompareOptions(ReadOptions, FigureOptions, OutputOptions):
     quiet: bool = option(True, "Print errors only.", "-q", "--quiet")
 
     def __post_init__(self) -> None:
-        """Check the values."""
+        """Validate the values; a comparison cannot redact names."""
         super().__post_init__()
         if self.redact_names:
             raise UsageError("redact is True or False for a comparison, not 'names'")

@@ -1,4 +1,4 @@
-"""The build: logs → read → summarise → check → choose → draw → bake → deliver."""
+"""Build a run's report: logs → read → summarise → check → choose → draw → bake → deliver."""
 
 from __future__ import annotations
 
@@ -50,20 +50,22 @@ from rlreport.tables import Note, Tables
 from rlreport.text.language import ENGLISH, Language
 from rlreport.workers import Workers, release_memory
 
-DATA_SHARE = 0.2  # fraction of the maximum size for the figures of all responses
+DATA_SHARE = 0.2  # fraction of the maximum size that the figures of all responses may take
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report that was built.
+    """The result of ``build_report``.
 
     Attributes:
-        out: its path, or its URL without credentials.
-        form: id of its format.
-        size: bytes.
-        shown: number of responses shown with their text.
-        left_out: sentences on what the report does not show.
+        out: path of the report, or its URL without credentials.
+        form: id of the output format, such as ``html``.
+        size: size of the report in bytes.
+        shown: number of responses whose text the report contains.
+        tables, verdict: all tables, and the result of the health checks.
+        left_out: sentences on what the report omits, such as texts beyond the maximum size.
         figures: key figures of the overview.
+        language: language of the report.
     """
 
     out: Destination
@@ -77,7 +79,7 @@ class Report:
     language: Language = ENGLISH
 
     def _repr_html_(self) -> str:
-        """Return the output of a notebook cell."""
+        """Return the HTML that a notebook shows for the report."""
         level, sentence = self.verdict.level, self.verdict.sentence
         return notebook_html(self.out, self.form, level, sentence, self.figures, self.language)
 
@@ -89,7 +91,7 @@ def build_report(
     progress: Progress,
     workers: Workers,
 ) -> Report:
-    """Build one report; ``out`` is unchanged if that fails.
+    """Build the report of a run; if that fails, an earlier report at ``out`` is unchanged.
 
     Raises:
         RlreportError: an option, the logs or the destination cannot be used.
@@ -99,25 +101,25 @@ def build_report(
     chosen_form.check(options)
     check_destination(out, chosen_form)
 
-    own = chart_functions(tuple(map(Path, options.charts)))
+    custom_functions = chart_functions(tuple(map(Path, options.charts)))
     summary = summary_file() if options.github_summary else None
-    card = _card(logs, options)
+    card = _metadata(logs, options)
     author_notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
 
     name, locations, tables = _read(logs, options, progress, workers)
     remarks += [Note("card", text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
-    mixed = None if options.merge else several_runs(logs, tables, named=not options.redact_names)
+    note = None if options.merge else several_runs(logs, tables, named=not options.redact_names)
     aliases: dict[str, str] = {}
     if options.redact_names:
         tables, aliases = without_names(tables)
         name = "run"
-    tables = replace(tables, notes=[*([mixed] if mixed else []), *tables.notes])
+    tables = replace(tables, notes=[*([note] if note else []), *tables.notes])
     if options.in_progress:
         tables = tables.growing()
     verdict, spreading = _judge(tables, locations, limits, options)
     texts = cache(partial(_texts, _sampled_rows(tables), locations, options))
-    tables = tables.without_samples()  # large, and no longer needed
+    tables = tables.without_samples()  # they are large, and no later stage needs them
     if options.redact:
         redact = Redactor()
         verdict = redacted_verdict(verdict, redact)
@@ -126,8 +128,8 @@ def build_report(
     verdict = worded(verdict, card.entries, tables.sample_note)
 
     limit = options.max_size or chosen_form.usual_size(len(tables.responses))
-    charts, failed = custom_charts(own, tables, texts, quote=not options.redact)
-    tables = replace(tables, notes=[*tables.notes, *failed])
+    charts, chart_errors = custom_charts(custom_functions, tables, texts, quote=not options.redact)
+    tables = replace(tables, notes=[*tables.notes, *chart_errors])
 
     run = JudgedRun(
         run=options.title or name,
@@ -174,7 +176,7 @@ def build_report(
 
 
 def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
-    """Run the health checks on logs, without a report.
+    """Run the health checks on logs without building a report.
 
     Raises:
         RlreportError: an option or the logs cannot be used.
@@ -187,11 +189,13 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
 
 
 def _limits(report: ReportOptions) -> Thresholds:
+    """Return the thresholds of the checks; raise UsageError if a muted check does not exist."""
     refuse_unknown(report.mute)
     return load_thresholds(report.thresholds) if report.thresholds else Thresholds()
 
 
-def _card(logs: Sequence[str | Path], report: ReportOptions) -> Card:
+def _metadata(logs: Sequence[str | Path], report: ReportOptions) -> Card:
+    """Return the run metadata, redacted as the options require."""
     meta = {str(name): str(value) for name, value in report.meta.items()}
     card = run_card(logs, configs=tuple(map(Path, report.config)), meta=meta, git=report.git)
     if report.redact_names:
@@ -202,14 +206,14 @@ def _card(logs: Sequence[str | Path], report: ReportOptions) -> Card:
 def _read(
     logs: Sequence[str | Path], options: BuildOptions, progress: Progress, workers: Workers
 ) -> tuple[str, RowLocations, Tables]:
-    """Read and summarise the logs, and free intermediate data."""
+    """Read and summarise logs; return the run's name, the locations of its rows, and its tables."""
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
     metrics = metrics_beside(logs, read.metrics, read.run, workers)
     try:
         scan = read_logs(logs, read, figures, progress, metrics.paths, workers)
     except UnusableInputError as error:
-        refused = [] if metrics.paths else [f"; {note.text}" for note in metrics.notes[:3]]
-        raise UnusableInputError(f"{error}{''.join(refused)}") from error
+        reasons = [] if metrics.paths else [f"; {note.text}" for note in metrics.notes[:3]]
+        raise UnusableInputError(f"{error}{''.join(reasons)}") from error
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     name, locations = scan.name, scan.locations()
     del scan
@@ -220,7 +224,7 @@ def _read(
 def _judge(
     tables: Tables, locations: RowLocations, limits: Thresholds, options: BuildOptions
 ) -> tuple[Verdict, SpreadingTexts]:
-    """Return the verdict with excerpts of its evidence, and texts that spread."""
+    """Return the verdict with excerpts of its evidence, and texts that spread during the run."""
     run = Run(tables.settled(), limits)
     verdict, spreading = (
         judge(run, muted=options.mute),
@@ -234,7 +238,7 @@ def _judge(
 
 
 def _sampled_rows(tables: Tables) -> Ints:
-    """Return the rows, in the table of all responses, of the sampled training responses."""
+    """Return the sampled training responses, as row numbers in the table of all responses."""
     training = tables.training()
     sample = training.words or training.ngrams
     sampled = training.responses.iloc[[] if sample is None else sample.rows]
@@ -244,13 +248,13 @@ def _sampled_rows(tables: Tables) -> Ints:
 
 
 def _texts(rows: Ints, locations: RowLocations, options: BuildOptions) -> pd.DataFrame:
-    """Return ``step``, ``n``, ``prompt`` and ``response`` of some responses.
+    """Return a table with ``step``, ``n``, ``prompt`` and ``response`` of the responses ``rows``.
 
     Raises:
-        UsageError: texts are redacted.
+        UsageError: ``--redact`` forbids texts.
     """
     if options.redact:
         raise UsageError("--redact leaves texts out")
     names = ["step", "n", "prompt", "response"]
     rollouts = fetch(locations, rows.tolist(), options, options, 0)
-    return pd.DataFrame([[getattr(one, name) for name in names] for one in rollouts], columns=names)
+    return pd.DataFrame([[getattr(row, name) for name in names] for row in rollouts], columns=names)

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, one line per phase elsewhere, or nothing."""
+"""Show progress: a bar on a terminal, otherwise one line per phase, or nothing if quiet."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rlreport.text.language import ENGLISH, Language
 
 
 class Phase:
-    """One phase of work with its bar, if there is one; a context manager."""
+    """A context manager for a phase of work; it closes the progress bar, if there is one."""
 
     def __init__(self, bar: Any = None) -> None:
         self._bar = bar
 
     def advance(self, amount: float) -> None:
-        """Count ``amount`` more units as done."""
+        """Advance the bar by ``amount`` units."""
         if self._bar is not None:
             self._bar.update(amount)
 
@@ -29,20 +29,20 @@ class Phase:
 
 
 class Progress:
-    """Progress on standard error, or none if quiet."""
+    """Progress messages on standard error; none if ``quiet``."""
 
     def __init__(self, quiet: bool = True, language: Language = ENGLISH) -> None:
         self._quiet, self._language = quiet, language
 
     def phase(self, name: str, total: float, unit: str) -> Phase:
-        """Begin a phase of ``total`` units ("B" for bytes, "pages", …)."""
+        """Start and return a phase of ``total`` bytes (unit "B") or other units (e.g. "pages")."""
         in_bytes = unit == "B"
         name, unit = self._language.of((name, unit))
         if self._quiet or not total:
             return Phase()
         if not sys.stderr.isatty():
             amount = f"{total / 1e6:,.1f} MB" if in_bytes else f"{total:,.0f} {unit}"
-            with suppress(OSError):  # such as a full disk, which may have room for the report
+            with suppress(OSError):  # standard error may be a file on a full disk
                 print(f"{name}: {amount}", file=sys.stderr, flush=True)
             return Phase()
         from tqdm import tqdm
@@ -59,7 +59,7 @@ class Progress:
         return Phase(bar)
 
     def say(self, line: str) -> None:
-        """Print a line above the bar, such as why the work is delayed."""
+        """Print a line above the bar, for example why the work is delayed; nothing if quiet."""
         if not self._quiet:
             from tqdm import tqdm
 

@@ -1,7 +1,7 @@
-"""The processes of a Ray cluster (``--ray``), for ``Workers``.
+"""Run the jobs of ``Workers`` on a Ray cluster (``--ray``).
 
-The cluster is the user's: none is started, nothing is installed on it and no GPU requested.
-Every node needs the same version of this package. A task whose node dies runs again elsewhere.
+The cluster must be running already. This module installs nothing on it and requests no GPU.
+Every node needs the same version of this package. If a node dies, its tasks run on another.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from rlreport import __version__
 from rlreport.errors import MissingExtraError, RlreportError, UsageError
 from rlreport.store import program
 
-_QUEUED = 2  # tasks submitted per CPU: the one it works on, and the next
-_RETRIES = 3
-_CHECK_SECONDS = 120.0
-_BUSY_SECONDS = 30.0
+_QUEUED = 2  # tasks submitted per CPU: the running one, and the next
+_RETRIES = 3  # how often a task runs again after its node died
+_CHECK_SECONDS = 120.0  # time in which each node must answer ``check``
+_BUSY_SECONDS = 30.0  # wait for a free CPU before the user is informed
 _CONNECT_SECONDS = 10.0
-_MAX_NAMED = 3
+_MAX_NAMED = 3  # problems listed in an error message
 
 
 class RayExecutor:
-    """Runs functions of this package as Ray tasks."""
+    """Executor that runs functions of this package as Ray tasks."""
 
     def __init__(self, address: str, say: Callable[[str], None]) -> None:
-        """Connect to the cluster, unless this program is connected already.
+        """Connect to the cluster, unless this process is connected already.
 
         Args:
             address: ``auto`` or HOST:PORT.
-            say: called with a line if no CPU is free.
+            say: called with a message if no CPU of the cluster is free.
 
         Raises:
             MissingExtraError: Ray is not installed.
@@ -57,7 +57,7 @@ class RayExecutor:
         self.count = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def map(self, run: Callable[..., Any], data: bytes, jobs: Iterable[Any]) -> Iterator[Any]:
-        """Yield ``run(data, job)`` for each job, in order; one result at a time is fetched."""
+        """Yield ``run(data, job)`` for each job, in order; results are fetched one at a time."""
         shared = self.share(data)
         pending: deque[Any] = deque()
         for job in jobs:
@@ -69,16 +69,16 @@ class RayExecutor:
             yield self._result(pending.popleft())
 
     def share(self, data: bytes) -> Any:
-        """Return a reference that tasks take as an argument; each node gets the bytes once."""
+        """Return a reference to ``data`` for tasks; each node receives the bytes only once."""
         return self._ray.put(np.frombuffer(data, np.uint8))
 
     def check(self, logs: Sequence[str], tokenizer: str | None = None) -> None:
-        """Check that every node has this program and sees the same files.
+        """Check that every node has the same version of this program and sees the same files.
 
-        Only the first, a middle and the last log by absolute path are checked.
+        Of the logs, only the first, a middle and the last one are checked.
 
         Raises:
-            UsageError: a node has another version, or does not see a file; it is named.
+            UsageError: a node has another version or does not see a file; the message says which.
         """
         checked = [logs[i] for i in (0, len(logs) // 2, -1)] if logs else []
         sizes = _sizes([*checked, *([tokenizer] if tokenizer else [])])
@@ -93,7 +93,7 @@ class RayExecutor:
             raise UsageError(f"--ray: node {'; '.join(problems[:_MAX_NAMED])}{rest}")
 
     def shutdown(self) -> None:
-        """Cancel running tasks, and disconnect unless the connection is the caller's."""
+        """Cancel running tasks; disconnect if this object opened the connection."""
         for ref in self._running:
             with contextlib.suppress(Exception):
                 self._ray.cancel(ref, force=True)
@@ -101,6 +101,7 @@ class RayExecutor:
             self._ray.shutdown()
 
     def _result(self, ref: Any) -> Any:
+        """Wait for a task, and return its result or raise its exception."""
         first, self._first = self._first, None
         try:
             if first is not None and not self._ray.wait([first], timeout=_BUSY_SECONDS)[0]:
@@ -117,14 +118,14 @@ class RayExecutor:
             self._running.discard(ref)
 
     def _ask_nodes(self, files: list[str]) -> Iterator[tuple[str, Any]]:
-        """Yield each node's versions and file sizes, or the error that prevented the answer.
+        """Yield (node name, answer): the node's versions and file sizes, or an exception.
 
-        A node that died meanwhile is left out: Ray lists it for some seconds after its death.
+        Nodes that died are skipped, as Ray still lists them as alive for some seconds.
         """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         def inspect() -> Any:
-            # Pickled by value: a node without this package can still say so.
+            # Ray pickles this function by value, so a node without this package raises ImportError.
             from rlreport.ray_executor import _sizes, _versions
 
             return _versions(), _sizes(files)
@@ -132,8 +133,8 @@ class RayExecutor:
         names = {}
         for node in self._ray.nodes():
             if node["Alive"] and node["Resources"].get("CPU"):
-                here = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
-                task = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)
+                strategy = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
+                task = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
                 names[task(inspect).remote()] = node["NodeID"], _node_name(node)
         done, _ = self._ray.wait(list(names), num_returns=len(names), timeout=_CHECK_SECONDS)
         alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
@@ -154,7 +155,7 @@ def _node_name(node: dict[str, Any]) -> str:
 
 
 def _problems(answer: Any, versions: dict[str, str], sizes: dict[str, int]) -> list[str]:
-    """Return how a node differs from this one, naming only the first file that differs."""
+    """Return how a node differs from this machine, one text each, at most one about files."""
     if isinstance(answer, Exception):
         return [_first_line(answer)]
     differences = [
@@ -162,27 +163,30 @@ def _problems(answer: Any, versions: dict[str, str], sizes: dict[str, int]) -> l
         for name, version in answer[0].items()
         if version != versions.get(name)
     ]
-    unseen = [
+    missing_files = [
         f"sees no file {file} of the same size; logs have to be in a store, or on a disk that all "
         "nodes share"
         for file, size in answer[1].items()
         if size != sizes[file]
     ]
-    return [*differences, *unseen[:1]]
+    return [*differences, *missing_files[:1]]
 
 
 def _run_task(versions: dict[str, str], function: Callable[..., Any], *args: Any) -> bytes:
-    """Run a function on a node, which may have joined after the others were checked.
+    """Run a function on a node, and return its pickled result.
 
-    The result is pickled here, as arrays that Ray unpickles would stay in the object store.
+    The versions are compared again, as the node may have joined after ``check``. If Ray unpickled
+    the result, its arrays would stay in the object store.
     """
-    if versions != (here := _versions()):
-        raise UsageError(f"--ray: node {platform.node()} has {here}, here it is {versions}")
+    if versions != (node_versions := _versions()):
+        raise UsageError(
+            f"--ray: node {platform.node()} has {node_versions}, here it is {versions}"
+        )
     return pickle.dumps(function(*args), pickle.HIGHEST_PROTOCOL)
 
 
 def _connect(address: str) -> tuple[Any, bool]:
-    """Return Ray, and whether this call connected to the cluster."""
+    """Return the ``ray`` module, connected, and whether this call opened the connection."""
     try:
         import ray
     except ImportError:
@@ -197,7 +201,7 @@ def _connect(address: str) -> tuple[Any, bool]:
     handler = signal.getsignal(signal.SIGTERM)
     try:
         _check_port(address)
-        # Ray's workers import from the driver's current folder, which is not to be trusted.
+        # Ray's workers import from the driver's current folder, which may be untrusted.
         with contextlib.chdir(Path(__file__).resolve().parents[1]):
             ray.init(
                 address, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR
@@ -211,7 +215,7 @@ def _connect(address: str) -> tuple[Any, bool]:
 
 
 def _check_port(address: str) -> None:
-    """Fail at once if nothing listens: Ray would try for minutes, then end the process."""
+    """Raise an error if no cluster listens; Ray would try for minutes, then end the process."""
     if address == "auto":
         with contextlib.suppress(ImportError):  # a private function, which may be renamed
             from ray._private.services import canonicalize_bootstrap_address
@@ -223,12 +227,12 @@ def _check_port(address: str) -> None:
             socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
         except (OSError, ValueError, OverflowError) as error:
             raise OSError(f"no cluster at {host}:{port} ({_first_line(error)})") from None
-    elif address != "auto":  # for which Ray itself says that there is none
+    elif address != "auto":  # for "auto", Ray itself reports that there is no cluster
         raise ValueError("give 'auto' or HOST:PORT")
 
 
 def _versions() -> dict[str, str]:
-    """Return the versions that have to be equal on all nodes for a reproducible report."""
+    """Return the versions, by program, that all nodes must share for a reproducible report."""
     return {
         "rlreport": f"{__version__} ({program()[-32:-20]})",
         "Python": platform.python_version(),
@@ -237,7 +241,7 @@ def _versions() -> dict[str, str]:
 
 
 def _sizes(files: Sequence[str]) -> dict[str, int]:
-    """Return the bytes of each file, -1 for one that cannot be seen."""
+    """Return the size of each file in bytes, -1 for files that this node does not see."""
     sizes = dict.fromkeys(files, -1)
     for file in sizes:
         with contextlib.suppress(OSError):

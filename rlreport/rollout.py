@@ -1,4 +1,4 @@
-"""One response with its text and tokens, read back from the logs for display."""
+"""Data classes for a response that is read back from the logs, to be shown on a page."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rlreport.figures.token import TokenFigures
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn of the conversation after the prompt; texts cleaned, None for what is not logged.
+    """One turn of the conversation after the prompt; texts are cleaned, None if not logged.
 
     Attributes:
-        role, text: role and text.
-        sampled: whether the policy wrote it.
-        tokens: its tokens in the response, [first, last + 1).
+        role, text: speaker (such as ``assistant``), and text.
+        sampled: whether the policy wrote the turn.
+        tokens: (first, last + 1) position of the turn's tokens in the response.
         thinking: reasoning that is logged separately from the text.
-        calls: tool calls (tool, arguments as text); argument objects as JSON.
-        tool: the tool whose result this turn is.
-        error: error message.
+        calls: tool calls as (tool, arguments); arguments other than text as JSON.
+        tool: name of the tool, if the turn is a tool's result.
+        error: error message of the turn.
         seconds, reward: duration and reward of the turn.
     """
 
@@ -39,19 +39,20 @@ class Turn:
 
 @dataclass(slots=True)
 class Rollout:
-    """A response to show: cleaned texts, tokens and figures.
+    """A response with its prompt, tokens and figures, as pages show it.
 
     Attributes:
-        step, n: its id; ``file`` and ``line`` locate it in the logs.
-        prompt, response, ref_response, ground_truth: cleaned text (None when not logged).
-        turns: chat turns (role, text) of the prompt if it uses a chat template.
-        raw_tokens: token strings as logged, length T (empty without tokens).
-        tokens: the same as readable text, one entry per token; a character that is split over
-            tokens belongs to the last of them, the others are ``""`` (see text/tokens).
-        figures: arrays of length T, NaN for tokens that were not sampled.
-        sampled: bool (T,), tokens that the policy sampled; None if it sampled all.
-        conversation: turns after the prompt.
-        errors: errors of the rollout.
+        step, n: id of the response: its step, and its position in the step.
+        file, line: where the logs contain the response.
+        prompt, response, ref_response, ground_truth: cleaned texts; None if not logged.
+        turns: (role, text) per message of the prompt; empty if it is not a chat.
+        raw_tokens: the T token strings as logged; empty if tokens are not logged or not loaded.
+        tokens: readable text of each token, length T; of tokens that share a character, only the
+            last one contains it.
+        figures: figures per token, length T; NaN for tokens that the policy did not sample.
+        sampled: bool (T,), whether the policy sampled the token; None if it sampled all.
+        conversation: the turns after the prompt.
+        errors: error messages of the rollout.
     """
 
     step: int

@@ -1,4 +1,4 @@
-"""Detect logs of several runs that were given as one run."""
+"""Detect that the logs given as one run come from several runs."""
 
 from __future__ import annotations
 
@@ -13,75 +13,75 @@ from rlreport.tables import Note, Tables
 from rlreport.text.messages import message
 
 SEVERAL_RUNS = "several_runs"
-"""Kind of the note that the logs look like several runs."""
+"""Kind of the ``Note`` that says that the logs look like several runs."""
 
-_MAX_NAMED = 3
-_SHARED = 0.8
-_LEAST_SHARED = 3
-"""Minimum fraction and number of steps, or prompts per step, that files of several runs share."""
+_MAX_NAMED = 3  # names listed in a note
+_MIN_SHARED_FRACTION = 0.8
+_MIN_SHARED_COUNT = 3
+"""Minimum fraction and number of steps (or of prompts per step) that several runs share."""
 
-_A_RUN = re.compile(
+_RUN_NAME = re.compile(
     r"(?:^|[-_.])(?:run|seed|exp|experiment|trial)[-_.=]?(?:\d+|[a-z])?(?:$|[-_.])", re.IGNORECASE
 )
-_PART_OF_A_RUN = re.compile(
+_PART_NAME = re.compile(
     r"(?:(?:global|local|dp|data)[-_.]?)?(?:rank|worker|proc(?:ess)?|gpu|node|host|device|shard|dp"
     r"|replica|part|chunk|server|actor|rollout|step|iter(?:ation)?|epoch|global_step|split)s?"
     r"(?:[-_.]?worker)?[-_.=]?\d+|\d+|train(?:ing)?|val(?:id(?:ation)?)?|test|eval(?:uation)?|dev",
     re.IGNORECASE,
 )
-"""Names of folders that one run writes: for its ranks, its steps, its splits."""
+"""Matches names of files and folders that one run writes per rank, step or split."""
 
-_PACKED = re.compile(r"\.(?:gz|zst)$", re.IGNORECASE)
+_COMPRESSION_SUFFIX = re.compile(r"\.(?:gz|zst)$", re.IGNORECASE)
 
 
 def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:
     """Return a note if the logs look like several runs.
 
-    They do if their top-level folders share steps in files of the same names, or have a
-    configuration each and steps in common; or if files of one folder that are named
-    like runs, not like ranks, hold the same steps and prompts.
+    Top-level folders look like several runs if they contain files of the same names with the
+    same steps, or if each has its own configuration and they share a step. Files of one folder
+    do if they contain the same steps and prompts and are not named like ranks of one run.
 
     Args:
         logs: paths of the logs.
         tables: tables of the logs.
-        named: whether names of folders may be shown.
+        named: whether the note may contain the names of folders and files.
     """
     if all("/" not in file.name for file in tables.files):
         return _several_files(tables, named=named)
-    steps = _training(tables)[["file", "step"]].drop_duplicates().groupby("file")["step"].agg(set)
+    steps = _train_rows(tables)[["file", "step"]].drop_duplicates().groupby("file")["step"].agg(set)
     steps_of: dict[str, set[int]] = {}
     files_of: dict[str, set[str]] = {}
     for i, file in enumerate(tables.files):
-        top, slash, below = file.name.partition("/")
-        if not slash or _PART_OF_A_RUN.fullmatch(top):
+        top, slash, inner_path = file.name.partition("/")
+        if not slash or _PART_NAME.fullmatch(top):
             return None
-        files_of.setdefault(top, set()).add(_PACKED.sub("", below))
+        files_of.setdefault(top, set()).add(_COMPRESSION_SUFFIX.sub("", inner_path))
         steps_of.setdefault(top, set()).update(steps.get(i, ()))
-    everywhere = set.intersection(*steps_of.values())
-    if len(files_of) < 2 or not everywhere:
+    common_steps = set.intersection(*steps_of.values())
+    if len(files_of) < 2 or not common_steps:
         return None
     folders = [f"{top}/" for top in files_of]
-    places = {
-        "folders": _enumerated(folders)
+    values = {
+        "folders": _enumeration(folders)
         if named
         else message("{count:count} folders", count=len(folders)),
         "runs": len(folders),
     }
     same_files = len(set(map(frozenset, files_of.values()))) == 1
-    if same_files and len(everywhere) >= _SHARED * min(map(len, steps_of.values())):
+    if same_files and len(common_steps) >= _MIN_SHARED_FRACTION * min(map(len, steps_of.values())):
         text = message(
             "{folders} look like {runs:count} runs, as they share {steps:count} steps in files of "
             "the same names: every figure here mixes them. Build a report of each; rlreport index "
             "lists them and rlreport compare compares two. If they are one run, pass --merge.",
-            steps=len(everywhere),
-            **places,
+            steps=len(common_steps),
+            **values,
         )
-    elif all(_configured(logs, top) for top in files_of):
+    elif all(_has_configuration(logs, top) for top in files_of):
         text = message(
             "{folders} look like {runs:count} runs, as each has its own configuration: every "
             "figure here mixes them. Build a report of each; rlreport index lists them and "
             "rlreport compare compares two. If they are one run, pass --merge.",
-            **places,
+            **values,
         )
     else:
         return None
@@ -89,48 +89,51 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
 
 
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
-    """Return a note if the files of one folder look like a run each.
+    """Return a note if each file of one folder looks like a separate run.
 
-    Files named after runs or seeds need the same steps; others the same prompts at each step,
-    too, as each environment of a run may have a file of its own.
+    Files named after runs or seeds must share steps. Other files must also share the prompts of
+    each step, as one run may write a file per environment.
     """
     names = [file.name.partition(".")[0] for file in tables.files]
-    if len(names) < 2 or any(_PART_OF_A_RUN.search(name) for name in names if not _runs([name])):
+    if len(names) < 2 or any(_PART_NAME.search(name) for name in names if not _are_runs([name])):
         return None
-    columns = ["step"] if _runs(names) else ["step", "prompt_id"]
-    keys = _training(tables)[["file", *columns]].drop_duplicates()
+    columns = ["step"] if _are_runs(names) else ["step", "prompt_id"]
+    keys = _train_rows(tables)[["file", *columns]].drop_duplicates()
     shared = int((keys.groupby(columns).size() == len(names)).sum())
     fewest = keys["file"].value_counts().reindex(range(len(names)), fill_value=0).min()
-    if shared < max(_LEAST_SHARED, _SHARED * fewest):
+    if shared < max(_MIN_SHARED_COUNT, _MIN_SHARED_FRACTION * fewest):
         return None
     text = message(
         "{files} look like {runs:count} runs, as each has the same steps: every figure here "
         "mixes them. Build a report of each; rlreport index lists them and rlreport compare "
         "compares two. If they are one run, pass --merge.",
-        files=_enumerated(names) if named else message("{count:count} files", count=len(names)),
+        files=_enumeration(names) if named else message("{count:count} files", count=len(names)),
         runs=len(names),
     )
     return Note(SEVERAL_RUNS, text, 1)
 
 
-def _training(tables: Tables) -> pd.DataFrame:
+def _train_rows(tables: Tables) -> pd.DataFrame:
+    """Return the rows of the response table that are training responses."""
     responses = tables.responses
     return responses[responses["validation"] == 0]
 
 
-def _runs(names: Sequence[str]) -> bool:
-    """Return whether all names look like names of runs, such as run1 or seed_42."""
-    return all(_A_RUN.search(name) for name in names)
+def _are_runs(names: Sequence[str]) -> bool:
+    """Return whether every name looks like that of a run, such as ``run1`` or ``seed_42``."""
+    return all(_RUN_NAME.search(name) for name in names)
 
 
-def _configured(logs: Sequence[str | Path], top: str) -> bool:
-    roots = [Path(given) for given in logs if "://" not in str(given)]
+def _has_configuration(logs: Sequence[str | Path], top: str) -> bool:
+    """Return whether the top-level folder ``top`` contains a configuration file."""
+    roots = [Path(log) for log in logs if "://" not in str(log)]
     folders = [root if root.name == top else root / top for root in roots]
     folders += [parent for root in roots for parent in root.parents if parent.name == top]
     return any(configured(folder) for folder in folders)
 
 
-def _enumerated(names: list[str]) -> str:
+def _enumeration(names: list[str]) -> str:
+    """Return two or more names as a phrase, such as "a, b, c and 4 more"."""
     listed = tuple(names[:_MAX_NAMED])
     if more := len(names) - len(listed):
         return message("{names} and {more:count} more", names=listed, more=more)

@@ -1,7 +1,7 @@
-"""Read untrusted side files in bounded memory and time.
+"""Read untrusted files in bounded memory and time.
 
-Configuration, trainer metrics, earlier reports and JSON documents are checked for their size,
-depth, number of values and columns before they are parsed.
+Configuration, trainer metrics, earlier reports and JSON documents are checked for size, nesting,
+and number of values and columns before they are parsed.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from rlreport.errors import RowError
 from rlreport.text.clean import safe_value
 from rlreport.text.messages import message
 
-MAX_JSON = 256_000_000  # bytes of a JSON document, which is parsed whole
-MAX_MEMORY = 1_000_000_000  # estimated bytes that the parsed values of one JSON document take
+MAX_JSON = 256_000_000  # bytes of a JSON document, which is parsed at once
+MAX_MEMORY = 1_000_000_000  # estimated bytes of memory for the values of one JSON document
 MAX_DEPTH = 200  # levels of nesting in JSON
 MAX_CONFIG = 2_000_000
-"""Bytes of a configuration file, and characters after its YAML aliases are expanded."""
+"""Bytes of a configuration file, and characters of a YAML file with its aliases expanded."""
 
-MAX_NODES = 100_000  # values of a YAML file after its aliases are expanded
+MAX_NODES = 100_000  # values of a YAML file with its aliases expanded
 MAX_CONFIG_DEPTH = 64  # levels of nesting in a configuration file
 MAX_LINE = 64_000_000  # bytes of a line in a file of trainer metrics
 MAX_COLUMNS = 5_000  # columns of a table
 MAX_DIRECTORY = 32_000_000
-"""Bytes of the list of entries in a zip archive; an entry takes about 15 times that in memory."""
+"""Bytes of a zip archive's list of entries, which takes about 15 times as much memory."""
 
 _MARKS = b'[]{}",'
 _NO_MARKS = bytes(set(range(256)) - set(_MARKS))
@@ -45,13 +45,13 @@ _STEPS = bytes.maketrans(b"[]{},", b"\x01\xff\x01\xff\x00")
 _PART_OF_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _DOTTED = re.compile(rf"(?<![\w-])(?:{_PART_OF_KEY}){{{MAX_CONFIG_DEPTH}}}")
 _LONG_BASE_60 = re.compile(r"(?=.{100})[-+0-9_:.]*:[-+0-9_:.]*")
-"""A sexagesimal YAML number such as ``1:30:00`` with more than 100 characters."""
+"""Matches base-60 YAML numbers such as ``1:30:00`` that are longer than 100 characters."""
 
 _MAX_DIRECTIVES = 100
 
 
 class Readable(Protocol):
-    """A binary stream."""
+    """A binary stream that can be read."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most ``size`` bytes."""
@@ -59,15 +59,15 @@ class Readable(Protocol):
 
 
 class LimitError(RowError):
-    """A file exceeds a limit, which the message names."""
+    """A file exceeds a limit; the message names the limit."""
 
 
 def read_bounded(path: Path, most: int) -> bytes:
     """Return the content of a regular file.
 
     Raises:
-        OSError: there is no such file, or it is a pipe or a device, which may have no end.
-        LimitError: it has more than ``most`` bytes.
+        OSError: the file does not exist, or is a pipe or a device, which may never end.
+        LimitError: the file has more than ``most`` bytes.
     """
     if not path.is_file():
         raise OSError("is no regular file")
@@ -76,10 +76,10 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def read_stream(stream: Readable, most: int) -> bytes:
-    """Return the rest of a stream, which may decompress to any size.
+    """Return the remaining bytes of a stream, such as that of a compressed file.
 
     Raises:
-        LimitError: there are more than ``most`` bytes.
+        LimitError: more than ``most`` bytes remain.
     """
     data = stream.read(most + 1)
     if len(data) > most:
@@ -88,18 +88,16 @@ def read_stream(stream: Readable, most: int) -> bytes:
 
 
 def load_json(data: bytes, errors: str = "strict") -> Any:
-    """Return the value of a JSON document; NaN and Infinity are accepted.
-
-    Lone surrogates become U+FFFD.
+    """Parse a JSON document; NaN and Infinity are accepted, lone surrogates become U+FFFD.
 
     Args:
         data: the document.
-        errors: how bytes that are not UTF-8 are treated, as for ``bytes.decode``.
+        errors: how to decode bytes that are not UTF-8, as for ``bytes.decode``.
 
     Raises:
-        LimitError: it is nested deeper than ``MAX_DEPTH`` or its values would take more than
-            ``MAX_MEMORY``.
-        ValueError: it is not JSON.
+        LimitError: the document is nested deeper than ``MAX_DEPTH``, or its values would need
+            more than ``MAX_MEMORY``.
+        ValueError: the document is not JSON.
     """
     _check_json(data)
     try:
@@ -109,14 +107,15 @@ def load_json(data: bytes, errors: str = "strict") -> Any:
 
 
 def _check_json(data: bytes) -> None:
+    """Raise LimitError if JSON is nested too deep or its values need too much memory."""
     if len(data) <= MAX_DEPTH:
         return
-    # Without escaped quotes, every second quote ends a string.
+    # Remove escaped quotes, so that every second quote ends a string.
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
     marks = plain.translate(None, _NO_MARKS)
     memory = len(data) + 56 * (marks.count(b'"') // 2)
     if memory <= MAX_MEMORY:
-        # Two quotes with no mark between them can go; the others still pair up.
+        # Adjacent quotes enclose no mark: removing them leaves the other pairs intact.
         outside = b"".join(marks.replace(b'""', b"").split(b'"')[::2])
         memory += 64 * outside.count(b"[") + 200 * outside.count(b"{") + 40 * outside.count(b",")
     if memory > MAX_MEMORY:
@@ -132,14 +131,14 @@ def _check_json(data: bytes) -> None:
 
 
 def load_config(path: Path) -> Any:
-    """Return the values of a configuration file: JSON, TOML or YAML, by its suffix.
+    """Parse a configuration file; the suffix selects JSON, TOML or YAML.
 
-    Messages never quote the file, which may contain secrets.
+    Error messages never quote the file, which may contain secrets.
 
     Raises:
-        OSError: it cannot be opened.
-        LimitError: it is too large, too deep, or its aliases expand too far.
-        ValueError: it is not valid.
+        OSError: the file cannot be opened.
+        LimitError: the file is too large, nested too deep, or its aliases expand too far.
+        ValueError: the file is not valid.
     """
     data = read_bounded(path, MAX_CONFIG)
     try:
@@ -161,14 +160,14 @@ def load_config(path: Path) -> Any:
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    """Return the values of a TOML file.
+    """Parse a TOML document.
 
     Raises:
-        LimitError: it is nested too deep.
-        ValueError: it is not TOML.
+        LimitError: the document is nested too deep.
+        ValueError: the document is not TOML.
     """
     too_deep = LimitError(message("nested too deep, over {most} levels", most=MAX_CONFIG_DEPTH))
-    # The time that tomllib takes for a dotted key is quadratic in its parts.
+    # tomllib needs time quadratic in the number of parts of a dotted key.
     if _DOTTED.search(text):
         raise too_deep
     try:
@@ -178,11 +177,11 @@ def load_toml(text: str) -> dict[str, Any]:
 
 
 def load_yaml(text: str) -> Any:
-    """Return the values of a YAML file, with plain types only.
+    """Parse a YAML document that contains only plain types.
 
     Raises:
-        LimitError: it is nested too deep, or its aliases expand too far.
-        ValueError: it is not plain YAML.
+        LimitError: the document is nested too deep, or its aliases expand too far.
+        ValueError: the document is not plain YAML.
     """
     import yaml
 
@@ -200,21 +199,21 @@ def load_yaml(text: str) -> Any:
 
 
 def _check_yaml(events: Iterator[Any], text: str) -> None:
-    """Raise LimitError unless the text is shallow and stays small with its aliases expanded."""
+    """Raise LimitError if YAML is nested too deep, or too large with its aliases expanded."""
     import yaml
 
-    # The parser compares each directive with all before it.
+    # The parser compares each directive with all earlier ones.
     if text.count("\n%") > _MAX_DIRECTIVES:
         raise LimitError(message("more than {most} directives", most=_MAX_DIRECTIVES))
     sizes: dict[str, tuple[int, int]] = {}
     nodes = characters = 0
-    opened: list[tuple[str | None, int, int]] = []
+    open_nodes: list[tuple[str | None, int, int]] = []
     for event in events:
         anchor = getattr(event, "anchor", None)
         if isinstance(event, yaml.AliasEvent):
-            # A node that contains itself has no size yet.
-            more = sizes.get(anchor or "", (1, 0))
-            nodes, characters = nodes + more[0], characters + more[1]
+            # The size of a node that contains itself is not known yet.
+            alias_size = sizes.get(anchor or "", (1, 0))
+            nodes, characters = nodes + alias_size[0], characters + alias_size[1]
         elif isinstance(event, yaml.ScalarEvent):
             if event.implicit[0] and _LONG_BASE_60.fullmatch(event.value):
                 raise ValueError("a number whose conversion takes quadratic time")
@@ -223,12 +222,12 @@ def _check_yaml(events: Iterator[Any], text: str) -> None:
                 sizes[anchor] = (1, len(event.value))
         elif isinstance(event, yaml.CollectionStartEvent):
             nodes += 1
-            opened.append((anchor, nodes - 1, characters))
+            open_nodes.append((anchor, nodes - 1, characters))
         elif isinstance(event, yaml.CollectionEndEvent):
-            name, nodes_before, characters_before = opened.pop()
+            name, nodes_before, characters_before = open_nodes.pop()
             if name:
                 sizes[name] = (nodes - nodes_before, characters - characters_before)
-        if len(opened) > MAX_CONFIG_DEPTH:
+        if len(open_nodes) > MAX_CONFIG_DEPTH:
             raise LimitError(message("nested too deep, over {most} levels", most=MAX_CONFIG_DEPTH))
         if nodes > MAX_NODES:
             raise LimitError(
@@ -241,16 +240,16 @@ def _check_yaml(events: Iterator[Any], text: str) -> None:
 
 
 def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
-    """Return a CSV table.
+    """Parse a CSV table.
 
     Args:
-        data: the file's bytes.
-        cells: the largest number of cells.
-        options: of ``pandas.read_csv``.
+        data: content of the file.
+        cells: maximum number of cells.
+        options: options of ``pandas.read_csv``.
 
     Raises:
-        LimitError: it has more than ``MAX_COLUMNS`` columns, or more cells.
-        ValueError: it is no table.
+        LimitError: the table has more than ``MAX_COLUMNS`` columns, or more than ``cells`` cells.
+        ValueError: the data is not a table.
     """
     head = io.TextIOWrapper(io.BytesIO(data[: 100 * MAX_COLUMNS]), "utf-8", "replace", newline="")
     try:
@@ -274,20 +273,20 @@ def open_zip(file: Any) -> Iterator[zipfile.ZipFile]:
         file: path or binary stream.
 
     Raises:
-        LimitError: its list of entries is too long.
-        OSError, zipfile.BadZipFile, ValueError, NotImplementedError: it is no archive.
+        LimitError: the archive's list of entries is too long.
+        OSError, zipfile.BadZipFile, ValueError, NotImplementedError: the file is not an archive.
     """
-    local = isinstance(file, str | Path)
-    with Path(file).open("rb") if local else nullcontext(file) as stream:
+    is_path = isinstance(file, str | Path)
+    with Path(file).open("rb") if is_path else nullcontext(file) as stream:
         size = stream.seek(0, io.SEEK_END)
         stream.seek(max(0, size - (1 << 16) - 22))
-        end = stream.read()
-        # The record at the end says how long the list of entries is, and so does that of ZIP64.
-        for mark, layout, at in ((b"PK\x05\x06", "<I", 12), (b"PK\x06\x06", "<Q", 40)):
-            start = end.rfind(mark)
-            if 0 <= start <= len(end) - at - 8:
-                (listed,) = struct.unpack_from(layout, end, start + at)
-                if listed > MAX_DIRECTORY:
+        tail = stream.read()
+        # The end records of ZIP and ZIP64 contain the size of the list of entries, in bytes.
+        for mark, layout, offset in ((b"PK\x05\x06", "<I", 12), (b"PK\x06\x06", "<Q", 40)):
+            start = tail.rfind(mark)
+            if 0 <= start <= len(tail) - offset - 8:
+                (directory_size,) = struct.unpack_from(layout, tail, start + offset)
+                if directory_size > MAX_DIRECTORY:
                     raise LimitError(
                         message("a list of entries of over {most:count} bytes", most=MAX_DIRECTORY)
                     )

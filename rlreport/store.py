@@ -1,7 +1,7 @@
-"""The folder of ``--cache``: entries by key, for later builds.
+"""The cache folder of ``--cache``: a key-value store of intermediate results.
 
-Errors never stop a build: an entry that cannot be read, is damaged or belongs to another user
-counts as missing, and one that cannot be written is not stored.
+Errors of the cache never stop a build: an entry that cannot be read, is damaged or belongs to
+another user counts as missing; an entry that cannot be written is skipped.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ from numpy.typing import NDArray
 from rlreport import __version__
 from rlreport.errors import UsageError
 
-_SUM_BYTES = 16
-_MAX_UNPACKED = 1 << 31
-_TRIMMED = 0.9
-"""``trim`` reduces the cache to this fraction of its maximum, so that not every build trims."""
+_SUM_BYTES = 16  # checksum at the start of an entry
+_MAX_UNPACKED = 1 << 31  # decompressed bytes of an entry
+_TRIM_FRACTION = 0.9
+"""``trim`` reduces the cache to this fraction of its limit, so that few builds have to trim."""
 
-_TOUCH_SECONDS = 3600
+_TOUCH_SECONDS = 3600  # a used entry gets a new modification time if its time is older
 _ENTRY = re.compile(r"[0-9a-f]{2}/(?:[0-9a-f]{30}|new-[0-9a-f]{16})")
-"""An entry, or one that is being written or was left by a killed build."""
+"""Matches paths of entries, and of the temporary files of running or killed builds."""
 
-# Do not follow links, and do not wait for the writer of a pipe.
+# Flags for opening an entry: do not follow links, do not wait for the writer of a pipe.
 _PLAIN_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _LIBRARIES = ("numpy", "pandas", "orjson", "altair", "vl-convert-python", "jinja2")
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Entries by key in a folder; picklable, as workers read and write it, too.
+    """A cache folder with one file per entry; picklable, as workers use it, too.
 
     Attributes:
-        folder: the folder.
-        size: maximum bytes of all entries after ``trim``.
+        folder: absolute path of the folder.
+        size: maximum size of all entries in bytes, enforced only by ``trim``.
     """
 
     folder: Path
     size: int
 
     def get(self, key: bytes) -> bytes | None:
-        """Return an entry, None if there is none that is intact and belongs to the user."""
+        """Return the data of an entry; None if it is missing, damaged or another user's."""
         path = self._path(key)
         try:
             with os.fdopen(os.open(path, os.O_RDONLY | _PLAIN_FILE), "rb") as file:
                 status, user = os.fstat(file.fileno()), getattr(os, "geteuid", int)()
                 if not stat.S_ISREG(status.st_mode) or status.st_uid != user:
-                    return None  # another user who can write here could write a report's pages
+                    return None  # else another user could inject content into reports
                 data = file.read()
             if time.time() - status.st_mtime > _TOUCH_SECONDS:
                 os.utime(path)
@@ -81,10 +81,10 @@ class Store:
             return None
 
     def put(self, key: bytes, data: bytes) -> None:
-        """Write an entry atomically."""
+        """Write or replace an entry atomically; errors are ignored."""
         path = self._path(key)
         packed = zstandard.ZstdCompressor(level=1).compress(data)
-        # The name is chosen first, so that an interrupt leaves nothing.
+        # The name is known before the file exists, so that an interrupt leaves no file behind.
         new = path.parent / f"new-{secrets.token_hex(8)}"
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -98,20 +98,20 @@ class Store:
                 new.unlink(missing_ok=True)
 
     def trim(self) -> None:
-        """Remove the least recently used entries beyond ``size``."""
+        """If entries exceed ``size``, remove those that were not used for the longest time."""
         entries = sorted(self._entries(), key=lambda entry: (entry[1].st_mtime, entry[0]))
         total = sum(status.st_size for _, status in entries)
         if total <= self.size:
             return
         for path, status in entries:
-            if total <= _TRIMMED * self.size:
+            if total <= _TRIM_FRACTION * self.size:
                 return
             with suppress(OSError):
                 path.unlink()
             total -= status.st_size
 
     def clear(self) -> None:
-        """Remove all entries and then empty folders; other files stay."""
+        """Remove all entries, and folders that become empty; files of others remain."""
         paths = [path for path, _ in self._entries()]
         for path in paths:
             with suppress(OSError):
@@ -121,15 +121,17 @@ class Store:
                 folder.rmdir()
 
     def entries(self) -> tuple[int, int]:
-        """Return the number of entries and their bytes."""
+        """Return the number of entries and their total size in bytes."""
         sizes = [status.st_size for _, status in self._entries()]
         return len(sizes), sum(sizes)
 
     def _path(self, key: bytes) -> Path:
+        """Return the path of the entry with this key."""
         name = hashlib.blake2b(key, digest_size=16).hexdigest()
         return self.folder / name[:2] / name[2:]
 
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Yield the path and file status of each entry."""
         for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):
             if _ENTRY.fullmatch(path.relative_to(self.folder).as_posix()):
                 with suppress(OSError):
@@ -137,10 +139,10 @@ class Store:
 
 
 def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
-    """Return the length of a JSON header, the header, and the arrays as bytes.
+    """Serialize ``head`` and arrays: length of the JSON header, header, bytes of the arrays.
 
     Raises:
-        TypeError: the header is not valid JSON.
+        TypeError: ``head`` cannot be written as JSON.
     """
     shapes = [[array.dtype.str, array.shape] for array in arrays]
     header = orjson.dumps({"head": head, "arrays": shapes}, option=orjson.OPT_NON_STR_KEYS)
@@ -149,31 +151,31 @@ def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Return the header and the arrays of an entry; the arrays are read-only.
+    """Return the ``head`` and the read-only arrays that ``pack`` serialized.
 
     Raises:
-        ValueError, TypeError, LookupError: it is damaged.
+        ValueError, TypeError, LookupError: the data is damaged.
     """
     position = 8 + int.from_bytes(data[:8], "little")
     header = orjson.loads(memoryview(data)[8:position])
     arrays = []
     for dtype, shape in header["arrays"]:
-        kind = np.dtype(dtype)
-        if kind.hasobject:
+        element_type = np.dtype(dtype)
+        if element_type.hasobject:
             raise ValueError(dtype)
         count = math.prod(shape)
-        arrays.append(np.frombuffer(data, kind, count, position).reshape(shape))
-        position += count * kind.itemsize
+        arrays.append(np.frombuffer(data, element_type, count, position).reshape(shape))
+        position += count * element_type.itemsize
     if position != len(data):
         raise ValueError("bytes are left over")
     return header["head"], arrays
 
 
 def store_at(where: str | Path, size: int = 0) -> Store:
-    """Return the store in a folder, which is created if missing, or in that of ``auto``.
+    """Return the store in a folder, created if missing; ``auto`` is the user's cache folder.
 
     Raises:
-        UsageError: it is not a folder, or cannot be created.
+        UsageError: the path is not a folder, or the folder cannot be created.
     """
     folder = users_folder() if where == "auto" else Path(where)
     try:
@@ -187,7 +189,7 @@ def store_at(where: str | Path, size: int = 0) -> Store:
 
 
 def users_folder() -> Path:
-    """Return the cache folder of the user on this operating system."""
+    """Return rlreport's folder in the standard cache folder of the operating system."""
     if sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     elif os.name == "nt":
@@ -199,7 +201,7 @@ def users_folder() -> Path:
 
 @cache
 def program() -> str:
-    """Return a fingerprint of the program: a hash of its files, and versions of libraries."""
+    """Return a fingerprint of this program: versions of libraries, and a hash of its files."""
     home = Path(__file__).parent
     siblings = (
         home.parent / name for name in ("templates", "static") if not (home / name).is_dir()

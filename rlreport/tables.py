@@ -1,7 +1,7 @@
-"""The tables that all later stages use; ``rlreport.columns`` documents their columns.
+"""The tables that checks, charts and pages use instead of the logs.
 
-``read`` yields the response table, ``summarise`` derives the others from it; checks,
-charts and pages read nothing else. All are pandas DataFrames with a RangeIndex.
+``read`` returns the response table, from which ``summarise`` derives the other tables. All are
+pandas DataFrames with a RangeIndex; ``rlreport.columns`` documents their columns.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from rlreport.text.messages import sample_note
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One file of the logs, named relative to the folder it was given in (never absolute).
+    """A log file that was read.
 
-    ``why`` explains how its format was detected.
+    Attributes:
+        name: path relative to the folder of the logs, never absolute.
+        size, rows, lines, bad: bytes, rows in the response table, lines, unreadable lines.
+        format, why: id of the log format, and how it was detected.
     """
 
     name: str
@@ -34,7 +37,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line (or, with line 0, a file) that could not be used, and why."""
+    """An unreadable line (0: the whole file); ``torn`` if the file ends in the middle of it."""
 
     file: str
     line: int
@@ -44,7 +47,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A remark about the logs, such as skipped lines, with the number of occurrences."""
+    """A remark about the logs, such as on skipped lines; ``count`` is how often it applies."""
 
     kind: str
     text: str
@@ -55,7 +58,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class MetricsFile:
-    """A file of trainer metrics: name relative to the logs, number of steps, and metrics."""
+    """A file of trainer metrics: path relative to the logs, number of steps, metric names."""
 
     name: str
     steps: int
@@ -65,16 +68,16 @@ class MetricsFile:
 _SAMPLES = ("ngrams", "words", "ref_words")
 
 GAP = "<|gap|>"
-"""Unit between the two ends of a long response, of which the middle is not sampled."""
+"""Marks the omitted middle of a long response, of which only both ends are sampled."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextSample:
-    """The units (tokens, else words) of sampled responses.
+    """The texts of S sampled responses as units: tokens, or words if no tokens are logged.
 
     Attributes:
-        rows: int64 (S,), rows of the response table, ascending.
-        offsets: int64 (S + 1,), where each response's units start in ``units``.
+        rows: int64 (S,), row numbers in the response table, ascending.
+        offsets: int64 (S + 1,), start of each response in ``units``, then the end of the last.
         units: int32 (sum of lengths,), indices into ``vocabulary``.
         vocabulary: tokens as logged, or words and CJK characters.
         unit: ``token`` or ``word``.
@@ -92,7 +95,7 @@ class TextSample:
 
 @dataclass(frozen=True, slots=True)
 class TokenSample:
-    """Figures of the tokens in ``texts``: float32, one per unit, NaN where not logged."""
+    """Figures of the tokens in ``texts``: one value per unit, NaN if not logged."""
 
     texts: TextSample
     kl: NDArray[np.float32]
@@ -104,24 +107,23 @@ class TokenSample:
 
 @dataclass(slots=True, kw_only=True)
 class LogTables:
-    """The tables that reading yields; later stages do not change them.
+    """The tables that ``read`` returns; later stages do not change their content.
 
     Attributes:
-        responses: RESPONSE_COLUMNS, sorted by (step, validation, file, offset, sub).
-        extras: same index as ``responses``; one column per further logged scalar
-            (float64, or object for short strings).
+        responses: one row per response, see RESPONSE_COLUMNS.
+        extras: same rows; one column per further logged scalar (float64, or object for text).
         positions: critic error by relative position: ``decile`` 0-9, ``count``,
             ``abs_error_mean``, ``value_mean``, ``return_mean`` (empty without values).
-        ngrams: tokens (or words) of the sampled responses, whose n-grams are counted; None
-            without any text, and once they are counted.
+        ngrams: tokens (or words) of the sampled responses, for counting n-grams; None if no
+            texts are logged, and in ``without_samples``.
         words: words of the sampled responses, each with its leading space; None like ``ngrams``.
-        ref_words: words of the reference responses, None without any.
-        sampled: number of responses that figures of texts and tokens are computed from.
-        sampled_of: number of responses that these were drawn from: all, or those of training.
-        reward_parts: names of extras that are parts of the reward.
-        files, bad_lines, notes: files that were read, lines that were not, and remarks.
-        bad_count: number of all unreadable lines (``bad_lines`` is capped).
-        fields: canonical field -> number of rows that have it.
+        ref_words: words of the reference's responses to the same prompts; None like ``ngrams``.
+        sampled: number of sampled responses, from which figures of texts and tokens are computed.
+        sampled_of: number of responses from which the sample was drawn.
+        reward_parts: names of the columns of ``extras`` that are components of the reward.
+        files, notes: log files that were read, and remarks about the logs.
+        bad_lines, bad_count: the first unreadable lines, and the number of all.
+        fields: canonical field -> number of rows that contain it.
         tools: one row per step and tool: ``step``, ``tool`` and the sums of its ToolCounts.
     """
 
@@ -147,16 +149,16 @@ class Tables(LogTables):
     """All tables that checks, charts and pages use.
 
     Attributes:
-        steps: STEP_COLUMNS; a step whose rollouts all failed has a row without responses.
-        prompts: PROMPT_COLUMNS.
-        tokens: TOKEN_COLUMNS (empty without token strings).
-        extras_by_step: ``step`` and the mean of each numeric extra.
-        metrics: trainer metrics, ``step`` and one float64 column each (may be empty).
-        metrics_files: the files they come from.
-        metrics_broken: metric -> steps at which it was NaN or infinite, the first 1,000.
-        validation: STEP_COLUMNS of the validation responses, one row per step of ``steps``
-            (which summarises training); empty without any.
-        in_progress: step that is still being written: marked on charts and not judged; or None.
+        steps: one row per step, see STEP_COLUMNS; 0 responses if all rollouts of a step failed.
+        prompts: one row per prompt, see PROMPT_COLUMNS.
+        tokens: one row per token string, see TOKEN_COLUMNS; empty if no tokens are logged.
+        extras_by_step: ``step`` and the mean of each numeric column of ``extras``.
+        metrics: ``step`` and one float64 column per trainer metric; may be empty.
+        metrics_files: the files of ``metrics``.
+        metrics_broken: metric -> the first 1,000 steps at which it was NaN or infinite.
+        validation: STEP_COLUMNS computed from the validation responses, with the same rows as
+            ``steps``; empty without validation responses.
+        in_progress: step that is still being written, which the checks ignore; None without one.
     """
 
     steps: pd.DataFrame
@@ -171,42 +173,42 @@ class Tables(LogTables):
 
     @property
     def sample_note(self) -> str:
-        """Which responses figures of texts and tokens are computed from, "" if from all."""
+        """Sentence on how many responses were sampled for figures of texts; "" if all were."""
         return sample_note(self.sampled, self.sampled_of)
 
     @property
     def steps_with_responses(self) -> int:
-        """Number of steps with responses, which can have a page."""
+        """Number of steps that have responses; only these can have a page."""
         return len(np.unique(self.responses["step"].to_numpy()))
 
     def training(self) -> Tables:
-        """Return the part that is judged: training responses and steps.
+        """Return the tables without validation responses and without steps of 0 responses.
 
-        Samples contain training responses only; their rows are renumbered.
+        Rows are renumbered, also in the samples, which contain training responses only.
         """
         if self.responses.empty:
             return self
-        own = self.responses["validation"].to_numpy() == 0
-        held = self.steps["responses"] > 0
-        if own.all() and held.all():
+        in_training = self.responses["validation"].to_numpy() == 0
+        has_responses = self.steps["responses"] > 0
+        if in_training.all() and has_responses.all():
             return self
-        place = np.cumsum(own) - 1
+        new_rows = np.cumsum(in_training) - 1
         return replace(
             self,
-            responses=self.responses[own].reset_index(drop=True),
-            extras=self.extras[own].reset_index(drop=True),
-            steps=self.steps[held].reset_index(drop=True),
+            responses=self.responses[in_training].reset_index(drop=True),
+            extras=self.extras[in_training].reset_index(drop=True),
+            steps=self.steps[has_responses].reset_index(drop=True),
             **{
-                name: replace(sample, rows=place[sample.rows])
+                name: replace(sample, rows=new_rows[sample.rows])
                 for name in _SAMPLES
                 if (sample := getattr(self, name)) is not None
             },
         )
 
     def growing(self) -> Tables:
-        """Return the tables with the newest step marked as in progress instead of incomplete.
+        """Return the tables with the newest step marked as in progress, not as incomplete.
 
-        A run of one step is returned unchanged, as nothing would be left to judge.
+        A run of one step is returned unchanged, as the checks would have no other step.
         """
         if len(self.steps) < 2:
             return self
@@ -217,16 +219,16 @@ class Tables(LogTables):
         return replace(self, steps=steps, in_progress=newest)
 
     def settled(self) -> Tables:
-        """Return the part before the step in progress, which is judged."""
+        """Return the rows before the step in progress, and bad lines that cannot grow any more."""
         if self.in_progress is None:
             return self
-        whole = [line for line in self.bad_lines if not line.torn]
-        bad_count = self.bad_count - len(self.bad_lines) + len(whole)
-        before = self.between(np.iinfo(np.int64).min, self.in_progress)
-        return replace(before, bad_lines=whole, bad_count=bad_count)
+        complete_lines = [line for line in self.bad_lines if not line.torn]
+        bad_count = self.bad_count - len(self.bad_lines) + len(complete_lines)
+        earlier_steps = self.between(np.iinfo(np.int64).min, self.in_progress)
+        return replace(earlier_steps, bad_lines=complete_lines, bad_count=bad_count)
 
     def between(self, start: int, stop: int) -> Tables:
-        """Return the part with ``start <= step < stop``; tables by token and prompt stay whole."""
+        """Return the rows with ``start <= step < stop``; ``prompts`` and ``tokens`` keep all."""
         low, high = np.searchsorted(self.responses["step"].to_numpy(), (start, stop)).tolist()
         samples: dict[str, Any] = {
             name: _cut(sample, low, high)
@@ -238,39 +240,39 @@ class Tables(LogTables):
             for name in ("steps", "validation", "extras_by_step", "tools", "metrics")
             if "step" in (frame := getattr(self, name))
         }
-        broken = {
-            name: inside
+        broken_steps = {
+            name: steps_inside
             for name, steps in self.metrics_broken.items()
-            if (inside := [step for step in steps if start <= step < stop])
+            if (steps_inside := [step for step in steps if start <= step < stop])
         }
         return replace(
             self,
             responses=self.responses.iloc[low:high].reset_index(drop=True),
             extras=self.extras.iloc[low:high].reset_index(drop=True),
-            metrics_broken=broken,
+            metrics_broken=broken_steps,
             **samples,
             **frames,
         )
 
     def beside(self) -> Tables | None:
-        """Return the validation part as a separate run, without samples; None if there is none."""
-        other = self.responses["validation"].to_numpy() != 0
-        if not other.any():
+        """Return validation responses as a separate run, without samples; None without any."""
+        in_validation = self.responses["validation"].to_numpy() != 0
+        if not in_validation.any():
             return None
         return replace(
             self,
-            responses=self.responses[other].assign(validation=0).reset_index(drop=True),
-            extras=self.extras[other].reset_index(drop=True),
+            responses=self.responses[in_validation].assign(validation=0).reset_index(drop=True),
+            extras=self.extras[in_validation].reset_index(drop=True),
             steps=self.validation[self.validation["responses"] > 0].reset_index(drop=True),
         ).without_samples()
 
     def without_samples(self) -> Tables:
-        """Return the tables without the sampled texts, which take most of the memory."""
+        """Return the tables without sampled texts, which take most of the memory."""
         return replace(self, ngrams=None, words=None, ref_words=None)
 
 
 def _cut(sample: TextSample, low: int, high: int) -> TextSample:
-    """Return the sampled texts of rows low to high, with row numbers relative to low."""
+    """Return the texts of rows ``low`` to ``high`` (exclusive), with rows renumbered from 0."""
     first, last = np.searchsorted(sample.rows, (low, high)).tolist()
     offsets = sample.offsets[first : last + 1]
     return replace(
@@ -283,6 +285,6 @@ def _cut(sample: TextSample, low: int, high: int) -> TextSample:
 
 
 def length_column(responses: pd.DataFrame) -> str:
-    """Return the name of the column with lengths: in tokens if logged, else in characters."""
+    """Return the name of the length column: tokens if logged, else characters."""
     logged = responses["response_tokens"].notna().any()
     return "response_tokens" if logged else "response_chars"

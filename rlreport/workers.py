@@ -1,4 +1,4 @@
-"""Worker processes: all parallelism is ``Workers.map``, on this machine or on a cluster."""
+"""Run jobs in parallel with ``Workers.map``, in processes of this machine or of a cluster."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ Job = TypeVar("Job")
 Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
-QUEUED = 2  # jobs submitted per process: the one it works on, and the next
-AHEAD = 4  # results per submitted job that are buffered while an earlier one is pending
+QUEUED = 2  # jobs submitted per process: the running one, and the next
+AHEAD = 4  # results buffered per submitted job while an earlier result is pending
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ENVIRONMENT = {
-    # NumPy's linear algebra, which no job uses, would start a thread per core.
+    # Otherwise NumPy's linear algebra, which no job uses, starts a thread per core.
     "OPENBLAS_NUM_THREADS": "1",
-    # Batches allocate and free large arrays: glibc would return the memory each time.
+    # Keep freed memory: otherwise glibc returns it to the system after every batch.
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
-    # loky would replace a process whose memory grew by 300 MB.
+    # Otherwise loky replaces a process whose memory grew by 300 MB.
     "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",
-    # Set but empty: a crash is reported in one line by the parent.
+    # Print no traceback if a worker crashes, as the parent reports the crash in one line.
     "PYTHONFAULTHANDLER": "",
 }
 _start_lock = threading.Lock()
@@ -48,17 +48,17 @@ _map_numbers = itertools.count()
 
 
 class Workers:
-    """A pool of worker processes, and this process; leaving the context ends the others."""
+    """A pool of worker processes that also runs jobs in this process; a context manager."""
 
     def __init__(
         self, count: int = 0, ray: str | None = None, say: Callable[[str], None] = lambda line: None
     ) -> None:
-        """Processes start with the first jobs.
+        """Connect to the cluster, if any; local processes start with the first jobs.
 
         Args:
-            count: number of processes, this one included; 0 for one per core.
-            ray: address of a Ray cluster whose processes do the work instead.
-            say: called with a message if the work is delayed.
+            count: number of local processes, including this one; 0 for one per core.
+            ray: address of a Ray cluster that runs the jobs instead; None for this machine.
+            say: called with a message if the cluster delays the work.
 
         Raises:
             RlreportError: the cluster cannot be reached, or Ray is not installed.
@@ -75,12 +75,12 @@ class Workers:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the processes, even while they run jobs."""
+        """Stop the worker processes, even while they run jobs."""
         if self._cluster is not None:
             self._cluster.shutdown()
         executor, self._executor = self._executor, None
         if executor is not None:
-            _end(executor)
+            _stop_executor(executor)
 
     def map(
         self,
@@ -93,16 +93,16 @@ class Workers:
         """Yield ``function(job, shared)`` for each job, in the order of the jobs.
 
         Args:
-            function: a function of a module.
-            jobs: picklable values; taken from the iterable as they are submitted.
-            shared: a picklable value that all jobs need.
-            parallel: False if the jobs are too small to start processes for.
+            function: a function defined at the top level of a module, as it is pickled.
+            jobs: picklable values; the iterable is consumed as jobs are submitted.
+            shared: a picklable value that is passed to all jobs.
+            parallel: False to run in this process, if the jobs are small.
 
         Raises:
-            RlreportError: a process was killed.
-            Exception: what a job raised.
+            RlreportError: a worker process was killed.
+            Exception: the exception of a job.
         """
-        executor = self._started() if parallel and self._cluster is None else None
+        executor = self._local_pool() if parallel and self._cluster is None else None
         if executor is None and self._cluster is None:
             yield from (function(job, shared) for job in jobs)
             return
@@ -116,10 +116,10 @@ class Workers:
         pending: deque[Future[Result]] = deque()
         try:
             for job in jobs:
-                if sum(not one.done() for one in pending) < most_queued:
+                if sum(not future.done() for future in pending) < most_queued:
                     pending.append(executor.submit(_run, number, blob, job))
-                else:  # the others have enough to do
-                    pending.append(_done(function, job, shared))
+                else:  # the queue of the worker processes is full
+                    pending.append(_run_here(function, job, shared))
                 while pending and (pending[0].done() or len(pending) > AHEAD * (most_queued + 1)):
                     yield pending.popleft().result()
             while pending:
@@ -133,12 +133,13 @@ class Workers:
         """Check that every node of a cluster sees the same local files.
 
         Raises:
-            UsageError: a node does not, or has another version of this program.
+            UsageError: a node does not see a file, or has another version of this program.
         """
         if self._cluster is not None:
             self._cluster.check(paths, tokenizer)
 
-    def _started(self) -> Executor | None:
+    def _local_pool(self) -> Executor | None:
+        """Return the local executor, started if necessary; None to work in this process only."""
         if self._executor is None and self._count > 1:
             self._executor = _local_executor(self._count - 1)
             if self._executor is None:
@@ -146,8 +147,10 @@ class Workers:
         return self._executor
 
 
-def _done(function: Callable[[Job, Shared], Result], job: Job, shared: Shared) -> Future[Result]:
-    """Run a job in this process; the future holds its result or exception."""
+def _run_here(
+    function: Callable[[Job, Shared], Result], job: Job, shared: Shared
+) -> Future[Result]:
+    """Run a job in this process; return a finished future with its result or exception."""
     future: Future[Result] = Future()
     try:
         future.set_result(function(job, shared))
@@ -157,10 +160,11 @@ def _done(function: Callable[[Job, Shared], Result], job: Job, shared: Shared) -
 
 
 _shared: dict[int, tuple[Callable[[Any, Any], Any], Any]] = {}
+"""In a worker: number of the current ``map`` -> its function and shared value."""
 
 
 def _run(number: int, blob: bytes, job: Any) -> Any:
-    """Run a job in a worker; the shared value of one ``map`` is unpickled only once."""
+    """Run a job in a worker; ``blob`` is unpickled only for the first job of each ``map``."""
     if number not in _shared:
         _shared.clear()
         _shared[number] = pickle.loads(blob)
@@ -169,24 +173,24 @@ def _run(number: int, blob: bytes, job: Any) -> Any:
 
 
 def _local_executor(count: int) -> Executor | None:
-    """Start loky's processes; None if the system does not allow it."""
+    """Start ``count`` loky processes; return None where that is not possible."""
     import multiprocessing
 
     if not hasattr(signal, "pthread_sigmask") or multiprocessing.current_process().daemon:
         return None  # not POSIX; a daemonic process may not have children
     if sys.stdout is None or sys.stderr is None:
-        return None  # loky flushes both
+        return None  # loky flushes both streams
     if sys.flags.ignore_environment and not sys.flags.safe_path:
-        return None  # under python -E the trackers would import from the current folder
+        return None  # python -E: resource trackers would import from the current folder
     try:
         from multiprocessing import resource_tracker
 
         from loky.process_executor import ProcessPoolExecutor
 
-        # Without psutil and pgrep loky kills a process but not its children; ours have none.
+        # loky warns if it cannot kill children of a worker; our workers have none.
         warnings.filterwarnings("ignore", "Failed to kill subprocesses", UserWarning)
         with _start_lock, _isolated() as environment:
-            resource_tracker.ensure_running()  # it unblocks signals
+            resource_tracker.ensure_running()  # unblocks signals
             signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
             executor: Executor = ProcessPoolExecutor(
                 count,
@@ -200,11 +204,11 @@ def _local_executor(count: int) -> Executor | None:
     return executor
 
 
-def _end(executor: Executor) -> None:
-    """Kill loky's processes, and wait for its thread that sends jobs.
+def _stop_executor(executor: Executor) -> None:
+    """Kill loky's processes, and wait until its thread that sends jobs has ended.
 
-    loky does not wait: if Python exits while the thread frees its semaphores, the resource
-    tracker reports them as leaked. Jobs are not cancelled first, as loky's shutdown would fail.
+    loky itself does not wait. If Python exits while the thread frees its semaphores, the resource
+    tracker reports them as leaked. Jobs are not cancelled before, as loky's shutdown would fail.
     """
     jobs: Any = executor._call_queue  # type: ignore[attr-defined]
     executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
@@ -215,13 +219,14 @@ def _end(executor: Executor) -> None:
 
 @contextlib.contextmanager
 def _isolated() -> Iterator[dict[str, str]]:
-    """Start processes that neither import from the current folder nor get Ctrl-C and SIGTERM.
+    """Isolate processes started in this context; yield environment variables for them.
 
-    loky passes ``sys.path`` on to its processes; the resource trackers only have the
-    environment. Signals that are blocked here stay blocked there: this process handles them.
+    They do not import from the current folder: loky passes ``sys.path`` to its processes, and the
+    environment to the resource trackers. They inherit blocked SIGINT and SIGTERM, so that only
+    this process handles these signals.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    path, before = sys.path, dict(os.environ)
+    path, old_environment = sys.path, dict(os.environ)
     try:
         sys.path = _safe_path()
         safe = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -231,15 +236,16 @@ def _isolated() -> Iterator[dict[str, str]]:
         sys.path = path
         for name in ("PYTHONSAFEPATH", "PYTHONPATH"):
             os.environ.pop(name, None)
-            if name in before:
-                os.environ[name] = before[name]
+            if name in old_environment:
+                os.environ[name] = old_environment[name]
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _safe_path() -> list[str]:
     """Return ``sys.path`` without the current folder, which Python puts first for scripts.
 
-    What the user added (PYTHONPATH, ``.pth`` files) stays; the folder of rlreport comes last.
+    Folders that the user added (PYTHONPATH, ``.pth`` files) stay. If the folder that contains
+    rlreport is missing, it is added at the end.
     """
     first, home = sys.path[:1], str(Path(__file__).resolve().parents[1])
     if first and not sys.flags.safe_path and Path(first[0]).resolve() == Path.cwd():
@@ -249,25 +255,25 @@ def _safe_path() -> list[str]:
 
 
 def release_memory() -> None:
-    """Return freed memory to the system; glibc keeps what is fragmented."""
-    with contextlib.suppress(OSError, TypeError, AttributeError):  # another C library
+    """Make glibc return freed memory to the operating system; no effect elsewhere."""
+    with contextlib.suppress(OSError, TypeError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def collect_rarely() -> None:
-    """Run the garbage collector less often, in a process that this package started.
+    """Make Python's garbage collector run less often in this process.
 
-    Parsed rows and cells of tables are many objects without cycles; looking for cycles among
-    them took a sixth of the time of rendering a page.
+    Only for processes that rlreport owns. Parsed rows and table cells are many objects without
+    cycles: searching them for cycles took a sixth of the time of rendering a page.
     """
     gc.set_threshold(100_000, 50, 1000)
 
 
 def _start_worker(parent: int) -> None:
-    """Prepare a worker process, which ends when its parent is gone."""
+    """Prepare a worker process, and end it when the process ``parent`` has ended."""
     collect_rarely()
     with contextlib.suppress(OSError):
-        os.dup2(2, 1)  # what a library prints is not part of our output
+        os.dup2(2, 1)  # print to standard error, as standard output is for results
 
     def watch() -> None:
         while os.getppid() == parent:

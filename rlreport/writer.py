@@ -1,4 +1,4 @@
-"""A writer of rollout logs for custom training loops."""
+"""Write rollout logs from custom training loops."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _NUMBERS = frozenset(field.name for field in FIELDS if field.kind in ("int", "nu
 
 
 class RolloutWriter:
-    """Write one response per line in the format of ``docs/log-format.md``.
+    """A writer of rollout logs, one response per line, in the format of ``docs/log-format.md``.
 
-    Safe with threads and forks. Each line is written with one append, so that a crash loses at
-    most the last line. NaN and infinity are written as null, which is read as NaN; a reward of
-    NaN is written as text, as null means a missing grade.
+    Threads and forked processes can share it. Each line is written at once, so that a crash
+    loses at most the last line. NaN and infinity are written as null, which is read as
+    NaN; a reward of NaN is written as text instead, as null means a missing grade.
 
     Args:
         directory: folder of ``rank_<rank>.jsonl``; created if missing. An existing plain file is
-            continued; next to a compressed one ``rank_<rank>.1.jsonl.gz`` is started.
-        rank: data-parallel rank of this process; processes of equal rank share a file.
+            continued; if a compressed file exists, ``rank_<rank>.1.jsonl.gz`` is started.
+        rank: data-parallel rank of this process; processes of equal rank share a plain file.
         compression: None, ``"gz"`` or ``"zst"``. Each line is flushed, which costs some of the
             compression ratio.
 
     Raises:
-        UsageError: unknown compression.
+        UsageError: ``compression`` is unknown.
         OutputError: the file cannot be opened or written.
     """
 
@@ -69,27 +69,27 @@ class RolloutWriter:
         """Append one response.
 
         Args:
-            step: training step; a whole number, or an array or tensor of one.
+            step: training step; a whole number, or an array or tensor with one.
             prompt: prompt of the policy.
             response: text of the response.
-            reward: sequence reward; a number, or an array or tensor of one.
+            reward: sequence reward; a number, or an array or tensor with one.
             fields: any further field of ``docs/log-format.md`` (``response_tokens``,
                 ``logprobs``, ``ref_logprobs``, ``values``, ``token_rewards``,
-                ``response_mask``, ``turns``, …), those of tokens as list, array or tensor of
-                shape (T,), and any number, boolean or short string of your own.
+                ``response_mask``, ``turns``, …), and your own numbers, booleans and short
+                strings. Values per token are a list, array or tensor of shape (T,).
 
         Raises:
-            UsageError: a field is not valid JSON or of the wrong type, or the arrays of the tokens
-                differ in length; the message names the field.
+            UsageError: a field has the wrong type or cannot be written as JSON, or arrays per
+                token differ in length; the message names the field.
             OutputError: the line cannot be written, or the writer is closed.
         """
         row = {"step": step, "prompt": prompt, "response": response, "reward": reward, **fields}
-        line = _encode(_checked(row))
+        line = _encode(_validate(row))
         with self._lock:
             if self._file is None:
                 raise OutputError(f"{self.path} is closed")
             try:
-                if self._torn:  # nothing after a torn stream can be decompressed
+                if self._torn:  # data after an incomplete write could not be read
                     self._reopen()
                 if self._compressor is not None:
                     stream, flush = self._compressor
@@ -100,7 +100,7 @@ class RolloutWriter:
                 raise OutputError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def close(self) -> None:
-        """End the file; closing twice is harmless."""
+        """Finish and close the file; further calls do nothing."""
         with self._lock:
             if self._file is None:
                 return
@@ -118,21 +118,22 @@ class RolloutWriter:
         self.close()
 
     def _reopen(self) -> None:
-        """Continue a plain file on a new line, or start a new compressed one."""
-        old = self._file
+        """Continue a plain file on a new line, or a compressed log in a new file."""
+        old_file = self._file
         self._open()
         self._torn = False
-        if old is not None:
-            os.close(old)
+        if old_file is not None:
+            os.close(old_file)
 
     def _after_fork(self) -> None:
-        """Give the child its own lock and compressed file; a plain file can be shared."""
+        """In the child process, replace the lock, and start a new file if the log is compressed."""
         self._lock = threading.Lock()
         if self._file is not None and self._compression is not None:
             self._reopen()
 
     def _open(self) -> None:
-        # Windows would write \r\n for \n, into compressed bytes too.
+        """Open a plain file to append to it, or create a new compressed file."""
+        # Without O_BINARY, Windows would write \r\n for each \n byte.
         flags = os.O_CREAT | os.O_APPEND | os.O_RDWR | getattr(os, "O_BINARY", 0)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +148,7 @@ class RolloutWriter:
             raise OutputError(f"{self._folder}: no log can be written: {error.strerror}") from error
 
     def _open_new(self, flags: int) -> tuple[Path, int]:
-        # A compressed stream that a crash interrupted cannot be continued.
+        """Create a file with an unused name, as an interrupted compressed file cannot continue."""
         for number in itertools.count():
             name = f"rank_{self._rank}{f'.{number}' if number else ''}"
             path = self._folder / f"{name}{_SUFFIXES[self._compression]}"
@@ -160,6 +161,7 @@ _writers: weakref.WeakSet[RolloutWriter] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
+    """Prepare all writers for use in the child process."""
     for writer in list(_writers):
         writer._after_fork()
 
@@ -169,7 +171,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
 
 
 def _compressor(compression: str) -> tuple[Any, int]:
-    """Return a compressor, and the flush mode that completes a line."""
+    """Return a compressor, and the flush mode that makes everything written so far readable."""
     if compression == "gz":
         return zlib.compressobj(1, zlib.DEFLATED, _GZIP_WINDOW), zlib.Z_SYNC_FLUSH
     stream = zstandard.ZstdCompressor(level=1).compressobj()
@@ -177,13 +179,14 @@ def _compressor(compression: str) -> tuple[Any, int]:
 
 
 def _append(file: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(file, left) :]
+    """Write all bytes to a file descriptor."""
+    remainder = memoryview(data)
+    while remainder:
+        remainder = remainder[os.write(file, remainder) :]
 
 
 def _end_torn_line(file: int) -> None:
-    """End an incomplete last line, so that only it is lost."""
+    """End an incomplete last line, so that the next row starts on a new line."""
     size = os.fstat(file).st_size
     if size:
         os.lseek(file, size - 1, os.SEEK_SET)
@@ -191,44 +194,44 @@ def _end_torn_line(file: int) -> None:
             _append(file, b"\n")
 
 
-def _checked(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with scalar numbers; check types and the length of token arrays."""
-    checked: dict[str, Any] = {}
+def _validate(row: dict[str, Any]) -> dict[str, Any]:
+    """Validate types and lengths of a row's values; convert arrays of one number to the number."""
+    result: dict[str, Any] = {}
     sizes: dict[str, int] = {}
-    for name, logged in row.items():
-        value = _plain(logged) if hasattr(logged, "detach") else logged
-        # One number for all tokens is allowed, as GRPO's advantage may be.
-        single = isinstance(value, int | float | None) or getattr(value, "shape", None) == ()
-        if name in _TOKEN_FIELDS and not single:
-            sizes[name] = _length(name, value)
+    for name, original in row.items():
+        value = _array_or_number(original) if hasattr(original, "detach") else original
+        # One number may apply to all tokens, such as the advantage in GRPO.
+        is_scalar = isinstance(value, int | float | None) or getattr(value, "shape", None) == ()
+        if name in _TOKEN_FIELDS and not is_scalar:
+            sizes[name] = _token_count(name, value)
         else:
-            value = _single(name, value)
-        checked[name] = value
+            value = _number(name, value)
+        result[name] = value
     for name, size in sizes.items():
         first, expected = next(iter(sizes.items()))
         if size != expected:
             raise UsageError(
                 f"{name} has {size} entries, {first} has {expected}; expected one per token"
             )
-    step = checked["step"]
+    step = result["step"]
     if isinstance(step, bool) or not isinstance(step, int | np.integer):
         if not isinstance(step, float | np.floating) or not float(step).is_integer():
             raise UsageError(f"step is a whole number, not {step!r:.60}")
-        checked["step"] = int(step)
-    if abs(checked["step"]) > LARGEST_STEP:
-        raise UsageError(f"step is at most 2**53, not {checked['step']:.3g}")
+        result["step"] = int(step)
+    if abs(result["step"]) > LARGEST_STEP:
+        raise UsageError(f"step is at most 2**53, not {result['step']:.3g}")
     for name in ("prompt", "response"):
-        if not isinstance(checked[name], str):
-            raise UsageError(f"{name} is text, not {checked[name]!r:.60}")
-    if not isinstance(checked["reward"], int | float | np.generic | None):
-        raise UsageError(f"reward is a number, not {checked['reward']!r:.60}")
-    if checked["reward"] is not None and not np.isfinite(checked["reward"]):
-        checked["reward"] = str(checked["reward"])  # null would mean a missing grade
-    return checked
+        if not isinstance(result[name], str):
+            raise UsageError(f"{name} is text, not {result[name]!r:.60}")
+    if not isinstance(result["reward"], int | float | np.generic | None):
+        raise UsageError(f"reward is a number, not {result['reward']!r:.60}")
+    if result["reward"] is not None and not np.isfinite(result["reward"]):
+        result["reward"] = str(result["reward"])  # null means a missing grade
+    return result
 
 
-def _single(name: str, value: Any) -> Any:
-    """Return the number in an array, tensor or list of one."""
+def _number(name: str, value: Any) -> Any:
+    """Return the number in an array, tensor or list with one number, else the value itself."""
     is_array = hasattr(value, "shape")
     if not is_array and not (name in _NUMBERS and isinstance(value, list | tuple)):
         return value
@@ -240,7 +243,8 @@ def _single(name: str, value: Any) -> Any:
     return value
 
 
-def _length(name: str, value: Any) -> int:
+def _token_count(name: str, value: Any) -> int:
+    """Return the number of tokens in a field with one value per token."""
     shape = getattr(value, "shape", None)
     if shape is not None and len(shape) != 1:
         raise UsageError(f"{name} has the shape {tuple(shape)}, not (tokens,)")
@@ -253,10 +257,11 @@ def _length(name: str, value: Any) -> int:
 
 
 def _encode(row: dict[str, Any]) -> bytes:
+    """Return a row as a line of JSON."""
     try:
-        return orjson.dumps(row, default=_plain, option=_OPTIONS)
+        return orjson.dumps(row, default=_array_or_number, option=_OPTIONS)
     except TypeError:
-        # A lone surrogate or an integer beyond 64 bits; json takes the rest.
+        # orjson refuses lone surrogates and integers beyond 64 bits.
         try:
             text = json.dumps(_json_value(row), allow_nan=False, ensure_ascii=False)
         except (TypeError, ValueError) as error:
@@ -264,8 +269,8 @@ def _encode(row: dict[str, Any]) -> bytes:
         return text.encode() + b"\n"
 
 
-def _plain(value: Any) -> Any:
-    """Convert tensors, views and half precision to an array or number for orjson."""
+def _array_or_number(value: Any) -> Any:
+    """Convert a tensor or array to a number or to an array that orjson can write."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if value.is_floating_point():
@@ -280,6 +285,7 @@ def _plain(value: Any) -> Any:
 
 
 def _json_value(value: Any) -> Any:
+    """Return a value as plain Python types for ``json``; NaN and infinity become None."""
     if isinstance(value, str):
         return safe_text(value)
     if isinstance(value, dict):
@@ -290,5 +296,5 @@ def _json_value(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if np.isfinite(value) else None
-    plain = _plain(value)
-    return _json_value(plain.tolist() if isinstance(plain, np.ndarray) else plain)
+    converted = _array_or_number(value)
+    return _json_value(converted.tolist() if isinstance(converted, np.ndarray) else converted)

@@ -1,4 +1,4 @@
-"""Zstandard streams that say when they end too early, as zstandard's own reader does not."""
+"""A Zstandard reader that reports truncated files, which zstandard's own reader does not."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from typing import IO, Any
 
 import zstandard
 
-_PACKED = 2048
-"""Bytes unpacked at a time: up to 512 blocks of 128 KiB, which have to fit into memory."""
+_INPUT_BYTES = 2048
+"""Compressed bytes read at a time; they decompress to at most 512 blocks of 128 KiB."""
 
-_ALL = 1 << 62
+_ALL = 1 << 62  # more bytes than any file has
 
 
 class ZstdFile(io.BufferedIOBase):
-    """The unpacked bytes of a stream of frames; EOFError where it ends inside one."""
+    """Forward-only stream of a decompressed file; raises EOFError if it ends inside a frame."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._packed, self._unpacker = stream, zstandard.ZstdDecompressor()
-        self._frame: Any = None  # the one that is being read
-        self._input, self._piece, self._at = b"", memoryview(b""), 0
+        self._frame: Any = None  # decompressor of the current frame
+        self._input, self._piece, self._position = b"", memoryview(b""), 0
 
     def readable(self) -> bool:
-        """See io."""
+        """Return True."""
         return True
 
     def _next_piece(self) -> bytes:
+        """Return the next decompressed bytes, b"" at the end of the file."""
         while True:
-            self._input = self._input or self._packed.read(_PACKED)
+            self._input = self._input or self._packed.read(_INPUT_BYTES)
             if not self._input:
                 if self._frame is not None:
                     raise EOFError(
@@ -43,39 +44,39 @@ class ZstdFile(io.BufferedIOBase):
                 return piece
 
     def read1(self, size: int = -1, /) -> bytes:
-        """See io."""
+        """Return at most ``size`` bytes, or as many as are decompressed at once if negative."""
         if size and not self._piece:
             self._piece = memoryview(self._next_piece())
         data = bytes(self._piece if size < 0 else self._piece[:size])
-        self._piece, self._at = self._piece[len(data) :], self._at + len(data)
+        self._piece, self._position = self._piece[len(data) :], self._position + len(data)
         return data
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """See io."""
+        """Return ``size`` bytes, or fewer at the end of the file; all if negative or None."""
         pieces: list[bytes] = []
-        left = _ALL if size is None or size < 0 else size
-        while left and (piece := self.read1(left)):
+        remainder = _ALL if size is None or size < 0 else size
+        while remainder and (piece := self.read1(remainder)):
             pieces.append(piece)
-            left -= len(piece)
+            remainder -= len(piece)
         return b"".join(pieces)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go forward from the start.
+        """Move forward to ``offset``, and return the new position in decompressed bytes.
 
         Raises:
-            io.UnsupportedOperation: this is another way.
+            io.UnsupportedOperation: ``offset`` lies behind, or is not relative to the start.
         """
-        if whence != io.SEEK_SET or offset < self._at:
+        if whence != io.SEEK_SET or offset < self._position:
             raise io.UnsupportedOperation("a compressed file is read forward alone")
-        while self._at < offset and self.read1(min(offset - self._at, 1 << 20)):
+        while self._position < offset and self.read1(min(offset - self._position, 1 << 20)):
             pass
-        return self._at
+        return self._position
 
     def tell(self) -> int:
-        """See io."""
-        return self._at
+        """Return the position in decompressed bytes."""
+        return self._position
 
     def close(self) -> None:
-        """See io."""
+        """Close this stream and the compressed file."""
         self._packed.close()
         super().close()

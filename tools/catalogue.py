@@ -1,4 +1,4 @@
-"""Bring the catalogues of other languages up to date: ``python -m tools.catalogue``.
+"""Update the message catalogues of all translations: ``python -m tools.catalogue``.
 
 Adds new messages without a translation, removes unused ones, and compiles each catalogue.
 """
@@ -26,7 +26,7 @@ _HEADERS = re.compile(
 )
 """Catalogue headers with author and date, which are omitted: version control has them."""
 
-_Text = str | tuple[str, str]
+_Text = str | tuple[str, str]  # a message, or its singular and plural
 
 _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "message": ((0,), ()),
@@ -49,35 +49,36 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
         ("name", "looks_for", "title", "clause", "why", "suggestion", "source", "needs_also"),
     ),
 }
-"""Calls whose literals are messages: function -> positions and keywords of the arguments."""
+"""Positions and keywords of the arguments that are messages, by name of the called function."""
 
 _AS_COLUMNS = {
     *("_whole", "_count", "_share", "_shown", "_asked", "_shown_count", "_asked_count", "_inner")
 }
+"""Functions whose arguments are messages at the same positions as those of ``Column``."""
 
 
 def extracted(root: Path) -> Catalog:
-    """Return all messages of a checkout: of the package, the templates and the scripts."""
-    found = Catalog(
+    """Return a catalogue of all messages in the package, templates and scripts below ``root``."""
+    catalogue = Catalog(
         project="rlreport", charset="utf-8", creation_date=datetime(2026, 1, 1, tzinfo=UTC)
     )
     for path in sorted((root / "rlreport").rglob("*.py")):
-        _add(found, root, path, _of_python(path.read_text("utf-8")))
+        _add(catalogue, root, path, _python_messages(path.read_text("utf-8")))
     for path in sorted((root / "templates").rglob("*")):
         if path.is_file():
-            _add(found, root, path, _of_template(path))
+            _add(catalogue, root, path, _template_messages(path))
     for path in sorted((root / "static" / "js").rglob("*.js")):
-        _add(found, root, path, script_messages(path.read_text("utf-8")))
-    return found
+        _add(catalogue, root, path, script_messages(path.read_text("utf-8")))
+    return catalogue
 
 
-def _add(found: Catalog, root: Path, path: Path, texts: Iterator[_Text]) -> None:
+def _add(catalogue: Catalog, root: Path, path: Path, texts: Iterator[_Text]) -> None:
     for text in texts:
         if text:
-            found.add(text, locations=[(path.relative_to(root).as_posix(), 0)])
+            catalogue.add(text, locations=[(path.relative_to(root).as_posix(), 0)])
 
 
-def _of_python(source: str) -> Iterator[_Text]:
+def _python_messages(source: str) -> Iterator[_Text]:
     for call in ast.walk(ast.parse(source)):
         if not isinstance(call, ast.Call):
             continue
@@ -86,38 +87,38 @@ def _of_python(source: str) -> Iterator[_Text]:
         if name == "plural" and len(literals) > 1 and literals[0] and literals[1]:
             yield literals[0], literals[1]
             continue
-        places, keywords = _LITERALS.get("Column" if name in _AS_COLUMNS else name, ((), ()))
-        yield from (literals[place] for place in places if place < len(literals))
-        for given in call.keywords:
-            if given.arg in keywords:
-                chosen = given.value.values if isinstance(given.value, ast.Dict) else [given.value]
-                yield from map(_literal, chosen)
+        positions, keywords = _LITERALS.get("Column" if name in _AS_COLUMNS else name, ((), ()))
+        yield from (literals[position] for position in positions if position < len(literals))
+        for pair in call.keywords:
+            if pair.arg in keywords:
+                nodes = pair.value.values if isinstance(pair.value, ast.Dict) else [pair.value]
+                yield from map(_literal, nodes)
 
 
 def _literal(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _of_template(path: Path) -> Iterator[_Text]:
+def _template_messages(path: Path) -> Iterator[_Text]:
     options = {"trimmed": "true", "trim_blocks": "true", "lstrip_blocks": "true"}
     with path.open("rb") as file:
         for _, _, text, _ in babel_extract(file, GETTEXT_FUNCTIONS, (), options):
-            one, other = text[:2] if isinstance(text, tuple) else (text, None)
-            yield (one, other) if one and other else one or ""
+            singular, plural = text[:2] if isinstance(text, tuple) else (text, None)
+            yield (singular, plural) if singular and plural else singular or ""
 
 
-def update(po: Path, found: Catalog) -> None:
-    """Update a catalogue to the extracted messages."""
-    known = Catalog(locale=po.stem)
+def update(po: Path, messages: Catalog) -> None:
+    """Update the catalogue file ``po``: add new messages, remove all others, keep translations."""
+    catalogue = Catalog(locale=po.stem)
     if po.exists():
         with po.open("rb") as file:
-            known = pofile.read_po(file, locale=po.stem)
-    known.update(found, no_fuzzy_matching=True)
-    known.obsolete.clear()
-    known.fuzzy, known.header_comment = False, f"# What rlreport says, in {po.stem}."
-    written = io.BytesIO()
-    pofile.write_po(written, known, width=100, sort_by_file=True, include_lineno=False)
-    po.write_text(_HEADERS.sub("", written.getvalue().decode()), "utf-8")
+            catalogue = pofile.read_po(file, locale=po.stem)
+    catalogue.update(messages, no_fuzzy_matching=True)
+    catalogue.obsolete.clear()
+    catalogue.fuzzy, catalogue.header_comment = False, f"# What rlreport says, in {po.stem}."
+    content = io.BytesIO()
+    pofile.write_po(content, catalogue, width=100, sort_by_file=True, include_lineno=False)
+    po.write_text(_HEADERS.sub("", content.getvalue().decode()), "utf-8")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Documentation generated from the code: ``python -m tools.docs`` rewrites it."""
+"""Generate documentation from the code, and rewrite its files: ``python -m tools.docs``."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ _TYPES = {
 
 
 def columns_page() -> str:
-    """Return ``docs/columns.md``."""
+    """Return the text of ``docs/columns.md``."""
     parts = [_COLUMNS_HEAD]
-    for name, said, columns in _TABLES:
+    for name, caption, columns in _TABLES:
         rows = ((f"`{c.name}`", c.label, c.unit, c.help) for c in columns)
         parts.append(
-            f"## {name}\n\n{said}\n\n{_table(('column', 'label', 'unit', 'meaning'), rows)}"
+            f"## {name}\n\n{caption}\n\n{_table(('column', 'label', 'unit', 'meaning'), rows)}"
         )
     return "\n".join(parts)
 
 
 def checks_page() -> str:
-    """Return ``docs/checks.md``."""
+    """Return the text of ``docs/checks.md``."""
     method = (f"## {title}\n\n" + "\n\n".join(paragraphs) for title, paragraphs in METHOD)
     parts = [*method, "```toml\n[kl_explosion]\nwarn = 20\n```", _limits("trend")]
     accuracy = ACCURACY.read_text("utf-8").strip()
@@ -90,7 +90,7 @@ def _check(check: Check) -> str:
 
 
 def _limits(group: str) -> str:
-    """Return the table of a check's thresholds, "" without any."""
+    """Return a Markdown table of the thresholds in a group, such as a check; "" for none."""
     rows = [
         (f"`{(limit := row.limit).key}`", f"{row.value:g}", limit.unit, limit.meaning, limit.source)
         for row in describe()
@@ -101,7 +101,7 @@ def _limits(group: str) -> str:
 
 
 def fields_table() -> str:
-    """Return the table of ``docs/log-format.md``."""
+    """Return the Markdown table of log fields in ``docs/log-format.md``."""
     heads = ("field", "type", "needed", "meaning", "where a trainer has it at hand",
              "what it feeds")  # fmt: skip
     rows = [
@@ -119,24 +119,24 @@ def fields_table() -> str:
 
 
 def log_format_page(page: str) -> str:
-    """Return ``docs/log-format.md`` with its table regenerated."""
-    return _filled(page, "rlreport/fields.py", fields_table())
+    """Return ``page``, the text of ``docs/log-format.md``, with its table regenerated."""
+    return _replace_section(page, "rlreport/fields.py", fields_table())
 
 
 def data_page(page: str) -> str:
-    """Return ``docs/data.md`` with the keys of its documents regenerated."""
+    """Return ``page``, the text of ``docs/data.md``, with the tables of JSON keys regenerated."""
     for name in _SCHEMAS:
         file = f"rlreport/schemas/{name}.schema.json"
         text = (files("rlreport") / "schemas" / f"{name}.schema.json").read_text("utf-8")
         keys = json.loads(text)["properties"].items()
-        page = _filled(
+        page = _replace_section(
             page, file, _table(("key", "what"), ((f"`{k}`", v["description"]) for k, v in keys))
         )
     return page
 
 
 def write(folder: Path) -> None:
-    """Write every generated page, or generated part of a page, below ``folder``."""
+    """Write all pages in ``folder`` that are generated, entirely or in part."""
     log_format, data = folder / "log-format.md", folder / "data.md"
     (folder / "columns.md").write_text(columns_page(), "utf-8")
     (folder / "checks.md").write_text(checks_page(), "utf-8")
@@ -144,10 +144,11 @@ def write(folder: Path) -> None:
     data.write_text(data_page(data.read_text("utf-8")), "utf-8")
 
 
-def _filled(page: str, source: str, made: str) -> str:
+def _replace_section(page: str, source: str, content: str) -> str:
+    """Replace the text after the marker of ``source``; return the page as it is without one."""
     before, begin, rest = page.partition(BEGIN.format(source))
     _, end, after = rest.partition(END)
-    return f"{before}{begin}\n{made}\n{end}{after}" if begin and end else page
+    return f"{before}{begin}\n{content}\n{end}{after}" if begin and end else page
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,10 +1,11 @@
-"""Write a framework's dump anew and say what its writer changed.
+"""Regenerate a framework's sample dump, and list how it differs from the stored one.
 
     python -m tools.redump CHECKOUTS FRAMEWORK [PYTHON]
 
 CHECKOUTS is a folder of git checkouts, ``<owner>+<name>/repo``; FRAMEWORK is a folder of
 ``tests/data/frameworks``; PYTHON has the packages that the writer needs. Keys that a newer writer
-adds or no longer writes are listed by file. If the format reads them, copy the new dump.
+adds (+) or no longer writes (-) are listed by file. If the format reads any of them, replace the
+stored dump by the new one.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from rlreport.zstd import ZstdFile
 
 DUMPS = Path(__file__).resolve().parents[1] / "tests" / "data" / "frameworks"
 LEVELS = 4
-"""Nesting levels of the keys that are compared."""
+"""Number of nesting levels of JSON objects whose keys are compared."""
 
 
 def changes(before: Path, after: Path) -> Iterator[str]:
-    """Yield the files, and the keys of their objects, that only one of two folders has."""
+    """Yield a line for each file, and for each key in a file, that only one of two folders has."""
     for name in sorted(_files(before) ^ _files(after)):
         yield f"{'-' if name in _files(before) else '+'} {name}"
     for name in sorted(_files(before) & _files(after)):
@@ -55,7 +56,7 @@ def _keys_of(value: Any, levels: int) -> Iterator[str]:
 
 
 def main(checkouts: str, framework: str, python: str = sys.executable) -> None:
-    """Run the framework's writer into a temporary folder, and print the changes."""
+    """Write the framework's dump to a temporary folder, and print the changes."""
     scripts = [p for p in DUMPS.glob("make*.py") if f'"{framework}"' in p.read_text("utf-8")]
     if not scripts:
         sys.exit(f"no script in {DUMPS.name} writes {framework}")

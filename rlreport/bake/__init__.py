@@ -1,1 +1,1 @@
-"""Renders pages: view models, templates, and the data in pages."""
+"""Render the pages of reports: view models, Jinja templates, and data for scripts."""

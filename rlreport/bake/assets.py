@@ -1,8 +1,8 @@
 """Style sheet and bundled scripts, in files whose names contain a hash of the content.
 
-Browsers refuse to load modules from ``file://``. So the ES modules of ``static/js`` are joined to
-one classic script: each module becomes a function that returns its exports, after the modules
-it imports, and the page gets no global variables.
+Browsers refuse to load modules from ``file://``. So the ES modules of ``static/js`` are bundled
+into one classic script: each module becomes a function that returns its exports, placed after the
+modules that it imports. Modules define no global variables.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
 _SCRIPT_MESSAGE = re.compile(
     r'\b(?:message|plural|marked|nodes)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
 )
-"""Pattern of a message in a script: the literal, and that of the plural."""
+"""Pattern of a message in a script; its groups are the literal and, if any, the plural."""
 
 
 @dataclass(frozen=True)
 class Assets:
-    """Contents of the shared assets: style sheet, scripts of both forms, Vega's bundle."""
+    """Texts of the assets: style sheet, scripts of a folder and of one file, Vega's bundle."""
 
     style: str
     report: str
@@ -44,7 +44,7 @@ class Assets:
 
     @cached_property
     def files(self) -> dict[str, tuple[str, bytes]]:
-        """Logical name -> (path below the root, which contains the content hash, bytes)."""
+        """Assets of a folder: logical name -> (path with a hash of the content, bytes)."""
         texts = {"style.css": self.style, "report.js": self.report, "vega.js": self.vega}
         result = {}
         for file, text in texts.items():
@@ -56,11 +56,11 @@ class Assets:
 
 @lru_cache(maxsize=8)
 def assets(language: Language) -> Assets:
-    """Return the assets of this version, scripts with the messages of a language."""
+    """Return the assets; messages in scripts are translated to ``language``."""
     static = package_folder("static")
     look = {"colours": tokens("light"), "padding": PADDING, "titles": TITLES}
     report, one_file = (
-        _filled(_translated(join_scripts(static / "js", entry), language), "LOOK", look)
+        _set_constant(_translated(join_scripts(static / "js", entry), language), "LOOK", look)
         for entry in ("page/main.js", "page/one-file.js")
     )
     light, dark = tokens("light"), tokens("dark")
@@ -70,38 +70,38 @@ def assets(language: Language) -> Assets:
 
 
 def _translated(scripts: str, language: Language) -> str:
-    """Return scripts with the translations of their messages inserted (none in English).
+    """Insert the translations of the messages that scripts contain; English needs none.
 
-    Messages with a count have a form for one and one for several.
+    Messages with a count have two translations: singular and plural.
     """
     if language == ENGLISH:
         return scripts
     catalogue = language.translations
-    words: dict[str, str | list[str]] = {}
+    translations: dict[str, str | list[str]] = {}
     for text in script_messages(scripts):
         if isinstance(text, str):
-            words[text] = catalogue.gettext(text)
+            translations[text] = catalogue.gettext(text)
         else:
-            words[text[0]] = [catalogue.ngettext(*text, count) for count in (1, 2)]
-    return _filled(scripts, "WORDS", words)
+            translations[text[0]] = [catalogue.ngettext(*text, count) for count in (1, 2)]
+    return _set_constant(scripts, "WORDS", translations)
 
 
 def script_messages(source: str) -> Iterator[str | tuple[str, str]]:
-    """Yield the messages of a script: a literal, or that for one and that for several."""
+    """Yield each message of a script: its literal, or (singular, plural) if it has a count."""
     for match in _SCRIPT_MESSAGE.finditer(source):
-        one, other = (ast.literal_eval(text) if text else "" for text in match.groups())
-        yield (one, other) if match[0].startswith("plural") else one
+        singular, plural = (ast.literal_eval(text) if text else "" for text in match.groups())
+        yield (singular, plural) if match[0].startswith("plural") else singular
 
 
-def _filled(scripts: str, name: str, value: object) -> str:
-    """Return the scripts with a value for a constant that is ``{}`` in them."""
+def _set_constant(scripts: str, name: str, value: object) -> str:
+    """Return the scripts with ``const NAME = {};`` replaced by a declaration with the value."""
     return scripts.replace(f"const {name} = {{}};", f"const {name} = {script_json(value)};", 1)
 
 
 def join_scripts(folder: Path, entry: str = "main.js") -> str:
-    """Join ``entry`` and all it imports from ``folder``, dependencies first.
+    """Bundle the module ``entry`` of ``folder`` and all modules it imports, dependencies first.
 
-    Only named imports and exported declarations are supported; whole-line comments are dropped.
+    Only named imports and exported declarations are supported. Whole-line comments are dropped.
 
     Raises:
         ValueError: imports are cyclic, or modules use another form of import or export.
@@ -112,7 +112,7 @@ def join_scripts(folder: Path, entry: str = "main.js") -> str:
 
 
 def _join(folder: Path, name: str, modules: dict[str, str], above: tuple[str, ...]) -> None:
-    """Add a module to ``modules`` after those that it imports."""
+    """Add a module and those it imports to ``modules``; ``above`` are the modules importing it."""
     if name in above:
         raise ValueError(f"modules import each other: {' → '.join((*above, name))}")
     if name in modules:
@@ -125,10 +125,10 @@ def _join(folder: Path, name: str, modules: dict[str, str], above: tuple[str, ..
         return f'const {{{names}}} = modules["{imported}"];\n'
 
     source = _COMMENT.sub("", (folder / name).read_text("utf-8"))
-    exported = ", ".join(match["name"] for match in _EXPORT.finditer(source))
+    exports = ", ".join(match["name"] for match in _EXPORT.finditer(source))
     body = _EXPORT.sub("", _IMPORT.sub(import_line, source))
-    if odd := _OTHER.search(body):
-        raise ValueError(f"{name}: only named imports and declarations: {odd[0]}")
+    if unsupported := _OTHER.search(body):
+        raise ValueError(f"{name}: only named imports and declarations: {unsupported[0]}")
     modules[name] = (
-        f'modules["{name}"] = (() => {{\n{body.strip()}\nreturn {{ {exported} }};\n}})();\n'
+        f'modules["{name}"] = (() => {{\n{body.strip()}\nreturn {{ {exports} }};\n}})();\n'
     )

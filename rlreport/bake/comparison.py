@@ -1,4 +1,4 @@
-"""Renders a comparison: its page (verdict, charts, guardrails, findings, flips) and its files."""
+"""Render a comparison: its page (verdict, charts, guardrails, findings, flips) and its files."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ LEVELS = {
     "no_evidence": "info",
     "incomparable": "unjudged",
 }
+"""Result of the comparison -> level that sets the colour of the verdict."""
 
 _MEAN = message("mean of the prompts' means in the window")
 _GUARDRAILS = (
@@ -109,11 +110,11 @@ class ComparisonBuilder(Maker):
     """Everything an output format needs to write a comparison.
 
     Attributes:
-        run: title.
+        run: title of the comparison.
         stamp: time of building, or "".
         finish: encodes a page for the output format.
         one_file: whether the page is a view of one file.
-        shown: how many flips are shown with their texts.
+        shown: maximum number of flips (prompts won or lost) that the page shows.
     """
 
     outcome: Outcome
@@ -133,7 +134,7 @@ class ComparisonBuilder(Maker):
 
     @property
     def view(self) -> dict[str, Any]:
-        """The context of the templates, translated to the language of the comparison."""
+        """The values for the templates, translated to the language of the comparison."""
         return self.options.language.of(_compare_view(self.outcome, self.charts, self.shown))
 
     def frame(self) -> Shell:
@@ -169,15 +170,15 @@ class ComparisonBuilder(Maker):
             yield f"data/charts/{chart.name}.vl.json", canonical_json(chart.spec, indent=True)
 
     def nodes(self) -> list[tuple[str, str, str]]:
-        """Return data of the one file: (media type, class, content)."""
+        """Return the data nodes of the one-file form: (media type, CSS class, content) of each."""
         return [("application/json", "compare-json", script_json(compare_json(self.outcome)))]
 
 
 def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict[str, Any]:
-    """Return the context of the templates, with the first ``shown`` flips.
+    """Return the values for the templates, with the first ``shown`` flips.
 
-    ``runs`` has (BASE or NEW, name, level, verdict in words) of each run, ``findings`` has
-    (severity, title) of findings by heading, and ``pairs`` has the flips with known texts.
+    ``runs``: (BASE or NEW, name, level, text of the verdict) of each run. ``findings``: heading
+    and its findings, as (severity, title). ``pairs``: flips for which both texts are available.
     """
     flips, changed = outcome.flips[:shown], outcome.changed
     caveats = words.caveats(outcome)
@@ -228,7 +229,7 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
 
 
 def _severity(outcome: Outcome, caveats: str) -> str:
-    """Return the level for the colour of the verdict; a comparison of two runs is never green."""
+    """Return the level that colours the verdict, never "healthy" (green) if BASE is one run."""
     level = outcome.comparison.level
     if outcome.new.broken:
         return "critical"
@@ -241,12 +242,12 @@ def _severity(outcome: Outcome, caveats: str) -> str:
 
 def _guardrails(outcome: Outcome) -> TableView:
     guardrails = [g for g in outcome.comparison.guardrails if g.level != "missing"]
-    missing = [
+    missing_names = [
         words.guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "missing"
     ]
     note = (
-        message("Not compared, as a run has no data: {names}.", names=listed(missing))
-        if missing
+        message("Not compared, as a run has no data: {names}.", names=listed(missing_names))
+        if missing_names
         else ""
     )
     values: dict[str, list[Any]] = {
@@ -273,10 +274,10 @@ def _settings(
 ) -> TableView | None:
     if not differences:
         return None
-    keys = [one.key for one in differences]
+    keys = [difference.key for difference in differences]
     values = {"name": keys}
     for side in ("base", "new"):
-        texts = [(one.key, getattr(one, side)) for one in differences]
+        texts = [(difference.key, getattr(difference, side)) for difference in differences]
         values[side] = [
             MISSING if text is None else redacted_text(key, text) if redact else text
             for key, text in texts
@@ -285,16 +286,16 @@ def _settings(
 
 
 def _flips(flips: Sequence[Flip]) -> TableView:
-    missing = Cell(MISSING, None, message("not in the report"))
+    missing_cell = Cell(MISSING, None, message("not in the report"))
     values: dict[str, list[Any]] = {
-        "n": [name_cell(place) for place in range(1, len(flips) + 1)],
+        "n": [name_cell(number) for number in range(1, len(flips) + 1)],
         **{key: [getattr(f, key) for f in flips] for key in ("delta", "base", "new")},
         "prompt": [_prompt(f) for f in flips],
-        "response": [missing if f.new_text is None else _cut(f.new_text) for f in flips],
-        "ref_response": [missing if f.base_text is None else _cut(f.base_text) for f in flips],
+        "response": [missing_cell if f.new_text is None else _cut(f.new_text) for f in flips],
+        "ref_response": [missing_cell if f.base_text is None else _cut(f.base_text) for f in flips],
     }
     ids = range(1, len(flips) + 1)
-    hrefs = (f"#r={place}" for place in ids)
+    hrefs = (f"#r={number}" for number in ids)
     caption = message("Prompts won and lost")
     return table("flips", caption, _FLIPS, values, ids=ids, hrefs=hrefs)
 
@@ -306,7 +307,7 @@ def _prompt(flip: Flip) -> str:
 
 
 def _cut(text: str) -> str:
-    """Return the start of a text, followed by the number of characters that were cut."""
+    """Cut a text to MAX_CHARACTERS, and append the number of characters that were cut."""
     left_out = len(text) - MAX_CHARACTERS
     if left_out <= 0:
         return text
@@ -316,7 +317,7 @@ def _cut(text: str) -> str:
 
 
 def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
-    """Return the rows-data node; see docs/page-data.md."""
+    """Return the content of the page's rows-data node; see docs/page-data.md."""
     return {
         "run": outcome.new.name,
         "step": "",
@@ -365,9 +366,9 @@ def _ngrams(outcome: Outcome) -> TableView:
 
 def _tokens(outcome: Outcome) -> TableView:
     tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
-    unknown = message("Not available for both runs: only logs, folders and zips contain tokens.")
+    note = message("Not available for both runs: only logs, folders and zips contain tokens.")
     caption = message("Tokens by change of their share of the KL")
-    return _table("kl_tokens", caption, _TOKENS, tokens, "" if len(tokens) else unknown)
+    return _table("kl_tokens", caption, _TOKENS, tokens, "" if len(tokens) else note)
 
 
 def _table(

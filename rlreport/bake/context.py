@@ -32,21 +32,21 @@ TEXT_COLUMNS = (
 )
 
 SAMPLED_FIGURE = "distinct_2"
-"""The column of steps and responses that is computed from the sample."""
+"""The only column of steps and responses that is computed from the sample."""
 
 TILES = (
     *("reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean", "kl_k3_mean"),
     *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
     *("explained_variance", "distinct_2"),
 )
-"""Columns of the table of steps that are key figures of the run and of a step."""
+"""Columns of the table of steps that are shown as key figures of the run and of each step."""
 
 RUN_TILES = (TILES[0], "validation_reward_mean", *TILES[1:])
 """Key figures of the run in order, including those that only trainer metrics provide."""
 
 
 class RunFigure(NamedTuple):
-    """A key figure of the run: column, values by step, and means of both windows."""
+    """A key figure of the run: column, values by step, means of the first and last window."""
 
     column: Column
     values: NDArray[np.float64]
@@ -58,7 +58,7 @@ EXTRAS_SHOWN = 6
 """If a group has more extra columns than this, all of them are hidden by default."""
 
 LONGEST_NAME = 40
-"""Longer names of fields are shown as logged."""
+"""Names of fields with more characters are shown as logged, not as words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +67,12 @@ class PageContext:
 
     Attributes:
         columns: numeric columns of the response list, the same for every step.
-        string_columns: short-string columns as logged.
-        text_columns: ``prompt``, ``response`` and what else is logged.
-        rollouts: whether any response is logged; else there are trainer metrics alone.
+        string_columns: extra columns of short strings.
+        text_columns: columns of the logged texts: prompt, response, …
+        rollouts: whether responses are logged, not only trainer metrics.
         first_rewards: ``step`` and ``reward`` of the first step's responses.
-        file_aliases: aliases of log files by name, where names are redacted.
-        asset_files: logical name -> file of the shared assets; empty in the one-file form.
+        file_aliases: name of a log file -> alias, if names are redacted.
+        asset_files: logical name -> path of an asset; empty in the one-file form.
         stamp: time of building, or "".
         tile_names: columns of the table of steps that are key figures.
         sampled: whether figures of texts and tokens are computed from a sample of the responses.
@@ -101,10 +101,10 @@ class StepJob:
     Attributes:
         plan: what the page shows.
         responses: RESPONSE_COLUMNS of all responses of the step.
-        extras: their extra columns, with the same index.
+        extras: extra columns of these responses, with the same index.
         texts: numbers that replace redacted texts, see ``response_numbers``.
-        figures: rows of the table of steps: the first, the previous, and this step as the last.
-        linked: steps whose pages it links to, ascending: itself, its neighbours, the first.
+        figures: rows of the table of steps for the first, the previous and this step.
+        linked: this and all steps the page links to: its neighbours, the first, onsets of findings.
         findings: findings that refer to the step, restricted to it by ``Finding.at``.
         usual_responses: usual number of responses of a step, if this one is incomplete.
         in_progress: whether the step is still being written.
@@ -126,10 +126,10 @@ class JudgedRun:
     """A run that was read and judged, for which a report is built.
 
     Attributes:
-        run: its title.
-        file_aliases: aliases of log files by name, where names are redacted.
+        run: title of the report.
+        file_aliases: name of a log file -> alias, if names are redacted.
         own_charts: charts drawn by the user's functions.
-        author_notes: Markdown text of the author, "" without any.
+        author_notes: Markdown text of the author's notes, "" without any.
     """
 
     run: str
@@ -147,16 +147,16 @@ class JudgedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext(PageContext, JudgedRun):
-    """Data of the pages of the run.
+    """Data for the pages about the whole run.
 
     Attributes:
-        windows: first and last step of the run's first window and of its last.
-        window_figures: figures of both windows, with the columns of the table of steps.
+        windows: (first step, last step) of the first window and of the last window.
+        window_figures: a row for each of the windows, with the columns of the table of steps.
         shown_steps: steps with a page, ascending.
-        usual_responses: responses of a usual step, None when steps differ.
+        usual_responses: number of responses that most steps have, None without a majority.
         trainer_figures: key figures of the run from the trainer's metrics, by column.
         left_out: sentences about what is not shown.
-        listed: maximum number of responses of a step in the list of the run.
+        listed: maximum number of responses of a step on the responses page.
     """
 
     windows: tuple[tuple[int, int], tuple[int, int]]
@@ -173,7 +173,7 @@ class RunContext(PageContext, JudgedRun):
         return self.tables.steps
 
     def of_steps(self) -> PageContext:
-        """Return only the data shared by the pages of steps."""
+        """Return only the data that pages of steps need."""
         return PageContext(**{item.name: getattr(self, item.name) for item in fields(PageContext)})
 
 
@@ -187,10 +187,10 @@ def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, l
 
 
 def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return the named columns with numbers; no lengths in characters if there are tokens."""
-    known = [name for name in names if steps[name].notna().any()]
-    tokens = "response_tokens_mean" in known
-    return [name for name in known if not (tokens and name == "response_chars_mean")]
+    """Return those of ``names`` with data; character lengths only if there are no token lengths."""
+    columns = [name for name in names if steps[name].notna().any()]
+    tokens = "response_tokens_mean" in columns
+    return [name for name in columns if not (tokens and name == "response_chars_mean")]
 
 
 def number_columns(
@@ -201,19 +201,19 @@ def number_columns(
     Parts of the reward (named by ``parts``) and other extras are last; if there are many, they are
     hidden by default. ``sampled``: whether texts are counted in a sample of the responses.
     """
-    listed = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
-    tokens = any(c.name == "response_tokens" for c in listed)
+    base_columns = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
+    tokens = any(c.name == "response_tokens" for c in base_columns)
     columns = []
-    for column in map(number_column, listed):
+    for column in map(number_column, base_columns):
         hidden = column.hidden or (tokens and column.key == "response_chars")
         help_text = column.help
         if sampled and column.key == SAMPLED_FIGURE:
             help_text = message("{help}; of sampled responses only", help=help_text)
         columns.append(replace(column, hidden=hidden, help=help_text))
-    logged = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
+    extra_names = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
     for group, names in (
-        (message("Parts of the reward"), [name for name in logged if name in parts]),
-        (message("Logged fields"), [name for name in logged if name not in parts]),
+        (message("Parts of the reward"), [name for name in extra_names if name in parts]),
+        (message("Logged fields"), [name for name in extra_names if name not in parts]),
     ):
         columns += extra_columns(names, group, hidden=len(names) > EXTRAS_SHOWN)
     return columns
@@ -222,7 +222,7 @@ def number_columns(
 def extra_columns(
     names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
 ) -> list[ColumnView]:
-    """Return the headers of extra columns, with names converted to words if still distinct."""
+    """Return the headers of extra columns; the names become words unless two would be equal."""
     words = [in_words(str(name)) for name in names]
     clear = len(set(words)) == len(words)
     return [
@@ -239,7 +239,7 @@ def extra_columns(
 
 
 def in_words(name: str) -> str:
-    """Return a field's name as words, "Format reward" for ``format_reward``, if it has any."""
+    """Return a field's name as words ("Format reward" for ``format_reward``) where possible."""
     if not re.fullmatch(r"[A-Za-z0-9]+([_/.-][A-Za-z0-9]+)*", name) or len(name) > LONGEST_NAME:
         return name
     words = re.sub(r"[_/.-]+(?=\D)", " ", name)
@@ -247,15 +247,15 @@ def in_words(name: str) -> str:
 
 
 def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) -> list[ColumnView]:
-    """Return the columns that a list shows: reward, texts, KL and length, then all others."""
+    """Return the visible columns in order: reward, texts, KL and length, then all others."""
     ranks = {"reward": 0, "prompt": 1, "response": 1, "finding": 1}
     ranks |= {"kl_k1": 2, "response_tokens": 2, "response_chars": 2}
-    shown = [c for c in (*numbers, *texts) if not c.hidden]
-    return sorted(shown, key=lambda c: ranks.get(c.key, 4 if c.kind == "text" else 3))
+    visible_columns = [c for c in (*numbers, *texts) if not c.hidden]
+    return sorted(visible_columns, key=lambda c: ranks.get(c.key, 4 if c.kind == "text" else 3))
 
 
 def string_columns(extras: pd.DataFrame) -> list[ColumnView]:
-    """Return the short-string columns as logged."""
+    """Return the headers of extra columns that contain short strings, hidden by default."""
     names = [name for name in extras.columns if not is_numeric(extras[name])]
     return extra_columns(names, message("Logged fields"), kind="text", hidden=True)
 

@@ -1,4 +1,4 @@
-"""The data page (files, settings, fields) and the exported files with the tables."""
+"""The data page (log files, settings, fields) and the contents of exported files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SETTINGS = {
     "tokenizer": message("Tokenizer (--tokenizer)"),
     "merge": message("Several runs as one (--merge)"),
 }
-"""Options that shape the figures and the choice: name in ``report.json`` and label."""
+"""Options that affect figures or shown responses: name in ``report.json`` -> label."""
 
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
@@ -55,13 +55,13 @@ _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 def data_view(
     context: RunContext, addresses: Addresses, exported: Sequence[str], remark: str = ""
 ) -> dict[str, Any]:
-    """Return the view of the data page.
+    """Return the values that the template of the data page prints.
 
     Args:
         context: data of the run.
-        addresses: as seen from the page.
-        exported: paths of files below the root.
-        remark: on the author's notes, "" if there is none.
+        addresses: addresses relative to the data page.
+        exported: paths of the exported files below the report's root.
+        remark: warning about links in the author's notes, "" if there is none.
     """
     tables = context.tables
     return {
@@ -79,30 +79,30 @@ def data_view(
 
 
 def _sample(tables: Tables) -> str:
-    chosen = message(
+    method = message(
         "Whole groups are drawn by a hash of their place in the logs, equally many responses of "
         "each step. Distinct-2, texts that spread, languages, templates, tokens and the critic's "
         "error by position come from the sample, all other figures from all responses."
     )
-    return sentences([sampling(tables), chosen if tables.sample_note else ""])
+    return sentences([sampling(tables), method if tables.sample_note else ""])
 
 
 def note_in_words(note: Note) -> str:
-    """Return a note with its count and the position of its first occurrence."""
-    place = note.file or ""
-    if place and note.line is not None:
-        place = message("{file}, line {line:count}", file=place, line=note.line)
-    if note.count > 1 and place:
-        place = message("{times:count} times, first in {place}", times=note.count, place=place)
+    """Return a note's text, followed by its count and the file and line of its first occurrence."""
+    origin = note.file or ""
+    if origin and note.line is not None:
+        origin = message("{file}, line {line:count}", file=origin, line=note.line)
+    if note.count > 1 and origin:
+        origin = message("{times:count} times, first in {place}", times=note.count, place=origin)
     elif note.count > 1:
-        place = message("{times:count} times", times=note.count)
-    return message("{text} ({place})", text=note.text, place=place) if place else note.text
+        origin = message("{times:count} times", times=note.count)
+    return message("{text} ({place})", text=note.text, place=origin) if origin else note.text
 
 
 def settings(options: BuildOptions) -> dict[str, object]:
-    """Return all that a report of the same logs needs to be the same, by name in ``report.json``.
+    """Return the options that reproduce the report from the same logs, as in ``report.json``.
 
-    With ``--redact=names`` they tell no names of the log's fields and files.
+    With ``--redact=names``, options that contain names of fields or files are None.
     """
     values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
     values |= {"map": options.mapping or None, "merge": options.merge or None}
@@ -114,7 +114,7 @@ def settings(options: BuildOptions) -> dict[str, object]:
 
 
 def _listed_settings(options: BuildOptions) -> list[tuple[str, Any]]:
-    """Return label and text of the settings that have one."""
+    """Return (label, displayed value) of each setting that has a value."""
     values = settings(options)
     redacted = message("texts and names") if options.redact_names else message("texts")
     fields = options.mapping.items() if values["map"] else ()
@@ -184,18 +184,18 @@ def _fields(tables: Tables) -> TableView:
         ColumnView("rows", message("Rows with the field"), written="count"),
     ]
     meanings = {field.name: message(field.meaning) for field in FIELDS}
-    missing = tuple(name for name in meanings if not tables.fields.get(name))
-    logged = [str(name) for name in tables.extras.columns if str(name) not in CANONICAL]
-    meanings |= dict.fromkeys(logged, message("as logged"))
-    present = [name for name in meanings if tables.fields.get(name)]
+    missing_names = tuple(name for name in meanings if not tables.fields.get(name))
+    extra_names = [str(name) for name in tables.extras.columns if str(name) not in CANONICAL]
+    meanings |= dict.fromkeys(extra_names, message("as logged"))
+    names = [name for name in meanings if tables.fields.get(name)]
     values: dict[str, list[Any]] = {
-        "field": present,
-        "meaning": [meanings[name] for name in present],
-        "rows": [tables.fields[name] for name in present],
+        "field": names,
+        "meaning": [meanings[name] for name in names],
+        "rows": [tables.fields[name] for name in names],
     }
-    note = message("Missing in all rows: {fields}.", fields=missing) if missing else ""
+    note = message("Missing in all rows: {fields}.", fields=missing_names) if missing_names else ""
     caption = message("Fields found and missing")
-    return table("fields", caption, columns, values, ids=present, note=note)
+    return table("fields", caption, columns, values, ids=names, note=note)
 
 
 def _bad_lines(tables: Tables) -> TableView:
@@ -214,7 +214,7 @@ def _bad_lines(tables: Tables) -> TableView:
 
 
 def exports(context: RunContext, charts: Sequence[Chart]) -> Iterator[tuple[str, bytes]]:
-    """Yield (path below the root, bytes) of every exported file except ``report.json``."""
+    """Yield (path below the root, bytes) of the exported findings, tables and chart specs."""
     tables = context.tables
     yield ("data/findings.json", canonical_json(findings_json(context.verdict), indent=True))
     yield "data/steps.csv", csv(tables.steps)
@@ -226,7 +226,7 @@ def exports(context: RunContext, charts: Sequence[Chart]) -> Iterator[tuple[str,
 
 
 def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
-    """Return ``report.json``: run, settings, versions, table of steps, findings, files."""
+    """Return the content of ``report.json``: run, settings, versions, steps, findings, files."""
     tables, verdict = context.tables, findings_json(context.verdict)
     return {
         "schema": verdict.pop("schema"),
@@ -259,7 +259,7 @@ def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """Return CSV with Unix line ends, exact numbers, and texts escaped by ``text.clean.escape``."""
+    """Return a table as UTF-8 CSV: exact numbers, and texts escaped by ``text.clean.escape``."""
     texts = table.select_dtypes(include=["object", "string"])
     safe = table.assign(
         **{

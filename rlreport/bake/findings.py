@@ -1,4 +1,4 @@
-"""Views of the verdict, its findings, and how it is made."""
+"""Template values for the verdict, its findings, and the page on how the verdict is made."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ MOST_STEP_LINKS = 12
 
 
 def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
-    """Return the view of the verdict: unexplained findings as ``lead``, ``others``, ``notes``."""
+    """Return the template values of the verdict.
+
+    Findings that no other finding explains are split into ``lead``, ``others``, ``notes`` (info).
+    """
     top = [
         finding_view(f, addresses, verdict.effects_of(f))
         for f in verdict.findings
@@ -61,9 +64,12 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
 def finding_view(
     finding: Finding, addresses: Addresses, folded: Sequence[Finding] = ()
 ) -> dict[str, Any]:
-    """Return the view of a finding, with links to its steps, or to some evenly spaced ones."""
+    """Return the template values of a finding and of those it explains (``folded``).
+
+    At most MOST_STEP_LINKS of its steps, evenly spaced, are linked.
+    """
     onset = finding.onset
-    steps = [finding.steps[place] for place in evenly(len(finding.steps), MOST_STEP_LINKS)]
+    steps = [finding.steps[index] for index in evenly(len(finding.steps), MOST_STEP_LINKS)]
     since = onset and Link(message("step {step}", step=onset.step), addresses.step(onset.step))
     return {item.name: getattr(finding, item.name) for item in fields(finding)} | {
         "why": sentences([finding.why, finding.sample]),
@@ -82,6 +88,7 @@ _ONE = {
     "calls": marked("call"),
     "times in its step": marked("time in its step"),
 }
+"""Plural of a unit -> singular."""
 
 
 def _limit(check: str, met: Met) -> str:
@@ -99,15 +106,15 @@ def _limit(check: str, met: Met) -> str:
 
 def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
     value = ""
-    if example.value is not None and example.unit:  # a value without a name says nothing
-        shown = whole(example.value) if example.value.is_integer() else figure(example.value)
+    if example.value is not None and example.unit:  # readers cannot interpret other values
+        number = whole(example.value) if example.value.is_integer() else figure(example.value)
         if example.unit == "reward":
-            value = message("reward {reward}", reward=shown)
+            value = message("reward {reward}", reward=number)
         elif example.unit == REFERENCE_REWARD:
-            value = message("reward of the reference {reward}", reward=shown)
+            value = message("reward of the reference {reward}", reward=number)
         else:
             unit = _ONE.get(example.unit, example.unit) if example.value == 1 else example.unit
-            value = with_unit(shown, message(unit))
+            value = with_unit(number, message(unit))
     address = addresses.response(example.step, example.n, example.token)
     return {
         "link": Link(message("step {step}, response {n}", step=example.step, n=example.n), address),
@@ -118,7 +125,7 @@ def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
 
 
 def method_view(thresholds: Thresholds) -> dict[str, Any]:
-    """Return the view of how the verdict is made, with each check and its current limits."""
+    """Return the template values of the page "How the verdict is made"."""
     rows = describe(thresholds)
     checks = [
         {

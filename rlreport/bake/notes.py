@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 NOTES = "notes"
-"""Kind of the remarks on the file."""
+"""``Note.kind`` of warnings about the file of the author's notes."""
 
 MOST_BYTES = 64_000
-_MOST_NAMED, _LONGEST_NAME = 10, 60  # targets that a note names, and characters of each
+_MOST_NAMED, _LONGEST_NAME = 10, 60  # broken links in a warning, and characters of each
 _KINDS = "step|response|prompt|chart|finding"
 _OWN = re.compile(rf"({_KINDS}):(.+)", re.DOTALL)
 _PLACE = re.compile(r"(\d{1,18})(?:/(\d{1,18}))?", re.ASCII)
@@ -39,11 +39,11 @@ _OWN_LINK = re.compile(rf"\[([^\[\]]*)\]\(<?((?:{_KINDS}):[^()<>]*)>?\)")
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What links of the notes can lead to.
+    """The parts of the report that links in the notes can lead to.
 
     Attributes:
         responses: shown responses, as (step, n).
-        prompts: ids of prompts with a response in the list of the run.
+        prompts: ids of prompts with a response on the responses page.
         charts: names of charts of the overview.
         findings: ids of findings that the overview lists.
     """
@@ -55,14 +55,14 @@ class Targets:
     findings: Collection[str]
 
     def address(self, kind: str, name: str) -> str | None:
-        """Return the address of a target, None if the report does not have it."""
+        """Return the address of a target, e.g. ("step", "12"), None if it is not in the report."""
         if kind in ("chart", "finding"):
-            known = self.charts if kind == "chart" else self.findings
-            return f"#{kind}={quote(name)}" if name in known else None
-        place = _PLACE.fullmatch(name)
-        if not place or (place[2] is not None) != (kind == "response"):
+            names = self.charts if kind == "chart" else self.findings
+            return f"#{kind}={quote(name)}" if name in names else None
+        numbers = _PLACE.fullmatch(name)
+        if not numbers or (numbers[2] is not None) != (kind == "response"):
             return None
-        number, n = int(place[1]), int(place[2] or 0)
+        number, n = int(numbers[1]), int(numbers[2] or 0)
         if kind == "step":
             return self.addresses.step(number)
         if kind == "prompt":
@@ -71,7 +71,7 @@ class Targets:
 
 
 class Notes(NamedTuple):
-    """The rendered notes: HTML, a remark on links without a target, whether the end is missing."""
+    """The rendered notes: HTML, a warning about broken links, and whether the end was cut off."""
 
     html: Markup
     remark: str = ""
@@ -81,35 +81,35 @@ class Notes(NamedTuple):
 def read_notes(
     logs: Sequence[str | Path], given: str | Path | None, *, redact: bool
 ) -> tuple[str, list[Note]]:
-    """Return the Markdown text of the notes, "" without any, and remarks on the file.
+    """Return the Markdown of the author's notes ("" if none), and warnings about their file.
 
     Args:
-        logs: paths of the logs; ``notes.md`` in a folder of them is read if nothing is given.
+        logs: paths of the logs; if ``given`` is None, ``notes.md`` in one of these folders is read.
         given: the file named by the user.
-        redact: whether texts are left out, as a file that was found then is, too.
+        redact: whether texts are left out; ``notes.md`` found in a folder is left out, too.
 
     Raises:
         UsageError: the given file cannot be read, is too large or is not UTF-8.
     """
     folders = () if given else {Path(log) for log in logs if not is_url(str(log))}
-    found = (
+    paths = (
         [Path(given)]
         if given
         else [folder / NOTES_FILE for folder in folders if _has_notes(folder)]
     )
-    if len(found) != 1:  # notes of several folders are of several runs
+    if len(paths) != 1:  # notes in several folders describe different runs
         return "", []
     if redact and not given:
         text = message("notes.md is left out with the texts; --notes shows it")
         return "", [Note(NOTES, text, 1)]
     try:
-        text = read_bounded(found[0], MOST_BYTES).decode("utf-8-sig")
+        text = read_bounded(paths[0], MOST_BYTES).decode("utf-8-sig")
     except (OSError, RowError, UnicodeDecodeError) as error:
         why = (isinstance(error, OSError) and error.strerror) or str(error)
         if isinstance(error, UnicodeDecodeError):
             why = message("its text is not UTF-8")
         if given:
-            why = why if found[0].exists() else "there is no such file"
+            why = why if paths[0].exists() else "there is no such file"
             raise UsageError(f"--notes {given}: {why}") from None
         return "", [Note(NOTES, message("notes.md cannot be read: {why}", why=why), 1)]
     return printable(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n"), []
@@ -126,33 +126,33 @@ def render_notes(
     most: int = 10**9,
     words: Callable[[str], str] = str,
 ) -> Notes:
-    """Return the notes as HTML: no markup but Markdown's, no pictures, no unknown links.
+    """Render the notes to HTML; raw HTML, images and links to unknown targets are not included.
 
     Args:
         text: Markdown.
         targets: what links can lead to; None for formats without pages.
-        most: characters; paragraphs that would exceed it are left out.
-        words: applied to texts.
+        most: maximum characters of HTML; blocks from the first that exceeds it are left out.
+        words: function applied to each text.
     """
     if not text.strip():
         return Notes(Markup())
-    parser, html, block, missing = _parser(), "", [], {}
+    parser, html, block, broken_links = _parser(), "", [], {}
 
     def address(href: str) -> str | None:
-        own = _OWN.fullmatch(unquote(href))
-        if own and targets is None:
+        link = _OWN.fullmatch(unquote(href))
+        if link and targets is None:
             return None
-        found = targets.address(own[1], own[2]) if own and targets else None
-        if not own and _ELSEWHERE.match(href):
-            found = href
-        if found is None:
-            missing[shortened(printable(unquote(href)), _LONGEST_NAME)] = True
-        return found
+        result = targets.address(link[1], link[2]) if link and targets else None
+        if not link and _ELSEWHERE.match(href):
+            result = href
+        if result is None:
+            broken_links[shortened(printable(unquote(href)), _LONGEST_NAME)] = True
+        return result
 
     tokens = parser.parse(text)
     headings = [int(token.tag[1]) for token in tokens if token.type == "heading_open"]
     for token in tokens:
-        if token.type.startswith("heading"):  # the section itself has a heading of level 2
+        if token.type.startswith("heading"):  # from level 3, as the section has level 2
             token.tag = f"h{min(6, int(token.tag[1]) - min(headings) + 3)}"
         token.attrs = {name: value for name, value in token.attrs.items() if name == "start"}
         token.content, token.info = printable(token.content), ""
@@ -160,17 +160,17 @@ def render_notes(
         block.append(token)
         if token.level or token.nesting > 0:
             continue
-        piece = parser.renderer.render(block, parser.options, {})
-        if len(html) + len(piece) > most:
+        block_html = parser.renderer.render(block, parser.options, {})
+        if len(html) + len(block_html) > most:
             return Notes(Markup(html), cut=True)
-        html, block = html + piece, []
-    names = tuple(list(missing)[:_MOST_NAMED])
+        html, block = html + block_html, []
+    names = tuple(list(broken_links)[:_MOST_NAMED])
     remark = message("links of the notes that lead nowhere: {names}", names=names) if names else ""
     return Notes(Markup(html), remark)
 
 
 def plain_notes(text: str) -> str:
-    """Return the notes as plain text: Markdown in which links into the report are their words."""
+    """Return the notes as Markdown, with links into the report replaced by their link texts."""
     return _OWN_LINK.sub(lambda link: link[1] or link[2], text)
 
 
@@ -179,8 +179,8 @@ def _inline(
     address: Callable[[str], str | None],
     words: Callable[[str], str],
 ) -> list[Token]:
-    """Return the tokens of a line with pictures as their words and links that have an address."""
-    kept: list[Token] = []
+    """Replace images in Markdown tokens by their alt texts, and remove links without address."""
+    result: list[Token] = []
     linked, target, empty = True, "", False
     for token in tokens:
         attributes: dict[str, str | int | float] = {}
@@ -191,7 +191,7 @@ def _inline(
             attributes = {"href": href or "", "rel": "noreferrer"}
         elif token.type == "link_close" and empty:
             name = shortened(unquote(target), _LONGEST_NAME)
-            kept.append(replace(token, type="text", tag="", nesting=0, content=printable(name)))
+            result.append(replace(token, type="text", tag="", nesting=0, content=printable(name)))
         elif token.type == "image":
             token.content = "".join(child.content for child in token.children or ())
             token.type, token.tag = "text", ""
@@ -201,8 +201,8 @@ def _inline(
             token.content = words(token.content)
         empty = empty and not token.content.strip()
         if linked or not token.type.startswith("link_"):
-            kept.append(token)
-    return kept
+            result.append(token)
+    return result
 
 
 @cache

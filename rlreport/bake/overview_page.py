@@ -62,13 +62,13 @@ from rlreport.text.numbers import MINUS, NumberKind, exact, written
 
 SNIPPET_CHARS = 400
 MOST_ROWS = 1_000
-"""Steps in the table of a run of which only the trainer's metrics are logged."""
+"""Maximum steps in the table of a run that logs trainer metrics but no responses."""
 
 MOST_OPEN = 8
-"""Maximum number of charts that are not folded."""
+"""Maximum number of charts that are visible before further ones are unfolded."""
 
 MOST_NAMED = 3
-"""Maximum number of trainer metrics files listed here; the data page lists all."""
+"""Maximum number of trainer metrics files the summary names; the data page lists all."""
 
 STEPS_SHOWN = (
     *("responses", "failed_rollouts", "reward_mean", "reward_std", "ref_reward_mean"),
@@ -76,10 +76,10 @@ STEPS_SHOWN = (
     *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
     *("distinct_2", "explained_variance", "zero_variance_groups"),
 )
-"""Columns of the table of steps, as far as the log has data for them."""
+"""Columns of the table of steps; columns without data are left out."""
 
 ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy")
-"""Roles of the trainer metrics that the table of steps has without rollouts."""
+"""Roles of the trainer metrics to add to the table of steps if no rollouts are logged."""
 
 
 def overview_view(
@@ -88,7 +88,7 @@ def overview_view(
     charts: Sequence[Chart],
     extremes: Sequence[tuple[Extreme, Rollout]],
 ) -> dict[str, Any]:
-    """Return the view of the overview."""
+    """Return the values that the template of the overview prints."""
     return {
         "verdict": verdict_view(context.verdict, addresses),
         "figures": run_figures(context),
@@ -109,15 +109,15 @@ def overview_view(
 
 
 def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
-    """Group the overview charts by place; at most MOST_OPEN are open, the rest is in ``more``."""
-    alone = {c.place: c for c in charts if c.place in ("lead", "reward")}
-    room = MOST_OPEN - len(alone)
+    """Group the charts by section of the overview; those beyond MOST_OPEN are in ``more``."""
+    single_charts = {c.place: c for c in charts if c.place in ("lead", "reward")}
+    room = MOST_OPEN - len(single_charts)
     first = [c for c in charts if c.place == "open"]
     more = first[room:] + [c for c in charts if c.place == "more"]
     groups = list(dict.fromkeys(["", *(chart.group for chart in more)]))  # one heading per group
     return {
-        "lead": alone.get("lead"),
-        "reward": alone.get("reward"),
+        "lead": single_charts.get("lead"),
+        "reward": single_charts.get("reward"),
         "charts": first[:room],
         "more": sorted(more, key=lambda chart: groups.index(chart.group)),
     }
@@ -195,7 +195,7 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
 
 
 def extreme_number(extreme: Extreme) -> Cell:
-    """Return the value that makes a response extreme."""
+    """Return the cell with the value that makes a response extreme."""
     return number_cell(extreme.value, RESPONSE[extreme.metric].kind)
 
 
@@ -208,31 +208,31 @@ def _extreme_cell(extreme: Extreme) -> Cell:
 
 def _steps(context: RunContext, addresses: Addresses) -> TableView:
     steps, notes = context.steps, []
-    shown = [STEP[name] for name in fed(steps, STEPS_SHOWN)]
+    columns = [STEP[name] for name in fed(steps, STEPS_SHOWN)]
     if not context.rollouts and len(steps) > MOST_ROWS:
         text = message("{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps))
         notes, steps = [text], steps.iloc[evenly(len(steps), MOST_ROWS)]
     for name in ("failed_rollouts", "responses"):
         if not steps[name].any():
-            shown = [c for c in shown if c.name != name]
+            columns = [c for c in columns if c.name != name]
     names = steps["step"].tolist()
     trainer = pd.DataFrame()
     if not context.rollouts:
         metrics = context.tables.metrics.set_index("step").reindex(names)
         roles = roles_of(map(str, metrics.columns))
         trainer = metrics[[roles[role] for role in ROLES_SHOWN if role in roles]]
-    if any(c.name == SAMPLED_FIGURE for c in shown):
+    if any(c.name == SAMPLED_FIGURE for c in columns):
         notes.append(distinct_2_note(context.tables.sample_note))
     return table(
         "steps",
         message("Steps"),
         [
             ColumnView("step", message("Step"), kind="link"),
-            *map(number_column, shown),
+            *map(number_column, columns),
             *(ColumnView(f"metric:{name}", str(name)) for name in trainer),
         ],
         {
-            **{c.name: steps[c.name].to_numpy(np.float64).tolist() for c in shown},
+            **{c.name: steps[c.name].to_numpy(np.float64).tolist() for c in columns},
             **{f"metric:{name}": trainer[name].tolist() for name in trainer},
             "step": map(name_cell, names),
         },
@@ -269,7 +269,7 @@ _ROLES = {
 """Key figure -> role of the trainer metric that replaces it, and the label of the replacement."""
 
 
-@np.errstate(over="ignore", invalid="ignore")  # logged numbers may be as large as float64 holds
+@np.errstate(over="ignore", invalid="ignore")  # logged numbers may be near the float64 maximum
 def trainer_figures(run: Run) -> dict[str, RunFigure]:
     """Return the key figures from the trainer's metrics, by column of the table of steps."""
     result = {}
@@ -297,7 +297,7 @@ def trainer_figures(run: Run) -> dict[str, RunFigure]:
 
 
 def run_figures(context: RunContext) -> list[KeyFigure]:
-    """Return the key figures with data: first window → last window, with a sparkline."""
+    """Return the key figures that have data: means of first and last window, and a sparkline."""
     (before, after), means = context.windows, context.window_figures
     figures = {
         name: RunFigure(
@@ -310,16 +310,16 @@ def run_figures(context: RunContext) -> list[KeyFigure]:
     result = []
     for name in sorted(figures, key=RUN_TILES.index):
         column, values, first, last = figures[name]
-        # A note below the figures names the windows.
-        delta = change(last, first, span(before), column.kind) if before != after else None
+        # The windows are named once below the figures, so ``since`` is removed.
+        difference = change(last, first, span(before), column.kind) if before != after else None
         result.append(
             KeyFigure(
                 column.name,
                 column.label,
                 column.unit,
                 number_cell(last, column.kind, message("not in {steps}", steps=span(after))),
-                number_cell(first, column.kind) if delta else None,
-                [replace(delta, since="")] if delta else [],
+                number_cell(first, column.kind) if difference else None,
+                [replace(difference, since="")] if difference else [],
                 sparkline(values) if np.count_nonzero(~np.isnan(values)) > 1 else "",
                 column.help,
             )
@@ -328,7 +328,7 @@ def run_figures(context: RunContext) -> list[KeyFigure]:
 
 
 def windows_in_words(context: RunContext) -> str:
-    """Return the windows of key figures: "Mean of steps 0–11 → mean of steps 48–59"."""
+    """Return a text on the key figures' windows: "Mean of steps 0–11 → mean of steps 48–59"."""
     before, after = map(span, context.windows)
     if before == after:
         words = message("Mean of {steps}.", steps=after)
@@ -339,12 +339,12 @@ def windows_in_words(context: RunContext) -> str:
 
 
 def distinct_2_note(sample_note: str) -> str:
-    """Return a note that distinct-2 is computed from a sample, "" if it is not."""
+    """Return a note that distinct-2 is computed from a sample, "" without a sample."""
     return message("Distinct-2 is {sample}.", sample=sample_note) if sample_note else ""
 
 
 def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
-    """Return the figures of one step with their change since the previous and the first step."""
+    """Return the key figures of a step with changes since the previous and the first step."""
     steps, last = job.figures["step"].tolist(), len(job.figures) - 1
     earlier = dict.fromkeys(i for i in (last - 1, 0) if 0 <= i < last)
     result = []
@@ -360,7 +360,7 @@ def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
                 figure.label,
                 figure.unit,
                 number_cell(values[last], figure.kind, message("not in this step")),
-                changes=[one for one in changes if one],
+                changes=[item for item in changes if item],
                 help=figure.help,
             )
         )
@@ -368,7 +368,7 @@ def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
 
 
 ROUNDING = 1e-12
-"""Relative difference of two means that only rounding makes."""
+"""Relative difference up to which two means are considered equal."""
 
 _CHANGED = {
     "flat": marked("unchanged since {since}"),
@@ -383,12 +383,12 @@ def change(now: float, then: float, since: str, kind: NumberKind = "number") -> 
         return None
     delta = now - then
     size = written(abs(delta), kind)
-    # Rounding of sums, as between two equal means, is no change.
+    # Rounding errors, as between two equal means, are no change.
     rounding = abs(delta) <= ROUNDING * max(abs(now), abs(then))
     flat = rounding or not any(c in "123456789∞" for c in size.split("e")[0])
     direction = "flat" if flat else ("up" if delta > 0 else "down")
     signed = f"{'+' if delta > 0 else MINUS}{size}"
-    if kind == "share":  # a change of shares is one of points
+    if kind == "share":  # changes of shares are in percentage points
         size, signed = (
             message("{number} points", number=text.removesuffix("%")) for text in (size, signed)
         )

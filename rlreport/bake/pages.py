@@ -1,4 +1,4 @@
-"""Pages of a report: addresses, frame, rendering, and data for scripts."""
+"""Rendering of pages: addresses, frame, Jinja environment, and data for scripts as JSON."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ T = TypeVar("T")
 GENERATOR = f"rlreport {__version__}"
 """Name and version of the generator, shown in reports."""
 
-# `<` and `&` cannot start markup, U+2028/9 end a line in old JavaScript parsers.
+# `<`, `>` and `&` could be markup; U+2028/9 end a line in old JavaScript parsers.
 _UNSAFE = "<>&\u2028\u2029"
+"""Characters that ``script_json`` escapes."""
 
 PROMPTS = "data/prompts.csv"
-"""Path of the exported figures of all prompts."""
+"""Path of the exported table of prompts, below the report's root."""
 
 NAMES = {
     "overview": message("Overview"),
@@ -47,26 +48,26 @@ NAMES = {
 PAGE_FILES = {kind: f"{kind}.html" for kind in NAMES} | {"overview": "index.html"}
 
 OF_ROLLOUTS = ("responses", "prompts", "tokens")
-"""Pages that a report of trainer metrics alone does not have."""
+"""Pages that exist only if rollouts are logged, not just trainer metrics."""
 
 UNLISTED = "checks"
-"""The page that is not in the main navigation: others link to it."""
+"""The page that the main navigation does not list; the overview links to it."""
 
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
-"""Content-Security-Policy of the folder form, which only runs its own script files."""
+"""Content-Security-Policy of pages in a folder, which may only run the report's scripts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Addresses as seen from one page.
+    """Addresses of pages and files of the report, relative to one page.
 
     Attributes:
         steps: steps that have a page.
         root: the report's root relative to the page: "" or "../".
-        one_file: whether pages are views of one file.
+        one_file: whether the report is one file, in which pages have addresses like ``#/data``.
     """
 
     steps: frozenset[int] = frozenset()
@@ -74,30 +75,30 @@ class Addresses:
     one_file: bool = False
 
     def page(self, kind: str) -> str:
-        """Return the address of a page of PAGE_FILES."""
+        """Return the address of a page; ``kind`` is a key of PAGE_FILES."""
         if self.one_file:
             return "#/" if kind == "overview" else f"#/{kind}"
         return self.root + PAGE_FILES[kind]
 
     def step(self, step: int) -> str | None:
-        """Return the address of a step's page, None if it has none."""
+        """Return the address of a step's page, None if the step has no page."""
         return self._any_step(step) if step in self.steps else None
 
     def response(self, step: int, n: int, token: int | None = None) -> str | None:
-        """Return the address of a response or one of its tokens, None without a page."""
+        """Return the address of a response or its token, None if the step has no page."""
         at_token = "" if token is None else f"&token={token}"
         return f"{self.any_response(step, n)}{at_token}" if step in self.steps else None
 
     def prompt(self, prompt_id: int | str) -> str:
-        """Return the address of the shown responses to a prompt, in the list of the run."""
+        """Return the address of the responses page, filtered to the responses to a prompt."""
         return self.responses(f"min.prompt_id={prompt_id}&max.prompt_id={prompt_id}&sort=step")
 
     def responses(self, state: str) -> str:
-        """Return the address of the list of the run in a state, such as ``min.reward=1``."""
+        """Return the address of the responses page in a state, e.g. the filter ``min.reward=1``."""
         return f"{self.page('responses')}{self._mark}{state}"
 
     def file(self, path: str) -> str | None:
-        """Return the address of an exported file; the one-file form has none."""
+        """Return the address of an exported file, None in the one-file form."""
         return None if self.one_file else self.root + path
 
     @property
@@ -108,12 +109,12 @@ class Addresses:
         return f"#/steps/{step}" if self.one_file else self.root + step_file(step)
 
     def any_response(self, step: int | str, n: int | str) -> str:
-        """Return the address of a response, also with places ``{step}`` and ``{n}``."""
+        """Return a response's address; ``step`` and ``n`` may be placeholders for scripts."""
         return f"{self._any_step(step)}{self._mark}r={n}"
 
 
 def step_file(step: int | str) -> str:
-    """Return the file of a step's page, relative to the root."""
+    """Return the path of a step's page below the root of the report."""
     return f"steps/{step}.html"
 
 
@@ -124,7 +125,7 @@ class Maker:
     memo: dict[Hashable, Any]
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the result of ``make``, which is called only once per key."""
+        """Return the cached result for ``key``, computed by ``make`` at the first call."""
         if key not in self.memo:
             self.memo[key] = make()
         return cast("T", self.memo[key])
@@ -136,8 +137,8 @@ class Page:
 
     Attributes:
         path: file below the root in the folder form, e.g. ``steps/100.html``.
-        view: address of the view in the one-file form, e.g. ``steps/100``.
-        title: text of its title.
+        view: address in the one-file form without ``#/``, e.g. ``steps/100``.
+        title: content of the ``<title>`` element.
         html: a whole document, or in the one-file form the content of ``<main>``.
     """
 
@@ -148,7 +149,7 @@ class Page:
 
 
 Finish = Callable[[Page], tuple[tuple[str, bytes], int]]
-"""Encodes a page for an output format: returns (path, bytes) and its size there."""
+"""Encodes a page for an output format: returns (path, bytes), and its size there in bytes."""
 
 
 def rendered(
@@ -165,7 +166,7 @@ def rendered(
 
 
 def shell(kind: str, context: PageContext, addresses: Addresses, step: int | None = None) -> Shell:
-    """Return the frame of a page; ``kind`` is a key of NAMES, or ``step``."""
+    """Return title, navigation and assets of a page; ``kind`` is a key of NAMES, or ``step``."""
     title = context.run
     if kind != "overview":
         name = NAMES[kind] if step is None else message("Step {step}", step=step)
@@ -188,7 +189,7 @@ def shell(kind: str, context: PageContext, addresses: Addresses, step: int | Non
 
 
 def package_folder(name: str) -> Path:
-    """Return the folder ``templates`` or ``static``: in the installed package, else next to it.
+    """Return the folder ``templates`` or ``static`` in the package, or next to it in a checkout.
 
     Raises:
         FileNotFoundError: the installation is broken.
@@ -208,7 +209,7 @@ def environment(language: Language) -> jinja2.Environment:
     """
     result = jinja2.Environment(
         loader=jinja2.FileSystemLoader(package_folder("templates")),
-        autoescape=lambda name: name is None or not name.endswith(".txt"),  # it has no markup
+        autoescape=lambda name: name is None or not name.endswith(".txt"),  # plain text
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -234,9 +235,9 @@ def environment(language: Language) -> jinja2.Environment:
 
 
 def _chart_json(chart: Chart) -> Markup:
-    """Return the specification for a page, with data as columns; see docs/page-data.md.
+    """Return a chart's Vega-Lite specification, with data as columns; see docs/page-data.md.
 
-    ``config`` is omitted, as it is the same for all charts, and in the page once.
+    ``config`` is omitted if it is the common one, which the page contains once for all charts.
     """
     common = vega_config()
     spec = {k: v for k, v in chart.spec.items() if k != "config" or v != common}
@@ -254,7 +255,7 @@ def script_json(value: Any) -> Markup:
     are escaped, lone surrogates become U+FFFD.
 
     Raises:
-        TypeError: a value is of a type JSON does not know.
+        TypeError: a value has a type that JSON does not support.
     """
     text = canonical_json(value).decode()
     for character in _UNSAFE:
@@ -263,12 +264,12 @@ def script_json(value: Any) -> Markup:
 
 
 def packed_json(value: Any) -> str:
-    """Serialise ``value`` like ``script_json``, compressed, for nodes with much data."""
+    """Serialise ``value`` as gzipped JSON in base64, for page nodes with much data."""
     return packed(canonical_json(value), level=6)
 
 
 def packed(content: bytes, *, level: int) -> str:
-    """Compress with gzip and encode as base64: reproducible, and safe to embed in HTML."""
+    """Compress with gzip and encode as base64; the result is reproducible and safe in HTML."""
     zipped = gzip.compress(content, compresslevel=level, mtime=0)
     return base64.b64encode(zipped).decode("ascii")
 

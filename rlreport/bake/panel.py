@@ -1,4 +1,4 @@
-"""Data for the panel of a response: its turns and its group; see docs/page-data.md."""
+"""Data for the panel that shows a response: its turns and group; see docs/page-data.md."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MOST_CHARS = 40_000
 """Maximum characters of a turn in a page; longer turns keep their beginning and end."""
 
 MOST_SIBLINGS = 64
-"""Number of listed members of a group: the first in the log; shown responses are added to them."""
+"""Maximum members of a group to list, in log order; shown responses are listed in addition."""
 
 REWARD_DIGITS = 4
-"""Significant digits of the rewards of siblings."""
+"""Significant digits of the rewards of group members that the page does not show."""
 
 _END = MOST_CHARS // 4
 _BASE64 = re.compile(r"(?:data:[\w.+/-]{1,80};base64,)?[A-Za-z0-9+/_-]{512,}={0,2}")
@@ -34,25 +34,24 @@ _CORRECT = re.compile(r"(is_)?(correct|acc|accuracy)(/mean)?", re.IGNORECASE)
 
 
 def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
-    """Return ``conversation``, ``given`` (tokens not sampled) and ``errors`` of the responses."""
+    """Return ``conversation``, ``given`` (spans of unsampled tokens) and ``errors``, each by n."""
     parts: dict[str, dict[str, Any]] = {"conversation": {}, "given": {}, "errors": {}}
     for rollout in rollouts:
         n = str(rollout.n)
         parts["conversation"][n] = [_turn(turn) for turn in rollout.conversation]
         if rollout.sampled is not None and rollout.raw_tokens:
-            # Tokens that the policy did not sample.
             parts["given"][n] = spans(~rollout.sampled).tolist()
         parts["errors"][n] = [_short(error) for error in rollout.errors]
-    filled = {key: {n: one for n, one in part.items() if one} for key, part in parts.items()}
+    filled = {key: {n: value for n, value in part.items() if value} for key, part in parts.items()}
     return {key: part for key, part in filled.items() if part}
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
-    """Return a turn as JSON values without empty ones."""
+    """Return a turn as a JSON object without empty values."""
     parts = {
         "sampled": turn.sampled,
         "thinking": _short(turn.thinking or ""),
-        "calls": [[name, _short(given)] for name, given in turn.calls],
+        "calls": [[name, _short(arguments)] for name, arguments in turn.calls],
         "tool": turn.tool,
         "error": _short(turn.error or ""),
     }
@@ -66,7 +65,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
 
 
 def _short(text: str) -> str:
-    """Return a text with base64 replaced by its size, shortened in the middle."""
+    """Replace base64 data by its size, and cut the middle of texts longer than MOST_CHARS."""
     if len(text) >= 512:
         text = _BASE64.sub(_size, text)
     if len(text) <= MOST_CHARS:
@@ -76,14 +75,14 @@ def _short(text: str) -> str:
     return Joined("\n", [text[: MOST_CHARS - _END], cut, text[-_END:]])
 
 
-def _size(found: re.Match[str]) -> str:
-    text = found[0]
+def _size(match: re.Match[str]) -> str:
+    text = match[0]
     # A line of dashes, or of one repeated letter, is not base64.
     if not text.startswith("data:") and _LETTERS.search(text[:64]):
         return text
     size = len(text.rpartition(",")[2].rstrip("=")) * 3 // 4
-    shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
-    return f"[base64, {shown}]"
+    size_text = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+    return f"[base64, {size_text}]"
 
 
 GROUP_COLUMNS = (
@@ -103,15 +102,14 @@ GROUP_COLUMNS = (
         help=message("(reward − group mean) / group std, computed from the rewards"), hidden=True,
     ),
 )  # fmt: skip
-"""Columns of the response list, if responses have groups."""
+"""Columns that the response list has only if responses have groups."""
 
 
 def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
-    """Return GROUP_COLUMNS by key, float64 (rows,), of the responses of one step.
+    """Return the values of GROUP_COLUMNS for one step: column key -> float64 (rows,).
 
-    Mean and std are over the rewards of a group that are not NaN, NaN if there are fewer than two.
-    The advantage is that of GRPO (Shao et al. 2024) without an ε; it is NaN where the std is below
-    NO_VARIANCE.
+    Rewards that are NaN are ignored; all columns are NaN in groups with fewer than two others.
+    The advantage is that of GRPO (Shao et al. 2024) without ε, NaN if the std is below NO_VARIANCE.
     """
     of_group = responses.groupby("group")["reward"]
     several = of_group.transform("count") > 1
@@ -130,47 +128,48 @@ def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
 def group_data(
     responses: pd.DataFrame, extras: pd.DataFrame, shown: Sequence[int], *, ground_truth: bool
 ) -> dict[str, Any]:
-    """Return ``groups``, ``siblings`` and ``right`` of the page's data; see docs/page-data.md.
+    """Return the groups of shown responses: ``groups``, ``siblings``, ``right`` of the page data.
 
     Args:
         responses: RESPONSE_COLUMNS of one step.
-        extras: their extra columns.
+        extras: extra columns of these responses.
         shown: n of the shown responses, in the order of the list.
         ground_truth: whether the log holds ground truths.
     """
     n, group = responses["n"].to_numpy(), responses["group"].to_numpy()
-    places = pd.Index(n).get_indexer(pd.Index(shown))
-    right = _right(responses, extras, ground_truth=ground_truth)
+    shown_rows = pd.Index(n).get_indexer(pd.Index(shown))
+    correctness = _correctness(responses, extras, ground_truth=ground_truth)
     lengths = responses[length_column(responses)].to_numpy(np.float64)
-    here = np.zeros(len(n), bool)
-    here[places] = True
+    is_shown = np.zeros(len(n), bool)
+    is_shown[shown_rows] = True
     groups: list[list[int]] = []
     siblings: dict[str, list[float | None]] = {}
     order = np.argsort(group, kind="stable")
     cuts = np.flatnonzero(np.diff(group[order])) + 1
     for members in np.split(order, cuts):
-        if len(members) < 2 or not here[members].any():
+        if len(members) < 2 or not is_shown[members].any():
             continue
-        listed = members[here[members] | (np.arange(len(members)) < MOST_SIBLINGS)]
-        groups.append(n[listed].tolist())
-        for row in listed[~here[listed]].tolist():
+        entries = members[is_shown[members] | (np.arange(len(members)) < MOST_SIBLINGS)]
+        groups.append(n[entries].tolist())
+        for row in entries[~is_shown[entries]].tolist():
             reward = float(f"{responses['reward'].iat[row]:.{REWARD_DIGITS}g}")
-            values = [reward, lengths[row], *([] if right is None else [right[row]])]
+            values = [reward, lengths[row], *([] if correctness is None else [correctness[row]])]
             siblings[str(n[row])] = [None if v != v else float(v) for v in values]
     if not groups:
         return {}
     result: dict[str, Any] = {"groups": groups, "siblings": siblings}
-    if right is not None:
-        result["right"] = [None if v != v else int(v) for v in right[places].tolist()]
+    if correctness is not None:
+        result["right"] = [None if v != v else int(v) for v in correctness[shown_rows].tolist()]
     return result
 
 
-def _right(
+def _correctness(
     responses: pd.DataFrame, extras: pd.DataFrame, *, ground_truth: bool
 ) -> NDArray[np.float64] | None:
-    """Return 1 for right, 0 for wrong, NaN for unknown; None if the log does not tell.
+    """Return 1 for correct, 0 for wrong, NaN for unknown responses; None if it is not logged.
 
-    The source is a logged 0/1 column, else a reward with two values if there are ground truths.
+    Read from a 0/1 column named like "is_correct" or "acc"; else, if the log has ground truths
+    and the reward has exactly two values, the larger one means correct.
     """
     for name in extras.columns:
         if _CORRECT.fullmatch(str(name)) and is_numeric(extras[name]):
@@ -178,7 +177,7 @@ def _right(
             if np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
                 return values
     reward = responses["reward"].to_numpy(np.float64)
-    known = np.unique(reward[~np.isnan(reward)])
-    if not ground_truth or len(known) != 2:
+    distinct_rewards = np.unique(reward[~np.isnan(reward)])
+    if not ground_truth or len(distinct_rewards) != 2:
         return None
-    return np.where(np.isnan(reward), np.nan, (reward == known[1]).astype(np.float64))
+    return np.where(np.isnan(reward), np.nan, (reward == distinct_rewards[1]).astype(np.float64))

@@ -1,7 +1,8 @@
 """The pages of prompts and of tokens.
 
 The page of prompts shows the rewards of each prompt over the steps. The page of
-tokens shows the tokens with the most KL, those that rose or fell, and the texts that spread.
+tokens shows the tokens with the most KL, tokens whose probability changed most, and texts that
+spread through the responses.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _RANKINGS = (
     ),
     ("value-error", message("Tokens by the critic's error"), ("abs_value_error_mean",)),
 )
-"""Name, caption and columns of each list of tokens."""
+"""Id, caption and columns of each table of tokens."""
 
 _TOKEN = ColumnView("token", message("Token"), kind="token")
 _NGRAM = ColumnView("ngram", message("Text"), kind="token")
@@ -76,11 +77,11 @@ _SEEN_IN = ColumnView(
 
 @dataclass(frozen=True, slots=True)
 class RunTexts:
-    """Responses read back for the overview, and the prompts that their page lists.
+    """The extreme responses of the run, and the prompts that the prompts page lists.
 
     Attributes:
-        extremes: the run's extreme responses.
-        prompts: rows of the prompt table, in order.
+        extremes: extremes of the run, each with its response read back from the logs.
+        prompts: rows of the prompt table, in the order of the page.
     """
 
     extremes: list[tuple[Extreme, Rollout]]
@@ -88,7 +89,7 @@ class RunTexts:
 
 
 def run_texts(run: JudgedRun) -> RunTexts:
-    """Read back the responses that the run's pages show."""
+    """Read the extreme responses back from the logs, and choose the prompts to list."""
     responses, locations, options = run.tables.responses, run.locations, run.options
     # Prompts that never beat the reference first, then the longest losing streaks.
     prompts = run.tables.prompts.sort_values(
@@ -113,7 +114,10 @@ def prompts_view(
     addresses: Addresses,
     shown: Container[int],
 ) -> dict[str, Any]:
-    """Return the view of the prompts page; ``shown`` are the prompts of the responses listed."""
+    """Return the template values of the prompts page.
+
+    ``shown`` has the ids of prompts with a response in the report.
+    """
     return {
         "table": _prompts(tables, texts.prompts, addresses, shown),
         "groups": _groups(tables, addresses),
@@ -131,7 +135,7 @@ def _prompts(
     lines = zip(ids, prompts["reward_last"].tolist(), strict=True)
     absent = message("the report shows no response to this prompt")
     note = ""
-    if any(one not in shown for one in ids):
+    if any(prompt_id not in shown for prompt_id in ids):
         note = message("A prompt without a link has no response in this report.")
     if len(prompts) < len(tables.prompts):
         listed = message(
@@ -153,13 +157,13 @@ def _prompts(
         {
             **{c.name: prompts[c.name].astype(float) for c in columns},
             "prompt": [
-                Cell(text, text[:80], "" if one in shown else absent)
-                for one, text in zip(ids, questions, strict=True)
+                Cell(text, text[:80], "" if prompt_id in shown else absent)
+                for prompt_id, text in zip(ids, questions, strict=True)
             ],
-            "path": [Cell(sparkline(paths[one]), float(last)) for one, last in lines],
+            "path": [Cell(sparkline(paths[prompt_id]), float(last)) for prompt_id, last in lines],
         },
-        ids=[f"prompt-{one}" for one in ids],
-        hrefs=[addresses.prompt(one) if one in shown else None for one in ids],
+        ids=[f"prompt-{prompt_id}" for prompt_id in ids],
+        hrefs=[addresses.prompt(prompt_id) if prompt_id in shown else None for prompt_id in ids],
         badges=[[message("never won")] if never else [] for never in prompts["never_won"]],
         note=note,
     )
@@ -185,7 +189,7 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
 
 
 def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[int, Floats]:
-    """Return the mean reward by step of each prompt, float64, for the steps that contain it."""
+    """Return for each prompt id its mean rewards at the steps that contain it, float64."""
     rows = responses.loc[responses["prompt_id"].isin(prompt_ids), ["prompt_id", "step", "reward"]]
     with np.errstate(over="ignore"):
         means = rows.groupby(["prompt_id", "step"])["reward"].mean()
@@ -195,7 +199,7 @@ def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[in
 def tokens_view(
     context: RunContext, charts: Sequence[Chart], addresses: Addresses
 ) -> dict[str, Any]:
-    """Return the view of the tokens page with its charts."""
+    """Return the values that the template of the tokens page prints."""
     tables, spreading = context.tables, context.spreading.table
     missing = message("The log has no token strings (response_tokens).")
     return {
@@ -215,16 +219,16 @@ def _rankings(tokens: pd.DataFrame, windows: Windows, addresses: Addresses) -> I
     support = plural("Tokens seen at least once.", "Tokens seen at least {count} times.", least)
     first, last = map(span, windows)
     means = message("Mean probability within {first} and within {last}.", first=first, last=last)
-    for name, caption, shown in _RANKINGS:
+    for name, caption, figure_names in _RANKINGS:
         rows = {"kl-share": tokens, "rising": in_both}.get(name, supported)
         note = {"kl-share": "", "rising": sentences([support, means])}.get(name, support)
-        size = rows["prob_change" if name == "rising" else shown[0]].abs()
+        size = rows["prob_change" if name == "rising" else figure_names[0]].abs()
         if not size.max() > 0:
             continue
         ranked = rows.assign(_size=size)[size.notna()]
         top = ranked.sort_values(["_size", "raw"], ascending=[False, True]).head(TOKENS_SHOWN)
-        columns = [TOKEN[column] for column in ("count", *shown)]
-        places = zip(top["example_step"], top["example_n"], top["example_position"], strict=True)
+        columns = [TOKEN[column] for column in ("count", *figure_names)]
+        examples = zip(top["example_step"], top["example_n"], top["example_position"], strict=True)
         yield table(
             name,
             caption,
@@ -232,9 +236,9 @@ def _rankings(tokens: pd.DataFrame, windows: Windows, addresses: Addresses) -> I
             {
                 **top[[c.name for c in columns]].astype(float),
                 "token": map(Cell, top["token"].astype(str), top["raw"], top["raw"]),
-                "example": [_example(addresses, *place) for place in places],
+                "example": [_example(addresses, *example) for example in examples],
             },
-            ids=[f"{name}-{place}" for place in range(len(top))],
+            ids=[f"{name}-{rank}" for rank in range(len(top))],
             note=note,
         )
 
@@ -248,7 +252,7 @@ def _example(addresses: Addresses, step: float, n: float, token: float | None = 
 
 
 def sampling(tables: Tables) -> str:
-    """Return the sample behind figures of texts and tokens, "" if all responses are used."""
+    """Return a note on the sample behind text and token figures, "" if all data is used."""
     sample = message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
     cut = message("Of a longer response the first and the last {count:count} tokens.", count=EDGE)
     longest = tables.responses["response_tokens"].max()
@@ -256,11 +260,11 @@ def sampling(tables: Tables) -> str:
 
 
 def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView:
-    held = message("share of responses that contain it")
+    share_help = message("share of responses that contain it")
     columns = [
         _NGRAM,
-        ColumnView("share_first", message("First steps"), help=held, written="share"),
-        ColumnView("share_last", message("Last steps"), help=held, written="share"),
+        ColumnView("share_first", message("First steps"), help=share_help, written="share"),
+        ColumnView("share_last", message("Last steps"), help=share_help, written="share"),
         ColumnView(
             "z", "z", help=message("significance of the rise of its share, in standard errors")
         ),
@@ -268,8 +272,8 @@ def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView:
         _SEEN_IN,
     ]
     examples = [
-        _example(addresses, *places[0]) if places else Cell("–")
-        for places in map(list, spreading["examples"])
+        _example(addresses, *references[0]) if references else Cell("–")
+        for references in map(list, spreading["examples"])
     ]
     texts = [Cell(text, text) for text in spreading["ngram"].astype(str)]
     return table(

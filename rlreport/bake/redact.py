@@ -1,7 +1,7 @@
 """Remove texts from a report; figures remain, and equal texts remain recognizable as equal.
 
-A text is replaced by a number in order of appearance and a class of length. With a hash or an
-exact length, short texts could be found by trying a list of words.
+A text is replaced by a placeholder with a number (in order of appearance) and an upper limit of
+its length. A hash or the exact length would let readers guess short texts from a list of words.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ USUAL_SPLITS = frozenset(("train", "val", "eval"))
 _NAMELESS = message("[a note that tells a name]")
 
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
-"""Text after a quotation mark in a reason may be from the logs."""
+"""Rest of a message from the first quotation mark on, which may quote the logs."""
 
 
 class Redactor:
-    """Numbers texts from 1 in order of appearance; an equal text has an equal number."""
+    """Replaces texts by placeholders, numbered from 1; equal texts have equal numbers."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def __call__(self, text: str) -> str:
-        """Return the placeholder of a text."""
+        """Return the placeholder for a text."""
         return _placeholder("text", text, self._numbers.setdefault(text, len(self._numbers) + 1))
 
 
@@ -55,7 +55,7 @@ def _placeholder(kind: str, text: str, number: int | None = None) -> str:
 
 
 def response_numbers(responses: pd.DataFrame) -> NDArray[np.int64]:
-    """Return numbers of the responses' texts from 1 in order of appearance, int64 (R,)."""
+    """Return numbers from 1 for the texts of responses, int64 (R,); equal texts share one."""
     return pd.factorize(responses["response_hash"])[0] + 1
 
 
@@ -67,7 +67,7 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
         prompt_id: id of its prompt.
         number: number of its text, see ``response_numbers``.
     """
-    hidden = ["▪"] * len(rollout.raw_tokens)
+    masked_tokens = ["▪"] * len(rollout.raw_tokens)
     ref, truth = rollout.ref_response, rollout.ground_truth
     return replace(
         rollout,
@@ -88,13 +88,13 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
             for turn in rollout.conversation
         ],
         errors=[_placeholder("error", text) for text in rollout.errors],
-        raw_tokens=hidden,
-        tokens=hidden,
+        raw_tokens=masked_tokens,
+        tokens=masked_tokens,
     )
 
 
 def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
-    """Return tables without prompts, tokens, logged strings, n-grams or quoted bad lines."""
+    """Replace prompts, tokens, tool names, logged strings and quotations in tables."""
     prompts, tokens, tools = tables.prompts.copy(), tables.tokens.copy(), tables.tools
     # Prompts whose texts were not read stay empty.
     prompts["prompt"] = [
@@ -103,14 +103,14 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     ]
     if len(tokens):
         tokens["token"] = tokens["raw"] = [
-            _placeholder("token", text, place) for place, text in enumerate(tokens["raw"], 1)
+            _placeholder("token", text, number) for number, text in enumerate(tokens["raw"], 1)
         ]
-    if len(tools):  # their names are a model's output too
+    if len(tools):  # tool names are model output, too
         tools = tools.assign(tool=[f"tool {i + 1}" for i in pd.factorize(tools["tool"])[0]])
     texts = [name for name, values in tables.extras.items() if not is_numeric(values)]
     extras = tables.extras.copy()
     for name in texts:
-        extras[name] = [redact(one) if isinstance(one, str) else one for one in extras[name]]
+        extras[name] = [redact(cell) if isinstance(cell, str) else cell for cell in extras[name]]
     return replace(
         tables.without_samples(),
         extras=extras,
@@ -123,7 +123,7 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
 
 
 def _note_text(note: Note, redact: Redactor) -> str:
-    """Return the text of a note without quotations and logged names of splits."""
+    """Return the text of a note without quotations and unusual names of splits."""
     text = note.text
     if note.kind in (SPLIT, OTHER_SPLIT) and isinstance(text, Message):
         splits = {
@@ -135,10 +135,10 @@ def _note_text(note: Note, redact: Redactor) -> str:
 
 
 def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
-    """Replace names of extra fields and of files, before findings and notes mention them.
+    """Replace names of extra fields, metrics and files, before findings can mention them.
 
     Returns:
-        The tables, and the alias of each log file by its name.
+        The tables, and name of a log file -> its alias.
     """
     extras = [str(name) for name in tables.extras.columns]
     fields = {name: name for name in tables.fields if name not in extras}
@@ -190,9 +190,9 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
 
 
 def _metric_aliases(names: Sequence[str]) -> dict[str, str]:
-    """Return names that say what the metrics are where that is known, and nothing else."""
-    known = {metric: PLAIN_NAMES[role] for role, metric in roles_of(names).items()}
-    return {name: known.get(name, f"metric {i}") for i, name in enumerate(names, 1)}
+    """Return metric -> alias: the plain name of its role if it has one, else a number."""
+    role_names = {metric: PLAIN_NAMES[role] for role, metric in roles_of(names).items()}
+    return {name: role_names.get(name, f"metric {i}") for i, name in enumerate(names, 1)}
 
 
 def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
@@ -214,7 +214,7 @@ def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
 
 
 def redacted_ngrams(spreading: SpreadingTexts, redact: Redactor) -> SpreadingTexts:
-    """Replace the spreading texts by numbers."""
+    """Replace the texts that spread through responses by placeholders."""
     table, by_step = (
         frame.assign(ngram=frame["ngram"].map(redact)) if len(frame) else frame
         for frame in (spreading.table, spreading.by_step)

@@ -1,4 +1,4 @@
-"""Builds the pages and files of a report."""
+"""Build the pages and files of a report."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ from rlreport.text.messages import message
 from rlreport.workers import Workers
 
 RUN_SCRIPT = "data/run.js"
-"""Script with data about the whole run, so that the pages of steps do not depend on the run."""
+"""Path of the script with data about the whole run; step pages load it instead of containing it."""
 TEXTS_SCRIPT = "data/texts.js"
-"""Script with the texts of all shown responses, for the list of the run."""
+"""Path of the script with the texts of all shown responses, for the responses page."""
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
@@ -68,11 +68,11 @@ class StepPages:
     """The rendered pages of the steps.
 
     Attributes:
-        plan: what they show; nothing until they are rendered.
-        pages: path below the report's root and bytes, by step.
-        listed: their rows in the list of the run.
-        texts: the texts of these rows by step, packed; see docs/page-data.md.
-        weight: size of pages and texts in bytes.
+        plan: what the pages show; empty until they are rendered.
+        pages: (path below the report's root, bytes) of each page, by step.
+        listed: rows of each step for the responses page.
+        texts: step -> compressed texts of its shown responses; see docs/page-data.md.
+        weight: total size of pages and texts in bytes.
     """
 
     plan: Plan = field(default_factory=lambda: Plan([], 0))
@@ -86,16 +86,16 @@ class StepPages:
 class ReportBuilder(RunContext, Maker):
     """Everything an output format needs to write a report.
 
-    The pages of steps are rendered first (``rendered_steps``), those of the run by ``pages``.
+    The pages of steps are rendered first (``rendered_steps``); ``pages`` renders all others.
 
     Attributes:
         candidates: steps that have a page.
         finish: encodes a page for the output format.
-        texts: responses read again for the pages of the run.
+        texts: extreme responses and listed prompts, with their texts.
         charts: drawn charts of the overview.
-        response_data: content of ``data/responses.csv.gz``, and its number of responses.
+        response_data: content of ``data/responses.csv.gz``, and the number of its rows.
         rendered_steps: the steps' pages.
-        memo: results of ``once``.
+        memo: cache of ``once``.
     """
 
     candidates: list[Candidate]
@@ -115,7 +115,7 @@ class ReportBuilder(RunContext, Maker):
 
     @property
     def plan(self) -> Plan:
-        """The plan of what the pages of steps show; empty until they are rendered."""
+        """What the pages of steps show; empty until they are rendered."""
         return self.rendered_steps.plan
 
     @property
@@ -126,17 +126,17 @@ class ReportBuilder(RunContext, Maker):
         return len({(rollout.step, rollout.n) for _, rollout in self.texts.extremes})
 
     def linking(self, candidates: list[Candidate], limit: int) -> ReportBuilder:
-        """Return a report of at most ``limit`` bytes with these steps, not rendered yet."""
+        """Return an unrendered copy with these steps; ``limit`` is the report's maximum size."""
         shown_steps, listed = [one.step for one in candidates], rows_listed(candidates, limit)
         return replace(self, candidates=candidates, shown_steps=shown_steps, listed=listed)
 
     def without_responses(self) -> ReportBuilder:
-        """Return the report without the response data, which gives the smallest size."""
+        """Return a copy without the rows of ``response_data``, the smallest possible report."""
         data = response_data(self.tables, redact=bool(self.options.redact))
         return replace(self, response_data=packed(data, 0))
 
     def holding(self, steps: StepPages) -> ReportBuilder:
-        """Return the report with these rendered pages of its steps."""
+        """Return a copy with these rendered pages of steps, and sentences on what is left out."""
         responses = self.tables.responses
         token_responses = int((responses["response_tokens"].fillna(0) > 0).sum())
         left_out = steps.plan.left_out(len(responses), token_responses)
@@ -174,17 +174,17 @@ class ReportBuilder(RunContext, Maker):
 
     @property
     def addresses(self) -> Addresses:
-        """Addresses as seen from the pages of the run."""
+        """Addresses relative to pages in the report's root."""
         return Addresses(frozenset(self.shown_steps), one_file=self.one_file)
 
     @property
     def _listed_prompts(self) -> set[int]:
-        """Ids of prompts with a response in the list of the run."""
+        """Ids of prompts with a response on the responses page."""
         return {int(one) for rows in self.rendered_steps.listed for one in rows["prompt_id"]}
 
     @property
     def _targets(self) -> Targets:
-        """What links of the author's notes can lead to."""
+        """The parts of the report that links in the author's notes can lead to."""
         shown = [step.rows for step in self.plan.steps]
         places = self.tables.responses[["step", "n"]].iloc[np.concatenate([[], *shown]).astype(int)]
         return Targets(
@@ -226,7 +226,7 @@ class ReportBuilder(RunContext, Maker):
         return shell("overview", self, self.addresses)
 
     def nodes(self) -> list[tuple[str, str, str]]:
-        """Return the data of the one file: (media type, class, content)."""
+        """Return the data nodes of the one-file form: (media type, CSS class, content) of each."""
         binary = "application/octet-stream"
         responses = base64.b64encode(self.response_data[0]).decode()
         return [
@@ -237,7 +237,7 @@ class ReportBuilder(RunContext, Maker):
         ]
 
     def steps_data(self) -> dict[str, Any]:
-        """Return the data about the whole run for pages of steps."""
+        """Return the data about the whole run that pages of steps load."""
         shown = [step.rows for step in self.plan.steps]
         return steps_data(self, shown_prompts(self.tables.responses, shown))
 
@@ -251,18 +251,21 @@ def prepare(
     progress: Progress,
     workers: Workers,
 ) -> ReportBuilder:
-    """Return a builder with columns, charts and texts for the pages of the run."""
+    """Return a builder with the run's columns, charts, texts and response candidates.
+
+    ``data_room`` is the maximum size of ``response_data`` in bytes.
+    """
     tables, options, sampled = run.tables, run.options, bool(run.tables.sample_note)
     judged, candidates = tables.settled().training(), choose(tables, run.verdict, options)
     responses, steps = tables.responses, judged.responses["step"].to_numpy()
     first, last = (int(step) for step in judged.steps["step"].iloc[[0, -1]])
-    windows = run.verdict.windows or ((first, first), (last, last))  # too short a run has none
+    windows = run.verdict.windows or ((first, first), (last, last))  # None in a very short run
     files = {key: path for key, (path, _) in assets(options.language).files.items()}
-    leading = [one for one in run.verdict.findings if one.id == run.verdict.lead]
-    charts = overview_charts(tables, leading, band=options.band, run=run.run)
+    lead_findings = [finding for finding in run.verdict.findings if finding.id == run.verdict.lead]
+    charts = overview_charts(tables, lead_findings, band=options.band, run=run.run)
     columns = number_columns(responses, tables.extras, tables.reward_parts, sampled=sampled)
     charts = arranged(charts, run.verdict.findings, run.verdict.lead)
-    grouped = len(judged.steps) and judged.steps["groups"].iloc[0] > 0  # as later steps are
+    grouped = len(judged.steps) and judged.steps["groups"].iloc[0] > 0  # so in all steps
     data = packed(response_data(tables, redact=bool(options.redact)), data_room)
     return ReportBuilder(
         **vars(run),
@@ -305,7 +308,7 @@ def _data_left_out(count: int, total: int) -> list[str]:
 
 
 def stamp(options: OutputOptions) -> str:
-    """Return the UTC time of building: ``SOURCE_DATE_EPOCH`` if set, now with ``--stamp``."""
+    """Return the UTC build time: ``SOURCE_DATE_EPOCH`` if set, now with ``--stamp``, else ""."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     if epoch.isdecimal():
         return time.strftime(STAMP_FORMAT, time.gmtime(int(epoch)))

@@ -36,13 +36,13 @@ from rlreport.text.chat import spoken
 from rlreport.text.messages import listed, message, told
 
 MOST_LISTED = 20_000
-"""Maximum rows of the list, which a browser can still sort and search without delay."""
+"""Maximum rows of the table, so that browsers can sort and search it without delay."""
 
 LISTED_SHARE, LISTED_BYTES = 0.15, 200
-"""Maximum share of the report's size for the list, and the approximate size of a row."""
+"""Maximum fraction of the report's size for the table, and the approximate bytes of a row."""
 
 LISTED_CHARS = 120
-"""Maximum characters of a text in the list."""
+"""Maximum characters of a text in the table."""
 
 _TEXTS = ("prompt", "response")
 _ORDER = message(
@@ -57,12 +57,12 @@ _POINTING = message("findings that cite the response")
 _FINDING = ColumnView("finding", message("Finding"), kind="text", help=_POINTING)
 
 ListedRows = dict[str, Any]
-"""Rows of the list from one step, the most interesting first: ``step``, and for each column key
-one value per row (missing numbers are NaN)."""
+"""Rows of the table from one step, the most interesting first: ``step`` -> the step, any other
+column key -> one value per row (NaN for missing numbers)."""
 
 
 def rows_listed(candidates: Sequence[Candidate], limit: float) -> int:
-    """Return how many rows of each step a report of ``limit`` bytes lists at most."""
+    """Return the maximum rows per step in the table, for a report of ``limit`` bytes."""
     room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
     counts = np.array([len(candidate.rows) for candidate in candidates])
     most = range(int(counts.max(initial=0)) + 1)
@@ -70,47 +70,50 @@ def rows_listed(candidates: Sequence[Candidate], limit: float) -> int:
 
 
 def listed_rows(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> ListedRows:
-    """Return a step's rows of the list, without the values that depend on other steps.
+    """Return a step's rows of the table, without columns that depend on the whole run.
 
-    ``rollouts`` are the responses shown on the page, the most interesting first.
+    ``rollouts`` are the responses on the step's page, the most interesting first.
     """
-    places = places_of(job, rollouts)
+    rows = places_of(job, rollouts)
     return {
         "step": job.plan.step,
         "n": [r.n for r in rollouts],
         **{
-            column.key: rounded(values_of(column.key, job)[places]).tolist()
+            column.key: rounded(values_of(column.key, job)[rows]).tolist()
             for column in (*context.columns, _PROMPT)
         },
-        **strings_of(job.extras, places),
+        **strings_of(job.extras, rows),
         "prompt": [snippet(_question(r).lstrip(), LISTED_CHARS) for r in rollouts],
         "response": [snippet(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
     }
 
 
 def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
-    """Add the columns that need the whole run, and keep at most ``context.listed`` rows.
+    """Add the columns that depend on the whole run, and cut to ``context.listed`` rows.
 
-    Findings or extremes of the run refer to the first ``pinned`` rows, which sort before others.
+    The first ``pinned`` rows, which findings or extremes of the run refer to, sort first.
     """
     step, n = rows["step"], rows["n"][: context.listed]
     findings = context.verdict.findings
     names = [finding.name for finding in findings]
     of_response = findings_of_responses(findings, step)
-    interest = [0.0 if place <= pinned else float(place) for place in range(1, len(n) + 1)]
-    for row, one in enumerate(n):
-        if one in of_response:
-            interest[row] = float(names.index(of_response[one][0]) - len(names))
+    interest = [0.0 if rank <= pinned else float(rank) for rank in range(1, len(n) + 1)]
+    for row, response_n in enumerate(n):
+        if response_n in of_response:
+            interest[row] = float(names.index(of_response[response_n][0]) - len(names))
     return {
         **{key: values[: len(n)] for key, values in rows.items() if key != "step"},
         "step": [float(step)] * len(n),
         _INTEREST.key: interest,
-        _FINDING.key: [listed(of_response[one]) if one in of_response else None for one in n],
+        _FINDING.key: [
+            listed(of_response[response_n]) if response_n in of_response else None
+            for response_n in n
+        ],
     }
 
 
 def _question(rollout: Rollout) -> str:
-    """Return the prompt without system turns, which are the same in most rows of a log."""
+    """Return the text of a prompt without system turns, which most rows of a log have in common."""
     turns = [turn for turn in rollout.turns if turn[0] != "system"]
     return turns[0][1] if len(turns) == 1 else spoken(turns) or rollout.prompt
 
@@ -118,12 +121,12 @@ def _question(rollout: Rollout) -> str:
 def responses_view(
     steps: Sequence[ListedRows], context: RunContext, addresses: Addresses, shown: int
 ) -> dict[str, Any]:
-    """Return the view of the list of the run.
+    """Return the values that the template of the responses page prints.
 
     Args:
-        steps: its rows by step, see ``with_interest``.
+        steps: rows of each step, from ``with_interest``.
         context: data shared by all pages.
-        addresses: addresses as seen from the page.
+        addresses: addresses relative to the responses page.
         shown: number of responses shown on the pages of steps.
     """
     numeric = (*context.columns, _PROMPT, _INTEREST)
@@ -160,9 +163,9 @@ def responses_view(
 
 def _columns(context: PageContext, with_findings: bool) -> list[ColumnView]:
     texts = [column for column in context.text_columns if column.key in _TEXTS]
-    shown = reading_order(context.columns, [*texts, *([_FINDING] if with_findings else [])])
+    columns = reading_order(context.columns, [*texts, *([_FINDING] if with_findings else [])])
     step = ColumnView("step", message("Step"), help=RESPONSE["step"].help, written="count")
-    return [step, NUMBERED, *shown]
+    return [step, NUMBERED, *columns]
 
 
 def _table(
@@ -171,23 +174,23 @@ def _table(
     columns: Sequence[ColumnView],
     addresses: Addresses,
 ) -> TableView:
-    """Return the table with the STATIC_ROWS most interesting rows."""
+    """Return the HTML table, which only has the STATIC_ROWS most interesting rows."""
     order = np.argsort(values[_INTEREST.key], kind="stable")
     first = order[:STATIC_ROWS].tolist()
-    names = [(int(rows["step"][place]), rows["n"][place]) for place in first]
-    shown: dict[str, Iterable[Any]] = {
+    names = [(int(rows["step"][row]), rows["n"][row]) for row in first]
+    cells: dict[str, Iterable[Any]] = {
         c.key: number_cells(c.written, values[c.key][order])
         if c.key in values
-        else [rows[c.key][place] for place in first]
+        else [rows[c.key][row] for row in first]
         for c in columns
     }
-    shown["step"] = [name_cell(step) for step, _ in names]
-    shown["n"] = [name_cell(n) for _, n in names]
+    cells["step"] = [name_cell(step) for step, _ in names]
+    cells["n"] = [name_cell(n) for _, n in names]
     return table(
         "run-responses",
         message("Responses of the run"),
         columns,
-        shown,
+        cells,
         ids=[f"{step}-{n}" for step, n in names],
         hrefs=[addresses.response(step, n) for step, n in names],
     )

@@ -37,13 +37,13 @@ _LAST_WINDOW = message("mean of the steps in the last window")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A report of the index.
+    """A report listed in the index.
 
     Attributes:
         place: path relative to the index, as shown to readers.
         href: address of its first page, relative to the index.
-        about: its ``report.json``; None if it cannot be read.
-        why: why it cannot be read.
+        about: content of its ``report.json``, None if it cannot be read.
+        why: the reason why it cannot be read.
     """
 
     place: str
@@ -85,19 +85,23 @@ _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
 def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
-    """Return the view of the index."""
-    cards = [card_values(section(section(one.about or {}, "card"), "entries")) for one in listed]
-    differing = _differing([card for card, one in zip(cards, listed, strict=True) if one.about])
+    """Return the template values of the index: a summary, and a table with a row per report."""
+    cards = [
+        card_values(section(section(report.about or {}, "card"), "entries")) for report in listed
+    ]
+    differing = _varying_keys(
+        [card for card, report in zip(cards, listed, strict=True) if report.about]
+    )
     keys = differing[:MOST_KEYS]
     settings = [_key_column(key, cards, hidden=i >= KEYS_SHOWN) for i, key in enumerate(keys)]
-    rows = [_row(one) for one in listed]
-    namesakes = len({row["run"] for row in rows}) < len(rows)
-    fixed = [*_COLUMNS, *_LAST, replace(_PLACE, hidden=not namesakes)]
+    rows = [_row(report) for report in listed]
+    has_duplicate_names = len({row["run"] for row in rows}) < len(rows)
+    fixed = [*_COLUMNS, *_LAST, replace(_PLACE, hidden=not has_duplicate_names)]
     values = {column.key: [row.get(column.key) for row in rows] for column in fixed} | {
         column.key: [_key_value(card, key, column) for card in cards]
         for key, column in zip(keys, settings, strict=True)
     }
-    broken = sum(one.about is None for one in listed)
+    broken = sum(report.about is None for report in listed)
     summary = [plural("{count} report.", "{count} reports.", len(listed))]
     if broken:
         summary.append(message("{count:count} could not be read.", count=broken))
@@ -109,29 +113,31 @@ def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
             all=len(differing),
         )
     columns = [*_COLUMNS, *settings, *fixed[len(_COLUMNS) :]]
-    hrefs = [one.href for one in listed]
+    hrefs = [report.href for report in listed]
     runs = table("runs", message("Runs"), columns, values, hrefs=hrefs, note=note)
     return {"summary": sentences(summary), "table": runs}
 
 
 def reward_chart(listed: Sequence[Listed]) -> Chart | None:
-    """Return the mean rewards of the runs over their steps, None of fewer than two.
+    """Return a chart with a curve of the mean reward of each run, None for fewer than two runs.
 
-    A run has a point at each step of any run inside its own range; between its steps a line.
+    Within its range of steps, a run's rewards are interpolated at the steps of other runs.
     """
     curves = []
-    for one in listed:
-        logged = _steps(one.about or {})
-        points = {_number(step.get("step")): _number(step.get("reward_mean")) for step in logged}
-        known = sorted((s, r) for s, r in points.items() if math.isfinite(s) and math.isfinite(r))
-        if known:
-            name = _text((one.about or {}).get("run")) or one.place
-            curves.append((shortened(name, _LONGEST_LABEL), *np.array(known).T))
+    for report in listed:
+        steps_json = _steps(report.about or {})
+        points = {
+            _number(step.get("step")): _number(step.get("reward_mean")) for step in steps_json
+        }
+        pairs = sorted((s, r) for s, r in points.items() if math.isfinite(s) and math.isfinite(r))
+        if pairs:
+            name = _text((report.about or {}).get("run")) or report.place
+            curves.append((shortened(name, _LONGEST_LABEL), *np.array(pairs).T))
     if len(curves) < 2:
         return None
-    drawn = curves[: len(PALETTE)]
-    steps = np.unique(np.concatenate([known for _, known, _ in drawn]))
-    names = [name for name, *_ in drawn]
+    selection = curves[: len(PALETTE)]
+    steps = np.unique(np.concatenate([pairs for _, pairs, _ in selection]))
+    names = [name for name, *_ in selection]
     chart = curve_chart(
         Frame(steps),
         "reward",
@@ -139,16 +145,16 @@ def reward_chart(listed: Sequence[Listed]) -> Chart | None:
         [
             Series(key, name, np.interp(steps, at, reward, np.nan, np.nan), *style)
             for key, name, (_, at, reward), style in zip(
-                unique_names(names), names, drawn, PALETTE, strict=False
+                unique_names(names), names, selection, PALETTE, strict=False
             )
         ],
         axis=message("mean over responses"),
         wide=True,
         labels=150,
         note=message(
-            "The first {some:count} of {all:count} runs.", some=len(drawn), all=len(curves)
+            "The first {some:count} of {all:count} runs.", some=len(selection), all=len(curves)
         )
-        if len(drawn) < len(curves)
+        if len(selection) < len(curves)
         else "",
     )
     return chart and replace(chart, interactive=False)
@@ -160,12 +166,12 @@ def _steps(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [s for s in steps if isinstance(s, dict) and _number(s.get("responses")) > 0]
 
 
-def _row(one: Listed) -> dict[str, Any]:
-    """Return the cells of a report by column; numbers may be missing."""
-    about = one.about
-    texts = {"run": one.place, "version": "", "trend": "", "place": one.place}
+def _row(report: Listed) -> dict[str, Any]:
+    """Return a report's row of the table: column key -> value, NaN for missing numbers."""
+    about = report.about
+    texts = {"run": report.place, "version": "", "trend": "", "place": report.place}
     if about is None:
-        return {**texts, "verdict": message("– cannot be read"), "finding": one.why}
+        return {**texts, "verdict": message("– cannot be read"), "finding": report.why}
     level, lead = verdict_of(about)
     steps = _steps(about)
     reward, kl, length = (
@@ -176,7 +182,7 @@ def _row(one: Listed) -> dict[str, Any]:
     word = FIRST_WORDS.get(level, _text(level))
     return {
         **texts,
-        "run": _text(about.get("run")) or one.place,
+        "run": _text(about.get("run")) or report.place,
         "verdict": message(
             "{glyph} {level}", glyph=GLYPHS.get(level, GLYPHS["unjudged"]), level=word
         ),
@@ -193,8 +199,8 @@ def _row(one: Listed) -> dict[str, Any]:
     }
 
 
-def _differing(cards: Sequence[Mapping[str, Scalar]]) -> list[str]:
-    """Return the keys that differ between runs, or that some runs lack; most frequent first."""
+def _varying_keys(cards: Sequence[Mapping[str, Scalar]]) -> list[str]:
+    """Return the setting names whose values differ or are missing in some runs, commonest first."""
     counts = Counter(key for card in cards for key in card)
     return [
         key
@@ -222,13 +228,13 @@ def _key_value(card: Mapping[str, Scalar], key: str, column: ColumnView) -> obje
 
 
 def _mean(values: Floats) -> float:
-    known = values[np.isfinite(values)]
+    finite = values[np.isfinite(values)]
     # Divide first: the sum of rewards close to the float64 maximum would overflow.
-    return float((known / len(known)).sum()) if len(known) else math.nan
+    return float((finite / len(finite)).sum()) if len(finite) else math.nan
 
 
 def _number(value: object) -> float:
-    """Return a number as a float; NaN for anything else, infinities and larger integers."""
+    """Return a number as a float; NaN for other types and numbers that are not finite floats."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return math.nan
     return float(value) if abs(value) <= sys.float_info.max else math.nan

@@ -37,18 +37,18 @@ from rlreport.text.messages import message, sample_note
 from rlreport.text.numbers import NumberKind
 
 STATIC_ROWS = 200
-"""Maximum rows written as HTML; further rows of a list are included as data."""
+"""Maximum table rows that are written as HTML; further rows are in the page's data only."""
 
 NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order"), written="count")
 
 LISTED_DIGITS = 6
-"""Significant digits of numbers in lists over all steps."""
+"""Significant digits of numbers in data that covers all steps."""
 
 _OF_TEXTS = (
     *("step", "total", "n", "texts", "turns", "where", "badges", "highlights", "prompts"),
     *("conversation", "errors", "groups", "siblings", "right"),
 )
-"""Data of a step's responses that the list of the run shows, too; see docs/page-data.md."""
+"""Keys of a step's page data that the responses page loads, too; see docs/page-data.md."""
 
 _OF_GROUPS = frozenset(column.key for column in GROUP_COLUMNS)
 
@@ -57,10 +57,10 @@ LEAST_CHARTED = 8
 
 
 def _best_first(rollouts: Sequence[Rollout], responses: pd.DataFrame) -> list[Rollout]:
-    """Sort responses as pages list them: highest reward first, NaN last, then in log order."""
+    """Sort responses as pages list them: highest reward first, NaN last; ties in log order."""
     n = responses["n"].to_numpy()
     order = np.lexsort((n, -responses["reward"].to_numpy()))
-    rank = {name: place for place, name in enumerate(n[order].tolist())}
+    rank = {number: index for index, number in enumerate(n[order].tolist())}
     return sorted(rollouts, key=lambda rollout: rank[rollout.n])
 
 
@@ -73,11 +73,11 @@ def _judged(responses: pd.DataFrame) -> pd.DataFrame:
 def step_view(
     job: StepJob, shown: Sequence[Rollout], context: PageContext, addresses: Addresses
 ) -> dict[str, Any]:
-    """Return the view of a step's page; ``shown`` is sorted by interest, highest first."""
+    """Return the template values of a step's page; ``shown`` has the most interesting first."""
     plan, responses, linked = job.plan, job.responses, job.linked
     overview = addresses.page("overview")
-    place = linked.index(plan.step)
-    every = [Link(message("all of them"), overview)]
+    index = linked.index(plan.step)
+    all_steps = [Link(message("all of them"), overview)]
     rollouts = _best_first(shown, responses)
     tokens = pack_tokens(
         _best_first(shown[: plan.with_tokens], responses),
@@ -92,14 +92,14 @@ def step_view(
         charts = step_charts(judged, context.first_rewards, step=plan.step)
     return {
         "step": str(plan.step),
-        "previous": _step_link(linked[place - 1], addresses) if place else None,
-        "next": _step_link(linked[place + 1], addresses) if place + 1 < len(linked) else None,
+        "previous": _step_link(linked[index - 1], addresses) if index else None,
+        "next": _step_link(linked[index + 1], addresses) if index + 1 < len(linked) else None,
         "first": _step_link(linked[0], addresses),
         "all": Link(message("All steps"), overview + ("" if context.one_file else "#steps")),
         "figures": step_figures(context, job),
         "sample_note": _sample_note(judged, context),
         "charts": drawn(charts, context.options.language),
-        "findings": [{**finding_view(f, addresses), "steps": every} for f in job.findings],
+        "findings": [{**finding_view(f, addresses), "steps": all_steps} for f in job.findings],
         "responses": _table(job, rollouts, context, addresses),
         "data": {
             **data,
@@ -150,13 +150,13 @@ def _table(
 
 
 def places_of(job: StepJob, rollouts: Sequence[Rollout]) -> NDArray[np.intp]:
-    """Return the rows of ``job.responses`` that are shown, in the order of the list."""
+    """Return the positions of ``rollouts`` in ``job.responses``, in the order of ``rollouts``."""
     places: NDArray[np.intp] = pd.Index(job.responses["n"]).get_indexer([r.n for r in rollouts])
     return places
 
 
 def _data(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> dict[str, Any]:
-    """Return the rows-data node; see docs/page-data.md."""
+    """Return the content of the page's rows-data node; see docs/page-data.md."""
     responses, places = job.responses, places_of(job, rollouts)
     columns = {c.key: values_of(c.key, job) for c in context.columns}
     unranked = {SAMPLED_FIGURE} if context.sampled else set()
@@ -193,7 +193,7 @@ def _data(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> di
 
 
 def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
-    """Return texts with None for those that the page's table holds as they are."""
+    """Replace texts by None if the page's HTML table contains them unchanged."""
     return [
         None if i < STATIC_ROWS and "\r" not in (text or "") else text
         for i, text in enumerate(texts)
@@ -201,10 +201,10 @@ def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
 
 
 def _ranks(values: NDArray[np.float64], places: NDArray[np.intp]) -> list[int | None]:
-    """Return the ranks of some values among all, 1 is the largest; None for NaN."""
-    known, some = np.sort(values[~np.isnan(values)]), values[places]
-    ranks = len(known) + 1 - np.searchsorted(known, some, side="right")
-    pairs = zip(some.tolist(), ranks.tolist(), strict=True)
+    """Return the ranks of the values at ``places`` among all: 1 is the largest, None for NaN."""
+    ascending, selection = np.sort(values[~np.isnan(values)]), values[places]
+    ranks = len(ascending) + 1 - np.searchsorted(ascending, selection, side="right")
+    pairs = zip(selection.tolist(), ranks.tolist(), strict=True)
     return [None if math.isnan(value) else rank for value, rank in pairs]
 
 
@@ -229,7 +229,7 @@ def values_of(key: str, job: StepJob) -> NDArray[np.float64]:
 
 
 def strings_of(extras: pd.DataFrame, places: NDArray[np.intp]) -> dict[str, list[str | None]]:
-    """Return the logged short strings of the rows at ``places``: column key -> strings."""
+    """Return the text columns of ``extras`` for the rows at ``places``: column key -> texts."""
     return {
         extra_key(name): [v if isinstance(v, str) else None for v in values.to_numpy()[places]]
         for name, values in extras.items()
@@ -238,7 +238,7 @@ def strings_of(extras: pd.DataFrame, places: NDArray[np.intp]) -> dict[str, list
 
 
 def shown_text(rollout: Rollout, key: str) -> str | None:
-    """Return a text of a response as shown in cells; chat templates of prompts become turns."""
+    """Return a text of a response as table cells show it: prompts without chat template tags."""
     if key == "prompt" and rollout.turns:
         return spoken(rollout.turns)
     text: str | None = getattr(rollout, key)
@@ -246,17 +246,17 @@ def shown_text(rollout: Rollout, key: str) -> str | None:
 
 
 def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> Iterator[Cell]:
-    """Yield the cells of a column; the largest value has the longest bar."""
+    """Yield the cells of a column of numbers, with bars scaled to the largest absolute value."""
     for value, bar in zip(values.tolist(), _bars(values), strict=True):
         yield number_cell(value, kind)._replace(bar=bar)
 
 
 def _bars(values: NDArray[np.float64]) -> list[int]:
-    """Return the lengths of bars in twentieths, 0 for values that are not finite."""
+    """Return the lengths of bars in twentieths of a cell, 0 for values that are not finite."""
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = float(size.max(initial=0.0)) or 1.0
-    # Divide first, like the page: a product may exceed 20 or overflow.
-    return [math.ceil(20 * (one / scale)) for one in size.tolist()]
+    # Divide first, like the scripts of the page: a product may exceed 20 or overflow.
+    return [math.ceil(20 * (value / scale)) for value in size.tolist()]
 
 
 def _step_link(step: int, addresses: Addresses) -> Link:
@@ -264,11 +264,11 @@ def _step_link(step: int, addresses: Addresses) -> Link:
 
 
 def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """Return the data about the whole run for pages of steps, see docs/page-data.md.
+    """Return the data about the whole run that pages of steps load; see docs/page-data.md.
 
     Args:
         context: data shared by the pages of the run.
-        prompts: steps that show a prompt that occurs at several steps, see ``shown_prompts``.
+        prompts: shown responses of prompts that occur at several steps, from ``shown_prompts``.
     """
     places = np.searchsorted(context.steps["step"].to_numpy(), context.shown_steps)
     rewards = context.steps["reward_mean"].to_numpy()[places]

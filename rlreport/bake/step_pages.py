@@ -1,6 +1,6 @@
-"""Pages of steps, rendered by workers, all at one level of detail.
+"""Render the pages of steps in worker processes, all at one level of detail.
 
-With ``--cache`` they are stored under a hash of their inputs. A page depends only on its own
+With ``--cache``, pages are stored under a hash of their inputs. A page depends only on its own
 step: data that depends on the rest of the run is in ``data/run.js``.
 """
 
@@ -34,16 +34,20 @@ from rlreport.store import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message
 
 MIN_PARALLEL_PAGES = 32
-"""Below this number of pages, rendering in this process is faster than starting others."""
+"""Below this number of pages, rendering in this process is faster than starting workers."""
 
 MEASURED = 3
-"""Number of pages from which the size of all is estimated."""
+"""Number of pages that are rendered to estimate the size of all pages."""
 
 
 class RenderedStep(NamedTuple):
-    """A page: path and bytes, its size in the output format, its rows in the list of the run.
+    """A rendered page of a step.
 
-    ``texts`` is what the list shows and searches of these rows, packed; ``weight`` includes it.
+    Attributes:
+        content: (path, bytes) of the page.
+        weight: bytes that page and ``texts`` take in the output format.
+        listed: its rows for the responses page.
+        texts: compressed texts of these rows, which the responses page shows and searches.
     """
 
     content: tuple[str, bytes]
@@ -53,15 +57,15 @@ class RenderedStep(NamedTuple):
 
 
 def render_steps(builder: ReportBuilder, level: int) -> StepPages:
-    """Render the pages of all steps that have one, at a level of detail."""
+    """Render the pages of all candidates at a level of detail, an index into LEVELS."""
     candidates = builder.candidates
     result = StepPages(Plan([], builder.tables.steps_with_responses))
-    measured = _measured(builder, level)
-    others = [one for one in candidates if one.step not in measured]
+    sample = _sample_pages(builder, level)
+    others = [candidate for candidate in candidates if candidate.step not in sample]
     with builder.progress.phase(message("pages"), len(candidates), message("pages")) as phase:
-        pages = _rendered(builder, others, level, parallel=len(others) >= MIN_PARALLEL_PAGES)
+        pages = _load_or_render(builder, others, level, parallel=len(others) >= MIN_PARALLEL_PAGES)
         for candidate in candidates:
-            page = measured.get(candidate.step) or next(pages)
+            page = sample.get(candidate.step) or next(pages)
             result.plan.steps.append(candidate.at(level))
             result.pages.append(page.content)
             result.listed.append(with_interest(page.listed, builder, candidate.pinned))
@@ -72,36 +76,36 @@ def render_steps(builder: ReportBuilder, level: int) -> StepPages:
 
 
 def estimated_weight(builder: ReportBuilder, level: int) -> float:
-    """Return the estimated bytes of all pages at a level, from MEASURED of them."""
-    weights = [page.weight for page in _measured(builder, level).values()]
+    """Estimate the bytes of all pages at a level by rendering MEASURED of them."""
+    weights = [page.weight for page in _sample_pages(builder, level).values()]
     return float(np.mean(weights)) * len(builder.candidates)
 
 
 def fitting_level(builder: ReportBuilder, room: float, level: int) -> int:
-    """Return the first level from ``level`` on whose pages fit into ``room``, else the last."""
+    """Return the first level from ``level`` on whose pages fit into ``room`` bytes, or the last."""
     while level < len(LEVELS) - 1 and estimated_weight(builder, level) > room:
         level += 1
     return level
 
 
-def _measured(builder: ReportBuilder, level: int) -> dict[int, RenderedStep]:
-    """Return step -> rendered page of small, medium and large pages, for estimating sizes."""
+def _sample_pages(builder: ReportBuilder, level: int) -> dict[int, RenderedStep]:
+    """Return step -> page of a small, a medium and a large page, rendered once per level."""
 
     def measure() -> dict[int, RenderedStep]:
-        candidates = sorted(builder.candidates, key=lambda one: (one.tokens.sum(), one.step))
-        places = (np.arange(MEASURED) + 0.5) * len(candidates) / MEASURED
-        some = [candidates[i] for i in sorted(set(places.astype(int).tolist()))]
+        candidates = sorted(builder.candidates, key=lambda c: (c.tokens.sum(), c.step))
+        indices = (np.arange(MEASURED) + 0.5) * len(candidates) / MEASURED
+        sample = [candidates[i] for i in sorted(set(indices.astype(int).tolist()))]
         parallel = len(candidates) >= MIN_PARALLEL_PAGES
-        pages = _rendered(builder, some, level, parallel=parallel)
-        return {one.step: page for one, page in zip(some, pages, strict=True)}
+        pages = _load_or_render(builder, sample, level, parallel=parallel)
+        return {c.step: page for c, page in zip(sample, pages, strict=True)}
 
     return builder.once(("measured", level, tuple(builder.shown_steps)), measure)
 
 
-def _rendered(
+def _load_or_render(
     builder: ReportBuilder, candidates: Sequence[Candidate], level: int, *, parallel: bool
 ) -> Iterator[RenderedStep]:
-    """Yield the pages of some steps in order, from the cache or rendered."""
+    """Yield the pages of ``candidates`` in order, each from the cache or newly rendered."""
     context, locations, options = builder.of_steps(), builder.locations, builder.options
     shared = locations.without_rows(), builder.finish, context
     jobs = (_job(builder, candidate, level) for candidate in candidates)
@@ -111,17 +115,17 @@ def _rendered(
     store = store_at(options.cache, options.cache_size)
     options = replace(options, workers=0, metrics=(), cache="", cache_size=0, ray=None, quiet=True)
     finish = builder.finish.__qualname__
-    run = _digest("page", program(), finish, replace(context, options=options), locations.style)
-    keyed = [(job, _page_key(job, run, locations, context)) for job in jobs]
-    cached = [_load(store, key) for _, key in keyed]
-    missing = [job for (job, _), page in zip(keyed, cached, strict=True) if page is None]
-    fresh = builder.workers.map(render_step, missing, shared, parallel=parallel)
+    digest = _digest("page", program(), finish, replace(context, options=options), locations.style)
+    keyed = [(job, _page_key(job, digest, locations, context)) for job in jobs]
+    cached = [_load_page(store, key) for _, key in keyed]
+    uncached_jobs = [job for (job, _), page in zip(keyed, cached, strict=True) if page is None]
+    new_pages = builder.workers.map(render_step, uncached_jobs, shared, parallel=parallel)
     for (_, key), page in zip(keyed, cached, strict=True):
-        yield page or _stored(store, key, next(fresh))
+        yield page or _store_page(store, key, next(new_pages))
 
 
 def _job(builder: ReportBuilder, candidate: Candidate, level: int) -> StepJob:
-    tables, shown, step = builder.tables, builder.shown_steps, candidate.step
+    tables, shown_steps, step = builder.tables, builder.shown_steps, candidate.step
     of_responses = builder.once("step", tables.responses["step"].to_numpy)
     rows = slice(*np.searchsorted(of_responses, [step, step + 1]).tolist())
     texts = []
@@ -132,9 +136,9 @@ def _job(builder: ReportBuilder, candidate: Candidate, level: int) -> StepJob:
         for finding in builder.verdict.findings
         if step in finding.steps or any(ref.step == step for ref in finding.shown)
     ]
-    place = bisect_left(shown, step)
-    linked = {shown[0], *shown[max(0, place - 1) : place + 2]}
-    linked |= {f.onset.step for f in findings if f.onset} & set(shown)
+    index = bisect_left(shown_steps, step)
+    linked = {shown_steps[0], *shown_steps[max(0, index - 1) : index + 2]}
+    linked |= {f.onset.step for f in findings if f.onset} & set(shown_steps)
     row = int(np.searchsorted(tables.steps["step"].to_numpy(), step))
     columns = ["step", "responses", "incomplete", *builder.tile_names]
     figures = tables.steps[columns].iloc[sorted({0, max(0, row - 1), row})]
@@ -152,14 +156,14 @@ def _job(builder: ReportBuilder, candidate: Candidate, level: int) -> StepJob:
 
 
 def render_step(job: StepJob, shared: tuple[RowLocations, Finish, PageContext]) -> RenderedStep:
-    """Read the shown responses of a step again and render its page."""
+    """Read the shown responses of a step back from the logs and render its page."""
     locations, finish, context = shared
-    shown = _read(job, locations, context)
+    rollouts = _read(job, locations, context)
     addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
-    view = step_view(job, shown, context, addresses)
+    view = step_view(job, rollouts, context, addresses)
     content, weight = finish(rendered("step", view, context, addresses, job.plan.step))
     texts = view["texts"]
-    return RenderedStep(content, weight + len(texts), listed_rows(job, shown, context), texts)
+    return RenderedStep(content, weight + len(texts), listed_rows(job, rollouts, context), texts)
 
 
 def _read(job: StepJob, locations: RowLocations, context: PageContext) -> list[Rollout]:
@@ -178,33 +182,33 @@ def _read(job: StepJob, locations: RowLocations, context: PageContext) -> list[R
     return hidden
 
 
-def _page_key(job: StepJob, run: bytes, locations: RowLocations, context: PageContext) -> bytes:
+def _page_key(job: StepJob, digest: bytes, locations: RowLocations, context: PageContext) -> bytes:
     """Return a page's cache key, a hash of all its inputs; b"" if it cannot be cached."""
     responses, plan = job.responses, job.plan
     rows = plan.rows - responses.index[0]
     file = responses["file"].to_numpy()[rows]
     files = np.unique(file).tolist()
-    formats = format_keys([locations.formats[one] for one in files], context.options.tokenizer)
+    formats = format_keys([locations.formats[i] for i in files], context.options.tokenizer)
     if not formats or not responses["line_hash"].to_numpy()[rows].all():
         return b""
-    # Line offsets do not matter, as the hashes are known; the page shows file and line number.
+    # Lines are identified by hash, not by offset; the page shows file names and line numbers.
     responses = responses.drop(columns=["file", "offset", "length"])
-    names = [locations.sources[one].name for one in files], np.searchsorted(files, file)
-    shown = rows, plan.with_tokens, plan.digits
+    names = [locations.sources[i].name for i in files], np.searchsorted(files, file)
+    detail = rows, plan.with_tokens, plan.digits
     run_facts = job.figures, job.linked, job.findings, job.usual_responses, job.in_progress
     try:
         return _digest(
-            run.hex(), names, formats, responses, job.extras, run_facts, shown, job.texts
+            digest.hex(), names, formats, responses, job.extras, run_facts, detail, job.texts
         )
     except TypeError:  # text that is not Unicode
         return b""
 
 
 def _digest(*values: object) -> bytes:
-    """Hash dataclasses, containers, tables, arrays, texts and numbers.
+    """Return a hash of dataclasses, containers, tables, arrays, texts and numbers.
 
     Raises:
-        TypeError: a value holds something else, or text that is not Unicode.
+        TypeError: a value contains another type, or text that is not Unicode.
     """
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
     return xxhash.xxh3_128_digest(orjson.dumps(values, _plain, options))
@@ -228,7 +232,7 @@ def _plain(value: Any) -> object:
     raise TypeError(type(value).__name__)
 
 
-def _load(store: Store, key: bytes) -> RenderedStep | None:
+def _load_page(store: Store, key: bytes) -> RenderedStep | None:
     if not key or (data := store.get(key)) is None:
         return None
     try:
@@ -239,7 +243,7 @@ def _load(store: Store, key: bytes) -> RenderedStep | None:
         return None
 
 
-def _stored(store: Store, key: bytes, page: RenderedStep) -> RenderedStep:
+def _store_page(store: Store, key: bytes, page: RenderedStep) -> RenderedStep:
     (path, content), weight, listed, texts = page
     head = {"path": path, "weight": weight, "listed": listed}
     if key:

@@ -1,4 +1,4 @@
-"""Packs the token data of a page; ``docs/page-data.md`` specifies the bytes."""
+"""Encode the token data of a step's page; ``docs/page-data.md`` specifies the byte format."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SHIPPED = (
     *("logp", "ref_logp", "log_ratio", "token_reward"),
     *("value", "advantage", "return", "sampler_logp"),
 )
-"""Figures stored in the page; the page computes the others from them."""
+"""Token figures stored in the page; its scripts compute all other figures from them."""
 
 ATTRIBUTES = {"return": "return_"}
-"""Figure -> attribute of TokenFigures, if their names differ."""
+"""Name of a figure -> attribute of TokenFigures that holds it, where the names differ."""
 
 MISSING_EXPONENT = -128
 INFINITE_EXPONENT = 127
@@ -41,19 +41,19 @@ def pack_tokens(
     *,
     advantages_logged: bool = False,
 ) -> str:
-    """Pack the tokens of ``rollouts`` as base64 text; "" if none has tokens.
+    """Encode tokens and their figures as gzipped base64 text; "" if no rollout has tokens.
 
     Args:
         rollouts: responses in any order; those without tokens are left out.
-        digits: significant decimal digits, 1 to 9; with COMPACT or fewer, the page computes
-            columns that can be derived from others.
+        digits: significant decimal digits, 1 to 9; with COMPACT or fewer, columns that the page
+            can derive from others are omitted.
         figures: γ and λ, with which the page derives advantages.
         advantages_logged: whether advantages are logged, so that they cannot be derived.
     """
     rollouts = [r for r in rollouts if r.raw_tokens]
     if not rollouts:
         return ""
-    # Each new pair gets the next number.
+    # Looking up a new pair (text, logged string) assigns it the next number.
     vocabulary: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
     pairs = chain.from_iterable(zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts)
     ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32)
@@ -95,8 +95,8 @@ def pack_tokens(
 def token_metrics(
     rollouts: Sequence[Rollout], figures: FigureOptions, *, advantages_logged: bool
 ) -> list[dict[str, Any]]:
-    """Return the entries of the page's data for figures that any token of ``rollouts`` has."""
-    present = _present(rollouts)
+    """Return name, label, unit and help of each token figure that has values in ``rollouts``."""
+    has_values = _value_presence(rollouts)
     gae = message(
         "computed from token rewards and values: GAE with γ = {gamma}, λ = {lam}",
         gamma=figures.gamma,
@@ -113,24 +113,24 @@ def token_metrics(
             "help": computed.get(f.name, f.help),
         }
         for f in TOKEN_FIGURES
-        if present.get(f.name)
+        if has_values.get(f.name)
     ]
 
 
 def empty_metrics(rollouts: Sequence[Rollout]) -> list[str]:
     """Return labels of figures that are logged but NaN at every token of ``rollouts``."""
-    present = _present(rollouts)
-    return [f.label for f in TOKEN_FIGURES if present.get(f.name) is False]
+    has_values = _value_presence(rollouts)
+    return [f.label for f in TOKEN_FIGURES if has_values.get(f.name) is False]
 
 
-def _present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
-    """Return logged figure -> whether any token has a number."""
+def _value_presence(rollouts: Sequence[Rollout]) -> dict[str, bool]:
+    """Return for each logged token figure whether any token has a value other than NaN."""
     result = {}
     for name in (figure.name for figure in TOKEN_FIGURES):
         arrays = [_figure(rollout, name) for rollout in rollouts if rollout.raw_tokens]
-        logged = [values for values in arrays if values is not None]
-        if logged:
-            result[name] = any(not np.isnan(values).all() for values in logged)
+        logged_arrays = [values for values in arrays if values is not None]
+        if logged_arrays:
+            result[name] = any(not np.isnan(values).all() for values in logged_arrays)
     return result
 
 
@@ -140,7 +140,7 @@ def _figure(rollout: Rollout, name: str) -> NDArray[np.float64] | None:
 
 
 def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
-    """Return the values of a figure for all tokens, NaN for responses without it."""
+    """Return a figure of all tokens, concatenated; NaN for responses that do not have it."""
     figures = ((rollout, _figure(rollout, name)) for rollout in rollouts)
     return np.concatenate(
         [
@@ -153,12 +153,12 @@ def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
 def _derivable(
     columns: Mapping[str, NDArray[np.float64]], advantages_logged: bool, masked: bool
 ) -> list[str]:
-    """Return the columns that the page derives from others."""
+    """Return the names of columns to omit, as the page can derive them from other columns."""
     names = []
     if "ref_logp" in columns and "log_ratio" in columns:
-        # A difference does not restore the policy's values that are missing or infinite.
-        known = np.isfinite(columns["log_ratio"]) == np.isfinite(columns["ref_logp"])
-        names += ["ref_logp"] if known.all() else []
+        # The page cannot compute ref_logp from a log_ratio that is missing or infinite.
+        same_finite = np.isfinite(columns["log_ratio"]) == np.isfinite(columns["ref_logp"])
+        names += ["ref_logp"] if same_finite.all() else []
     if not advantages_logged and {"value", "token_reward"} <= columns.keys():
         # With a mask, the page's GAE would include tokens that the policy did not sample.
         derived = DERIVABLE - {"ref_logp"} - ({"advantage"} if masked else set())
@@ -175,13 +175,13 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
         and mantissa ±1.
     """
     finite = np.abs(values) < _POWERS[-1]  # not NaN either
-    known = np.where(finite, values, 0.0)
-    magnitude = np.where(known == 0, 1.0, np.abs(known))
+    numbers = np.where(finite, values, 0.0)
+    magnitude = np.where(numbers == 0, 1.0, np.abs(numbers))
     exponent = np.floor(np.log10(magnitude)).astype(np.int64) - (digits - 1)
     exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
     # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
     power = _POWERS[np.abs(exponent)]
-    mantissa = np.rint(np.where(exponent < 0, known * power, known / power)).astype(np.int64)
+    mantissa = np.rint(np.where(exponent < 0, numbers * power, numbers / power)).astype(np.int64)
     while (ending_in_0 := (mantissa % 10 == 0) & (mantissa != 0)).any():
         mantissa[ending_in_0] //= 10
         exponent[ending_in_0] += 1
@@ -195,5 +195,5 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
 
 
 def _planes(values: NDArray[np.uint32]) -> bytes:
-    """Return the bytes by significance: plane k contains byte k of every value."""
+    """Return four planes of bytes: plane k contains byte k (little-endian) of every value."""
     return values.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()

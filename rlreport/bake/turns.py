@@ -18,10 +18,13 @@ MOST_TOOLS = 20
 
 
 class _Turns(NamedTuple):
-    """Turns of the policy, of a tool or of others.
+    """Turns of the policy, of one tool or of other roles, all of training.
 
-    ``size`` is their sum of tokens (else characters) and ``sized`` the number of turns it is of;
-    ``errors`` are the shares of errors in all steps, the first and the last window.
+    Attributes:
+        turns: number of turns, NaN if unknown.
+        size: their total length in tokens, or characters if there are no tokens.
+        sized: number of turns included in ``size``.
+        errors: error rates of the tool in all steps, the first window and the last window.
     """
 
     name: str
@@ -32,7 +35,7 @@ class _Turns(NamedTuple):
 
 
 def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
-    """Return the table of a run with tools, None of others; it is of training."""
+    """Return the table of turns in training responses, None if no tools were called."""
     tools, training = context.tables.tools, context.tables.training().responses
     rollouts = training[training["turns"].notna()]
     if tools.empty or rollouts.empty:
@@ -92,12 +95,12 @@ def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Itera
     sums = sums.sort_values("answers", ascending=False, kind="stable")
     windows = [(tools["step"].min(), tools["step"].max()), *context.windows]
     shares = [_error_shares(tools[tools["step"].between(*window)]) for window in windows]
-    for name, own in sums.iloc[:MOST_TOOLS].iterrows():
+    for name, totals in sums.iloc[:MOST_TOOLS].iterrows():
         yield _Turns(
             str(name) or message("tool without a name"),
-            own["answers"],
-            own["tokens" if in_tokens else "chars"],
-            own["ranges" if in_tokens else "answers"],
+            totals["answers"],
+            totals["tokens" if in_tokens else "chars"],
+            totals["ranges" if in_tokens else "answers"],
             tuple(float(share.get(name, np.nan)) for share in shares),
         )
     rest = float(rollouts["env_tokens"].sum() - sums["tokens"].sum()) if in_tokens else 0.0

@@ -1,8 +1,8 @@
 """Parts of pages: links, tables and key figures, formatted for the templates.
 
 A view of a page is a dict whose values a template prints. Texts are plain text, which the Jinja
-environment escapes. Every number has the displayed text, and the exact value for ``title`` and
-``data-v``.
+environment escapes. Every number has a displayed text, and the exact value for the attributes
+``title`` and ``data-v``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOT_IN_LOG = message("not in the log")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link: its text and an address relative to the page, without which it is plain text."""
+    """A link: its text, and its address relative to the page (None: shown as plain text)."""
 
     text: str
     href: str | None = None
@@ -36,7 +36,7 @@ class ColumnView:
         kind: ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token``
             (monospaced) or ``path`` (the cell's text is path data in a box 100 × 24).
         help: one sentence shown on hover of the header.
-        written: format of its numbers.
+        written: format of the column's numbers.
         hidden: whether the reader must select the column to see it.
         group: heading in menus, "" for computed figures.
     """
@@ -59,7 +59,8 @@ class Cell(NamedTuple):
     """A table cell.
 
     Attributes:
-        value: sort value, None sorts last.
+        text: displayed text.
+        value: value to sort by, None sorts last.
         exact: text on hover: the exact value, or why it is missing.
         bar: length of a bar behind the number, in twentieths of the cell.
         href: address of the link.
@@ -93,9 +94,9 @@ class TableView:
     note: str = ""
 
     def others(self, row: RowView) -> Iterator[tuple[tuple[str, str, bool], Cell]]:
-        """Return the cells of a row after the first, each with kind, key and hidden of its column.
+        """Yield ((kind, key, hidden) of the column, cell) for all cells of a row but the first.
 
-        Tuples, as a template takes ten times as long to look an attribute up as to unpack it.
+        Templates unpack tuples ten times faster than they look up attributes.
         """
         columns = ((column.kind, column.key, column.hidden) for column in self.columns[1:])
         return zip(columns, row.cells[1:], strict=True)
@@ -103,7 +104,7 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change against another step: "+0.31 since step 99"; direction is up, down or flat."""
+    """A change since another step, e.g. "+0.31 since step 99"; direction: up, down or flat."""
 
     since: str
     delta: Cell
@@ -127,7 +128,7 @@ class KeyFigure:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """The frame of a page.
+    """The frame of a page: its title, navigation and assets.
 
     Attributes:
         kind: ``overview``, ``step``, …; the template of ``<main>`` has that name.
@@ -151,7 +152,7 @@ class Shell:
 def number_cell(
     value: float | None, kind: NumberKind = "number", why_missing: str = NOT_IN_LOG
 ) -> Cell:
-    """Return the cell of a number; ``kind`` is its format."""
+    """Return the cell of a number in the format ``kind``; None and NaN count as missing."""
     if value is None or math.isnan(value):
         return Cell(MISSING, None, why_missing)
     value = float(value)
@@ -186,17 +187,16 @@ def table(
     badges: Iterable[list[str]] = repeat([]),
     note: str = "",
 ) -> TableView:
-    """Return a table.
+    """Build the view of a table.
 
     Args:
-        name: its id.
-        caption: its caption.
-        columns: its columns, in order.
-        values: by key of a column one value per row: a number, a text, None or a Cell; dict or
-            DataFrame.
-        ids: of the rows: a response's n, a step, a prompt id; their numbers from 0 by default.
-        hrefs: address that each row leads to.
-        badges: words behind the first cell of each row.
+        name: id of the table.
+        caption: caption of the table.
+        columns: columns in order.
+        values: column key -> one number, text, None or Cell per row; a dict or a DataFrame.
+        ids: id of each row (a response's n, a step or a prompt id); 0, 1, … by default.
+        hrefs: address that each row links to.
+        badges: labels after the first cell of each row.
         note: what was left out ("128 of 1,024 shown, chosen by …").
     """
     cells = zip(*(_cells(values[column.key], column) for column in columns), strict=True)

@@ -1,4 +1,4 @@
-"""The class of checks: requirements, judge, and texts of findings."""
+"""The ``Check`` class: what a check requires, how it judges a run, and its findings' texts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from rlreport.text.messages import listed, message, told
 
 Result = Finding | NotRun | None
 Template = str | Mapping[str, str] | Callable[[Facts], str]
-"""A sentence with placeholders for facts, one per value of the fact ``kind``, or a function."""
+"""A text with placeholders for facts, a dict of them by the fact ``kind``, or a function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A requirement of a check: its description, and the response columns that prove it.
+    """Data that a check needs.
 
-    A trainer's metric with the ``role`` meets it as well.
+    Attributes:
+        words: description for readers, such as "logprobs and ref_logprobs".
+        columns: columns of the response table that must all contain numbers.
+        role: role of a trainer metric that meets the need without these columns, "" for none.
     """
 
     words: str
@@ -30,7 +33,7 @@ class Need:
     role: str = ""
 
     def met(self, run: Run) -> bool:
-        """Return whether every column, or the trainer's metric, holds at least one number."""
+        """Return whether the trainer logs the metric, or every column contains a number."""
         return self.role in run.roles or all(run.has(column) for column in self.columns)
 
 
@@ -45,26 +48,28 @@ KL = Need("logprobs and ref_logprobs", ("kl_k1",))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A health check; as a decorator it turns its judge into the check of that name.
+    """A health check. Used as a decorator, it makes the function its judge, and its name the id.
 
     Attributes:
-        id: its key in findings and in the thresholds file.
-        name: what it finds, in a few words ("reward hacking").
-        rank: the role of its findings in a run; a finding of severity info is always a note.
-        judge: judges a run for the check; called only if ``needs`` are met.
-        title: the sentence that states a finding.
-        suggestion: what to try.
-        looks_for: what it looks for, in one line; by default ``name``.
-        needs: the fields it requires.
+        id: key of the check in findings and in the thresholds file.
+        name: the problem in a few words ("reward hacking").
+        rank: whether its findings are causes, consequences, ...; those of severity info are notes.
+        judge: function that judges a run; called only if ``needs`` are met.
+        title: sentence that states a finding.
+        why: why the problem matters.
+        suggestion: what to do about it.
+        looks_for: what the check looks for, in one line; by default ``name``.
+        needs: data that the check requires.
         charts: names of the charts that show its findings.
-        source: where the thresholds come from; by default the source of the first one.
-        clause: the finding as a clause, an effect of another finding; ``name`` if None.
-        explains: ids of checks whose findings this one can explain.
-        trend: compares windows of steps, so a run that is too short is not judged.
-        whole_run: also judges the steps after the first NaN.
-        of_reward: judges the reward, which is not comparable across a change of its function.
-        sampled: names of facts that are computed from the sample of texts.
-        needs_also: a requirement other than columns, which ``judge`` tests itself.
+        limits: class of its thresholds.
+        source: where the thresholds come from; by default the source of the first threshold.
+        clause: short title for sentences that name the finding as an effect; ``name`` if None.
+        explains: ids of checks whose findings can be effects of this check's finding.
+        trend: whether it compares windows of steps; then runs with too few steps are not judged.
+        whole_run: whether it also judges the steps after the first NaN.
+        of_reward: whether it judges rewards, which a change of the reward function invalidates.
+        sampled: names of facts that are computed from a sample of the texts, not from all.
+        needs_also: description of a requirement that ``judge`` tests itself.
     """
 
     name: str
@@ -94,11 +99,11 @@ class Check:
             object.__setattr__(self, "source", first.source)
 
     def __call__(self, judge: Callable[[Check, Run], Result]) -> Check:
-        """Return the check with this judge, named after it."""
+        """Return a copy of the check with this judge and the judge's name as its id."""
         return replace(self, id=judge.__name__, judge=judge)
 
     def run(self, run: Run) -> Result:
-        """Judge the run; return a finding, a NotRun, or None if all is well."""
+        """Return a finding, None if there is no problem, or a NotRun if the run lacks data."""
         missing = [message(need.words) for need in self.needs if not need.met(run)]
         if missing and run.responses.empty:
             return self.not_run(message("rollouts with {fields}", fields=listed(missing)))
@@ -120,11 +125,11 @@ class Check:
 
     def format_title(self, facts: Facts) -> str:
         """Return the title of a finding with these facts."""
-        return _filled(self.title, facts)
+        return _fill_template(self.title, facts)
 
     def format_clause(self, facts: Facts) -> str:
-        """Return a clause for sentences that name this finding as an effect of another one."""
-        return _filled(self.clause or self.name, facts)
+        """Return a finding's text for sentences that name it as an effect of another finding."""
+        return _fill_template(self.clause or self.name, facts)
 
     def too_short(self, run: Run) -> NotRun:
         """Return a NotRun for a run with too few steps to judge a trend."""
@@ -136,7 +141,7 @@ class Check:
         return self.not_run(needs)
 
     def not_run(self, needs: str) -> NotRun:
-        """Return a NotRun that says what the check needs."""
+        """Return the result for a run that lacks the data described by ``needs``."""
         return NotRun(self.id, message(needs))
 
     def finding(
@@ -148,10 +153,11 @@ class Check:
         ranking: Ranking | None = None,
         **fields: Any,
     ) -> Finding:
-        """Return a finding of this check; its facts include both windows, and NaN becomes None.
+        """Return a finding of this check with the given facts, in which NaN is replaced by None.
 
-        ``met`` are the thresholds met, ``fields`` other fields of ``Finding``. By default the
-        onset is that of ``series``, and ``steps`` are those since the onset.
+        ``met`` are the thresholds that were met, ``ranking`` selects example responses, and
+        ``fields`` are other fields of ``Finding``. By default the onset is computed from
+        ``series``, and ``steps`` are all steps from the onset on.
         """
         if "onset" not in fields:
             series = fields.get("series")
@@ -173,7 +179,8 @@ class Check:
         )
 
 
-def _filled(template: Template, facts: Facts) -> str:
+def _fill_template(template: Template, facts: Facts) -> str:
+    """Return the template, or the one for the fact ``kind``, with its facts filled in."""
     if isinstance(template, Mapping):
         template = template[str(facts["kind"])]
     return told(template(facts) if callable(template) else template, facts)

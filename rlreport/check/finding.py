@@ -1,4 +1,4 @@
-"""Findings and the verdict: facts, for which ``check.wording`` writes the texts, and their JSON."""
+"""Findings and the verdict, and their JSON. ``check.wording`` writes their texts from facts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Figure = Literal["reward", "kl", "tokens", "characters"]
 Level = Literal["critical", "warning", "unclear", "healthy", "unjudged"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 GLYPHS = dict(zip((*SEVERITIES, "unclear", "healthy", "unjudged"), "✕▲i?✓–", strict=True))
-"""Symbol of a finding's severity, or of a verdict's level."""
+"""Symbol of each severity of findings and of each other level of verdicts."""
 LEVELS = dict(
     zip(SEVERITIES, (message("critical"), message("warning"), message("note")), strict=True)
 )
@@ -33,9 +33,9 @@ FIRST_WORDS = {
 }
 """First word of the verdict's sentence, by level."""
 SCHEMA = 3
-"""Schema of ``findings.json`` and ``report.json``; see ``rlreport/schemas``."""
+"""Version of the schemas of ``findings.json`` and ``report.json``; see ``rlreport/schemas``."""
 REFERENCE_REWARD = "reward of the reference"
-"""Unit of an example's value, as is "reward"; other units follow the number."""
+"""Unit of an example's value. Unlike other units, it is not written after the number."""
 RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
 
 
@@ -51,7 +51,7 @@ Facts = Mapping[str, Fact]
 
 @dataclass(frozen=True, slots=True)
 class Onset:
-    """The step at which a finding began, and the interval in which that step lies."""
+    """The step at which a problem began, and the interval (low to high) in which it may lie."""
 
     step: int
     low: int
@@ -74,10 +74,12 @@ class Example:
     """A response that shows a finding.
 
     Attributes:
-        token: index of the token to look at.
-        excerpt: 60 characters around that token, around the text ``look_for``, or from the end
-            of the response (``at_end``); None until texts are read.
-        before: the last response to the same prompt before the onset.
+        step, n: the response: its step and its index in the step.
+        token: index of the token to look at, or None.
+        value, unit: the figure by which the response was chosen, or None.
+        excerpt: at most 60 characters around that token, around the text ``look_for``, or from
+            the end of the response (``at_end``); None until the responses are read.
+        before: the last response to the same prompt before the onset, or None.
     """
 
     step: int
@@ -97,13 +99,16 @@ class Finding:
 
     Attributes:
         id: id of the check.
-        facts: numbers and texts that fill the messages.
-        until: last step of a problem that ended, or None.
+        facts: numbers and texts that fill the placeholders of its messages.
+        onset: when the problem began, or None if unknown.
+        until: last step of the problem if it ended before the run did, or None.
+        thresholds: the thresholds that were met.
+        steps: the steps that the problem concerns.
         texts: texts to highlight in responses.
-        series: the check's figure by step, float64 (steps of the run,).
-        explained_by: id of the finding that explains it, or None.
-        name, ...: messages, empty until ``check.wording`` fills them; ``sample`` names the
-            sample in which texts were counted.
+        series: the values that the check judged, by step, float64 (S,), or None.
+        explained_by: id of the finding that explains this one, or None.
+        name, ..., source: messages, empty until ``check.wording`` fills them; ``sample`` tells in
+            which responses texts were counted.
     """
 
     id: str
@@ -129,11 +134,11 @@ class Finding:
 
     @property
     def shown(self) -> tuple[Example, ...]:
-        """All responses of the evidence, including those from before the onset."""
-        return (*self.evidence, *(one.before for one in self.evidence if one.before))
+        """All responses of the evidence, including those from before the onset (``before``)."""
+        return (*self.evidence, *(example.before for example in self.evidence if example.before))
 
     def at(self, step: int) -> Finding:
-        """Return the part of the finding that concerns one step, without results of later steps."""
+        """Return the finding reduced to one step, without anything that depends on later steps."""
         return replace(
             self,
             facts={},
@@ -152,7 +157,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class NotRun:
-    """A check that could not run, and what it needs."""
+    """A check that could not run, and the data it needs."""
 
     id: str
     needs: str
@@ -160,7 +165,7 @@ class NotRun:
 
 @dataclass(frozen=True, slots=True)
 class Muted:
-    """A finding that the user muted, and the reason."""
+    """A finding that the user muted, and the reason that the user gave."""
 
     finding: Finding
     reason: str
@@ -168,7 +173,7 @@ class Muted:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A key figure in the first window, if the run has one, and in the last window.
+    """The mean reward, KL or length in the first window (None without values) and in the last.
 
     ``rose``: whether it rose by more than chance; None if unknown because the windows overlap.
     """
@@ -184,11 +189,13 @@ class Verdict:
     """The outcome of all checks.
 
     Attributes:
-        lead: id of the leading finding, None without a warning.
+        lead: id of the most important finding, None if there is no warning or critical finding.
         keep_step: step of the last good checkpoint, or None.
-        findings: in the order of the report.
+        findings: the findings in the order of the report.
         passed: ids of the checks that ran and found nothing.
-        windows: first and last step of the first window and of the last.
+        not_run: the checks that could not run.
+        moved: changes of reward, KL and length from the first to the last window.
+        windows: (first step, last step) of the first and last window, None for a short run.
         sentence: the verdict as text, empty until ``check.wording`` writes it.
     """
 
@@ -205,14 +212,17 @@ class Verdict:
     sentence: str = ""
 
     def reaches(self, severity: Severity) -> bool:
-        """Return whether any finding, explained or not, has this severity or a worse one."""
-        enough = SEVERITIES[: SEVERITIES.index(severity) + 1]
-        return any(finding.severity in enough for finding in self.findings)
+        """Return whether any finding, even if explained, has this severity or a worse one."""
+        severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        return any(finding.severity in severities for finding in self.findings)
 
     def map(self, change: Callable[[Finding], Finding]) -> Verdict:
-        """Return the verdict with ``change`` applied to every finding, muted ones too."""
+        """Return the verdict with ``change`` applied to every finding, including muted ones."""
         findings = [change(finding) for finding in self.findings]
-        muted = [Muted(change(one.finding), one.reason) for one in self.muted]
+        muted = [
+            Muted(change(muted_finding.finding), muted_finding.reason)
+            for muted_finding in self.muted
+        ]
         return replace(self, findings=findings, muted=muted)
 
     def effects_of(self, finding: Finding) -> list[Finding]:
@@ -221,7 +231,7 @@ class Verdict:
 
 
 def findings_json(verdict: Verdict) -> dict[str, Any]:
-    """Return the verdict as JSON values, with keys in a fixed order; see checks.md."""
+    """Return the verdict as JSON values, with keys in a fixed order; see docs/data.md."""
     return {
         "schema": SCHEMA,
         "verdict": {
@@ -243,13 +253,13 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
             name: getattr(finding, name)
             for name in ("id", "severity", "rank", "explained_by", "title")
         },
-        "facts": _plain(finding.facts),
+        "facts": _json_value(finding.facts),
         "onset": asdict(finding.onset) if finding.onset else None,
         "until": finding.until,
-        "thresholds": [_plain(asdict(met)) for met in finding.thresholds],
+        "thresholds": [_json_value(asdict(met)) for met in finding.thresholds],
         "evidence": [
-            _example_json(one) | {"before": one.before and _example_json(one.before)}
-            for one in finding.evidence
+            _example_json(example) | {"before": example.before and _example_json(example.before)}
+            for example in finding.evidence
         ],
         "steps": list(finding.steps),
         "why": sentences([finding.why, finding.sample]),
@@ -261,15 +271,15 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 def _example_json(example: Example) -> dict[str, Any]:
     names = ("step", "n", "token", "value", "unit", "excerpt")
-    return {name: _plain(getattr(example, name)) for name in names}
+    return {name: _json_value(getattr(example, name)) for name in names}
 
 
-def _plain(value: Any) -> Any:
-    """Return facts as JSON values; numbers that are not finite become null."""
+def _json_value(value: Any) -> Any:
+    """Return a fact as a JSON value: tuples become lists, numbers that are not finite None."""
     if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
+        return {name: _json_value(part) for name, part in value.items()}
     if isinstance(value, tuple):
-        return [_plain(part) for part in value]
+        return [_json_value(part) for part in value]
     if isinstance(value, str):
         return str(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value

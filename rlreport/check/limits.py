@@ -1,4 +1,4 @@
-"""Thresholds: how checks declare them, their values for a run, and comparisons with values."""
+"""Thresholds: their declaration by checks, their values for a run, and comparisons with them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ RL_BOARD = marked("RLLoggingBoard post")
 
 
 class Limit(Generic[N]):
-    """A threshold, declared as an attribute of a class of ``Limits``; an instance has its value.
+    """A threshold, declared as a class attribute of a subclass of ``Limits``.
 
-    ``default`` applies unless a thresholds file sets another value under ``key``, the name of
-    the attribute in its ``owner``; ``source`` is where the number comes from.
+    As an attribute of an instance it is the value for a run: ``default``, unless a thresholds
+    file sets another value. ``owner`` and ``key`` are the class and the name of the attribute;
+    ``source`` is where the default comes from.
     """
 
     __slots__ = ("default", "key", "meaning", "owner", "source", "unit")
@@ -54,10 +55,10 @@ class Limit(Generic[N]):
 
 
 class Limits:
-    """The thresholds of a check: a class whose attributes are ``Limit``.
+    """Base class for the thresholds of a check, which a subclass declares as ``Limit`` attributes.
 
     Attributes:
-        given: values other than the defaults, by name.
+        given: values that replace defaults, by the name of the threshold.
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
@@ -65,7 +66,7 @@ class Limits:
 
     @classmethod
     def declared(cls) -> dict[str, Limit[float]]:
-        """Return the thresholds of this class by name, in their order."""
+        """Return the thresholds of this class by name, in the order of declaration."""
         return {name: limit for name, limit in vars(cls).items() if isinstance(limit, Limit)}
 
 
@@ -74,7 +75,7 @@ class Thresholds:
     """All threshold values for a run, by class: ``thresholds[KlExplosion].warn``.
 
     Attributes:
-        given: values other than the defaults, by the names of the class and of the threshold.
+        given: values that replace defaults: class name -> name of the threshold -> value.
     """
 
     given: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -84,17 +85,17 @@ class Thresholds:
 
 
 def above(value: float, limit: float) -> bool:
-    """Return whether the value exceeds the limit by more than rounding; False for NaN."""
+    """Return whether the value exceeds the limit by more than a rounding error; False for NaN."""
     return value > limit and not math.isclose(value, limit, rel_tol=1e-9)
 
 
 def at_least(value: float, limit: float) -> bool:
-    """Return whether the value reaches the limit, up to rounding; False for NaN."""
+    """Return whether value >= limit, except for rounding errors; False for NaN."""
     return value >= limit or math.isclose(value, limit, rel_tol=1e-9)
 
 
 def meets(op: Op, value: float, limit: float) -> bool:
-    """Return whether ``value op limit`` holds, up to rounding; False for NaN."""
+    """Return whether ``value op limit`` is true, except for rounding errors; False for NaN."""
     if op in ("<", "<="):
         value, limit = -value, -limit
     return above(value, limit) if op in (">", "<") else at_least(value, limit)

@@ -1,8 +1,8 @@
-"""Windows of steps, means over their responses, and the significance of changes between them.
+"""Compare means over the responses of two windows of steps, and test whether they differ.
 
 All findings compare the first and the last fifth of the steps. Responses to one prompt, and
-responses of one step, are correlated. The error is therefore estimated from responses (clustered by
-prompt) and from step means; the larger one is used.
+responses of one step, are correlated. The standard error is therefore estimated twice, from
+responses (clustered by prompt) and from step means, and the larger estimate is used.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rlreport.summarise.steps import LEAST_WINDOW, WINDOW_SHARE, window_size
 from rlreport.tables import Tables
 
 MIN_CLUSTERS = 10
-"""With fewer prompts a cluster-robust variance is itself mostly noise."""
+"""Minimum number of prompts for errors clustered by prompt; with fewer these are mostly noise."""
 
 MAX_CORRELATION = 0.9
 """Upper bound of the estimated autocorrelation of steps."""
 
 BIAS = 6
-"""A trend inflates the estimated autocorrelation by about BIAS / number of differences."""
+"""A trend increases the estimated autocorrelation by about BIAS / number of differences."""
 
 PRIOR = 20.0
 """Weight of the Dirichlet prior of ``log_odds_z``, in responses."""
@@ -33,7 +33,7 @@ TINY = float(np.finfo(float).tiny)
 
 
 class Trend(Limits):
-    """Thresholds of windows and of the changes between them."""
+    """Thresholds that define windows of steps, and significant changes between windows."""
 
     share = Limit(WINDOW_SHARE, "of steps", "size of the first and of the last window")
     least_steps = Limit(LEAST_WINDOW, "steps", "least size of a window")
@@ -43,7 +43,7 @@ class Trend(Limits):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Consecutive steps: their numbers, ascending, and their rows of the response table."""
+    """A range of consecutive steps: their numbers, ascending, and their rows (responses)."""
 
     steps: tuple[int, ...]
     rows: slice
@@ -55,7 +55,7 @@ class Window:
 
 
 def window(tables: Tables, start: int, stop: int) -> Window:
-    """Return the window of the steps with indices from ``start`` to ``stop`` (exclusive)."""
+    """Return the window of the run's steps with indices from ``start`` to ``stop`` (exclusive)."""
     steps = step_numbers(tables)[start:stop]
     if not len(steps):
         return Window((), slice(0, 0))
@@ -65,7 +65,7 @@ def window(tables: Tables, start: int, stop: int) -> Window:
 
 
 def step_numbers(tables: Tables) -> Ints:
-    """Return the run's steps, int64, ascending."""
+    """Return the numbers of the run's steps, int64 (S,), ascending."""
     return tables.steps["step"].to_numpy(dtype=np.int64)
 
 
@@ -85,9 +85,9 @@ def first_and_last(tables: Tables, trend: Trend) -> tuple[Window | None, Window]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The means of two windows and the z of their difference; NaN for a window without values.
+    """The means of two windows, NaN without values, and the z of their difference.
 
-    The change is significant if |z| reaches ``least``.
+    The difference is significant if |z| is at least ``least``.
     """
 
     first: float
@@ -97,23 +97,26 @@ class Change:
 
     @property
     def difference(self) -> float:
-        """Last - first."""
+        """Mean of the last window minus mean of the first."""
         return self.last - self.first
 
     @property
     def rose(self) -> bool:
-        """Whether the mean rose by more than chance."""
+        """Whether the mean rose significantly from the first to the last window."""
         return self.z >= self.least
 
     @property
     def fell(self) -> bool:
-        """Whether the mean fell by more than chance."""
+        """Whether the mean fell significantly from the first to the last window."""
         return self.z <= -self.least
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The finite values of a window; contributions are weight * (value - mean) / sum of weights."""
+    """Mean of a window's finite values, and per value its prompt, step and deviation from it.
+
+    ``contributions`` are weight * (value - mean) / sum of weights.
+    """
 
     mean: float
     contributions: Floats
@@ -124,10 +127,10 @@ class _Part:
 def mean_of(
     tables: Tables, values: Floats, window: Window, weights: Floats | None = None
 ) -> tuple[float, float]:
-    """Return the mean of per-response values, float64 (rows,), in a window, and its z against zero.
+    """Return the mean of per-response values in a window, and the z of its difference from zero.
 
-    NaN is skipped. ``weights`` are token counts, for example; without them each response counts
-    once.
+    ``values``, float64 (rows,), may be NaN, which is skipped. ``weights``, such as token counts,
+    are 1 by default.
     """
     part = _part(tables, values, window, weights)
     return part.mean, _z(tables, values, weights, [part])
@@ -143,17 +146,18 @@ def change(
 ) -> Change:
     """Return the change of the mean of per-response values from one window to another.
 
-    Errors are clustered by prompt, so prompts that occur in both windows make this a paired
-    comparison.
+    Errors are clustered by prompt, so a prompt that occurs in both windows is compared with
+    itself.
     """
     parts = [_part(tables, values, window, weights) for window in (first, last)]
     return Change(parts[0].mean, parts[1].mean, _z(tables, values, weights, parts), least)
 
 
 def _part(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> _Part:
+    """Return the finite values of a window that have a positive weight, centred on their mean."""
     selected = values[window.rows]
     scale = np.ones_like(selected) if weights is None else weights[window.rows]
-    valid = _valid(selected, scale)
+    valid = _valid_mask(selected, scale)
     selected, scale = selected[valid], scale[valid]
     total = scale.sum()
     mean = float((scale * selected).sum() / total) if len(selected) else np.nan
@@ -162,14 +166,14 @@ def _part(tables: Tables, values: Floats, window: Window, weights: Floats | None
     return _Part(mean, contributions, *labels.to_numpy(np.int64).T)
 
 
-def _valid(values: Floats, weights: Floats) -> NDArray[np.bool_]:
+def _valid_mask(values: Floats, weights: Floats) -> NDArray[np.bool_]:
     return np.isfinite(values) & np.isfinite(weights) & (weights > 0)
 
 
 def _z(tables: Tables, values: Floats, weights: Floats | None, parts: list[_Part]) -> float:
-    """Return the mean, or the difference of two means, divided by its standard error.
+    """Return the mean of one part, or the difference of two means, over its standard error.
 
-    The larger of two estimates of the error is used.
+    The error is the larger of two estimates: from responses, and from step means.
     """
     difference = parts[-1].mean - (parts[0].mean if len(parts) == 2 else 0)
     if difference == 0 or np.isnan(difference):
@@ -182,6 +186,7 @@ def _z(tables: Tables, values: Floats, weights: Floats | None, parts: list[_Part
 
 
 def _response_error(parts: list[_Part]) -> float:
+    """Return the standard error of a mean, or of a difference of means, clustered by prompt."""
     contributions = [part.contributions for part in parts]
     contributions[0] = contributions[0] * (-1 if len(parts) == 2 else 1)
     signed = np.concatenate(contributions)
@@ -198,9 +203,9 @@ def _step_noise(
 ) -> tuple[float, float]:
     """Return the standard error estimated from step means, and its degrees of freedom.
 
-    It is the larger of two estimates: the scatter of step means inside the windows, which a
-    trend increases, and successive differences over the run (von Neumann 1941), which a trend
-    hardly changes.
+    The error is the larger of two estimates: one from the scatter of step means within the
+    windows, which a trend increases, and one from successive differences over the whole run
+    (von Neumann 1941), which a trend hardly changes.
     """
     variance, sizes = 0.0, []
     for part in parts:
@@ -209,13 +214,13 @@ def _step_noise(
         sizes.append(len(sums))
         if len(sums) > 1:
             variance += float((sums**2).sum()) * len(sums) / (len(sums) - 1)
-    steps, place = np.unique(tables.responses["step"].to_numpy(), return_inverse=True)
-    means = means_by(place, len(steps), values, weights)
+    steps, step_index = np.unique(tables.responses["step"].to_numpy(), return_inverse=True)
+    means = means_by(step_index, len(steps), values, weights)
     steps, means = steps[~np.isnan(means)], means[~np.isnan(means)]
     if len(means) < 3:
         return np.sqrt(variance), len(means) - 1
     jumps = np.diff(means)
-    # The window compared with the last one may be centred on a peak, where the trend turns.
+    # The first of two windows may be centred on a peak, where the trend turns.
     peak = int(np.searchsorted(steps, np.median(parts[0].steps)))
     turns = len(parts) == 2 and parts[0].steps[0] > steps[0] and 0 < peak < len(jumps)
     sides = np.split(jumps, [peak] if turns else [])
@@ -227,14 +232,14 @@ def _step_noise(
 
 
 def lag_1(differences: Floats) -> float:
-    """Return the lag-1 autocorrelation of differences, −0.5 (white noise) if all are zero."""
+    """Return the lag-1 autocorrelation of differences; −0.5, as of white noise, if all are 0."""
     variance = float((differences**2).mean())
     products = differences[1:] * differences[:-1]
     return float(products.mean()) / variance if variance > 0 else -0.5
 
 
 def ar1_variance(rho: float, steps: int) -> float:
-    """Return the variance of a mean of AR(1) values, relative to that of independent ones."""
+    """Return the variance of the mean of AR(1) values, relative to that of independent values."""
     lag = np.arange(1, steps)
     return 1 + 2 * float(((1 - lag / steps) * rho**lag).sum())
 
@@ -242,11 +247,11 @@ def ar1_variance(rho: float, steps: int) -> float:
 def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:
     """Return the mean of the values of each group, float64 (size,), NaN for empty groups.
 
-    ``group`` is int64 and ``values`` float64, of the same shape. Values that are not finite, or
-    whose weight is not positive, are ignored.
+    ``group``, int64 of the shape of ``values``, is the group index of each value. Values that are
+    not finite, or whose weight is not positive, are ignored.
     """
     scale = np.ones_like(values) if weights is None else weights
-    valid = _valid(values, scale)
+    valid = _valid_mask(values, scale)
     total = np.bincount(group[valid], scale[valid], minlength=size)
     sums = np.bincount(group[valid], scale[valid] * values[valid], minlength=size)
     means: Floats = np.divide(sums, total, out=np.full(size, np.nan), where=total > 0)
@@ -254,7 +259,7 @@ def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = No
 
 
 def deviate(difference: float, error: float, freedom: float) -> float:
-    """Return the normal deviate as unlikely as Student's t = difference / error (Wallace 1959)."""
+    """Return the z that is as unlikely as Student's t = difference / error (Wallace 1959)."""
     t = abs(difference) / max(error, abs(difference) * 1e-12, TINY)
     shrink = (8 * freedom + 1) / (8 * freedom + 3)
     return float(np.copysign(shrink * np.sqrt(freedom * np.log1p(t * t / freedom)), difference))
@@ -263,11 +268,11 @@ def deviate(difference: float, error: float, freedom: float) -> float:
 def correlation_within(
     tables: Tables, x: Floats, y: Floats, window: Window, column: str = "step"
 ) -> tuple[float, float]:
-    """Return the correlation of x and y inside steps, pooled over a window, and its z.
+    """Return the correlation of x and y within steps, pooled over a window, and its z.
 
-    Both are centred on the mean of their step (or group, if that is ``column``), so a shared
+    x and y are centred on the mean of their step, or of another ``column`` such as "group", so a
     trend over steps has no effect. z is Fisher's: atanh(r) times the square root of the degrees
-    of freedom minus one. NaN if either does not vary.
+    of freedom minus one. Both are NaN if x or y does not vary.
     """
     step = tables.responses[column].to_numpy()[window.rows]
     x, y = x[window.rows], y[window.rows]
@@ -282,18 +287,18 @@ def correlation_within(
 
 
 def centred(values: Floats, step: Ints) -> Floats:
-    """Return the values minus the mean of their step; ``step`` may be any int64 label."""
+    """Return each value minus the mean of its step; ``step`` may be any int64 group label."""
     _, code = np.unique(step, return_inverse=True)
     means = np.bincount(code, values) / np.maximum(np.bincount(code), 1)
     return np.asarray(values - means[code], dtype=np.float64)
 
 
 def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
-    """Return the z of the log-odds ratio with an informative Dirichlet prior.
+    """Return the z of the log-odds ratio of each n-gram, with an informative Dirichlet prior.
 
-    Monroe, Colaresi and Quinn 2008, "Fightin' Words", equations 15, 19 and 22, applied to counts
-    of responses. The prior of an n-gram is its share in both samples together, with the weight
-    of ``PRIOR`` responses.
+    ``after`` and ``before`` count the responses that contain it, out of ``of_after`` and
+    ``of_before``. Monroe, Colaresi and Quinn 2008, "Fightin' Words", equations 15, 19 and 22. The
+    prior is the share in both samples together, with the weight of ``PRIOR`` responses.
     """
     share = (after + before + 0.5) / (of_after + of_before + 1)
     prior = PRIOR * share

@@ -1,4 +1,4 @@
-"""The onset of a finding: the step at which a figure left its baseline."""
+"""Find the onset of a problem: the step at which a series left its baseline."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from rlreport.check.finding import Onset
 from rlreport.figures.ragged import Floats, Ints
 
 BASELINE_STEPS = SMOOTHING = 3
-"""Steps of the baseline of an onset, and of the running mean."""
+"""Number of steps in the baseline, and in the running mean that smooths the series."""
 
 MIN_ERRORS, MIN_PART, LASTING_PART = 4.0, 0.1, 1 / 3
-"""From its onset a figure exceeds the baseline by this many errors and fractions of its change."""
+"""Distance from the baseline, in standard errors and as a part of the total change, that marks the
+onset, and the part of the total change at which the interval of the onset ends."""
 
 MIN_NOISE_STEPS = 9
 """Minimum number of steps for an estimate of noise."""
 
 MAX_CORNERS, MAX_POINTS = 60, 600
-"""Maximum number of corners that the ramp fit tries, and of steps on which it is fitted."""
+"""Maximum number of corner positions that the ramp fit tries, and of steps that it uses."""
 
 NORMAL_MEDIAN = 0.4549
-"""Median of a squared standard normal."""
+"""Median of the square of a standard normal variable."""
 
 
 def onset(
     steps: Ints, series: Floats, *, peak: tuple[int, int] | None = None, end: int = BASELINE_STEPS
 ) -> Onset | None:
-    """Return the step at which a figure left its baseline, or None if it did not.
+    """Return the step at which a series left its baseline, or None if its level did not change.
 
-    The baseline is the mean of the first three steps, or of the window with the index range
-    ``peak`` if the figure fell from it. The onset is the first step from which the smoothed
-    series stays beyond the baseline, to the end, by MIN_ERRORS and by MIN_PART of the change
-    to the mean of the last ``end`` values. The interval begins at the first corner of the best
-    ramp, and ends at the first step from which the series stays beyond LASTING_PART.
-    ``series``, float64 (S,), is NaN at steps without a value.
+    ``series``, float64 (S,), is NaN at steps without a value. The baseline is the mean of the
+    first three values, or of those in the index range ``peak`` if the series fell from a peak.
+    The total change is that from the baseline to the mean of the last ``end`` values. From the
+    onset to the end, the smoothed series differs from the baseline by MIN_ERRORS standard errors
+    and by MIN_PART of the total change. The interval of the onset starts at the first corner of
+    the best ramp fit, and ends where the difference begins to stay above LASTING_PART.
     """
     start, stop = peak or (0, 0)
     indices = np.flatnonzero(np.isfinite(series))
@@ -45,18 +46,18 @@ def onset(
     base = int(np.count_nonzero(indices < stop)) if peak else BASELINE_STEPS
     base = min(max(base, 1), len(y) - 1)
     level, last = float(y[:base].mean()), float(y[-max(1, min(end, len(y) - base)) :].mean())
-    whole, sign = abs(last - level), np.sign(last - level)
-    if whole == 0:
+    total_change, sign = abs(last - level), np.sign(last - level)
+    if total_change == 0:
         return None
-    beyond = sign * (smooth(y) - level)
+    distance = sign * (smooth(y) - level)
     if peak:
-        beyond[: base - 1] = np.minimum(beyond[: base - 1], 0)
-    error = _noise_so_far(y) * np.sqrt(1 / base + 1 / SMOOTHING)
-    lasting_high = _first_lasting(beyond > LASTING_PART * whole)
-    at = _first_lasting(beyond > np.maximum(MIN_ERRORS * error, MIN_PART * whole))
+        distance[: base - 1] = np.minimum(distance[: base - 1], 0)
+    error = _cumulative_noise(y) * np.sqrt(1 / base + 1 / SMOOTHING)
+    lasting_high = _first_lasting(distance > LASTING_PART * total_change)
+    at = _first_lasting(distance > np.maximum(MIN_ERRORS * error, MIN_PART * total_change))
     at = min(at, lasting_high)
     # The centred mean shows an abrupt change one step early: check the step's own value.
-    if at < len(y) - 1 and sign * (y[at] - level) <= MIN_PART * whole:
+    if at < len(y) - 1 and sign * (y[at] - level) <= MIN_PART * total_change:
         at += 1
     corner = min(_corner(y, base if peak else 0), at)
     numbers = steps[indices]
@@ -76,10 +77,10 @@ def noise(y: Floats) -> float:
     return float(np.sqrt(np.median(np.diff(y) ** 2) / NORMAL_MEDIAN / 2)) if len(y) > 2 else 0.0
 
 
-def _noise_so_far(y: Floats) -> Floats:
-    """Return the noise of the series up to each step, float64 (S,).
+def _cumulative_noise(y: Floats) -> Floats:
+    """Return the std of the noise in the series up to each step, float64 (S,).
 
-    Many figures become noisier as they grow; later noise must not hide an early onset. The
+    Many series become noisier as they grow, and later noise must not hide an early onset. The
     estimate never exceeds the noise of the whole series.
     """
     ends = np.unique(np.linspace(min(MIN_NOISE_STEPS, len(y)), len(y), MAX_CORNERS).astype(int))
@@ -88,13 +89,13 @@ def _noise_so_far(y: Floats) -> Floats:
 
 
 def _first_lasting(flags: NDArray[np.bool_]) -> int:
-    """Return the first index from which all flags are true; at most the last index."""
+    """Return the first index from which all flags are true, or the last index without any."""
     false = np.flatnonzero(~flags)
     return min(int(false[-1]) + 1 if len(false) else 0, len(flags) - 1)
 
 
 def _corner(y: Floats, start: int) -> int:
-    """Return the index of the first corner of the best flat-linear-flat fit (least squares)."""
+    """Fit a line that is flat, linear, flat by least squares; return the linear part's start."""
     corners = np.arange(0, len(y), -(-len(y) // MAX_CORNERS))
     points = np.arange(0, len(y), -(-len(y) // MAX_POINTS))
     low, high = (grid.ravel() for grid in np.meshgrid(corners, corners, indexing="ij"))

@@ -1,7 +1,7 @@
-"""The checks in order of precedence, their thresholds, and texts on how the verdict is made.
+"""All checks in order of precedence, their thresholds, and texts that explain the verdict.
 
-The order is: problems that invalidate a run, causes, consequences, notes. It decides which of
-several findings of equal rank and severity comes first.
+The order is: problems that invalidate a run, causes, consequences, notes. Among findings of equal
+rank and severity, the one whose check stands first in this order comes first.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ LIMITS: dict[str, type[Limits]] = {
 """Threshold classes by their section in a thresholds file: ``trend`` and the ids of checks."""
 
 MAX_TOML = 1_000_000
-"""Largest thresholds file that is read, in bytes."""
+"""Maximum size of a thresholds file, in bytes."""
 
 
 def refuse_unknown(ids: Iterable[str]) -> None:
-    """Raise UsageError if an id is not that of a check."""
+    """Raise UsageError unless every id is the id of a check."""
     for name in ids:
         if name not in BY_ID:
             raise UsageError(f"--mute {name}: unknown check; known: {', '.join(BY_ID)}")
@@ -80,7 +80,7 @@ class ThresholdRow:
 
 
 def describe(thresholds: Thresholds | None = None) -> list[ThresholdRow]:
-    """Return all thresholds, for the docs and ``rlreport checks``."""
+    """Return all thresholds with their current values, for the docs and ``rlreport checks``."""
     values = thresholds or Thresholds()
     return [
         ThresholdRow(group, limit, getattr(values[kind], key))
@@ -90,7 +90,7 @@ def describe(thresholds: Thresholds | None = None) -> list[ThresholdRow]:
 
 
 def load_thresholds(path: str | Path) -> Thresholds:
-    """Read thresholds from TOML (``[kl_explosion]``, ``warn = 10``); others keep their defaults.
+    """Read thresholds from a TOML file (``[kl_explosion]``, ``warn = 10``); defaults fill the rest.
 
     Raises:
         UsageError: the file cannot be read, is not TOML, or holds an unknown section, an
@@ -118,17 +118,17 @@ def load_thresholds(path: str | Path) -> Thresholds:
 
 
 def _problem(declared: Mapping[str, Limit[float]], key: str, value: object) -> str:
-    """Return what is wrong with a threshold of a file, "" if nothing is."""
+    """Return a message on what is wrong with a threshold in a file, "" if it is valid."""
     if key not in declared:
         return f"has no threshold {key!r}; known: {', '.join(declared)}"
     try:
-        given = f"{value!r:.40}"
+        value_text = f"{value!r:.40}"
     except ValueError:  # Python refuses to write out such an integer
-        given = "one of thousands of digits"
-    whole = isinstance(declared[key].default, int)
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        return f"{key} must be {'a whole number' if whole else 'a number'}, not {given}"
-    return "" if abs(value) <= sys.float_info.max else f"{key} must be finite, not {given}"
+        value_text = "one of thousands of digits"
+    is_integer = isinstance(declared[key].default, int)
+    if isinstance(value, bool) or not isinstance(value, int if is_integer else int | float):
+        return f"{key} must be {'a whole number' if is_integer else 'a number'}, not {value_text}"
+    return "" if abs(value) <= sys.float_info.max else f"{key} must be finite, not {value_text}"
 
 
 def _section(title: str, *paragraphs: str) -> tuple[str, tuple[str, ...]]:
@@ -214,4 +214,4 @@ METHOD = (
         "reason.",
     ),
 )
-"""How the verdict is made, for readers: titles and paragraphs."""
+"""Explanation of the verdict for readers of a report: title and paragraphs of each section."""

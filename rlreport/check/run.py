@@ -1,4 +1,4 @@
-"""The input of checks: tables of a run, its windows, and figures that several checks use."""
+"""The ``Run`` that checks judge: its tables, its windows, and series that several checks use."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from rlreport.text.messages import message
 T = TypeVar("T")
 
 MAX_EXAMPLES = 3
-"""Responses in the evidence of a finding."""
+"""Maximum number of example responses in the evidence of a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """How to choose the responses that show a finding: by the highest (or lowest) values of ``by``.
+    """How to choose a finding's example responses: those with the highest (or lowest) ``by``.
 
-    ``by`` is float64 (rows,) and ``unit`` its unit; ``token``, float64 (rows,), is the index of
-    the token to look at; ``among``, bool (rows,), restricts the choice. Excerpts are cut around
-    ``look_for``, or from the end if ``at_end``.
+    ``by``, float64 (rows,), is a figure of each response and ``unit`` its unit. ``token``, float64
+    (rows,), is the index of the token to look at, NaN for none. ``among``, bool (rows,), selects
+    the eligible responses. Excerpts show the text ``look_for``, or the end if ``at_end``.
     """
 
     by: Floats
@@ -58,13 +58,13 @@ class Run:
     """The tables of a run and the thresholds it is judged by.
 
     Attributes:
-        tables: the responses and steps of training, in the run or the part of it that is judged.
+        tables: tables of the training responses and steps, of the whole run or a part of it.
         limits: thresholds of the checks.
         first: the first window, None if the run is too short for a trend.
         last: the last window; all steps if the run is too short for a trend.
-        steps: int64 (S,), the run's steps, ascending.
-        validation: the tables of validation, None without any.
-        attempted_steps: rows of the step table in which training attempted rollouts.
+        steps: int64 (S,), the numbers of the run's steps, ascending.
+        validation: tables of the validation responses, None if there are none.
+        attempted_steps: rows of the step table with at least one response or failed rollout.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Run:
         return self.tables.responses
 
     def once(self, compute: Callable[[Run], T]) -> T:
-        """Return what a function returns for this run, called once for all checks."""
+        """Return ``compute(self)``, which is computed only once and then cached."""
         if compute not in self._computed:
             self._computed[compute] = compute(self)
         return cast("T", self._computed[compute])
@@ -97,9 +97,10 @@ class Run:
 
     @cached_property
     def watched(self) -> tuple[Run, str] | None:
-        """The watched reward: the run that holds it and its column, None without one.
+        """The run and the response column that contain the watched reward, None without one.
 
-        It is a second reward of training if one is logged, else the reward of validation.
+        The watched reward is one that is not trained on: the second reward of training responses
+        (``valid_reward``) if it is logged, else the reward of validation responses.
         """
         if self.has("valid_reward"):
             return self, "valid_reward"
@@ -118,7 +119,7 @@ class Run:
         return len(self.steps) - len(self.last.steps)
 
     def has(self, column: str) -> bool:
-        """Return whether a column of the response table holds any number."""
+        """Return whether a column of the response table contains at least one number."""
         return has(self.responses, column)
 
     def column(self, name: str) -> Floats:
@@ -127,20 +128,20 @@ class Run:
 
     @cached_property
     def roles(self) -> Mapping[str, str]:
-        """Names of the trainer's metrics by role; see ``metrics.roles``."""
+        """Role -> name of the trainer's metric with that role; see ``metrics.roles``."""
         return roles_of(str(name) for name in self.tables.metrics.columns[1:])
 
     def series_of(self, role: str) -> Series | None:
-        """Return the trainer's metric with this role, None if it is not logged."""
+        """Return the trainer's metric with this role without gaps, or None if it is not logged."""
         if (name := self.roles.get(role)) is None:
             return None
         metrics = self.tables.metrics
-        steps, values = (metrics[one].to_numpy() for one in ("step", name))
+        steps, values = (metrics[column].to_numpy() for column in ("step", name))
         series = Series(steps.astype(np.int64), values.astype(np.float64), None, "metrics", name)
         return series.without_gaps()
 
     def series_by_step(self, column: str) -> Series:
-        """Return the mean of a column in each step, with standard errors from its spread."""
+        """Return the mean of a column at each step, with standard errors from ``spread``."""
         values = self.column(column)
         counts = np.bincount(self.step_index[np.isfinite(values)], minlength=len(self.steps))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -148,7 +149,7 @@ class Run:
         return Series(self.steps, self.by_step(values), np.where(counts > 0, errors, np.nan))
 
     def steps_of(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which steps have at least one of the chosen responses, bool (S,)."""
+        """Return for each step whether ``rows``, bool (rows,), selects a response of it."""
         return np.bincount(self.step_index[rows], minlength=len(self.steps)) > 0
 
     def covers(self, series: Series) -> bool:
@@ -157,17 +158,17 @@ class Run:
 
     def ends_of(self, series: Series) -> tuple[float, float]:
         """Return the means of a series without gaps over the run's first and last window."""
-        size = self._window_in(series)
+        size = self._window_size_in(series)
         return mean(series.values[:size]), mean(series.values[-size:])
 
-    def _window_in(self, series: Series) -> int:
-        """Return how many values of a series lie in the last window."""
+    def _window_size_in(self, series: Series) -> int:
+        """Return the number of a series' values in a window, in proportion to the run's windows."""
         size = len(self.last.steps) * len(series.values) // max(len(self.steps), 1)
         return min(max(size, 1), max(len(series.values), 1))
 
     @cached_property
     def reward(self) -> Series:
-        """The reward by step: the trainer's mean over all rollouts if logged, else from the log."""
+        """The mean reward by step: the trainer's metric if logged, else that of the responses."""
         trainers = self.series_of("reward")
         if trainers is not None and self.covers(trainers):
             return trainers
@@ -180,15 +181,15 @@ class Run:
 
     @cached_property
     def watched_reward(self) -> Series | None:
-        """The watched reward by step, None without one."""
+        """The watched reward by step, from responses or validation metrics; None without one."""
         if self.watched is not None:
-            seen, column = self.watched
-            return seen.series_by_step(column)
+            source_run, column = self.watched
+            return source_run.series_by_step(column)
         return self.series_of("validation")
 
     @cached_property
     def watched_shape(self) -> Shape | None:
-        """The shape of the watched reward; evaluations are assumed to be independent."""
+        """The shape of the watched reward or None; evaluations are assumed to be independent."""
         in_training = self.watched is not None and self.watched[0] is self
         series = self.watched_reward
         return None if series is None else shape_of(series, independent=not in_training)
@@ -199,12 +200,12 @@ class Run:
         return np.asarray(at.groupby(level=0).last().reindex(self.steps), dtype=np.float64)
 
     def last_values(self, series: Floats) -> Floats:
-        """Return the values of a series by step that lie in the last window."""
+        """Return the values of a series, float64 (S,), at the steps of the last window."""
         return series[-len(self.last.steps) :]
 
     @property
     def length(self) -> str:
-        """Name of the length column: tokens if they are logged, else characters."""
+        """Name of the column of response lengths: in tokens if they are logged, else characters."""
         return length_column(self.responses)
 
     @property
@@ -222,7 +223,7 @@ class Run:
     ) -> Change:
         """Return the change of the mean of per-response values from one window to another.
 
-        By default from the run's first window to its last.
+        By default these are the run's first and last window; NaN if there is no first one.
         """
         start, end = first or self.first, last or self.last
         if start is None:
@@ -230,7 +231,7 @@ class Run:
         return noise.change(self.tables, values, start, end, weights, self.limits[Trend].z)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
-        """Return [the threshold with the value] if ``value / of`` meets it, otherwise [].
+        """Compare ``value / of`` with a threshold; return a list of one ``Met``, or an empty list.
 
         Rounding errors are tolerated. ``of`` is the base of a relative threshold, such as the
         value at the start of the run.
@@ -245,7 +246,7 @@ class Run:
         return noise.means_by(self.step_index, len(self.steps), values, weights)
 
     def spread(self, column: str = "reward") -> float:
-        """Return the std of a column inside steps, pooled over all steps."""
+        """Return the std of a column within steps, pooled over all steps; NaN without values."""
         values = self.column(column)
         finite = np.isfinite(values)
         if not finite.any():
@@ -256,10 +257,10 @@ class Run:
     def onset(
         self, series: Floats, *, always: bool = False, peak: tuple[int, int] | None = None
     ) -> Onset | None:
-        """Return when a figure by step left its baseline; see ``check.onset``.
+        """Return the step at which a series, float64 (S,), left its baseline; see ``check.onset``.
 
-        It is the first step if ``always``; ``peak`` is the index range of the steps it fell
-        from.
+        It is the first step if ``always``, or if the run is too short for a trend. ``peak`` is
+        the index range of the steps from which the series fell.
         """
         if not len(self.steps):
             return None
@@ -269,17 +270,17 @@ class Run:
         return onset(self.steps, series, peak=peak, end=len(self.last.steps))
 
     def onset_of(self, series: Series, peak: tuple[int, int]) -> Onset | None:
-        """Return when a series, which may have steps of its own, fell from its peak."""
+        """Return the onset of the fall of a series from the index range ``peak``, None without."""
         return onset(series.steps, series.values, peak=peak)
 
     def reward_windows(self) -> dict[str, float]:
-        """Return the mean reward of the first, the best and the last window, as shown in tiles."""
+        """Return the mean reward of the first, best and last window: "start", "best", "end"."""
         reward = self.reward.without_gaps()
         start, end = self.ends_of(reward)
         if reward.source == "rollouts":
             moved = self.change(self.column("reward"))
             start, end = moved.first, moved.last
-        best = running_mean(reward.values, self._window_in(reward)).max(initial=-np.inf)
+        best = running_mean(reward.values, self._window_size_in(reward)).max(initial=-np.inf)
         return {"start": start, "best": float(best), "end": end}
 
     @cached_property
@@ -300,26 +301,27 @@ class Run:
 
     @cached_property
     def solved(self) -> bool:
-        """Whether nearly all responses earn the best reward from start to end."""
+        """Whether nearly all responses earn the run's best reward, from the first step on."""
         reward = self.column("reward")
         if not np.isfinite(reward).any() or np.nanmin(reward) == np.nanmax(reward):
             return False
         best = self.by_step(np.where(np.isfinite(reward), reward == np.nanmax(reward), np.nan))
         size = max(len(best) // 10, 3)
         ends = (best[:size], best[-size:])
-        least = self.limits[RewardStalled].solved
-        return mean(best) > least and all(mean(part) > least - 0.02 for part in ends)
+        min_share = self.limits[RewardStalled].solved
+        return mean(best) > min_share and all(mean(part) > min_share - 0.02 for part in ends)
 
     def since(self, onset: Onset | None) -> tuple[int, ...]:
-        """Return the steps from the onset on, or those of the last window without an onset."""
+        """Return the steps from the onset on; without an onset, those of the last window."""
         if onset is None:
             return self.last.steps
         return tuple(self.steps[self.steps >= onset.step].tolist())
 
     def examples(self, ranking: Ranking, onset: Onset | None) -> tuple[Example, ...]:
-        """Choose up to three responses of different prompts after the onset, the clearest first.
+        """Return up to three responses after the onset, in the order of ``ranking``.
 
-        Without an onset they are chosen from the last window.
+        Responses to different prompts are preferred. Without an onset, they come from the last
+        window.
         """
         by = ranking.by
         step, n, prompts = self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
@@ -351,12 +353,12 @@ class Run:
         return tuple(example(row, low) for row in list(chosen)[:MAX_EXAMPLES])
 
     def between(self, start: int, stop: int) -> Run:
-        """Return the part of the run with ``start <= step < stop``."""
+        """Return the part of the run, and of its validation, with ``start <= step < stop``."""
         validation = self.validation and self.validation.between(start, stop)
         return Run(self.tables.between(start, stop), self.limits, validation)
 
     def with_gap_as_reward(self) -> Run:
-        """Return the run with the reward's gap to the reference as its reward."""
+        """Return a copy of the run that has the gap to the reference's reward as its reward."""
         tables = replace(
             self.tables,
             responses=self.responses.assign(reward=self.responses["reward_gap"]),
@@ -377,7 +379,7 @@ def median(values: Floats) -> float:
 
 
 def met_from_start(series: Floats, met: Met) -> bool:
-    """Return whether a figure by step already met a threshold in its first three steps."""
+    """Return whether the median of a series' first three values already met a threshold."""
     return meets(met.op, median(series[np.isfinite(series)][:3]), met.limit)
 
 

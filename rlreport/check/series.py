@@ -1,9 +1,9 @@
-"""The shape of a series: rise, fall, death or dip, and its significance.
+"""Tell whether a series by step rose, fell, died (stays at its lowest value) or dipped.
 
-Noise is estimated from successive differences, which a trend hardly changes. The model is
-independent noise of known std e (sampling) plus an AR(1) process of std a and autocorrelation ρ
-around a slow trend: differences have variance 2e² + 2a²(1 − ρ) and lag-1 covariance −e² − a²(1 −
-ρ)².
+Noise is estimated from successive differences, which a trend hardly changes. The model of a value
+is a slow trend, plus independent noise of known std e (sampling), plus an AR(1) process of std a
+and autocorrelation ρ. Then successive differences have the variance 2e² + 2a²(1 − ρ) and the lag-1
+covariance −e² − a²(1 − ρ)².
 """
 
 from __future__ import annotations
@@ -22,40 +22,41 @@ LMFLOW = marked("LMFlow post on PPO training")
 SeriesSource = Literal["rollouts", "metrics"]
 
 MIN_STEPS = 5
-"""Shorter series are not judged."""
+"""Minimum number of values that a series needs to be judged."""
 
 WINDOW_SHARE, MIN_WINDOW = 0.1, 3
-"""Fraction, and minimum number, of the steps in the first, the best and the last window."""
+"""Length of the first, best and last window: fraction of the steps, and minimum number of steps."""
 
 MIN_DRIFT_DIFFERENCES = 20
 """Minimum number of differences to distinguish autocorrelation from a trend."""
 
 MIN_DRIFT = 0.2
-"""Drift is assumed if sampling leaves this fraction of the differences' variance unexplained."""
+"""Autocorrelated noise is assumed if sampling leaves this fraction of the variance unexplained."""
 
 MIN_INDEPENDENT = 0.55
 """Lower bound of ``Noise.independent_steps`` when windows are compared."""
 
 RISE_Z, TREND_Z, SOME_Z = 3.0, 2.6, 1.5
-"""Either a window's rise or the slope must be significant; the other must reach ``SOME_Z``."""
+"""z for a rise: RISE_Z between windows, or TREND_Z of the slope; the other needs SOME_Z."""
 
 EARLY_RISE_Z = 4.5
-"""z of the last window against the first three steps, for runs that learn at once."""
+"""z of the last window against the first three steps that is a rise, too: some runs learn early."""
 
 FALL_Z, BELOW_Z, DEATH_Z, END_Z, ABRUPT_Z, DIP_Z = 3.5, 4.0, 4.0, 5.0, 6.0, 8.5
+"""z required of each kind of fall: any, below the start, death, in the last steps, abrupt, dip."""
 
 DEAD_SHARE = 0.02
-"""A dead reward stays within this fraction of its range above the lowest value."""
+"""A dead series stays within this fraction of (best - lowest value) above its lowest value."""
 
 END_STEPS = (3, 5, 10)
-"""Numbers of final steps that are compared with the steps just before them."""
+"""Numbers of final steps whose mean is compared with the steps just before them."""
 
 ABRUPT_STEPS = 5
 """A fall within this many steps is abrupt."""
 
 
 class RewardCollapse(Limits):
-    """Thresholds of ``reward_collapse``; those of a fall apply to every series."""
+    """Thresholds of ``reward_collapse``; ``lost`` and ``z`` define a fall of any series."""
 
     lost = Limit(0.35, "of the gain", "reward lost again, relative to its gain", LMFLOW)
     z = Limit(FALL_Z, "std errors", "significance of the loss")
@@ -71,14 +72,14 @@ class RewardCollapse(Limits):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A figure by step.
+    """One number per step, such as the mean reward.
 
     Attributes:
         steps: int64 (S,), ascending.
         values: float64 (S,), NaN at steps without a value.
         errors: float64 (S,), standard error of each value, or None if unknown.
-        source: ``rollouts`` or ``metrics``.
-        name: of the metric, "" for a figure of the rollouts.
+        source: whether it was computed from ``rollouts`` or logged in the trainer's ``metrics``.
+        name: name of the metric, "" if it was computed from rollouts.
     """
 
     steps: Ints
@@ -96,11 +97,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How a step's value scatters around the trend.
+    """The noise of a series: the scatter of its values around the trend.
 
     Attributes:
         white: std of the part that is independent from step to step, such as sampling noise.
-        drift: std of the part that lasts for several steps.
+        drift: std of the autocorrelated part (AR(1)), which lasts for several steps.
         rho: lag-1 autocorrelation of the drift.
     """
 
@@ -125,7 +126,7 @@ class Noise:
 
     @property
     def independent_steps(self) -> float:
-        """Number of independent steps that one step is worth."""
+        """Effective number of independent steps per step: 1 without autocorrelation, else less."""
         if not 0 < self.sigma < np.inf:
             return 1.0
         # Shares of the variance, because squares of large rewards overflow.
@@ -133,7 +134,7 @@ class Noise:
         return 1 / (white + drift * (1 + self.rho) / (1 - self.rho))
 
     def deflate(self, z: float) -> float:
-        """Return the z of a difference of two windows, reduced for autocorrelation of the steps.
+        """Return ``z``, of a difference between two windows, reduced for autocorrelation of steps.
 
         A real change also looks like autocorrelation, so MIN_INDEPENDENT limits the reduction.
         """
@@ -141,13 +142,19 @@ class Noise:
 
     @property
     def _drift(self) -> float:
-        """Std of the drift, enlarged because ``rho`` is estimated from few steps."""
+        """Std of the drift, increased because ``rho`` is estimated from few steps."""
         return self.drift * (1 + 0.2 * self.rho)
 
 
 @dataclass(frozen=True, slots=True)
 class Dip:
-    """A fall that recovered: indices of its first and last step, mean outside it, lowest mean."""
+    """A fall that recovered.
+
+    Attributes:
+        start, stop: indices of its first and of its last step.
+        level: running mean from which it fell and to which it returned (the lower of the two).
+        low: lowest running mean in between.
+    """
 
     start: int
     stop: int
@@ -157,24 +164,23 @@ class Dip:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a series rises and falls; indices refer to the steps that have a value.
+    """How a series rises and falls. Indices count only the steps that have a value.
 
     Attributes:
-        series: those steps.
-        noise: their scatter around the trend.
-        window: number of steps in the windows below.
-        start, best, end: means of the first window, of the best and of the last.
+        series: the series without steps that have no value.
+        noise: its noise around the trend.
+        window: number of steps in the first, the best and the last window.
+        start, best, end: means of the first, the best and the last window.
         best_index: index at which the best window begins.
-        rise_z, fall_z: of last − first window, of best − last window, as deviates of a normal
-            distribution.
+        rise_z, fall_z: z of (last − first window), and of (best − last window).
         gained: whether the best window lies above the first by more than chance.
-        rose: whether it rose over all steps by more than chance.
-        fell: whether it lost ``lost`` of its gain by more than chance, and did not recover.
+        rose: whether the series rose over all steps by more than chance.
+        fell: whether its end lost more than the threshold ``lost`` of the gain, not by chance.
         dead: index from which it stays at its lowest value, after higher ones; or None.
-        below_start: whether it ends further below its start than its best lay above it.
-        abrupt: index at which it fell within a few steps, for good; or None.
-        late: index from which the end lies below everything before; or None.
-        dip: a fall that recovered, or None.
+        below_start: whether it ends further below its start than its best was above its start.
+        abrupt: index at which it fell within a few steps and stayed low; or None.
+        late: index of the first of the last steps if these lie below all steps before; or None.
+        dip: the deepest fall that recovered, or None.
     """
 
     series: Series
@@ -197,15 +203,15 @@ class Shape:
 
 
 def running_mean(values: Floats, steps: int) -> Floats:
-    """Return the mean of each window of ``steps`` consecutive values."""
+    """Return the mean of each window of ``steps`` consecutive values, as a shorter array."""
     return np.convolve(values, np.ones(steps) / steps, "valid")
 
 
 def noise_of(series: Series, *, independent: bool = False, whole: bool = False) -> Noise:
     """Return the noise of a series without gaps.
 
-    ``independent`` assumes that steps are independent, as evaluations are. A constant end,
-    which says nothing about the noise before it, is left out unless ``whole``.
+    ``independent`` assumes that there is no autocorrelation, as between evaluations. Equal values
+    at the end are ignored unless ``whole``, because they do not show the noise before them.
     """
     values = series.values
     live = len(values)
@@ -220,7 +226,7 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
     clipped = np.clip(jumps, -3 * scale, 3 * scale)
     if independent or not clipped.any() or len(jumps) < MIN_DRIFT_DIFFERENCES:
         return Noise(max(scale / float(np.sqrt(2)), sampling))
-    # Half the variance of differences is that of sampling plus 1 - rho times the drift's.
+    # Half the variance of differences is e² + a²(1 − ρ), with e the sampling error.
     half = scale**2 / 2
     white = min(sampling**2, half)
     if half - white < MIN_DRIFT * half:
@@ -233,7 +239,7 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
 def shape_of(
     series: Series, limits: RewardCollapse | None = None, *, independent: bool = False
 ) -> Shape | None:
-    """Return the shape of a series, None if it is too short to judge."""
+    """Return the shape of a series, or None if it is too short; ``independent``: see noise_of."""
     series = series.without_gaps()
     y = series.values
     steps, limits = len(y), limits or RewardCollapse({})
@@ -246,20 +252,20 @@ def shape_of(
     start, best, end = float(means[0]), float(means[best_index]), float(means[-1])
     error = noise.of_mean(window) * np.sqrt(2)
     freedom = max(0.8 * steps * noise.independent_steps - 1, steps / 8)
-    place = np.arange(steps) - (steps - 1) / 2
-    slope = float((place * y).sum() / (place**2).sum())
+    x = np.arange(steps) - (steps - 1) / 2
+    slope = float((x * y).sum() / (x**2).sum())
     trend_z = deviate(slope, noise.of_slope(steps), freedom)
     rise_z = deviate(end - start, error, freedom)
     fall_z = deviate(best - end, error, freedom)
     from_first = np.hypot(noise.of_mean(window), noise.of_mean(MIN_WINDOW))
     early_z = deviate(end - float(y[:MIN_WINDOW].mean()), float(from_first), freedom)
-    # By chance alone, the best of many windows lies this many errors above the others.
+    # By chance alone, the best of many windows lies this many standard errors above the others.
     luck = np.sqrt(2 * np.log(steps / window))
     gained = bool(best - start > (RISE_Z + luck) * error)
     min_z = limits.z if gained else limits.z + luck
-    lost = best - end > limits.lost * (best - start)
-    abrupt = _abrupt(series, noise, best, end, limits.lost)
-    fell = lost and (fall_z > min_z or -rise_z > BELOW_Z)
+    has_loss = best - end > limits.lost * (best - start)
+    abrupt = _abrupt_fall_index(series, noise, best, end, limits.lost)
+    fell = has_loss and (fall_z > min_z or -rise_z > BELOW_Z)
     rose = (trend_z > TREND_Z and rise_z > SOME_Z) or (rise_z > RISE_Z and trend_z > SOME_Z)
     return Shape(
         series=series,
@@ -274,15 +280,16 @@ def shape_of(
         gained=gained,
         rose=bool(rose or early_z > EARLY_RISE_Z),
         fell=bool(fell or abrupt is not None),
-        dead=_dead(series, best, best_index, window),
+        dead=_death_index(series, best, best_index, window),
         below_start=bool(-rise_z > BELOW_Z and start - end > max(best - start, (best - end) / 2)),
         abrupt=abrupt,
-        late=_late(y, noise, window, start, limits.lost),
-        dip=_dip(y, noise, window, best, limits.lost),
+        late=_late_fall_index(y, noise, window, start, limits.lost),
+        dip=_find_dip(y, noise, window, best, limits.lost),
     )
 
 
-def _dead(series: Series, best: float, best_index: int, window: int) -> int | None:
+def _death_index(series: Series, best: float, best_index: int, window: int) -> int | None:
+    """Return the index from which the series stays at its lowest value to the end, or None."""
     y = series.values
     steps, low = len(y), float(y.min())
     span = best - low
@@ -297,8 +304,10 @@ def _dead(series: Series, best: float, best_index: int, window: int) -> int | No
     return at if drop > DEATH_Z * error and drop > span / 2 else None
 
 
-def _abrupt(series: Series, noise: Noise, best: float, end: float, part: float) -> int | None:
-    """Return the index at which the series fell within a few steps, for good, or None."""
+def _abrupt_fall_index(
+    series: Series, noise: Noise, best: float, end: float, part: float
+) -> int | None:
+    """Return the index at which the series fell within ABRUPT_STEPS and stayed low, or None."""
     y = series.values
     means = running_mean(y, 3)
     if len(means) < 2 * ABRUPT_STEPS + 2:
@@ -315,8 +324,8 @@ def _abrupt(series: Series, noise: Noise, best: float, end: float, part: float) 
     return at + 3 if fell and stays and falls[at] > part * (best - y.min()) else None
 
 
-def _late(y: Floats, noise: Noise, window: int, start: float, part: float) -> int | None:
-    """Return the start of the last 3, 5 or 10 steps if these are lower than all before, or None."""
+def _late_fall_index(y: Floats, noise: Noise, window: int, start: float, part: float) -> int | None:
+    """Return where the last 3, 5 or 10 steps begin if their mean is below all before, else None."""
     for count in END_STEPS:
         if len(y) < 4 * count:
             break
@@ -324,14 +333,14 @@ def _late(y: Floats, noise: Noise, window: int, start: float, part: float) -> in
         end, before = float(y[-count:].mean()), float(y[-count - size : -count].mean())
         error = np.hypot(noise.of_mean(count), noise.of_mean(size))
         drop = before - end
-        enough = drop > max(END_Z * error, (before - start) / 2, part * (before - y.min()))
-        if enough and end < running_mean(y[:-count], count).min():
+        is_large = drop > max(END_Z * error, (before - start) / 2, part * (before - y.min()))
+        if is_large and end < running_mean(y[:-count], count).min():
             return len(y) - count
     return None
 
 
-def _dip(y: Floats, noise: Noise, window: int, best: float, part: float) -> Dip | None:
-    """Return the deepest fall that recovered, None if none is deep enough."""
+def _find_dip(y: Floats, noise: Noise, window: int, best: float, part: float) -> Dip | None:
+    """Return the deepest fall from which the series recovered, or None if no fall is deep."""
     size = min(window, 10)
     means = running_mean(y, size)
     before, after = np.maximum.accumulate(means), np.maximum.accumulate(means[::-1])[::-1]
@@ -339,8 +348,8 @@ def _dip(y: Floats, noise: Noise, window: int, best: float, part: float) -> Dip 
     depth = level - means
     at = int(np.argmax(depth))
     low = float(y.min())
-    deep = max(DIP_Z * noise.of_mean(size), (level[at] - low) / 2, part * (best - low))
-    if depth[at] <= deep:
+    min_depth = max(DIP_Z * noise.of_mean(size), (level[at] - low) / 2, part * (best - low))
+    if depth[at] <= min_depth:
         return None
     shallow = np.flatnonzero(depth <= depth[at] / 2)
     first = int(shallow[shallow < at].max(initial=-1)) + 1

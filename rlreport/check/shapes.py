@@ -1,4 +1,4 @@
-"""Judgements shared by several checks: rising shares, exceeded limits, the fall of distinct-2."""
+"""Functions shared by several checks: judge a share, compare figures with limits, distinct-2."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MAX_RULE_VALUES = 8
 """A reward with at most this many distinct values comes from a rule or label, not a model."""
 
 MIN_SHARED_PROMPTS = 8
-"""Fewest prompts on both sides for which ``same_prompt_change`` is computed."""
+"""Minimum number of prompts common to early and late responses in ``same_prompt_change``."""
 
 DRAWS = 8
-"""Random orders of responses over which distinct-2 is averaged."""
+"""Number of random orders of the responses over which distinct-2 is averaged."""
 
 MAX_BIGRAMS, MIN_STEP_BIGRAMS = 20_000, 20
-"""Maximum bigrams of a sample, for speed, and minimum bigrams of a step."""
+"""Maximum number of bigrams in a sample, for speed, and minimum number for one step."""
 
 FALLS = ("reward_collapse", "watched_reward_fall")
 FAILURES = (
@@ -40,7 +40,7 @@ FAILURES = (
 
 
 class RiseOrShare(Limits):
-    """Thresholds of a check that limits a share and its rise since the first window."""
+    """Thresholds of a check that limits a fraction and its rise since the first window."""
 
     rise: Limit[float] | None = None
     share: Limit[float]
@@ -51,7 +51,8 @@ def judge_share(
 ) -> Finding | None:
     """Return a finding if a share rose too much since the first window, or is too high.
 
-    ``details`` are arguments of ``Check.finding``, ``series`` among them.
+    ``moved`` has the share in both windows. ``details`` are further arguments of
+    ``Check.finding``, including ``series``.
     """
     limits = check.limits
     assert issubclass(limits, RiseOrShare)
@@ -73,10 +74,10 @@ def judge_rows(
     weights: Floats | None = None,
     ranking: Ranking | None = None,
 ) -> Finding | None:
-    """Judge a share, computed as the mean of per-response values, by the limits of the check.
+    """Return a finding if the mean of ``values``, a share, rose too much or is too high.
 
     ``values`` is float64 (rows,), NaN for responses that do not count; ``weights`` are the
-    denominators of these values, such as the number of calls.
+    denominators of these values, such as the number of tool calls.
     """
     moved, series = run.change(values, weights), run.by_step(values, weights)
     ranking = ranking or Ranking(values, among=values > 0)
@@ -84,7 +85,7 @@ def judge_rows(
 
 
 def share_of(column: str, per: str = "") -> Callable[[Check, Run], Result]:
-    """Return a judge of the mean of a column, per response or per unit of the column ``per``."""
+    """Return a judge function for the mean of a column, or for the column divided by ``per``."""
 
     def judge(check: Check, run: Run) -> Result:
         if not per:
@@ -100,7 +101,7 @@ def share_of(column: str, per: str = "") -> Callable[[Check, Run], Result]:
 def series_change(series: Series, first: int | None) -> Change:
     """Return the change of a trainer's series from its first window to its last.
 
-    ``first`` is the number of steps in the first window, by default as many as in the last.
+    ``first`` is the number of steps in the first window; None means as many as in the last.
     """
     values = series.values
     size = max(MIN_WINDOW, int(len(values) * Trend.share.default))
@@ -113,7 +114,10 @@ def series_change(series: Series, first: int | None) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure and its limit, with values by step, float64 (S,), and in the last window."""
+    """A figure to compare with a limit: ``series``, float64 (S,), and its value at the end.
+
+    The limit is exceeded if ``end op limit`` is true; ``end`` is that of the last window.
+    """
 
     limit: Limit[float]
     op: Op
@@ -124,7 +128,7 @@ class Figure:
 def judge_figures(
     check: Check, run: Run, figures: Sequence[Figure], ranking: Ranking, **facts: Fact
 ) -> Result:
-    """Return a finding if any figure is beyond its limit; its onset is that of the first one."""
+    """Return a finding if any figure exceeds its limit, with the onset of the first such figure."""
     exceeded = [(f.series, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
     if not exceeded:
         return None
@@ -137,10 +141,10 @@ def judge_figures(
 def same_prompt_change(
     run: Run, values: Floats, late: NDArray[np.bool_], early: NDArray[np.bool_] | None = None
 ) -> float | None:
-    """Return the mean change of a figure, for the same prompts, from early to late responses.
+    """Return the mean change of ``values`` from early to late responses to the same prompts.
 
-    ``late`` and ``early`` are bool (rows,); early are all others by default. None with fewer
-    than MIN_SHARED_PROMPTS prompts on both sides.
+    ``late`` and ``early`` are bool (rows,); by default, responses that are not late are early.
+    Return None if fewer than MIN_SHARED_PROMPTS prompts have both kinds of responses.
     """
     by_prompt = [
         pd.Series(values[side]).groupby(run.responses["prompt_id"].to_numpy()[side]).mean()
@@ -153,13 +157,13 @@ def same_prompt_change(
 
 
 def is_verifiable(run: Run) -> bool:
-    """Return whether a label or a rule decides the reward, rather than a model."""
+    """Return whether a label or a rule seems to compute the reward, rather than a model."""
     values = np.unique(run.column("reward")[np.isfinite(run.column("reward"))])
     return label_contained(run) is not None or len(values) <= MAX_RULE_VALUES
 
 
 def label_contained(run: Run) -> float | None:
-    """Return the share of best-rewarded responses with their label in them, None without labels."""
+    """Return the fraction of the best responses that contain their label, None without labels."""
     words = run.tables.words
     if words is None or words.labels is None or 2 * (words.labels >= 0).sum() < len(words.rows):
         return None
@@ -171,11 +175,11 @@ def label_contained(run: Run) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class DistinctFall:
-    """Distinct-2 (share of distinct bigrams) of both windows, and the z of its fall.
+    """Distinct-2 (fraction of distinct bigrams) of both windows, and the z of its fall.
 
-    Larger samples repeat more bigrams, so both windows are compared over the same number,
-    ``bigrams``. ``series``, float64 (S,), has the distinct-2 of each step, also over equal
-    numbers; NaN for steps with too few.
+    Larger samples repeat more bigrams, so ``first`` and ``last`` are computed from the same
+    number of ``bigrams``. ``series``, float64 (S,), is the distinct-2 of each step, also from
+    equal numbers of bigrams; NaN for steps with too few.
     """
 
     first: float
@@ -191,7 +195,7 @@ class DistinctFall:
 
 
 def distinct_fall(run: Run, least: int) -> DistinctFall | None:
-    """Compare distinct-2 of both windows; None if either has fewer than ``least`` bigrams.
+    """Compare distinct-2 in both windows; None if a window has fewer than ``least`` bigrams.
 
     The z is computed from the variance between steps. Identical answers to a prompt within a
     step count once.
@@ -213,21 +217,21 @@ def distinct_fall(run: Run, least: int) -> DistinctFall | None:
         return None
     sizes = np.array([sum(map(len, part)) for part in steps])
     ends = [*range(size_first), *range(len(steps) - size_last, len(steps))]
-    # The variance compares steps over the size of the smallest step in both windows. The series
-    # for the onset may use more bigrams, and is NaN at shorter steps.
+    # The variance is that of steps cut to the size of the smallest step in both windows. The
+    # series for the onset may use more bigrams, and is NaN at steps with fewer.
     end_size = max(int(sizes[ends].min()), MIN_STEP_BIGRAMS)
     step_size = max(int(np.median(sizes)) // 2, MIN_STEP_BIGRAMS)
-    scatter = np.array([_distinct(steps[place], end_size) for place in ends])
+    scatter = np.array([_distinct_2(steps[index], end_size) for index in ends])
     first, last = scatter[:size_first], scatter[size_first:]
     error = float(np.sqrt(first.var(ddof=1) / size_first + last.var(ddof=1) / size_last))
     z = deviate(float(first.mean() - last.mean()), error, len(ends) - 2)
-    series = np.array([_distinct(part, step_size) for part in steps])
-    before, after = (_distinct(part, size) for part in windows)
+    series = np.array([_distinct_2(part, step_size) for part in steps])
+    before, after = (_distinct_2(part, size) for part in windows)
     return DistinctFall(before, after, size, z, series)
 
 
-def _distinct(responses: list[Ints], size: int) -> float:
-    """Return distinct-2 over ``size`` bigrams of shuffled responses, NaN if there are fewer."""
+def _distinct_2(responses: list[Ints], size: int) -> float:
+    """Return distinct-2 of ``size`` bigrams from shuffled responses, NaN if there are fewer."""
     size = min(size, MAX_BIGRAMS)
     if sum(map(len, responses)) < size:
         return np.nan

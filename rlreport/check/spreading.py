@@ -1,9 +1,9 @@
-"""Texts that spread through the responses, and how much reward they bring.
+"""Find texts that spread through the responses, and how much reward responses with them earn.
 
-Words are compared in lower case and by their stem, numbers as ``0``; signs, and characters of
-scripts without spaces, count as words, the structure of responses (lists, headings) as a text.
-An n-gram spreads if a far larger share of responses contains it in the last window than in the
-first steps, or in the reference. It is shown with the words that usually surround it.
+A text is an n-gram of words or a structure (lists, headings). Words are compared in lower case
+and by their stem, numbers as ``0``; signs, and characters of scripts without spaces, are words.
+A text spreads if a far larger share of responses contains it in the last window than in the
+first steps, or than in the reference responses.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from rlreport.text.tokens import STRUCTURES, units
 Bools = NDArray[np.bool_]
 
 SAME, AT_END = 0.8, 0.95
-"""Two texts are the same if this share of the responses with one has the other, too; a text begins
-or ends responses if it does so in this share of those that contain it."""
+"""Two texts are the same if this fraction of the responses with one contain the other, too. A text
+is an opening or closing if it begins or ends this fraction of the responses that contain it."""
 
 CONTINUED = 0.9
-"""A longer phrase replaces its part if this share of the responses with the part has it."""
+"""A longer phrase replaces its part if it is in this fraction of the responses with the part."""
 
 MAX_NGRAM, MAX_WORDS = 4, 24
-"""Maximum words of a phrase that repeats a word, and of any phrase."""
+"""Maximum number of words in a phrase that repeats a word, and in any phrase."""
 
 MAX_READ, MAX_TEXTS, EXAMPLES = 200, 20, 5
-"""Responses read to find the usual spelling of a phrase, texts in the table, examples per text."""
+"""Maximum responses read to find a phrase's spelling, texts in the table, examples per text."""
 
 MIN_REFERENCES = 100
-"""Minimum number of reference responses to use them as the baseline, not the first steps."""
+"""Minimum number of reference responses for a baseline; with fewer, the first steps are used."""
 
 MIN_RECURRENCE = 5
-"""Mean number of responses per prompt from which rewards are compared within prompts, too."""
+"""Minimum mean number of responses per prompt to compare rewards within prompts, not only steps."""
 
 ANY_STRUCTURE = "structure"
 COLUMNS = (
@@ -69,7 +69,7 @@ FIGHTIN_WORDS = marked(
 
 
 class Spreading(Limits):
-    """Thresholds of a text that spreads, and of its reward; those of ``reward_hacking_token``."""
+    """Thresholds of ``reward_hacking_token``: how far a text spread, and what reward it earns."""
 
     share = Limit(
         0.2, "of responses", "share of responses that contain it, last window", FIGHTIN_WORDS
@@ -87,20 +87,19 @@ class Spreading(Limits):
 
 @dataclass(frozen=True, slots=True)
 class SpreadingTexts:
-    """The texts that spread.
+    """The texts that spread, the largest z first.
 
     Attributes:
-        table: one row per text, the largest z first: ``kind`` (text, stem, opening, closing,
-            structure), ``ngram`` (in its usual spelling), ``share_first`` and ``share_last``
-            (share of responses that contain it, in the baseline and in the last window), ``z``
-            (log-odds), ``reward_lift`` (mean reward of responses with the text minus that of
-            others of the same step and prompt, since its onset), ``lift`` (the same in std),
+        table: one row per text: ``kind`` (text, stem, opening, closing or structure), ``ngram``
+            (in its usual spelling), ``share_first`` and ``share_last`` (share of responses that
+            contain it, in the baseline and in the last window), ``z`` (of the log-odds ratio of
+            both), ``reward_lift`` (mean reward of responses with the text minus that of others of
+            the same step and prompt, since its onset), ``lift`` (the same in std of the reward),
             ``lift_z``, ``of_gain`` (fraction of the reward's gain due to its spread), ``asked``
             (fraction of its responses whose prompt contains it), ``examples`` ((step, n) of
             responses in the last window, best reward first).
-        by_step: ``step``, ``ngram``, ``share``; long form.
-        counts: text -> float64 (rows of the run,): how often the response contains it, NaN
-            outside the sample.
+        by_step: share of responses by step: a row per ``step`` and ``ngram`` with its ``share``.
+        counts: text -> occurrences in each response, float64 (rows,), NaN outside the sample.
     """
 
     table: pd.DataFrame
@@ -112,7 +111,7 @@ class SpreadingTexts:
 class _Text:
     """A text that spreads: its words, and how often each sampled response contains it.
 
-    ``before`` and ``after`` are the shares of responses that contain it; ``z`` is their log-odds.
+    ``before`` and ``after`` are the shares of responses with it in the baseline and at the end.
     """
 
     words: tuple[str, ...]
@@ -125,16 +124,16 @@ class _Text:
 
 
 def has_text(counts: Floats) -> Floats:
-    """Return 1 for each response that contains a text, 0 for others, NaN outside the sample."""
+    """Return 1 where a text's count in a response is positive, else 0; NaN outside the sample."""
     return np.where(np.isfinite(counts), counts > 0, np.nan)
 
 
 # Rewards may be close to the float64 maximum.
 @np.errstate(over="ignore", invalid="ignore")
 def spreading_texts(run: Run) -> SpreadingTexts:
-    """Find the texts that are far more frequent in the last window than in the first steps.
+    """Return the texts that far more responses contain in the last window than in the baseline.
 
-    Shares are of responses, not occurrences. Without words or a baseline there are none.
+    The result is empty if no texts are logged or if there is no baseline.
     """
     rows: list[dict[str, object]] = []
     by_step = [pd.DataFrame(columns=["step", "ngram", "share"])]
@@ -149,8 +148,8 @@ def spreading_texts(run: Run) -> SpreadingTexts:
         shares = has_text(counts)
         moved = run.change(shares)
         # A longer response contains any word more often.
-        least = run.limits[Spreading].ratio * (1 - (1 - moved.first) ** growth)
-        if text.name in counts_of or (growth > 1 and moved.last < least):
+        min_share = run.limits[Spreading].ratio * (1 - (1 - moved.first) ** growth)
+        if text.name in counts_of or (growth > 1 and moved.last < min_share):
             continue
         if run.first is not None and not moved.rose:
             continue
@@ -165,7 +164,7 @@ def spreading_texts(run: Run) -> SpreadingTexts:
                 "share_last": text.after,
                 "z": text.z,
                 **_lift(run, counts, series),
-                "asked": _asked(text.words, best["prompt_id"], run.tables.prompts),
+                "asked": _asked_share(text.words, best["prompt_id"], run.tables.prompts),
                 "examples": list(zip(best["step"][:EXAMPLES], best["n"][:EXAMPLES], strict=True)),
             }
         )
@@ -179,10 +178,10 @@ def spreading_texts(run: Run) -> SpreadingTexts:
 
 
 def _lift(run: Run, counts: Floats, shares_by_step: Floats) -> dict[str, float]:
-    """Return how much more reward responses with a text earn than others of their step and prompt.
+    """Return how much more reward responses with a text earn than others of the same step.
 
-    If prompts recur often enough, only responses to the same prompt are compared; otherwise any
-    word of easy prompts would seem to earn reward.
+    If prompts recur often enough, only responses to the same prompt are compared. Otherwise words
+    of easy prompts would seem to earn reward.
     """
     reward, shares = run.column("reward"), has_text(counts)
     rows = np.flatnonzero(np.isfinite(counts) & np.isfinite(reward))
@@ -201,12 +200,12 @@ def _lift(run: Run, counts: Floats, shares_by_step: Floats) -> dict[str, float]:
         residuals.append(values[after])
     products = np.array(residuals) @ np.array(residuals).T
     variance, varied = products[0, 0], products.diagonal()[1:]
-    known = variance >= 1e-9 and freedom >= 1
-    lift, often = np.where(
-        (varied >= 1e-9) & known, products[0, 1:] / np.maximum(varied, 1e-9), np.nan
+    valid = variance >= 1e-9 and freedom >= 1
+    lift, per_count = np.where(
+        (varied >= 1e-9) & valid, products[0, 1:] / np.maximum(varied, 1e-9), np.nan
     )
     r = np.clip(lift * np.sqrt(varied[0] / max(variance, 1e-9)), -0.999999, 0.999999)
-    earned = max(lift * run.change(shares).difference, often * run.change(counts).difference)
+    earned = max(lift * run.change(shares).difference, per_count * run.change(counts).difference)
     gains = [run.change(run.column(name)).difference for name in ("reward", "reward_gap")]
     gain = float(np.nan_to_num(gains, nan=0.0).max())
     return {
@@ -218,15 +217,15 @@ def _lift(run: Run, counts: Floats, shares_by_step: Floats) -> dict[str, float]:
 
 
 def _texts(run: Run, sample: TextSample) -> list[_Text]:
-    """Return the structure and the phrases of the sample that spread, the largest z first."""
+    """Return the texts of the sample that spread, at most one structure, the largest z first."""
     limits, reference = run.limits[Spreading], run.tables.ref_words
     samples = [sample]
     if reference is not None and len(reference.rows) >= MIN_REFERENCES:
         samples.append(reference)
     numbers: dict[str, int] = {}
-    words = np.concatenate([_numbered(one, numbers) for one in samples])
+    words = np.concatenate([_word_ids(part_sample, numbers) for part_sample in samples])
     names, size = list(numbers), len(sample.rows)
-    lengths = np.concatenate([np.diff(one.offsets) for one in samples])
+    lengths = np.concatenate([np.diff(part_sample.offsets) for part_sample in samples])
     response = np.repeat(np.arange(len(lengths)), lengths)
     step = np.full(len(lengths), -1)  # -1 for responses of the reference, which come last
     step[:size] = run.step_index[sample.rows]
@@ -238,11 +237,11 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
     of_end = int(end.sum())
 
     def measured(text: tuple[str, ...], counts: Ints, before: Bools) -> _Text | None:
-        """Return the text if it spread relative to the responses ``before``, else None."""
-        held = [np.array((counts[part] > 0).sum(), float) for part in (end, before)]
+        """Return the text if it spread compared with the responses ``before``, else None."""
+        holders = [np.array((counts[part] > 0).sum(), float) for part in (end, before)]
         of_before = int(before.sum())
-        z = float(log_odds_z(held[0], of_end, held[1], of_before))
-        shares = float(held[1] / of_before), float(held[0] / of_end)
+        z = float(log_odds_z(holders[0], of_end, holders[1], of_before))
+        shares = float(holders[1] / of_before), float(holders[0] / of_end)
         rose = at_least(shares[1], limits.share) and at_least(shares[1], limits.ratio * shares[0])
         return _Text(text, counts[:size], *shares, z) if rose and z >= limits.z else None
 
@@ -253,40 +252,40 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
     for name, mask in masks.items() if start.any() else ():
         if form := measured((), np.asarray(bits & mask != 0, np.int64), start):
             forms.append(replace(form, name=name))
-    # Prefer one specific structure if most of these responses have it.
+    # Prefer a specific structure to ANY_STRUCTURE if most responses with any structure have it.
     forms.sort(key=lambda form: -form.after * (SAME if form.name == ANY_STRUCTURE else 1))
     phrases = []
-    for phrase, places in _phrases(words, names, response, end[response], limits.share * of_end):
-        counts = np.bincount(response[places], minlength=len(lengths))
+    for phrase, starts in _phrases(words, names, response, end[response], limits.share * of_end):
+        counts = np.bincount(response[starts], minlength=len(lengths))
         if spreads := measured(phrase, counts, baseline):
-            phrases.append(_as_written(spreads, sample, words, places[response[places] < size]))
+            phrases.append(_spell_out(spreads, sample, words, starts[response[starts] < size]))
     texts = forms[:1]
     # For equal z, prefer the phrase that occurs most often: the others are shifted repetitions.
     phrases.sort(key=lambda text: (-text.z, -text.counts.sum(), -len(text.words)))
     for text in phrases:
-        if not any(_same(text, other) for other in texts):
+        if not any(_is_same(text, other) for other in texts):
             texts.append(text)
     return sorted(texts, key=lambda text: -text.z)
 
 
-def _numbered(sample: TextSample, numbers: dict[str, int]) -> Ints:
-    """Return the number of each word of a sample; ``numbers`` is extended by new words."""
+def _word_ids(sample: TextSample, numbers: dict[str, int]) -> Ints:
+    """Return the id of each word of a sample, −1 for none; new words are added to ``numbers``."""
     number = np.full(max(len(sample.vocabulary), 1), -1)
     for i, unit in enumerate(sample.vocabulary):
         if unit != GAP and REPLACEMENT not in unit:
-            number[i] = numbers.setdefault(_normal(unit.strip()), len(numbers))
+            number[i] = numbers.setdefault(_normalize(unit.strip()), len(numbers))
     return number[sample.units]
 
 
 def _phrases(
     words: Ints, names: list[str], response: Ints, in_end: Bools, least: float
 ) -> Iterator[tuple[tuple[str, ...], Ints]]:
-    """Yield phrases that occur in ``least`` responses of the last window, and their positions.
+    """Yield phrases that ``least`` responses of the last window contain, and where they start.
 
     A phrase is a sequence of words, which must be distinct if it is longer than MAX_NGRAM. It is
     omitted if it is nearly always part of one longer phrase. ``words``, int64 (W,), are indices
-    of ``names``, −1 for none; ``response`` is the index of each word's response; ``in_end`` tells
-    whether that response is in the last window.
+    of ``names``, −1 for none; ``response`` is the index of each word's response; ``in_end``, bool
+    (W,), is true for words of the last window. Start positions are indices of ``words``.
     """
     phrases: list[tuple[str, ...]] = [()]
     holders = np.zeros(1)
@@ -306,12 +305,12 @@ def _phrases(
         of_longer: Floats = np.asarray(counted[list(longer)], np.float64)
         numbers = {phrase: i for i, phrase in enumerate(phrases)}
         # Numbers between punctuation marks are not text.
-        continued = {i for i, one in enumerate(phrases) if "0" in one and _BEFORE.issuperset(one)}
-        for place, phrase in enumerate(longer.values()):
+        continued = {i for i, p in enumerate(phrases) if "0" in p and _BEFORE.issuperset(p)}
+        for row, phrase in enumerate(longer.values()):
             distinct = len({*phrase}) == len(phrase)
             parts = [numbers[phrase[:-1]]] if distinct and phrase[-1] not in _AFTER else []
             parts += [numbers[phrase[1:]]] if distinct and phrase[0] not in _BEFORE else []
-            parts = [part for part in parts if of_longer[place] >= CONTINUED * holders[part]]
+            parts = [part for part in parts if of_longer[row] >= CONTINUED * holders[part]]
             continued.update(parts)
         order = np.argsort(index, kind="stable")
         bounds = np.searchsorted(index[order], np.arange(len(phrases) + 1))
@@ -324,10 +323,10 @@ def _phrases(
         index = pd.Index(list(longer), dtype=np.int64).get_indexer(pd.Index(keys))
 
 
-def _as_written(text: _Text, sample: TextSample, ids: Ints, places: Ints) -> _Text:
+def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:
     """Return the phrase with the spelling that is most common in the latest responses.
 
-    ``ids``, int64 (W,), are the sample's words; ``places`` are indices where the phrase starts.
+    ``ids``, int64 (W,), are the sample's words; the phrase starts at the indices ``positions``.
     """
     words, low, high = text.words, 0, len(text.words)
     while high - low > 1 and words[low] in _BEFORE and not _BEFORE.issuperset(words):
@@ -336,12 +335,12 @@ def _as_written(text: _Text, sample: TextSample, ids: Ints, places: Ints) -> _Te
         high -= 1
     response = np.flatnonzero(text.counts)[-MAX_READ:]
     starts, stops = sample.offsets[response], sample.offsets[response + 1]
-    first = places[np.searchsorted(places, starts)]
+    first = positions[np.searchsorted(positions, starts)]
     opens, closes = np.mean(first + low == starts), np.mean(stops - first == high)
     end = "opening" if opens > closes else "closing"
     kind = end if max(opens, closes) >= AT_END else "text"
     words, first = words[low:high], first + low
-    # A sequence of equal signs is one text: "####".
+    # Extend a repeated sign to its usual number of repetitions: "####".
     while len({*words}) == 1 and not words[0].isalnum() and len(words) < MAX_WORDS:
         again = (first > starts) & (ids[first - 1] == ids[first])
         if again.mean() < SAME:
@@ -366,35 +365,35 @@ def _most_common(written: list[list[str]]) -> str:
     return forms.most_common(1)[0][0]
 
 
-def _same(text: _Text, other: _Text) -> bool:
-    """Return whether the texts share words and most responses with ``text`` have ``other``, too."""
-    held = text.counts > 0
-    both = int((held & (other.counts > 0)).sum())
-    return bool({*text.words} & {*other.words}) and both >= SAME * int(held.sum())
+def _is_same(text: _Text, other: _Text) -> bool:
+    """Return whether the texts share a word and most responses with ``text`` contain ``other``."""
+    with_text = text.counts > 0
+    both = int((with_text & (other.counts > 0)).sum())
+    return bool({*text.words} & {*other.words}) and both >= SAME * int(with_text.sum())
 
 
-def _asked(words: tuple[str, ...], prompts: pd.Series, table: pd.DataFrame) -> float:
-    """Return the share of ``prompts``, a prompt_id per response, that contain these words."""
+def _asked_share(words: tuple[str, ...], prompts: pd.Series, table: pd.DataFrame) -> float:
+    """Return the fraction of responses, given by prompt_id, whose prompt contains the words."""
     if not words or prompts.empty:
         return 0.0
-    wanted = _letters(words)
+    pattern = _letters(words)
     asking = {}
     for prompt, text in table[table["prompt_id"].isin(prompts)][["prompt_id", "prompt"]].to_numpy():
-        written = [_normal(unit) for unit in units(str(text))]
-        asking[prompt] = wanted in _letters(written) or wanted in f" {' '.join(written)} "
+        written = [_normalize(unit) for unit in units(str(text))]
+        asking[prompt] = pattern in _letters(written) or pattern in f" {' '.join(written)} "
     return float(prompts.map(asking).eq(True).mean())
 
 
 def _letters(words: Sequence[str]) -> str:
-    """Return the words that have letters, or all words if none has, joined by spaces."""
-    return f" {' '.join([one for one in words if one.isalpha()] or words)} "
+    """Return the alphabetic words, or all words if none is alphabetic, joined by spaces."""
+    return f" {' '.join([word for word in words if word.isalpha()] or words)} "
 
 
-def _normal(word: str) -> str:
+def _normalize(word: str) -> str:
     return "0" if _NUMBER.fullmatch(word) else _stem(word.lower())
 
 
 def _stem(word: str) -> str:
-    """Return a word without its suffixes: "empowering" and "empowered" have the same stem."""
+    """Return a word without its English suffixes: "empowering" and "empowered" become equal."""
     suffix = _SUFFIX.search(word, 4) if word.isascii() else None
     return _stem(word[: suffix.start()]) if suffix else word

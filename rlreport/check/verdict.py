@@ -1,4 +1,4 @@
-"""The verdict: runs the checks, orders what they find, and chooses the checkpoint to keep."""
+"""Run the checks, order their findings, and choose the checkpoint to keep."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message
 
 FIRST_CHECK = "reward_shift"
-"""This check runs first: if the reward function changed, reward checks judge part of the run."""
+"""Check that runs first: if it finds a new reward function, reward checks judge part of the run."""
 
 OF_THE_LOG = ("broken_log", "missing_grades")
-"""Checks of the log, whose findings concern neither the policy nor its checkpoints."""
+"""Checks whose findings concern only the log, not the policy and its checkpoints."""
 
 DEATHS = ("reward_collapse", "length_collapse")
-"""Checks whose critical findings always lead the verdict, because the policy is dead."""
+"""Checks whose critical findings always come first, because the policy no longer works."""
 
 
 def run_checks(
@@ -46,7 +46,7 @@ def run_checks(
 ) -> Verdict:
     """Run the checks on a run's tables and return the verdict with its texts.
 
-    ``muted`` are ids of findings to mute, with the reason.
+    ``muted`` maps the ids of checks whose findings are muted to the reason.
     """
     return worded(judge(Run(tables, thresholds), checks, muted))
 
@@ -56,11 +56,12 @@ def run_checks(
 def judge(
     run: Run, checks: Sequence[Check] = CHECKS, muted: Mapping[str, str] | None = None
 ) -> Verdict:
-    """Run the checks and put their findings in order; the texts are added later.
+    """Run the checks and return a verdict with ordered findings, which have no texts yet.
 
-    If NaN makes rewards or log-probabilities useless, the other checks judge only the steps
-    before. If the reward function changed, checks of the reward judge the gap to the reference;
-    without a reference, they judge the longer part of the run before or after the change.
+    If NaN makes rewards or log-probabilities useless, only checks with ``whole_run`` judge the
+    steps from the first NaN on. If the reward function changed, checks with ``of_reward`` judge
+    the gap to the reference's reward or, without a reference, the longer of the two parts of the
+    run before and after the change.
     """
     nan = nan_metrics.run(run)
     start = invalid_since(nan)
@@ -69,7 +70,7 @@ def judge(
     results: dict[str, Result] = {}
     for check in sorted(checks, key=lambda check: check.id != FIRST_CHECK):
         subject = run if check.whole_run else of_reward if check.of_reward else judged
-        result = nan if check is nan_metrics else _result(check, subject, start)
+        result = nan if check is nan_metrics else _run_check(check, subject, start)
         results[check.id] = result
         if check.id == FIRST_CHECK and isinstance(result, Finding) and result.severity == "warning":
             of_reward = _comparable_run(judged, result)
@@ -95,8 +96,8 @@ def judge(
     )
 
 
-def _result(check: Check, run: Run, start: int | None) -> Result:
-    """Run a check; ``start`` is the step from which NaN makes the run useless, or None."""
+def _run_check(check: Check, run: Run, start: int | None) -> Result:
+    """Run a check; a NotRun mentions ``start``, the step from which NaN makes the run useless."""
     if not len(run.steps) and not check.whole_run:
         needs = "responses"
         if start is not None:
@@ -113,10 +114,10 @@ def _result(check: Check, run: Run, start: int | None) -> Result:
 
 
 def _comparable_run(run: Run, shift: Finding) -> Run:
-    """Return the run to judge by its reward after the reward function changed.
+    """Return a run with comparable rewards, given the finding of a changed reward function.
 
-    It has the gap to the reference as its reward. Without a reference it is the longer part of
-    the run before or after the change.
+    Its reward is the gap to the reference's reward. Without a reference, it is the longer of the
+    two parts of the run before and after the change.
     """
     if run.has("reward_gap"):
         return run.with_gap_as_reward()
@@ -127,15 +128,15 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
 
 
 def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> list[Finding]:
-    """Return the findings with the most severe first, each followed by those it explains.
+    """Return the findings, the most severe first, each followed by the findings it explains.
 
-    ``checks`` are in the order in which they lead.
+    ``checks`` maps ids to checks; its order decides between findings of equal rank and severity.
     """
     order = list(checks)
 
     def place(finding: Finding) -> tuple[int, int, int]:
         severity = SEVERITIES.index(finding.severity)
-        return _place(finding), severity, order.index(finding.id)
+        return _rank_index(finding), severity, order.index(finding.id)
 
     ranked = sorted(findings, key=place)
     roots: dict[str, str] = {}
@@ -148,7 +149,7 @@ def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> li
     def worst(top: Finding) -> tuple[int, int, int]:
         severity = min(SEVERITIES.index(f.severity) for f in ranked if roots[f.id] == top.id)
         # A critical death leads before any other finding.
-        return -1 if _dead(top) else severity, _place(top), severity
+        return -1 if _is_death(top) else severity, _rank_index(top), severity
 
     ordered = []
     for top in sorted((f for f in ranked if roots[f.id] == f.id), key=worst):
@@ -157,23 +158,26 @@ def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> li
     return ordered
 
 
-def _dead(finding: Finding) -> bool:
+def _is_death(finding: Finding) -> bool:
     return finding.severity == "critical" and finding.id in DEATHS
 
 
-def _place(finding: Finding) -> int:
-    """Return the position of a finding's rank in the report; critical deaths come first."""
-    return -1 if _dead(finding) else RANKS.index(finding.rank)
+def _rank_index(finding: Finding) -> int:
+    """Return the index of a finding's rank in RANKS, or -1 for the death of the policy."""
+    return -1 if _is_death(finding) else RANKS.index(finding.rank)
 
 
 def _explains(
     cause: Finding, other: Finding, checks: Mapping[str, Check], order: list[str], run: Run
 ) -> bool:
-    """Return whether a finding explains another; if both explain each other, the earlier does."""
+    """Return whether ``cause`` explains ``other``; if each could, only the earlier one does."""
     if (
         cause.severity == "info"
         or other.id not in checks[cause.id].explains
-        or (_place(cause) > _place(other) and not (_dead(other) and cause.rank != "consequence"))
+        or (
+            _rank_index(cause) > _rank_index(other)
+            and not (_is_death(other) and cause.rank != "consequence")
+        )
     ):
         return False
     if cause.rank == other.rank and cause.id in checks[other.id].explains:
@@ -184,7 +188,10 @@ def _explains(
 
 
 def _follows(consequence: Finding, cause: Finding, run: Run) -> bool:
-    """Return whether at least half of a consequence's change comes after the cause's onset."""
+    """Return whether at least half of a consequence's change comes after the cause's onset.
+
+    Return True for notes, and if the onset or the series needed to tell is missing.
+    """
     y = consequence.series
     if consequence.rank == "note" or cause.onset is None or y is None:
         return True
@@ -196,11 +203,12 @@ def _follows(consequence: Finding, cause: Finding, run: Run) -> bool:
     y, steps = smooth(y[finite]), run.steps[finite]
     end = float(y[-max(1, len(y) // 5) :].mean())
     at = float(y[max(int(np.searchsorted(steps, cause.onset.low)) - 1, 0)])
-    whole = end - float(y[:3].mean())
-    return whole == 0 or (end - at) / whole >= 0.5
+    change = end - float(y[:3].mean())
+    return change == 0 or (end - at) / change >= 0.5
 
 
 def _level(findings: list[Finding], run: Run) -> Level:
+    """Return the worst severity or, without problems, whether the run is healthy."""
     severities = {finding.severity for finding in findings}
     for severity in ("critical", "warning"):
         if severity in severities:
@@ -211,12 +219,12 @@ def _level(findings: list[Finding], run: Run) -> Level:
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
-    """Return the complete step before the first onset at which the (watched) reward was best.
+    """Return the step whose checkpoint to keep, or None if the reward did not rise before problems.
 
-    Without any onset, return the last step if its reward is within noise of the best. Return
-    None if the reward did not rise. After a change of the reward function only the steps since
-    then count. Findings that others explain are ignored because they may start while the policy
-    is still sound.
+    It is the complete step before the first onset of a problem at which the watched reward, else
+    the reward, was best. Without problems it is the last step if the reward there is within noise
+    of the best. Steps before a change of the reward function are excluded. Findings explained by
+    others are ignored, because they may start while the policy is still sound.
     """
     if not len(run.steps):
         return None
@@ -245,7 +253,7 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
 
 
 def _moved(run: Run) -> tuple[Moved, ...]:
-    """Return reward, KL and length in the first and the last window, from responses if logged."""
+    """Return the mean reward, KL and length of both windows, from responses or else metrics."""
     in_tokens = run.length == "response_tokens" or run.responses.empty
     length: Figure = "tokens" if in_tokens else "characters"
     columns: dict[Figure, tuple[str, str]] = {
@@ -266,6 +274,8 @@ def _moved(run: Run) -> tuple[Moved, ...]:
         if name == "reward":
             windows, rose = run.reward_windows(), run.learned
             first, last = (windows["start"] if np.isfinite(first) else first), windows["end"]
-        known = first if np.isfinite(first) else None
-        figures.append(Moved(name, known, last, rose or (None if run.windows_overlap else rose)))
+        first_value = first if np.isfinite(first) else None
+        figures.append(
+            Moved(name, first_value, last, rose or (None if run.windows_overlap else rose))
+        )
     return tuple(figures)

@@ -1,4 +1,4 @@
-"""Texts of a verdict: excerpts of its evidence, then titles, sentence and headline.
+"""Write the texts of a verdict: excerpts of responses, titles, the sentence and the headline.
 
 All texts except the excerpts are written from facts, after redaction. The sentence says what
 happened and when, its effect on reward and KL, and which checkpoint to keep.
@@ -27,20 +27,20 @@ HEADLINES: dict[str, str] = {
 """Headline of a verdict without a leading finding, by level."""
 
 MAX_EFFECTS = 2
-"""Maximum number of consequences named in the sentence."""
+"""Maximum number of effects of the leading finding that the sentence names."""
 
 TELL_THE_REWARD = {
     *("nan_metrics", "broken_log", "reward_shift", "reward_hacking_token", "length_hacking"),
     *("reward_collapse", "watched_reward_fall"),
 }
-"""Findings whose titles say what happened to the reward, or why it is meaningless."""
+"""Findings whose titles already say what happened to the reward, or why it is meaningless."""
 
 
 SETTINGS = {
     "KL coefficient": ("kl_coef", "kl_coefficient", "init_kl_coef", "kl_loss_coef", "beta"),
     "learning rate": ("learning_rate", "lr"),
 }
-"""Settings that suggestions mention, and their names in the run's configuration."""
+"""Phrase of suggestions that mentions a setting -> its names in the run's configuration."""
 
 MAX_SETTINGS = 3
 
@@ -51,7 +51,10 @@ EXCERPT = 60
 def with_excerpts(
     verdict: Verdict, responses: pd.DataFrame, fetch: Callable[[Sequence[int]], Iterable[Rollout]]
 ) -> Verdict:
-    """Return the verdict with excerpts in its evidence; ``fetch`` reads table rows in order."""
+    """Return the verdict with excerpts in its evidence.
+
+    ``fetch`` returns the rollouts of the given rows of the response table, in the same order.
+    """
     findings = [*verdict.findings, *(muted.finding for muted in verdict.muted)]
     named = {(example.step, example.n) for finding in findings for example in finding.shown}
     steps = responses["step"].to_numpy()
@@ -89,19 +92,19 @@ def _excerpt(rollout: Rollout, example: Example) -> str:
 def worded(
     verdict: Verdict, card: Mapping[str, object] | None = None, sample_note: str = ""
 ) -> Verdict:
-    """Return the verdict with its sentence and the texts of its findings.
+    """Return the verdict with its sentence and its findings' texts filled in.
 
-    Suggestions quote the settings in ``card``, the run's configuration (dotted name -> value).
+    Suggestions quote settings from ``card``, the run's configuration (dotted name -> value).
     ``sample_note`` says in which responses texts were counted, "" if in all.
     """
-    worded_verdict = verdict.map(lambda finding: _finding(finding, card or {}, sample_note))
+    worded_verdict = verdict.map(lambda finding: _fill_texts(finding, card or {}, sample_note))
     return replace(worded_verdict, sentence=_sentence(worded_verdict))
 
 
 def translatable_title(finding: Mapping[str, Any], title: str) -> str:
     """Return the title of a finding in ``report.json`` as a message that can be translated.
 
-    If this version would write another title, the title stays as it is.
+    A title that this version would write differently is returned unchanged.
     """
     check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
     if check is None or not isinstance(facts, dict):
@@ -115,8 +118,8 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
 
 
 def headline(verdict: Verdict) -> str:
-    """Return the verdict in a few words, for example for the subject of a mail."""
-    lead = _lead(verdict)
+    """Return the verdict in a few words, as for the subject of a mail."""
+    lead = _leading_finding(verdict)
     if lead is None and verdict.level == "unjudged" and verdict.windows is not None:
         return message("Not judged: no reward is logged")
     if lead is None:
@@ -130,11 +133,12 @@ def headline(verdict: Verdict) -> str:
     return message("{level}: {name}", level=level, name=lead.name)
 
 
-def _lead(verdict: Verdict) -> Finding | None:
+def _leading_finding(verdict: Verdict) -> Finding | None:
     return next((f for f in verdict.findings if f.id == verdict.lead), None)
 
 
-def _finding(finding: Finding, card: Mapping[str, object], sample_note: str) -> Finding:
+def _fill_texts(finding: Finding, card: Mapping[str, object], sample_note: str) -> Finding:
+    """Return a finding with its texts; parameters are those of ``worded``."""
     check = BY_ID.get(finding.id)
     if check is None:
         return finding
@@ -146,13 +150,13 @@ def _finding(finding: Finding, card: Mapping[str, object], sample_note: str) -> 
         clause=check.format_clause(finding.facts),
         why=message(check.why),
         sample=message("Counted {sample}.", sample=sample_note) if sampled else "",
-        suggestion=_suggested(check.suggestion, card),
+        suggestion=_suggestion(check.suggestion, card),
         source=message(check.source),
     )
 
 
-def _suggested(literal: str, card: Mapping[str, object]) -> str:
-    """Return a suggestion, followed by the run's values of the settings it mentions."""
+def _suggestion(literal: str, card: Mapping[str, object]) -> str:
+    """Return a suggestion, followed by the values that the settings it mentions had in the run."""
     names = {name for phrase, keys in SETTINGS.items() if phrase in literal for name in keys}
     settings = {n: v for n, v in card.items() if n.rpartition(".")[2].lower() in names}
     values = tuple(f"{name} = {value}" for name, value in settings.items() if _is_number(value))
@@ -169,8 +173,8 @@ def _is_number(value: object) -> bool:
 
 
 def _sentence(verdict: Verdict) -> str:
-    """Return the verdict in sentences: the finding, its effects, the checkpoint to keep."""
-    lead = _lead(verdict)
+    """Return the verdict in sentences: the leading finding, its effects, the checkpoint to keep."""
+    lead = _leading_finding(verdict)
     parts = [message("{headline}.", headline=headline(verdict))]
     if verdict.level == "unjudged" and verdict.windows is None:
         parts.append(
@@ -183,7 +187,7 @@ def _sentence(verdict: Verdict) -> str:
     if lead is None:
         figures = [moved for moved in verdict.moved if moved.figure in ("reward", "kl")]
         if figures:
-            moves = _joined([_moved(moved) for moved in figures])
+            moves = _join_clauses([_change_clause(moved) for moved in figures])
             parts.append(message("{one:capital}.", one=moves))
         checkpoint = message(
             "The best checkpoint is the last one saved at or before step {step}.",
@@ -193,10 +197,14 @@ def _sentence(verdict: Verdict) -> str:
         effects = [f for f in verdict.effects_of(lead) if f.severity != "info"][:MAX_EFFECTS]
         clauses = [f.clause for f in effects]
         if not any(f.id in TELL_THE_REWARD for f in (lead, *effects)):
-            clauses += [_moved(moved) for moved in verdict.moved if moved.figure == "reward"]
+            clauses += [
+                _change_clause(moved) for moved in verdict.moved if moved.figure == "reward"
+            ]
         if clauses:
             parts.append(
-                message("{title:clause}; {effects}.", title=lead.title, effects=_joined(clauses))
+                message(
+                    "{title:clause}; {effects}.", title=lead.title, effects=_join_clauses(clauses)
+                )
             )
         else:
             parts.append(lead.title)
@@ -215,14 +223,14 @@ def _sentence(verdict: Verdict) -> str:
     return sentences(parts)
 
 
-def _joined(clauses: list[str]) -> str:
+def _join_clauses(clauses: list[str]) -> str:
     """Return clauses joined by commas and "and"."""
     *rest, last = clauses
     return message("{rest}, and {last}", rest=phrases(rest), last=last) if rest else last
 
 
-def _moved(moved: Moved) -> str:
-    """Return a clause that says how the reward or KL changed."""
+def _change_clause(moved: Moved) -> str:
+    """Return a clause that says how the reward changed, or how large the KL is."""
     facts = {"first": moved.first, "last": moved.last}
     if moved.figure == "kl":
         return told("KL to the reference is {last:figure} nats per response", facts)

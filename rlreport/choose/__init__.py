@@ -1,4 +1,4 @@
-"""Which responses a report shows: the most interesting ones first."""
+"""Choose which responses a report shows, the most interesting ones first."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from rlreport.tables import Tables
 __all__ = ["Candidate", "Extreme", "Plan", "StepPlan", "choose", "extremes", "fewer_steps"]
 
 TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
-"""Logged arrays that token views contain."""
+"""Logged arrays of token values that pages of steps contain."""
 
 MOST_STEPS = 20_000
 """Maximum number of steps in a report."""
 
 
 def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Candidate]:
-    """Order the responses of each step by priority for its page.
+    """Choose up to ``max_responses`` responses to show at each step, in order of interest.
 
-    Responses that findings refer to and the run's extremes come first, then the order is that of
+    Responses that findings refer to and extremes of the run come first, then the order is that of
     ``rank_by_interest``.
 
     Raises:
@@ -49,14 +49,14 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
             evidence.setdefault(ref.step, set()).add(ref.n)
     for extreme in extremes(responses):
         evidence.setdefault(int(steps[extreme.row]), set()).add(int(numbers[extreme.row]))
-    tokens = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
-    logged = sum(1 for name in TOKEN_ARRAYS if tables.fields.get(name))
+    token_counts = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
+    array_count = sum(1 for name in TOKEN_ARRAYS if tables.fields.get(name))
     has_tokens = bool(tables.fields.get("response_tokens") or tables.fields.get("token_ids"))
-    # Pages also contain log-ratios, advantages and returns.
-    arrays = logged + 3 if has_tokens and logged else int(has_tokens)
+    # Pages also contain three computed arrays: log-ratios, advantages and returns.
+    arrays = array_count + 3 if has_tokens and array_count else int(has_tokens)
     starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
-    keys = prompt_sampling_keys(responses, options.seed)
-    chosen = []
+    sampling_keys = prompt_sampling_keys(responses, options.seed)
+    candidates = []
     for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
         step = int(steps[start])
         pinned = evidence.get(step, set())
@@ -66,17 +66,17 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
             options.max_responses,
             evidence=pinned,
             seed=options.seed,
-            recurring=keys[start:stop],
+            recurring=sampling_keys[start:stop],
         )
-        chosen.append(Candidate(step, rows, len(pinned), tokens[rows], arrays))
-    return chosen
+        candidates.append(Candidate(step, rows, len(pinned), token_counts[rows], arrays))
+    return candidates
 
 
 def prompt_sampling_keys(responses: pd.DataFrame, seed: int) -> NDArray[np.float64]:
     """Return a random sampling key for each response, the same for all responses to a prompt.
 
-    A prompt that is sampled at one step is thus also sampled at other steps. NaN for prompts that
-    occur at one step only.
+    With a common key, a prompt sampled at one step is also sampled at others. The key is NaN for
+    prompts that occur at one step only.
     """
     steps = responses.groupby("prompt_id")["step"].nunique()
     number = np.random.default_rng([seed, 1]).random(int(steps.index.max()) + 1)
@@ -88,21 +88,21 @@ def prompt_sampling_keys(responses: pd.DataFrame, seed: int) -> NDArray[np.float
 def shown_prompts(
     responses: pd.DataFrame, shown: Sequence[NDArray[np.int64]]
 ) -> dict[str, list[int]]:
-    """Return the shown responses of prompts that occur at several steps.
+    """Return one shown response per step for each prompt that is shown at several steps.
 
     Args:
-        responses: RESPONSE_COLUMNS.
-        shown: rows shown at each step, the most interesting first.
+        responses: table of all responses (RESPONSE_COLUMNS).
+        shown: for each step, the rows of ``responses`` it shows, the most interesting first.
 
     Returns:
-        ``prompt_id`` -> step, n, step, n, …: one response per step, by step.
+        ``prompt_id`` -> [step, n, step, n, …], ascending by step.
     """
     if not shown:
         return {}
     rows = responses[["prompt_id", "step", "n"]].iloc[np.concatenate(shown)]
-    first = rows.drop_duplicates(["prompt_id", "step"]).sort_values(["prompt_id", "step"])
-    several = first[first["prompt_id"].duplicated(keep=False)]
+    one_per_step = rows.drop_duplicates(["prompt_id", "step"]).sort_values(["prompt_id", "step"])
+    recurring = one_per_step[one_per_step["prompt_id"].duplicated(keep=False)]
     return {
-        str(prompt): own[["step", "n"]].to_numpy().ravel().tolist()
-        for prompt, own in several.groupby("prompt_id")
+        str(prompt): group[["step", "n"]].to_numpy().ravel().tolist()
+        for prompt, group in recurring.groupby("prompt_id")
     }

@@ -1,4 +1,4 @@
-"""Level of detail of the steps' pages, the same for the whole report."""
+"""Levels of detail for pages of steps; a report uses one level for all of them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ from numpy.typing import NDArray
 from rlreport.text.messages import message
 
 FINEST_DIGITS = 6
+"""Significant digits of token values at the highest level of detail."""
 
 COMPACT = 4
-"""With at most this many digits, pages compute DERIVABLE arrays themselves."""
+"""With at most this many significant digits, scripts of the page compute DERIVABLE arrays."""
 
 DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
-"""Token arrays that can be computed from others (see token_codec)."""
+"""Token arrays that scripts of the page can compute from other arrays (see token_codec)."""
 
 LEAST_BYTES = 0.5
-"""Minimum bytes of a token value in a page; 1.5 are usual."""
+"""Minimum number of bytes that a token value takes in a page; typically it takes 1.5."""
 
 MAX_STEP_PAGES = 1_000
-"""Runs with more steps have a page for every n-th step only; the table of steps has all."""
+"""Maximum number of steps with a page; longer runs have pages for every n-th step only."""
 
 MAX_FINE_VALUES = 120_000
-"""Pages with more token values use COMPACT digits, so that a page stays near 1 MB."""
+"""If any page has more token values, COMPACT digits are used so that it stays near 1 MB."""
 
 
 class Level(NamedTuple):
-    """Level of detail: responses, how many of them with tokens (None for all), and digits."""
+    """A level of detail: limits on responses and on responses with token data (None: no limit).
+
+    ``digits`` is the number of significant digits of token values.
+    """
 
     rows: int | None
     with_tokens: int | None
@@ -48,8 +52,8 @@ LEVELS = (
     Level(8, 1, 3),
     Level(2, 0, 3),
 )
-"""Levels of detail, the most detailed first. All but the last show every response that findings
-and extremes refer to, even beyond the limit."""
+"""Levels of detail, the most detailed first. All but the last exceed their limits if needed to
+show every response that findings and extremes refer to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class StepPlan:
     """What the page of a step shows.
 
     Attributes:
-        rows: int64, rows of the response table, the most interesting first.
+        rows: int64, row numbers in the response table, the most interesting first.
         with_tokens: number of leading rows with token data.
         digits: significant digits of token values.
     """
@@ -70,13 +74,13 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A step whose page can be shown.
+    """A step that can have a page, with its ranked responses.
 
     Attributes:
-        rows: int64, rows of the response table, the most interesting first.
+        rows: int64, row numbers in the response table, the most interesting first.
         pinned: number of leading rows that findings or extremes refer to.
-        tokens: float64, number of tokens of each of ``rows``.
-        arrays: number of token arrays in a page, 0 without tokens.
+        tokens: float64, number of tokens of each response in ``rows``.
+        arrays: number of token arrays on the page, 0 if no tokens are logged.
     """
 
     step: int
@@ -91,20 +95,20 @@ class Candidate:
         pinned = 0 if level == len(LEVELS) - 1 else self.pinned
         rows = count if wanted.rows is None else min(count, max(wanted.rows, pinned))
         tokens = rows if wanted.with_tokens is None else min(rows, max(wanted.with_tokens, pinned))
-        shown = tokens if self.arrays else 0
-        return StepPlan(self.step, self.rows[:rows], shown, wanted.digits)
+        token_rows = tokens if self.arrays else 0
+        return StepPlan(self.step, self.rows[:rows], token_rows, wanted.digits)
 
 
 def first_level(candidates: Sequence[Candidate], room: float = math.inf) -> int:
-    """Return the first level whose pages may fit into ``room`` bytes in total.
+    """Return the first level (index into LEVELS) whose pages may fit into ``room`` bytes in all.
 
-    Levels that cannot fit are skipped, as rendering pages to measure them takes much memory and
-    time. If a page has many token values, levels with many digits are skipped, too.
+    The size is a lower bound from the number of token values, as measuring rendered pages takes
+    much memory and time. Level 0 is skipped if a page has more than MAX_FINE_VALUES values.
     """
-    most = max((one.arrays * float(one.tokens.sum()) for one in candidates), default=0.0)
-    for level in range(0 if most <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
+    most_values = max((c.arrays * float(c.tokens.sum()) for c in candidates), default=0.0)
+    for level in range(0 if most_values <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
         values = sum(
-            one.arrays * float(one.tokens[: one.at(level).with_tokens].sum()) for one in candidates
+            c.arrays * float(c.tokens[: c.at(level).with_tokens].sum()) for c in candidates
         )
         if LEAST_BYTES * values <= room:
             return level
@@ -113,7 +117,7 @@ def first_level(candidates: Sequence[Candidate], room: float = math.inf) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps' pages, and sentences on what they leave out."""
+    """What the pages of steps show; ``steps_in_all`` also counts steps without a page."""
 
     steps: list[StepPlan]
     steps_in_all: int
@@ -124,7 +128,10 @@ class Plan:
         return sum(len(step.rows) for step in self.steps)
 
     def left_out(self, responses_in_all: int, token_responses: int) -> list[str]:
-        """Return sentences on what is not in the report; empty if it is complete."""
+        """Return sentences about what the report leaves out; empty if it is complete.
+
+        The run has ``responses_in_all`` responses, ``token_responses`` of them with tokens.
+        """
         sentences = []
         if len(self.steps) < self.steps_in_all:
             sentences.append(
@@ -145,13 +152,13 @@ class Plan:
                     all=responses_in_all,
                 )
             )
-        shown = sum(step.with_tokens for step in self.steps)
-        if token_responses and shown < min(self.responses, token_responses):
+        token_rows = sum(step.with_tokens for step in self.steps)
+        if token_responses and token_rows < min(self.responses, token_responses):
             sentences.append(
                 message(
                     "Token data is included for the {some:count} most interesting of {all:count} "
                     "shown responses.",
-                    some=shown,
+                    some=token_rows,
                     all=self.responses,
                 )
             )
@@ -164,22 +171,22 @@ class Plan:
 
 
 def fewer_steps(steps: Sequence[Candidate], room: int) -> list[Candidate]:
-    """Return at most ``room`` steps, but at least two, to have pages.
+    """Choose at most ``room`` steps, but at least two, that get a page.
 
-    These are the first and the last step, those that findings and extremes refer to while they
-    fit, and every n-th step. n is a power of two, so a growing run rarely changes the choice.
+    These are the first and the last step, steps that findings and extremes refer to if there is
+    room, and every n-th step. n is a power of two, so a growing run rarely changes the choice.
     """
     room = min(max(2, room), MAX_STEP_PAGES)
     if room >= len(steps):
         return list(steps)
-    pinned = [place for place, step in enumerate(steps) if step.pinned]
-    kept = set(list(dict.fromkeys([0, len(steps) - 1, *pinned]))[:room])
+    pinned_indices = [index for index, step in enumerate(steps) if step.pinned]
+    indices = set(list(dict.fromkeys([0, len(steps) - 1, *pinned_indices]))[:room])
     stride = 2
-    while len(kept.union(range(0, len(steps), stride))) > room:
+    while len(indices.union(range(0, len(steps), stride))) > room:
         stride *= 2
-    return [steps[place] for place in sorted(kept.union(range(0, len(steps), stride)))]
+    return [steps[index] for index in sorted(indices.union(range(0, len(steps), stride)))]
 
 
 def evenly(count: int, room: int) -> NDArray[np.int64]:
-    """Return ``room`` evenly spaced indices below ``count`` with both ends, or all if they fit."""
+    """Return ``room`` evenly spaced indices from 0 to ``count - 1``, or all if there are fewer."""
     return np.linspace(0, count - 1, min(count, room)).round().astype(np.int64)

@@ -16,17 +16,17 @@ METRICS = (
     *("reward", "kl_k1", "kl_k3", "response_tokens", "response_chars", "reward_gap", "kl_max"),
     *("surprisal_mean", "log_ratio_mean", "valid_reward", "value_error_mean"),
 )
-"""Metrics whose lowest and highest values count as extremes."""
+"""Metrics by which a step's responses are ranked: both low and high values are interesting."""
 
 EXTREME_SHARE = 0.5
-"""Maximum share of extremes among the shown responses; the rest is a sample of the others."""
+"""Fraction of a step's shown responses chosen for extreme metrics; the others are sampled."""
 
 RECURRING_SHARE = 0.5
-"""Maximum share of the sample for prompts that also occur at other steps, one response each."""
+"""Maximum fraction of the sample for prompts at several steps, with one response per prompt."""
 
 TOOL_ERRORS = "tool_errors"
 
-# label, metric, which end, whether the token of the largest KL is the place to look
+# label, metric, "min" or "max", whether to link to the token with the largest KL
 _ENDS = (
     (marked("Lowest reward"), "reward", "min", False),
     (marked("Highest reward"), "reward", "max", False),
@@ -44,7 +44,11 @@ _ENDS = (
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """One end of a metric: the row that holds it, and the token to look at."""
+    """The response with the lowest or highest value of a metric in the run.
+
+    ``row`` is its row in the response table, ``token`` the index of a token to link to,
+    if any. The first tool error of the run is an extreme, too.
+    """
 
     label: str
     metric: str
@@ -54,35 +58,35 @@ class Extreme:
 
     @property
     def at_error(self) -> bool:
-        """Whether the first error of a tool is the place to look."""
+        """Whether links should lead to the first tool error of the response."""
         return self.metric == TOOL_ERRORS
 
 
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
-    """Return the lowest and highest value of each metric over all responses.
+    """Return the responses with the lowest or highest values of metrics in the whole run.
 
-    Ties go to the latest step. Lengths are in characters if the log has no tokens. Metrics that
-    are missing or constant are left out. The first response with a tool error is last.
+    Of equal values, that at the latest step counts. Lengths are in characters if the log has no
+    tokens. Metrics that are missing or constant are left out. The first tool error is last.
     """
-    found = []
+    result = []
     for label, metric, end, at_token in _ENDS:
         column = length_column(responses) if metric == "response_tokens" else metric
         values = responses[column].to_numpy(np.float64)
-        known = values[np.isfinite(values)]
-        if not len(known) or known.min() == known.max():
+        finite = values[np.isfinite(values)]
+        if not len(finite) or finite.min() == finite.max():
             continue
-        value = float(known.min() if end == "min" else known.max())
+        value = float(finite.min() if end == "min" else finite.max())
         if end == "min" and metric == "kl_k1" and value >= 0:
             continue
         row = int(np.flatnonzero(values == value)[-1])
         position = responses["kl_max_position"].to_numpy()[row] if at_token else np.nan
         token = None if np.isnan(position) else int(position)
-        found.append(Extreme(message(label), column, row, value, token))
+        result.append(Extreme(message(label), column, row, value, token))
     errors = responses[TOOL_ERRORS].to_numpy(np.float64)
     for row in np.flatnonzero(errors > 0)[:1].tolist():
         label = message("First tool error")
-        found.append(Extreme(label, TOOL_ERRORS, row, float(errors[row])))
-    return found
+        result.append(Extreme(label, TOOL_ERRORS, row, float(errors[row])))
+    return result
 
 
 def rank_by_interest(
@@ -94,21 +98,21 @@ def rank_by_interest(
     seed: int = 0,
     recurring: NDArray[np.float64] | None = None,
 ) -> NDArray[np.int64]:
-    """Return the responses to show of one step, the most interesting first.
+    """Return which responses of a step to show, the most interesting first.
 
     The order is: responses that findings refer to, extremes of each metric, and a seeded sample of
-    the rest, which prefers prompts that other steps sample, too.
+    the rest, which prefers prompts that occur at several steps.
 
     Args:
         responses: RESPONSE_COLUMNS of the step's rows, ordered by n.
-        step: the step, part of the seed.
+        step: number of the step, combined with ``seed``.
         shown: maximum number of shown responses.
         evidence: n of the responses that findings refer to.
         seed: seed of the sample.
-        recurring: float64 (rows,), see ``prompt_sampling_keys``.
+        recurring: float64 (rows,), sampling keys from ``prompt_sampling_keys``.
 
     Returns:
-        int64 positions into ``responses``, at most ``shown``.
+        int64, positions in ``responses``; all of them if there are at most ``shown``.
     """
     count = len(responses)
     if count == 1:
@@ -119,21 +123,21 @@ def rank_by_interest(
     order = rank.argsort(kind="stable")
     if count <= shown:
         return order
-    extremes = max(int(pinned.sum()), int(shown * EXTREME_SHARE))
-    first, rest = order[: min(extremes, shown)], order[min(extremes, shown) :]
+    leading_count = max(int(pinned.sum()), int(shown * EXTREME_SHARE))
+    first, rest = order[: min(leading_count, shown)], order[min(leading_count, shown) :]
     random = np.random.default_rng([seed, step % (1 << 63)])
     rest, room = rest[random.permutation(len(rest))], shown - len(first)
     if recurring is not None:
-        # One response each to some prompts that occur at several steps comes first.
+        # Start the sample with one response to each of some prompts that occur at several steps.
         _, first_of_prompt = np.unique(recurring[rest], return_index=True)
-        recur = first_of_prompt[~np.isnan(recurring[rest][first_of_prompt])]
-        recur = recur[: int(room * RECURRING_SHARE)]
-        rest = np.concatenate([rest[recur], np.delete(rest, recur)])
+        one_per_prompt = first_of_prompt[~np.isnan(recurring[rest][first_of_prompt])]
+        one_per_prompt = one_per_prompt[: int(room * RECURRING_SHARE)]
+        rest = np.concatenate([rest[one_per_prompt], np.delete(rest, one_per_prompt)])
     return np.concatenate([first, rest[:room]])
 
 
 def _extremeness(responses: pd.DataFrame) -> NDArray[np.int64]:
-    """Return for each response its best rank, from 0, over the low and high ends of all metrics."""
+    """Return the best rank of each response by any metric, low or high; 0 is the most extreme."""
     values = responses[list(METRICS)].to_numpy(np.float64)
     ends = np.hstack([values, -values])
     ranks = ends.argsort(axis=0, kind="stable").argsort(axis=0)

@@ -1,4 +1,4 @@
-"""The command line; commands are imported on first use, as importing pandas takes long."""
+"""The command line; each command is imported on first use, as importing pandas is slow."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from rlreport.errors import RlreportError
 from rlreport.workers import collect_rarely
 
 INTERRUPTED, TERMINATED = 130, 143
-"""Exit status after Ctrl-C and after SIGTERM, which job schedulers send (128 + signal)."""
+"""Exit status (128 + signal) after Ctrl-C, and after SIGTERM, which job schedulers send."""
 
 MODULES = {
     "build": "build", "cache": "commands", "check": "commands", "checks": "commands",
     "compare": "compare", "formats": "commands", "index": "commands", "inspect": "commands",
     "watch": "watch",
 }  # fmt: skip
-"""Command -> its module, which has a function of the same name."""
+"""Command -> module in ``rlreport.cli`` with a function of the command's name."""
 
 
 class LazyGroup(click.Group):
-    """The group of ``MODULES``; errors are printed as one line."""
+    """A click group that imports the commands in ``MODULES`` on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         return list(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command, None if there is none of that name."""
+        """Import and return the command ``cmd_name``, None if there is no such command."""
         if cmd_name not in MODULES:
             return None
         command: click.Command = getattr(
@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
         return command
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run a command; an RlreportError is printed as one line, with exit status 2."""
+        """Run a command and exit; expected errors are printed as one line without a traceback."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")
@@ -66,10 +66,11 @@ class LazyGroup(click.Group):
             say("rlreport: interrupted; nothing was written", err=True)
             status = INTERRUPTED
         except BrokenPipeError:
-            # Standard output was closed, as by head; Python would print an error at exit.
+            # Standard output was closed, for example by head. Without this, Python would print an
+            # error when it flushes standard output at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             status = 1
-        except OSError as error:  # such as a folder that may be listed but not entered
+        except OSError as error:  # for example a folder without permission to enter it
             path = f"{os.fsdecode(error.filename)}: " if error.filename else ""
             say_error(f"{path}{error.strerror or error}")
             status = 2
@@ -77,7 +78,7 @@ class LazyGroup(click.Group):
 
 
 def _terminate(number: int, frame: object) -> None:
-    """Exit as after Ctrl-C, so that staging folders are removed."""
+    """Handle SIGTERM: exit by an exception, so that temporary folders are removed."""
     say("rlreport: terminated; no incomplete report is left", err=True)
     sys.exit(TERMINATED)
 

@@ -17,14 +17,14 @@ from rlreport.deliver import FORMS, form_of
 from rlreport.errors import OutputError, UsageError
 from rlreport.options import BuildOptions
 
-FAILED = 1  # exit status if ``--fail-on`` found something
+FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
 
 
 class BuildCommand(click.Command):
-    """A command that accepts both ``--redact`` and ``--redact=names``."""
+    """A click command that accepts both ``--redact`` and ``--redact=names``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments."""
+        """Parse the arguments; ``--redact=names`` sets the parameter ``redact`` to "names"."""
         values = {arg.removeprefix("--redact=") for arg in args if arg.startswith("--redact=")}
         if values - {"names"}:
             raise click.BadOptionUsage("redact", "give --redact or --redact=names", ctx)
@@ -75,16 +75,16 @@ def build(logs: tuple[str, ...], out: Path | str, fail_on: Any, **given: Any) ->
 
 @contextmanager
 def _to_standard_output(form: str | None) -> Iterator[Path]:
-    """Yield a temporary path, then copy what was written there to standard output."""
+    """Yield the path of a temporary file, then copy its content to standard output."""
     if form is None:
         raise UsageError(f"-o -: select the format with --format: {', '.join(FORMS)}")
-    chosen = form_of(Path(), form)
-    if chosen.folder or chosen.pictures:
+    output_format = form_of(Path(), form)
+    if output_format.folder or output_format.pictures:
         raise UsageError(f"-o -: --format {form} is more than one file; give an output path")
     if sys.stdout.isatty():
         raise UsageError("-o -: standard output is a terminal; redirect it to a file or a pipe")
     with tempfile.TemporaryDirectory(prefix="rlreport.") as folder:
-        out = Path(folder) / f"report{chosen.suffix}"
+        out = Path(folder) / f"report{output_format.suffix}"
         yield out
         try:
             with out.open("rb") as file:

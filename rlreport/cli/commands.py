@@ -187,7 +187,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
 
 
 def _say_section(title: str, lines: Iterable[str]) -> None:
-    """Print lines below a title, or nothing if there are no lines."""
+    """Print a title with indented lines below it; nothing if there are no lines."""
     lines = list(lines)
     if lines:
         say()
@@ -200,15 +200,15 @@ def _say_steps(scan: Scan) -> None:
     from rlreport.summarise import commonest
 
     counts = scan.responses["step"].value_counts()
-    usual = commonest(counts.to_numpy())
+    usual_count = commonest(counts.to_numpy())
     say(
         f"{counted(len(scan.responses), 'response')} over {counted(len(counts), 'step')} "
         f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"
-        + ("" if usual is None else f", usually {usual:,} per step")
+        + ("" if usual_count is None else f", usually {usual_count:,} per step")
     )
-    short = counts[counts < (usual or 0)]
-    if len(short):
-        say(f"incomplete: {steps_in_words(short.index)}")
+    incomplete_steps = counts[counts < (usual_count or 0)]
+    if len(incomplete_steps):
+        say(f"incomplete: {steps_in_words(incomplete_steps.index)}")
 
 
 def _file_line(file: LogFile) -> str:

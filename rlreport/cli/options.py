@@ -1,4 +1,4 @@
-"""Command line options, generated from the options classes."""
+"""Click options, generated from the fields of the classes in ``rlreport.options``."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from rlreport.options import FigureOptions, ReadOptions, declared
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-READING = [one.name for kind in (ReadOptions, FigureOptions) for one in declared(kind)]
-"""Names of all options for reading logs and for the formulas."""
+READING = [field.name for kind in (ReadOptions, FigureOptions) for field in declared(kind)]
+"""Field names of the options for reading logs and for computing figures."""
 
 
 def path(value: str | Path) -> str | Path:
-    """Return an output path, or a URL as a string."""
+    """Convert an output path to a Path; a URL remains a string."""
     return value if "://" in str(value) else Path(value)
 
 
 def size(value: str | int) -> int:
-    """Parse ``10MB``, ``500kB``, ``1GB`` or a plain number as bytes; units are decimal."""
+    """Parse a size such as ``10MB``, ``500kB`` or ``1000`` into bytes; units are decimal."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", str(value).strip(), re.IGNORECASE)
     unit = 1000 ** ["", "k", "m", "g"].index(match[2].lower()) if match else 0
     if not match or float(match[1]) * unit < 1:
@@ -44,15 +44,15 @@ fail_on_option = click.option(
 
 
 def options(kind: type, *names: str) -> Callable[[Command], Command]:
-    """Add the options of an options class to a command: all, or those with these names.
+    """Return a decorator that adds options to a command, one per field of an options class.
 
-    The values are passed to the command under the names of the fields.
+    ``names`` selects fields; without it all are added. Values are passed under the fields' names.
     """
 
     def add(command: Command) -> Command:
-        for one in reversed(declared(kind)):
-            if not names or one.name in names:
-                command = _option(one)(command)
+        for field in reversed(declared(kind)):
+            if not names or field.name in names:
+                command = _option(field)(command)
         return command
 
     return add
@@ -64,18 +64,21 @@ def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
     flags = settings["flags"] or [f"--{declaration.name.replace('_', '-')}"]
     if isinstance(default, bool):
         return click.option(*flags, declaration.name, is_flag=True, help=help)
-    given: dict[str, Any] = {"metavar": settings.get("metavar"), "type": _type(settings, default)}
-    given["show_default"] = "size" in settings or settings.get(
+    attributes: dict[str, Any] = {
+        "metavar": settings.get("metavar"),
+        "type": _type(settings, default),
+    }
+    attributes["show_default"] = "size" in settings or settings.get(
         "show", default not in (None, "", (), {})
     )
     if isinstance(default, tuple | dict):
-        given |= {"multiple": True, "help": f"{help} Repeatable."}
+        attributes |= {"multiple": True, "help": f"{help} Repeatable."}
         if isinstance(default, dict):
-            given["callback"] = _pairs
+            attributes["callback"] = _pairs
     else:
         default = settings["show"] if "size" in settings and default else default
-        given |= {"default": default, "help": help}
-    return click.option(*flags, declaration.name, **given)
+        attributes |= {"default": default, "help": help}
+    return click.option(*flags, declaration.name, **attributes)
 
 
 def _type(settings: Mapping[str, Any], default: object) -> Any:
@@ -89,10 +92,10 @@ def _type(settings: Mapping[str, Any], default: object) -> Any:
     return click.Path() if str(settings.get("metavar")).startswith("FILE") else None
 
 
-def _pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """Split ``NAME=VALUE``; only the values of ``KEY=VALUE`` may be empty."""
+def _pairs(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """Parse texts ``NAME=VALUE`` into a dict; a value may be empty only if declared KEY=VALUE."""
     pairs = {}
-    for text in given:
+    for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and (value or param.metavar == "KEY=VALUE")):
             raise UsageError(f"{param.opts[0]}: write {param.metavar}")

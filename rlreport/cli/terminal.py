@@ -1,7 +1,7 @@
-"""Terminal output of the commands, without control characters.
+"""Print to the terminal, without control characters.
 
-File names, fields and model output may contain control characters that move the cursor, overwrite
-lines or hide text.
+File names, field names and model output may contain control characters that move the cursor,
+overwrite lines or hide text.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from rlreport.pipeline import Report
     from rlreport.tables import BadLine, Tables
 
-LISTED = 10  # unreadable lines printed; the data page has all
+LISTED = 10  # maximum number of unreadable lines to print; the data page lists them all
 
 
 def say(line: str = "", *, err: bool = False) -> None:
-    """Print one line; unprintable characters, line ends included, become U+FFFD."""
-    # What cannot be said on standard error must not change the exit status.
+    """Print one line, in which unprintable characters and line ends become U+FFFD."""
+    # If standard error cannot be written, the exit status must not change.
     with suppress(OSError) if err else nullcontext():
         click.echo(printable(line).replace("\n", REPLACEMENT), err=err)
 
 
 def say_error(message: str) -> None:
-    """Print an error; its other lines are indented so that none looks like a message of its own."""
+    """Print an error; all lines but the first are indented, so that they cannot pass for others."""
     with suppress(OSError):
         click.echo("rlreport: " + printable(message).replace("\n", "\n  "), err=True)
 
 
 def say_click_error(error: click.ClickException) -> None:
-    """Print an error of click, which quotes arguments."""
+    """Print an error of click, without control characters in the arguments that it quotes."""
     output = StringIO()
     error.show(file=output)
     with suppress(OSError):
@@ -48,7 +48,7 @@ def say_click_error(error: click.ClickException) -> None:
 
 
 def say_json(document: bytes) -> None:
-    """Print JSON; unprintable characters, which only strings contain, are escaped."""
+    """Print a JSON document with unprintable characters escaped."""
     text = document.decode()
     if printable(text) != text:
         text = "".join(c if printable(c) == c else json.dumps(c)[1:-1] for c in text)
@@ -56,7 +56,7 @@ def say_json(document: bytes) -> None:
 
 
 def print_report(report: Report) -> None:
-    """Print skipped lines, the verdict and the path of a report."""
+    """Print the lines that were skipped, warnings, the verdict, and the path of a report."""
     from rlreport.bake.notes import NOTES
     from rlreport.deliver.publish import page_at
     from rlreport.draw.custom import CHARTS
@@ -66,8 +66,10 @@ def print_report(report: Report) -> None:
     translate = report.language.of
     for line in skipped_lines(report.tables):
         say(translate(line), err=True)
-    told = (FORMAT, SEVERAL_RUNS, CHARTS, NOTES)
-    for text in dict.fromkeys(note.text for note in report.tables.notes if note.kind in told):
+    printed_kinds = (FORMAT, SEVERAL_RUNS, CHARTS, NOTES)
+    for text in dict.fromkeys(
+        note.text for note in report.tables.notes if note.kind in printed_kinds
+    ):
         say(translate(message("warning: {note}", note=text)), err=True)
     for line in (*report.left_out, *verdict_lines(replace(report.verdict, not_run=[]))):
         say(translate(line))
@@ -87,7 +89,7 @@ def print_report(report: Report) -> None:
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
-    """Return the verdict, the findings (each above those it explains), and checks not run."""
+    """Return lines with the verdict, the findings, muted findings, and the checks not run."""
     lines = [verdict.sentence]
     for finding in verdict.findings:
         indent = "    " if finding.explained_by else "  "
@@ -103,15 +105,15 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         )
         lines += [Joined("", [f"{indent}         ", line]) for line in _example_lines(finding)]
     for muted in verdict.muted:
-        named = {"id": muted.finding.id, "reason": muted.reason, "title": muted.finding.title}
-        lines.append(message("  muted    {id}: {reason} ({title})", **named))
+        facts = {"id": muted.finding.id, "reason": muted.reason, "title": muted.finding.title}
+        lines.append(message("  muted    {id}: {reason} ({title})", **facts))
     for check in verdict.not_run:
         lines.append(message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs))
     return lines
 
 
 def _example_lines(finding: Finding) -> list[str]:
-    """Return the evidence of a finding as text, [] for notes and explained findings."""
+    """Return a line per example of a finding, [] for notes and for explained findings."""
     if finding.severity == "info" or finding.explained_by:
         return []
     lines = []
@@ -125,18 +127,18 @@ def _example_lines(finding: Finding) -> list[str]:
 
 
 def skipped_lines(tables: Tables) -> list[str]:
-    """Return a line for each of the first unreadable lines, and one for the others."""
+    """Return messages on the first LISTED unreadable lines, and one that counts the others."""
     lines = [
         message("left out: {place}: {reason}", place=location(bad), reason=bad.reason)
         for bad in tables.bad_lines[:LISTED]
     ]
-    if (more := tables.bad_count - len(lines)) > 0:
+    if (other_count := tables.bad_count - len(lines)) > 0:
         lines.append(
-            message("left out: {count:count} more, see the report's data page", count=more)
+            message("left out: {count:count} more, see the report's data page", count=other_count)
         )
     return lines
 
 
 def location(bad: BadLine) -> str:
-    """Return file and line number."""
+    """Return an unreadable line's location as "file:line"; the file alone if it has no number."""
     return f"{bad.file}:{bad.line}" if bad.line else bad.file

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def duration(value: str) -> float:
-    """Parse ``30s``, ``5m``, ``2h``, ``1d`` or a plain number as seconds."""
+    """Parse a duration such as ``30s``, ``5m``, ``2h``, ``1d`` or ``90`` into seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value.strip())
     if not match or not float(match[1]):
         raise click.BadParameter(f"{value!r} is not a time such as 30s, 5m or 2h")
@@ -77,31 +77,31 @@ def watch(
         load_thresholds(given["thresholds"])
     given["live"] = max(1, int(every)) if live else 0
     report: Report | None = None
-    seen: object = None
-    grew, changed = False, time.monotonic()
-    retry, pause = math.inf, every  # when to try again after a failed build, and how long to wait
+    last_state: object = None
+    grew, change_time = False, time.monotonic()
+    retry, pause = math.inf, every  # time of the next try after a failed build, and the wait
     try:
         while True:
             state, now = _state(logs), time.monotonic()
-            idle = now - changed
-            if state != seen or now >= retry:
-                if state != seen:
-                    grew, seen, changed, pause = seen is not None, state, now, every
-                built = _build(logs, out, {**given, "in_progress": grew})
-                report, retry = built or report, math.inf if built else now + pause
+            idle = now - change_time
+            if state != last_state or now >= retry:
+                if state != last_state:
+                    grew, last_state, change_time, pause = last_state is not None, state, now, every
+                new_report = _build(logs, out, {**given, "in_progress": grew})
+                report, retry = new_report or report, math.inf if new_report else now + pause
                 pause *= 2
             elif until_idle is not None and idle >= until_idle:
-                if grew or retry < math.inf:  # the newest step is complete
-                    built = _build(logs, out, {**given, "in_progress": False})
-                    report, retry = built or report, math.inf if built else now
+                if grew or retry < math.inf:  # now the newest step counts as complete
+                    new_report = _build(logs, out, {**given, "in_progress": False})
+                    report, retry = new_report or report, math.inf if new_report else now
                 break
             wait = every if until_idle is None else min(every, max(0.1, until_idle - idle))
             time.sleep(max(0.1, min(wait, retry - time.monotonic())))
-    except KeyboardInterrupt:  # the last report is complete
+    except KeyboardInterrupt:  # the last report was written completely
         pass
     if retry < math.inf:
-        kept = "the last report is of earlier logs" if report else "there is no report"
-        say(f"ended after a failed build; {kept}", err=True)
+        consequence = "the last report is of earlier logs" if report else "there is no report"
+        say(f"ended after a failed build; {consequence}", err=True)
     if report and fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
     if report is None:
@@ -109,14 +109,14 @@ def watch(
 
 
 def _state(logs: tuple[str, ...]) -> object:
-    """Return a value that changes whenever the logs do, or None if there are no logs yet."""
+    """Return a value that differs whenever the logs have changed; None without readable logs."""
     from rlreport.read.files import find_sources
 
     try:
         listing = find_sources(logs)
-    except (RlreportError, OSError):  # a permission may be lost for a moment
+    except (RlreportError, OSError):  # files may be unreadable for a moment
         return None
-    sources = (*listing.sources, *listing.other)  # trainer metrics are among the others
+    sources = (*listing.sources, *listing.other)  # ``other`` includes trainer metrics
     return [(source.path, source.size, source.version, _time(source.path)) for source in sources]
 
 
@@ -128,7 +128,7 @@ def _time(path: str) -> int:
 
 
 def _build(logs: tuple[str, ...], out: Path | str, given: dict[str, Any]) -> Report | None:
-    """Build the report and print one line about it; return None if there is no report yet."""
+    """Build the report and print a line about it; print the error and return None if that fails."""
     from rlreport.api import build as build_report
 
     quiet = given["quiet"]

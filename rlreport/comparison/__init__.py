@@ -1,1 +1,1 @@
-"""Comparison of a run with another, from their response data; see docs/compare.md."""
+"""Compare a run with one or several other runs, from their response data; see docs/compare.md."""

@@ -1,4 +1,4 @@
-"""Differences of two runs in their last common window, from their response data."""
+"""Compare the response data of runs over their last common steps."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from rlreport.text.clean import number_as_text
 from rlreport.text.messages import marked
 
 LEAST_SHARED = 0.3
-"""Pair prompts if at least this share of the smaller side's prompts is on both sides."""
+"""Prompts are paired if all sides share at least this fraction of the smallest side's prompts."""
 
 ROUNDING = 5e-6
 """Maximum relative rounding error of figures in reports, which have six significant digits."""
 
 LEAST_RUNS = 3
-"""Runs of BASE that a comparison of trainer metrics needs."""
+"""Minimum number of BASE runs for a verdict from trainer metrics alone."""
 
 WINDOW_SHARE = 0.2
-"""Runs are compared over the last steps in common, this share of them."""
+"""Fraction of the common steps, counted from the end, over which runs are compared."""
 
 PROMPT, GROUP = "prompt", "group"
-"""Values of ``pair_by`` that are not names of fields."""
+"""Values of ``pair_by`` that are not field names: pair prompts by their text or by group_id."""
 
 ALL_RIGHT, ALL_WRONG = "all_right", "all_wrong"
-"""Columns: whether all rewards of the response's group equal the best reward of all runs, or a
-lower one."""
+"""Columns, 0 or 1: the rewards of the response's group are all equal, and equal the best reward of
+all runs (ALL_RIGHT) or are lower (ALL_WRONG)."""
 
 GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("watched_reward", marked("Watched reward"), ("valid_reward",), 1),
@@ -61,11 +61,11 @@ GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("mismatch", marked("Engine mismatch, k3"), ("mismatch_k3",), -1),
     ("tool_errors", marked("Tool errors"), ("tool_errors",), -1),
 )
-"""Id, name, columns (the first that both runs have is used), and the better direction: 1 up,
--1 down, 0 neither."""
+"""Id, name, columns (the first one that all runs have is used), and which direction is better:
+1 up, -1 down, 0 neither."""
 
 NEVER_BETTER = ("length", "surprisal")
-"""Shorter or less certain responses may be a collapse: a drop counts as change, not as better."""
+"""Guardrails whose improvement may be a collapse: it counts as changed, never as better."""
 
 _SPLITS = {"val": ("val", "eval", "valid", "validation", "test"), "train": ("train",)}
 
@@ -78,9 +78,9 @@ class Side:
     """Response data of one run, prepared for comparison.
 
     Attributes:
-        responses: a row per response: ``step``, ``n``, ``split``, ``pair`` (the key by which
-            prompts are paired, uint64), and figures, float64.
-        named: whether equal ``pair`` values mean equal prompts across runs.
+        responses: one row per response: ``step``, ``n`` (its number in the step), ``split``,
+            ``pair`` (a uint64 key of the prompt, by which runs are paired) and float64 figures.
+        named: whether equal ``pair`` values mean equal prompts across runs; false if redacted.
         unpaired: number of responses left out because they have no pairing key.
     """
 
@@ -91,7 +91,7 @@ class Side:
 
 
 def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
-    """Return a run's response data with prompts paired by text, group_id or another field.
+    """Prepare a run's response data, with prompts identified by text, group_id or another field.
 
     Raises:
         UsageError: the run has no such field.
@@ -110,15 +110,15 @@ def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Sid
 
 
 def _hash(value: object) -> int:
-    # 17 and "17" are the same id, as for groups.
+    # An id logged as 17 in one run and as "17" in another is the same, as for group_id.
     text = number_as_text(value) if isinstance(value, float) else str(value)
     return xxhash.xxh3_64_intdigest(text.encode())
 
 
 class Windows(NamedTuple):
-    """First and last compared step of each BASE and of NEW, and the common steps.
+    """First and last compared step of each BASE run and of NEW, and the steps that all runs have.
 
-    ``overlap``: whether all sides have steps, common or not, at the end of their common range.
+    ``overlap``: whether each run has steps in the last fifth of the range that all runs cover.
     """
 
     bases: list[tuple[int, int]]
@@ -128,24 +128,24 @@ class Windows(NamedTuple):
 
 
 def windows(frames: Sequence[pd.DataFrame]) -> Windows:
-    """Choose the windows to compare, given the steps of all sides.
+    """Choose the steps to compare, given the responses of each run.
 
-    The window is the last fifth of the common steps if they reach the last fifth of the range that
-    all sides cover. Otherwise it is each side's steps in that fifth of the range, or if there are
-    none, each side's own last fifth.
+    These are the last fifth of the common steps if that reaches into the last fifth of the range
+    that all runs cover. Otherwise they are each run's steps in that fifth of the range, or if a
+    run has none there, the last fifth of each run's steps.
     """
     steps = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
     common = reduce(np.intersect1d, steps)
-    low, high = max(one[0] for one in steps), min(one[-1] for one in steps)
+    low, high = max(run[0] for run in steps), min(run[-1] for run in steps)
     start, overlap = high - WINDOW_SHARE * (high - low), True
     if len(common) and common[-1] >= start:
-        compared = [_last_fifth(common)] * len(steps)
+        chosen_steps = [_last_fifth(common)] * len(steps)
     else:
-        compared = [one[(one >= start) & (one <= high)] for one in steps]
-        overlap = bool(low <= high) and all(map(len, compared))
+        chosen_steps = [run[(run >= start) & (run <= high)] for run in steps]
+        overlap = bool(low <= high) and all(map(len, chosen_steps))
         if not overlap:
-            compared = [_last_fifth(one) for one in steps]
-    *bases, new = [(int(one[0]), int(one[-1])) for one in compared]
+            chosen_steps = [_last_fifth(run) for run in steps]
+    *bases, new = [(int(run[0]), int(run[-1])) for run in chosen_steps]
     return Windows(bases, new, common, overlap)
 
 
@@ -154,10 +154,10 @@ def _last_fifth(steps: Ints) -> Ints:
 
 
 class Guardrail(NamedTuple):
-    """A figure that should not get worse.
+    """A figure that should not get worse, such as the KL or the response length.
 
-    ``base`` and ``new`` are means of the prompts' means, ``effect`` is computed from the shared
-    prompts, and ``level`` uses Holm's correction over all guardrails.
+    ``base`` and ``new`` average the prompts' means in the first BASE run and in NEW; ``effect`` is
+    NEW - BASE; ``level`` is its verdict, with Holm's correction over all guardrails.
     """
 
     id: str
@@ -171,13 +171,13 @@ class Guardrail(NamedTuple):
 def effect_on(
     means: Sequence[pd.DataFrame], column: str, *, paired: bool, rounding: pd.Series, seed: int
 ) -> Effect:
-    """Compare one figure.
+    """Return the difference NEW - BASE of one figure, NaN if a run does not have the figure.
 
     Args:
-        means: means by prompt of each run of BASE, then of NEW, with index ``pair``.
-        column: the figure.
-        paired: compare the prompts that all sides have.
-        rounding: by column, the maximum difference that rounding can cause.
+        means: means by prompt of each BASE run, then of NEW, indexed by ``pair``.
+        column: name of the figure.
+        paired: compare only the prompts that all runs have.
+        rounding: column -> the maximum difference that rounding can cause.
         seed: seed of the permutation test.
     """
     if not all(has(table, column) for table in means):
@@ -193,7 +193,7 @@ def effect_on(
 
 
 def _guardrails(means: Sequence[pd.DataFrame], **options: Any) -> list[Guardrail]:
-    """Compare all guardrails and reward parts, corrected for multiple testing."""
+    """Compare all guardrails and reward parts, with p-values corrected for multiple testing."""
     parts = [name for name in map(str, means[-1]) if name.startswith(PART) and name in means[0]]
     figures = [(name, columns, better) for name, _, columns, better in GUARDRAILS]
     guardrails, directions = [], {}
@@ -226,19 +226,20 @@ def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLe
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences between BASE and NEW in the last common window.
+    """Differences between BASE and NEW over their last common steps (their windows).
 
-    Curves and paths are of the first BASE and of NEW, and computed on first use.
+    Curves and results at equal KL are those of the first BASE run and of NEW.
 
     Attributes:
         split: compared split: ``val``, ``train`` or ``all``.
-        responses: responses of each BASE, then of NEW, in that split.
-        inside: the responses in the window.
-        named: whether all sides have identifiable prompts (not redacted).
-        effect: effect on the reward.
+        responses: responses of each BASE run, then of NEW, in that split, at all steps.
+        inside: those of ``responses`` whose steps are in the window of their run.
+        named: whether prompts can be identified in all runs (none is redacted).
+        effect: difference NEW - BASE of the reward.
         rounding: maximum difference of rewards that rounding can cause.
-        shared: prompts in the window that all sides have there.
-        only_base, only_new: prompts in the window that NEW lacks, or that some BASE lacks.
+        shared: number of prompts that all runs have in their windows.
+        only_base: number of prompts in the window of a BASE run but not in that of NEW.
+        only_new: number of prompts in the window of NEW but not in that of every BASE run.
     """
 
     split: str
@@ -256,17 +257,17 @@ class Comparison:
 
     @property
     def metrics_alone(self) -> bool:
-        """Whether of some run only the trainer's metrics are known."""
+        """Whether some run has trainer metrics only, without responses."""
         return any((frame["split"] == METRICS).all() for frame in self.responses)
 
     @property
     def within_runs(self) -> bool:
-        """Whether the interval is over the steps of these runs, which is no evidence on others."""
+        """Whether the interval reflects only the variation between steps, not that between runs."""
         return self.metrics_alone and len(self.responses) <= LEAST_RUNS
 
     @property
     def level(self) -> Level:
-        """Level of the effect on the reward according to its interval."""
+        """Verdict on the reward: better or worse if the interval of its difference excludes 0."""
         if not np.isfinite(self.effect.low):
             return "incomparable"
         if self.within_runs:
@@ -277,25 +278,25 @@ class Comparison:
 
     @property
     def ends(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """All responses of the first BASE and of NEW."""
+        """Responses at all steps of the first BASE run and of NEW."""
         return self.responses[0], self.responses[-1]
 
     @property
     def curves(self) -> tuple[Floats, Floats]:
-        """Mean reward of BASE and of NEW at the common steps."""
+        """Mean reward of the first BASE run and of NEW at each common step."""
         means = (frame.groupby("step")["reward"].mean() for frame in self.ends)
         base, new = (mean.reindex(self.windows.common).to_numpy(np.float64) for mean in means)
         return base, new
 
     @cached_property
     def band(self) -> Band:
-        """Difference of the curves, with a band."""
+        """Difference NEW - BASE of the curves with its simultaneous 95% band."""
         paired, rounding, steps = self.effect.paired, self.rounding, self.windows.common
         return difference_band(*self.ends, steps, paired=paired, rounding=rounding, seed=self.seed)
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL | None]:
-        """Difference at equal KL of the reward and the watched reward, None without an overlap."""
+        """Reward column -> its difference at equal KL; None if not logged or without common KL."""
         return {
             reward: at_equal_kl(*self.ends, reward=reward, seed=self.seed)
             if all(has(frame, column) for frame in self.ends for column in (reward, "kl_k1"))
@@ -305,7 +306,7 @@ class Comparison:
 
     @property
     def paths(self) -> list[pd.DataFrame]:
-        """``step``, ``distance`` (√KL, √nats) and ``reward`` of both; empty without KL."""
+        """Table of ``step``, ``distance`` (√KL in √nats) and ``reward`` per run; [] without KL."""
         if not all(has(frame, "kl_k1") for frame in self.ends):
             return []
         means = (frame.groupby("step")[["kl_k1", "reward"]].mean().dropna() for frame in self.ends)
@@ -313,7 +314,7 @@ class Comparison:
 
     @property
     def reasons(self) -> list[str]:
-        """Reasons why the comparison is limited, keys of ``words.REASONS``."""
+        """Reasons why the comparison is limited, as keys of ``words.REASONS``."""
         reasons = []
         if not len(self.windows.common):
             reasons.append("no_common_steps" if self.windows.overlap else "no_overlap")
@@ -330,12 +331,12 @@ class Comparison:
 
 
 def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparison:
-    """Compare NEW with one or several runs of BASE in their last common window."""
-    split, responses = _one_split(_aligned([*bases, new]))
-    compared = windows(responses)
+    """Compare NEW with one or several BASE runs over their last common steps."""
+    split, responses = _common_split(_comparable_responses([*bases, new]))
+    limits = windows(responses)
     inside = [
         frame[frame["step"].between(*window)]
-        for frame, window in zip(responses, (*compared.bases, compared.new), strict=True)
+        for frame, window in zip(responses, (*limits.bases, limits.new), strict=True)
     ]
     means = [frame.groupby("pair").mean(numeric_only=True) for frame in inside]
     *firsts, last = (table.index for table in means)
@@ -352,7 +353,7 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
     return Comparison(
         split,
         responses,
-        compared,
+        limits,
         inside,
         all(side.named for side in (*bases, new)),
         effect_on(means, "reward", **options),
@@ -365,25 +366,25 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
     )
 
 
-def _aligned(sides: Sequence[Side]) -> list[pd.DataFrame]:
-    """Return responses with ALL_RIGHT and ALL_WRONG; redacted prompts match no other side's."""
+def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
+    """Return each run's responses with ALL_RIGHT and ALL_WRONG; redacted prompts never match."""
     best = float(np.fmax.reduce([side.responses["reward"].max() for side in sides]))
-    aligned = []
-    for place, side in enumerate(sides, 1):
+    frames = []
+    for number, side in enumerate(sides, 1):
         frame = side.responses
         if not side.named:
-            frame = frame.assign(pair=frame["pair"] + np.uint64(place << 40))
+            frame = frame.assign(pair=frame["pair"] + np.uint64(number << 40))
         if "zero_variance" in frame:
             alike, right = frame["zero_variance"], frame["reward"] >= best - ROUNDING * abs(best)
             frame = frame.assign(**{ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right})
-        aligned.append(frame)
-    return aligned
+        frames.append(frame)
+    return frames
 
 
-def _one_split(frames: list[pd.DataFrame]) -> tuple[str, list[pd.DataFrame]]:
-    """Return the validation responses if all sides share prompts there, else those of training.
+def _common_split(frames: list[pd.DataFrame]) -> tuple[str, list[pd.DataFrame]]:
+    """Return the name of the split to compare and each run's responses in that split.
 
-    If no split exists on every side, return all responses.
+    It is validation if all runs share prompts there, else training if all have it, else ``all``.
     """
     for name, names in _SPLITS.items():
         cut = [frame[frame["split"].isin(names)] for frame in frames]

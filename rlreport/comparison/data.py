@@ -1,4 +1,4 @@
-"""Response data: the input of comparisons, and the file that contains it in reports."""
+"""Response data: one row of figures per response, the input of comparisons, and its file format."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from rlreport.text.clean import escape, safe_text, unescape
 
 REPORT = "data/report.json"
 PATH = "data/responses.csv.gz"
-"""Paths of the run's metadata and figures, and of the response data, in folders and zips."""
+"""Paths in a report's folder or zip: the run's metadata and figures, and the response data."""
 
 PART = "part:"
-"""Prefix of columns and ids of reward parts."""
+"""Prefix of the columns and guardrail ids of reward parts (components of the reward)."""
 
 EXTRA = "extra:"
-"""Prefix of columns of other logged fields."""
+"""Prefix of the columns of logged fields that are not reward parts."""
 
 ROWS_TOGETHER = 10_000
-"""Rows that are compressed together, so that the first steps can be dropped."""
+"""Rows per gzip member, the unit in which the first steps can be dropped."""
 
 COMPRESSION = 4
-"""Level of gzip: digits compress badly, and level 6 takes three times as long for 5% less."""
+"""Level of gzip; level 6 takes three times as long and saves only 5%."""
 
 MAX_BYTES = 500_000_000
-"""Maximum decompressed bytes of response data."""
+"""Maximum decompressed size in bytes of a report's response data."""
 
 MAX_CELLS = 50_000_000
-"""Maximum number of cells of response data."""
+"""Maximum number of table cells of a report's response data."""
 
 _FIGURES = dict.fromkeys(
     [
@@ -47,7 +47,7 @@ _FIGURES = dict.fromkeys(
     ]
 )
 METRICS = "metrics"
-"""Split of rows that hold the trainer's means of a step."""
+"""Value of ``split`` in rows that stand for a whole step, with the trainer's means."""
 
 _TRAINER_FIGURES = {
     "reward": "reward_mean",
@@ -59,15 +59,15 @@ _HASHES = ("prompt", "group_hash")
 
 
 def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
-    """Return a row per response with all its figures and the ids of its prompt.
+    """Return a table of one row per response with its figures and the ids of its prompt.
 
-    ``redact`` leaves out texts, and hashes, with which guesses of prompts could be verified.
+    ``redact`` leaves out texts and also hashes, which would confirm a guessed prompt.
 
     Returns:
         ``step``, ``n``, ``split``, ``prompt_id``, ``prompt`` (hash), ``group``, ``group_hash``,
         listed figures, ``cut_off``, ``duplicate`` and ``zero_variance`` (0 or 1),
-        ``extra:NAME`` and ``part:NAME``; figures that no response has are left out. Of a run of
-        which only the trainer's metrics are logged, see ``trainer_data``.
+        ``extra:NAME`` and ``part:NAME``; figures that no response has are left out. A run with
+        trainer metrics only has the rows of ``trainer_data``.
     """
     if tables.responses.empty:
         return trainer_data(tables.steps)
@@ -95,17 +95,17 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
         elif name == "split":
             columns["split"] = values.fillna("train")
         elif not redact:
-            columns[key] = values.where(values != "")  # an empty text is not an id
-    table = pd.DataFrame(columns, copy=False)  # each response's figures stand there once
+            columns[key] = values.where(values != "")  # an empty string identifies nothing
+    table = pd.DataFrame(columns, copy=False)
     empty = [name for name in table if name != "reward" and table[name].isna().all()]
     return table.drop(columns=empty)
 
 
 def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per step with the trainer's means, in place of responses.
+    """Return a table of one row per step with the trainer's means, for a run without responses.
 
-    Their split is METRICS. Neighbouring steps are correlated: they stand in blocks, about as many
-    as the cube of their length in the last fifth of the steps, which take the place of prompts.
+    ``split`` is METRICS. As adjacent steps are correlated, blocks of steps take the place of
+    prompts. A block has about the cube root of the number of steps in the last fifth of the run.
     """
     size = max(1, round((len(steps) / 5) ** (1 / 3)))
     block = np.arange(len(steps)) // size
@@ -119,7 +119,7 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def data_of_pages(responses: pd.DataFrame) -> pd.DataFrame:
-    """Return response data from the ``step``, ``n``, texts and figures that pages show."""
+    """Return response data made from the rows of a report's pages: ids, texts and figures."""
     table = responses[["step", "n", *(name for name in _FIGURES if name in responses)]]
     table = table.astype(np.float64).astype({"step": np.int64, "n": np.int64})
     table["split"] = "train"
@@ -134,15 +134,15 @@ def data_of_pages(responses: pd.DataFrame) -> pd.DataFrame:
 
 
 def _zero_variance(responses: pd.DataFrame) -> pd.Series:
-    of_group = responses.groupby("group", sort=False)["reward"]
-    spread = of_group.transform("max") - of_group.transform("min")
-    return (spread < 1e-6).astype(np.float64).where(of_group.transform("count") > 1)
+    rewards = responses.groupby("group", sort=False)["reward"]
+    spread = rewards.transform("max") - rewards.transform("min")
+    return (spread < 1e-6).astype(np.float64).where(rewards.transform("count") > 1)
 
 
 def packed(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
-    """Return response data as reproducible gzip of CSV, and the number of rows in it.
+    """Return response data as reproducible gzipped CSV, and the number of rows in it.
 
-    If it would exceed ``most`` bytes, the first steps are dropped.
+    Rows of the first steps are dropped until it has at most ``most`` bytes.
     """
     names = ",".join(_quoted(str(name)) for name in table)
     head = gzip.compress(f"{names}\n".encode(), 9, mtime=0)
@@ -170,8 +170,8 @@ def _cells(name: str, values: pd.Series) -> list[bytes]:
     array = values.to_numpy()
     if array.dtype.kind == "f":
         array = np.where(np.isfinite(array), array, np.nan)
-    written = orjson.dumps(np.ascontiguousarray(array), option=orjson.OPT_SERIALIZE_NUMPY)
-    return written[1:-1].replace(b"null", b"").split(b",")
+    encoded = orjson.dumps(np.ascontiguousarray(array), option=orjson.OPT_SERIALIZE_NUMPY)
+    return encoded[1:-1].replace(b"null", b"").split(b",")
 
 
 def _quoted(text: str) -> str:
@@ -179,17 +179,17 @@ def _quoted(text: str) -> str:
 
 
 def unpacked(data: bytes, name: str) -> pd.DataFrame:
-    """Read the result of ``packed``; it may be damaged or malicious.
+    """Parse response data that ``packed`` wrote; ``data`` may be damaged or malicious.
 
     Raises:
-        UnusableInputError: it is not response data.
+        UnusableInputError: ``data`` is not response data; the message begins with ``name``.
     """
     try:
         with gzip.open(io.BytesIO(data)) as stream:
             text = read_stream(stream, MAX_BYTES)
         with warnings.catch_warnings():
-            # From 3.1 on pandas parses floats exactly by default, and warns about the argument.
-            # It also warns about columns of ids if some look like numbers.
+            # Pandas from 3.1 on warns that float_precision is not needed; every version warns if
+            # only some ids of a column look like numbers.
             warnings.simplefilter("ignore")
             table = load_csv(
                 text,

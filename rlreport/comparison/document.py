@@ -1,4 +1,4 @@
-"""``data/compare.json`` and ``prompts.csv``; ``rlreport/schemas`` has the JSON Schema."""
+"""A comparison's ``data/compare.json`` (schema: ``rlreport/schemas``) and ``prompts.csv``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROMPT_CHARACTERS = 400
 
 
 def compare_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the comparison as plain values, to be written by ``canonical_json``."""
+    """Return the content of ``compare.json`` as dicts, lists and numbers."""
     comparison, changed = outcome.comparison, outcome.changed
     effect, windows, band = comparison.effect, comparison.windows, comparison.band
     equal_kl = {name: one and one._asdict() for name, one in comparison.equal_kl.items()}
@@ -59,9 +59,9 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def prompts_table(outcome: Outcome) -> pd.DataFrame:
-    """Return every prompt of the window with numbers of responses and mean rewards of both sides.
+    """Return one row per compared prompt: number of responses and mean reward in both runs.
 
-    Only prompts of flips have the beginning of their text.
+    Only prompts of flips (those won or lost) have the beginning of their text.
     """
     inside = outcome.comparison.inside
     sides = [
@@ -85,11 +85,11 @@ def _effect(effect: Effect) -> dict[str, float]:
 
 
 def _flip(flip: Flip) -> dict[str, Any]:
-    ends = {"base": flip.base_response, "new": flip.new_response}
+    response_ids = {"base": flip.base_response, "new": flip.new_response}
     return {
         "prompt": flip.number if flip.prompt is None else flip.prompt[:PROMPT_CHARACTERS],
         "base": flip.base,
         "new": flip.new,
         "delta": flip.delta,
-        "responses": {side: {"step": step, "n": n} for side, (step, n) in ends.items()},
+        "responses": {side: {"step": step, "n": n} for side, (step, n) in response_ids.items()},
     }

@@ -1,7 +1,7 @@
-"""Earlier reports (folder, zip or one file) as a side of a comparison.
+"""Read earlier reports (folder, zip or one HTML file), so that they can be compared.
 
-Reports are untrusted like logs: their content is checked, and only what a comparison needs is
-unpacked.
+Reports are untrusted, like logs: their content is checked, and only the parts that a comparison
+needs are decompressed.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from rlreport.text.clean import safe_text, unescape
 from rlreport.text.messages import message
 
 MAX_DATA = 500_000_000
-"""Maximum bytes of the response data, and of a one-file report."""
+"""Maximum size in bytes of the compressed response data, and of a one-file report."""
 
 MAX_PART = 64_000_000
-"""Maximum decompressed bytes of ``report.json`` and other parts that are parsed in memory."""
+"""Maximum decompressed size in bytes of ``report.json`` and each page of a report."""
 
 MAX_CELLS = 2_000_000
-"""Maximum number of cells of the table of tokens."""
+"""Maximum number of table cells in ``data/tokens.csv``."""
 
 FIRST_SCHEMA = 1
-"""Defaults for reports without these options."""
+"""Schema version of a ``report.json`` that does not name one."""
 
 ResponseId = tuple[int, int]
-"""(step, n) of a response."""
+"""(step, n) of a response, where n is its number in the step."""
 
 ReadPart = Callable[[str], bytes | None]
-"""Reads a part of a report, given its path in the folder; None if there is no such part."""
+"""Reads a file of a report, given its path in the report folder; None if there is none."""
 
 _VIEW = re.compile(
     r'<script type="application/octet-stream" class="view" data-view="steps/(-?\d+)"'
@@ -57,18 +57,18 @@ _CELL = re.compile(
     r'<td class="text" data-key="(prompt|response)"[^<>]*><div class="clamp" dir="auto">'
 )
 _FIRST_WORDS = {"Broken": "critical", "Look at this": "warning", "Healthy": "healthy"}
-"""Prefixes of verdicts in the first schema, which were plain sentences."""
+"""First words of the verdict, which is one sentence in the first schema -> level."""
 
 _GENERATOR = b'<meta name="generator" content="rlreport '
 
 _UNREADABLE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, RuntimeError)
 _UNEXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError)
-"""Exceptions raised by values of unexpected types."""
+"""Exceptions that values of unexpected types raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A report that was built earlier: ``about`` is its ``report.json``."""
+    """An earlier report: ``about`` is its parsed ``report.json``, ``read`` reads its files."""
 
     name: str
     about: Mapping[str, Any]
@@ -76,20 +76,22 @@ class Earlier:
     read: ReadPart
 
     def texts(self, wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
-        """Return prompt and response of the wanted responses that the report shows."""
+        """Return id -> (prompt, response) for those wanted responses that the report shows."""
         responses = set(wanted)
-        shown = {}
+        texts_by_id = {}
         for step in {step for step, _ in responses}:
             try:
                 page = self.read(f"steps/{step}.html") or b""
                 texts = texts_of_page(page.decode("utf-8", "replace"))
             except (*_UNREADABLE, *_UNEXPECTED):
                 continue
-            shown.update({(step, n): text for n, text in texts.items() if (step, n) in responses})
-        return shown
+            texts_by_id.update(
+                {(step, n): text for n, text in texts.items() if (step, n) in responses}
+            )
+        return texts_by_id
 
     def tokens(self) -> pd.DataFrame | None:
-        """Return ``token`` and ``kl_share``, None if they are missing or unreadable."""
+        """Return a table of ``token`` and ``kl_share``, None if it is missing or unreadable."""
         if section(self.about, "settings").get("redact"):
             return None
         try:
@@ -102,21 +104,21 @@ class Earlier:
 
 
 def section(about: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return an object in ``report.json``, an empty one if it is missing."""
+    """Return the object under a key of ``report.json``, {} if it is missing or no object."""
     value = about.get(key)
     return value if isinstance(value, dict) else {}
 
 
 def findings_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the findings in ``report.json``."""
+    """Return the findings in ``report.json``, without entries that are no objects."""
     findings = about.get("findings")
     return [f for f in findings if isinstance(f, dict)] if isinstance(findings, list) else []
 
 
 def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
-    """Return the level of a report's verdict and its leading finding, for any schema version."""
+    """Return the level of a report's verdict and its main finding, for any schema version."""
     verdict, findings = about.get("verdict"), findings_of(about)
-    if isinstance(verdict, str):  # the worst finding came first
+    if isinstance(verdict, str):  # first schema, where the worst finding comes first
         return _FIRST_WORDS.get(verdict.split(":")[0], "unjudged"), next(iter(findings), None)
     level, lead = (section(about, "verdict").get(key) for key in ("level", "lead"))
     leading = (f for f in findings if lead is not None and f.get("id") == lead)
@@ -124,10 +126,10 @@ def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]
 
 
 def earlier_report(path: str | Path) -> Earlier | None:
-    """Open an earlier report; None if the path is no report, and may contain logs.
+    """Open an earlier report; return None if the path is no report, so it may contain logs.
 
     Raises:
-        UnusableInputError: it is a report that cannot be compared; the message explains why.
+        UnusableInputError: the report cannot be compared; the message explains why.
     """
     with _readable_report(str(path)):
         report = _open(path)
@@ -145,11 +147,11 @@ def earlier_report(path: str | Path) -> Earlier | None:
 
 
 def report_about(path: str | Path) -> dict[str, Any] | None:
-    """Read ``report.json`` of an earlier report; None if the path is no report.
+    """Return the parsed ``report.json`` of a report; None if the path may contain logs instead.
 
     Raises:
-        UnreadableReportError: it is broken, or of a newer version.
-        UnusableInputError: it is a file of rlreport without figures, or no report.
+        UnreadableReportError: the report is broken, or was built by a newer version.
+        UnusableInputError: the file has no figures (mail, Markdown), or rlreport did not write it.
     """
     with _readable_report(str(path)):
         report = _open(path)
@@ -158,7 +160,7 @@ def report_about(path: str | Path) -> dict[str, Any] | None:
 
 @contextmanager
 def _readable_report(name: str) -> Iterator[None]:
-    """Convert exceptions of reading a broken report to UnreadableReportError."""
+    """Convert exceptions raised while a broken report is read to UnreadableReportError."""
     try:
         yield
     except LimitError as error:
@@ -226,7 +228,7 @@ def _read_from_zip(file: Path, part: str) -> bytes | None:
 
 def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None:
     content = nodes.get(part)
-    if not content or content.lstrip().startswith("{"):  # older versions did not pack it
+    if not content or content.lstrip().startswith("{"):  # older versions did not compress it
         return content.encode() if content else None
     data = base64.b64decode(content, validate=part == PATH)
     if part == PATH:
@@ -236,17 +238,17 @@ def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None
 
 
 def _node(text: str, name: str) -> str | None:
-    """Return the content of the first data node of this class."""
+    """Return the content of the first ``script`` element with this class, None if there is none."""
     start = re.search(_NODE.format(name=name), text)
     end = text.find("</script>", start.end()) if start else -1
     return text[start.end() : end] if start and end >= 0 else None
 
 
 def texts_of_page(page: str) -> dict[int, tuple[str, str]]:
-    """Return n -> (prompt, response) from the table and the data of a step's page.
+    """Return n -> (prompt, response) from the table and the JSON data of a step's page.
 
     Raises:
-        ArithmeticError, AttributeError, LookupError, TypeError, ValueError: its data are invalid.
+        ArithmeticError, AttributeError, LookupError, TypeError, ValueError: the data are invalid.
     """
     data = load_json((_node(page, "rows-data") or "{}").encode())
     texts: dict[int, dict[str, str]] = {}
@@ -265,15 +267,15 @@ def texts_of_page(page: str) -> dict[int, tuple[str, str]]:
 
 
 def _responses_of_pages(about: Mapping[str, Any], read: ReadPart) -> pd.DataFrame | None:
-    """Return the response data of a first-schema report, if its pages show all responses."""
+    """Return response data from the pages of a first-schema report; None if some are missing."""
     if about["schema"] != FIRST_SCHEMA or section(about, "settings").get("redact"):
         return None
-    pages, room = [], MAX_DATA
+    pages, bytes_left = [], MAX_DATA
     try:
         for step in dict.fromkeys(int(row["step"]) for row in about["steps"]):
             page = (read(f"steps/{step}.html") or b"").decode("utf-8", "replace")
-            room -= len(page)
-            if room < 0:
+            bytes_left -= len(page)
+            if bytes_left < 0:
                 raise LimitError(message("pages of over {most:count} bytes", most=MAX_DATA))
             data, texts = (
                 load_json((_node(page, "rows-data") or "{}").encode()),

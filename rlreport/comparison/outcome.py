@@ -1,4 +1,4 @@
-"""Results of a comparison: effects, findings, texts, and the result of the gate."""
+"""The outcome of a comparison: effects, findings, texts, and the result of ``--fail-on``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlreport.text.tokens import units
 MAX_FLIPS = 200
 
 MAX_TEXTS = 512
-"""Words are counted in a seeded sample of this many responses of each side in the window."""
+"""Words are counted in a random sample of this many responses per run in the window."""
 
 MAX_NGRAM = 3
 MAX_WORDS = 2048
@@ -32,13 +32,13 @@ MAX_WORDS = 2048
 MIN_Z = 3.0
 MAX_LISTED = 20
 ALIKE = 0.9
-"""An n-gram that contains another one replaces it if it occurs in this share of its texts."""
+"""Of two n-grams, one inside the other, only one is listed if their counts differ by up to 10%."""
 
 PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
 
 
 class Gate(NamedTuple):
-    """Conditions of the gate, those that failed (``worse``, ``guardrail:ID``), and exit status."""
+    """The ``--fail-on`` conditions, those that were met (as ``guardrail:ID``), and exit status."""
 
     fail_on: tuple[str, ...]
     failed: tuple[str, ...]
@@ -47,10 +47,10 @@ class Gate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A prompt won or lost: its mean rewards in the window and their difference.
+    """A prompt won or lost: its mean rewards in the window, and their difference NEW - BASE.
 
-    ``base_response`` and ``new_response`` are (step, n) of the responses nearest to these means,
-    ``number`` is the number of the prompt in NEW; unavailable texts are None.
+    ``base_response`` and ``new_response`` are the responses with the reward nearest to these means.
+    ``number`` is the number of the prompt in NEW, from 1. Unavailable texts are None.
     """
 
     pair: int
@@ -70,12 +70,12 @@ class Outcome:
     """A comparison with its runs, texts, findings and the result of the gate.
 
     Attributes:
-        changed: findings that are ``new``, ``fixed`` or ``still`` there relative to the first
-            BASE, and those that are ``critical`` in NEW only.
+        changed: findings that are ``new``, ``fixed`` or ``still`` present relative to the first
+            BASE run, and findings that are ``critical`` in NEW only.
         ngrams: see ``distinctive_texts``.
         counted: number of responses whose words were counted, of BASE and of NEW.
         tokens: see ``tokens_of_kl``.
-        redact: whether texts are left out.
+        redact: whether ``--redact`` leaves texts out.
     """
 
     bases: Sequence[ComparedRun]
@@ -91,17 +91,17 @@ class Outcome:
 
     @property
     def single_base(self) -> bool:
-        """Whether BASE is one run, so that differences cannot be attributed to the change."""
+        """Whether BASE is one run, so that a difference may be due to the seed alone."""
         return len(self.bases) == 1
 
     @property
     def base(self) -> ComparedRun:
-        """The first run of BASE, which curves, findings and flips refer to."""
+        """The first BASE run; curves, findings and flips compare NEW with it."""
         return self.bases[0]
 
     @property
     def broken(self) -> list[tuple[str, ComparedRun]]:
-        """Labels of the runs whose verdict is critical, and these runs."""
+        """(label, run) of each run whose verdict is critical."""
         bases = [
             ("BASE" if self.single_base else message("BASE ({run})", run=run.name), run)
             for run in self.bases
@@ -110,16 +110,16 @@ class Outcome:
 
 
 def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareOptions) -> Outcome:
-    """Compare a run with one or several runs of BASE, and read the texts to show."""
+    """Compare NEW with one or several BASE runs, and read the texts that the pages show."""
     base = bases[0]
     comparison = compare_runs([run.side for run in bases], new.side, seed=options.seed)
-    guardrails = [_unless_collapsed(g, base, new) for g in comparison.guardrails]
+    guardrails = [_discount_collapse(g, base, new) for g in comparison.guardrails]
     if comparison.within_runs:
         guardrails = [
             g._replace(level="changed") if g.level in ("better", "worse") else g for g in guardrails
         ]
     comparison = replace(comparison, guardrails=guardrails)
-    changed = _changed(base, new)
+    changed = _changed_findings(base, new)
     won_and_lost = flips(comparison)
     numbers = prompt_numbers(new)
     texts_by_side, words = [], []
@@ -127,10 +127,10 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
         (base, comparison.inside[0], {flip.base_response for flip in won_and_lost}),
         (new, comparison.inside[-1], {flip.new_response for flip in won_and_lost}),
     ):
-        counted = _counted(run, frame, options.seed)
-        texts = {} if options.redact else run.texts({*counted, *in_flips})
+        counted_ids = _ids_to_count(run, frame, options.seed)
+        texts = {} if options.redact else run.texts({*counted_ids, *in_flips})
         texts_by_side.append(texts)
-        words.append([texts[one][1] for one in sorted(counted) if one in texts][:MAX_TEXTS])
+        words.append([texts[key][1] for key in sorted(counted_ids) if key in texts][:MAX_TEXTS])
     return Outcome(
         bases,
         new,
@@ -145,10 +145,10 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
     )
 
 
-def _unless_collapsed(guardrail: Guardrail, base: ComparedRun, new: ComparedRun) -> Guardrail:
-    """Return a guardrail with level ``changed`` if the collapse of a run explains its difference.
+def _discount_collapse(guardrail: Guardrail, base: ComparedRun, new: ComparedRun) -> Guardrail:
+    """Return the guardrail, with level ``changed`` if a collapsed run explains the difference.
 
-    Nothing is better because a run collapsed, or worse because the other run did.
+    A collapse of NEW makes no guardrail better, and one of BASE makes NEW's length no worse.
     """
     if new.collapsed:
         by_collapse = guardrail.level == "better"
@@ -159,40 +159,40 @@ def _unless_collapsed(guardrail: Guardrail, base: ComparedRun, new: ComparedRun)
     return guardrail._replace(level="changed") if by_collapse else guardrail
 
 
-def _changed(base: ComparedRun, new: ComparedRun) -> dict[str, list[RunFinding]]:
+def _changed_findings(base: ComparedRun, new: ComparedRun) -> dict[str, list[RunFinding]]:
     critical_in_base = {
         name for name, finding in base.findings.items() if finding.severity == "critical"
     }
     return {
-        "new": [one for name, one in new.findings.items() if name not in base.findings],
-        "fixed": [one for name, one in base.findings.items() if name not in new.findings],
-        "still": [one for name, one in new.findings.items() if name in base.findings],
+        "new": [finding for name, finding in new.findings.items() if name not in base.findings],
+        "fixed": [finding for name, finding in base.findings.items() if name not in new.findings],
+        "still": [finding for name, finding in new.findings.items() if name in base.findings],
         "critical": [
-            one
-            for name, one in new.findings.items()
-            if one.severity == "critical" and name not in critical_in_base
+            finding
+            for name, finding in new.findings.items()
+            if finding.severity == "critical" and name not in critical_in_base
         ],
     }
 
 
 def _gate(comparison: Comparison, critical: list[RunFinding], options: CompareOptions) -> Gate:
-    wanted = set(FAIL_ON) if "any" in options.fail_on else set(options.fail_on)
+    conditions = set(FAIL_ON) if "any" in options.fail_on else set(options.fail_on)
     failed = []
-    # NaN, of runs that cannot be compared, is not below anything.
+    # ``high`` is NaN for runs that cannot be compared; the comparison is false then.
     lower = comparison.effect.high < -options.margin and not comparison.metrics_alone
-    if "worse" in wanted and lower:
+    if "worse" in conditions and lower:
         failed.append("worse")
-    if "guardrail" in wanted:
+    if "guardrail" in conditions:
         failed += [f"guardrail:{g.id}" for g in comparison.guardrails if g.level == "worse"]
-    if "new-critical" in wanted:
+    if "new-critical" in conditions:
         failed += [f"new-critical:{finding.id}" for finding in critical]
     evidence = comparison.level in ("better", "worse") or not options.require_evidence
     status = FAILED if failed else PASSED if evidence else INCONCLUSIVE
-    return Gate(tuple(sorted(wanted)), tuple(failed), status)
+    return Gate(tuple(sorted(conditions)), tuple(failed), status)
 
 
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
-    """Return prompts whose mean rewards differ by more than rounding, most significant first."""
+    """Return prompts whose mean reward differs between runs, largest shrunk difference first."""
     if not comparison.effect.paired:
         return []
     base, new = comparison.inside[0], comparison.inside[-1]
@@ -211,9 +211,9 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
 
 
 def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return by prompt the mean ``reward``, its ``error``, and the ``response`` nearest to it.
+    """Return per prompt the mean ``reward``, its ``error``, and the ``response`` nearest to it.
 
-    The error uses the pooled variance of all prompts.
+    ``error`` is the standard error with the variance pooled over all prompts.
     """
     frame = frame.reset_index(drop=True)
     rewards = frame.groupby("pair")["reward"]
@@ -221,12 +221,12 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
     variance = (deviation**2).sum() / max(1, len(frame) - len(counts))
     nearest = frame.loc[deviation.abs().groupby(frame["pair"]).idxmin(), ["step", "n"]]
     table = pd.DataFrame({"reward": rewards.mean(), "error": np.sqrt(variance / counts)})
-    places = zip(nearest["step"].tolist(), nearest["n"].tolist(), strict=True)
-    return table.assign(response=pd.Series(list(places), table.index, dtype=object))
+    ids = zip(nearest["step"].tolist(), nearest["n"].tolist(), strict=True)
+    return table.assign(response=pd.Series(list(ids), table.index, dtype=object))
 
 
 def prompt_numbers(run: ComparedRun) -> dict[int, int]:
-    """Return the number of each prompt in a run, from 1, by ``pair``."""
+    """Return ``pair`` -> number of the prompt in the run, counted from 1."""
     first = run.side.responses.drop_duplicates("pair")
     return dict(zip(first["pair"].tolist(), (first["prompt_id"] + 1).tolist(), strict=True))
 
@@ -243,10 +243,10 @@ def _with_texts(
     return replace(flip, number=number, prompt=prompt, base_text=base_text, new_text=new_text)
 
 
-def _counted(run: ComparedRun, inside: pd.DataFrame, seed: int) -> set[ResponseId]:
-    """Return the responses of a window whose words are counted.
+def _ids_to_count(run: ComparedRun, inside: pd.DataFrame, seed: int) -> set[ResponseId]:
+    """Return the ids of the responses whose words are counted: a sample if read from logs.
 
-    Of a report these are all responses, as it contains the texts of some only.
+    A report contains the texts of some responses only; all of its responses are returned.
     """
     if run.from_logs and len(inside) > MAX_TEXTS:
         inside = inside.iloc[np.random.default_rng(seed).permutation(len(inside))[:MAX_TEXTS]]
@@ -254,32 +254,35 @@ def _counted(run: ComparedRun, inside: pd.DataFrame, seed: int) -> set[ResponseI
 
 
 def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
-    """Return the n-grams that more responses of NEW contain than of BASE.
+    """Find n-grams that are clearly more frequent in responses of NEW than in those of BASE.
 
     Returns:
-        ``ngram``, ``base_share``, ``new_share`` (of responses that contain it) and ``z``
-        (``log_odds_z``), the largest z first, at most MAX_LISTED.
+        Up to MAX_LISTED rows by descending z: ``ngram``, ``base_share`` and ``new_share`` (fraction
+        of responses that contain it) and ``z`` (``log_odds_z``).
     """
     if not base or not new:
         return pd.DataFrame(columns=["ngram", "base_share", "new_share", "z"])
-    before, after = _holders(base), _holders(new)
+    before, after = _text_counts(base), _text_counts(new)
     ngrams = sorted(ngram for ngram, count in after.items() if count >= 2)
-    held, was = (
+    new_counts, base_counts = (
         np.array([counts[ngram] for ngram in ngrams], np.float64) for counts in (after, before)
     )
-    z = log_odds_z(held, len(new), was, len(base))
+    z = log_odds_z(new_counts, len(new), base_counts, len(base))
     chosen: list[int] = []
     for i in np.argsort(-z, kind="stable").tolist():
         if z[i] < MIN_Z or len(chosen) == MAX_LISTED:
             break
-        if not any(_same(ngrams[i], ngrams[j], held[[i, j]]) for j in chosen):
+        if not any(_is_redundant(ngrams[i], ngrams[j], new_counts[[i, j]]) for j in chosen):
             chosen.append(i)
-    shares = {"base_share": was[chosen] / len(base), "new_share": held[chosen] / len(new)}
+    shares = {
+        "base_share": base_counts[chosen] / len(base),
+        "new_share": new_counts[chosen] / len(new),
+    }
     return pd.DataFrame({"ngram": [ngrams[i] for i in chosen], **shares, "z": z[chosen]})
 
 
-def _holders(texts: Sequence[str]) -> Counter[str]:
-    """Return the number of texts that contain each n-gram (words joined by blanks)."""
+def _text_counts(texts: Sequence[str]) -> Counter[str]:
+    """Return n-gram (words joined by blanks) -> number of texts that contain it."""
     counts: Counter[str] = Counter()
     for text in texts:
         words = units(text)[:MAX_WORDS]
@@ -290,17 +293,18 @@ def _holders(texts: Sequence[str]) -> Counter[str]:
     return counts
 
 
-def _same(ngram: str, other: str, held: Floats) -> bool:
-    """Return whether one of two n-grams is redundant given the other."""
+def _is_redundant(ngram: str, other: str, counts: Floats) -> bool:
+    """Return whether one n-gram contains the other and both have nearly the same count."""
     inside = f" {ngram} " in f" {other} " or f" {other} " in f" {ngram} "
-    return inside and bool(held.min() >= ALIKE * held.max())
+    return inside and bool(counts.min() >= ALIKE * counts.max())
 
 
 def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.DataFrame:
-    """Compare tokens by their share of the run's KL: ``token`` and ``kl_share`` of each side.
+    """Compare tokens by their share of a run's KL, given ``token`` and ``kl_share`` of each run.
 
     Returns:
-        ``token``, ``base_share``, ``new_share`` and ``change``, the largest change first.
+        Rows by descending absolute change: ``token``, ``base_share``, ``new_share``, ``change``;
+        none if the tokens of a run are None.
     """
     if base is None or new is None:
         return pd.DataFrame(columns=["token", "base_share", "new_share", "change"])

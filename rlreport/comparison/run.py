@@ -1,4 +1,4 @@
-"""One run of a comparison: its response data, findings, settings and texts."""
+"""Load one run of a comparison: its response data, findings, settings and texts."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ _TRAINING = re.compile(
     r"top_[kp]|batch_size|num_generations|group|rollout|n|length|tokens|clip|eps\w*|loss|adv\w*|"
     r"algo\w*|seed|epochs?|max_steps|warmup|optim\w*|lora|gamma|lam|entropy)([._]|$)"
 )
-"""Names, or names of sections, of settings that affect training."""
+"""Matches names (or sections) of settings that affect training."""
 
 _BOOKKEEPING = re.compile(
     r"version|commit|host|(^|[._])(dir|path|name|run|id|project|entity|port)$|_(dir|id)$|"
     r"(run|experiment)_name|wandb|logg|save|output|timestamp|device|num_workers|report_to|push_to"
 )
-"""Package versions, and settings with names and locations."""
+"""Matches names of package versions, paths, ids and other settings that do not affect training."""
 
 _UNSET = {None, "null", "None", "", "False", "false"}
-"""Values that mean "off": equal to a missing setting."""
+"""Values of a setting that count as if it were missing."""
 
 Texts = Callable[[Iterable[ResponseId]], dict[ResponseId, tuple[str, str]]]
-"""Returns prompt and response of the given responses, as far as texts are known."""
+"""Function from ids of responses to id -> (prompt, response), without unavailable texts."""
 
 
 class RunFinding(NamedTuple):
@@ -69,15 +69,15 @@ class ComparedRun:
     """One run of a comparison.
 
     Attributes:
-        level: level of its verdict.
-        lead: id of the leading finding, None without warnings.
-        findings: warnings and critical findings by id.
-        from_logs: whether it was read from logs, so that all texts are known.
-        tokens: ``token`` and ``kl_share``, None if the report has none.
-        facts: run card, gamma and lambda.
-        versions: package versions and settings of its report.
-        dropped: number of responses whose figures its report lacks.
-        sample_note: the sample behind its distinct-2 and tokens, "" if all responses were used.
+        level: level of its verdict, such as ``critical``.
+        lead: id of the main finding, None without warnings.
+        findings: id -> warning or critical finding.
+        from_logs: whether it was read from logs, so that all texts are available.
+        tokens: table of ``token`` and ``kl_share``, None if its report has none.
+        facts: the run's metadata, gamma and lambda.
+        versions: package versions and settings with which its report was built.
+        dropped: number of responses whose figures its report does not contain.
+        sample_note: the sample used for distinct-2 and tokens, "" if all responses were used.
     """
 
     name: str
@@ -100,17 +100,17 @@ class ComparedRun:
 
     @property
     def collapsed(self) -> bool:
-        """Whether it is broken or has a collapse, so that lower figures are no improvement."""
+        """Whether it is broken or has collapsed, so that better figures may be no improvement."""
         return self.broken or any(name.endswith("_collapse") for name in self.findings)
 
 
 def compared_run(
     path: str | Path, options: CompareOptions, thresholds: Thresholds, progress: Progress
 ) -> ComparedRun:
-    """Read one run: logs, or an earlier report (folder, zip or one file).
+    """Read one run from its logs or from an earlier report (folder, zip or one file).
 
     Raises:
-        RlreportError: it cannot be read.
+        RlreportError: the run cannot be read.
     """
     if report := earlier_report(path):
         return _of_report(report, options.pair_by)
@@ -144,7 +144,7 @@ def compared_run(
 
 
 def _no_texts(wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
-    """Return the texts of a run of which only the trainer's metrics are logged: none."""
+    """Return no texts, as the run has trainer metrics only."""
     return {}
 
 
@@ -156,7 +156,7 @@ def _text_reader(
     def texts(wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
         rows = [int(np.searchsorted(steps, step)) + n for step, n in sorted(set(wanted))]
         rollouts = fetch(locations, rows, read, figures)
-        texts = {(one.step, one.n): (one.prompt, one.response) for one in rollouts}
+        texts = {(r.step, r.n): (r.prompt, r.response) for r in rollouts}
         locations.close()
         return texts
 
@@ -168,18 +168,18 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
     name = _text(about.get("run")) or report.name
     level, lead = verdict_of(about)
     settings, sampled = _texts(section(about, "settings")), section(about, "sampled")
-    some, of = sampled.get("responses"), sampled.get("of")
+    sample_size, total = sampled.get("responses"), sampled.get("of")
     findings = [
-        _finding(one)
-        for one in findings_of(about)
-        if one.get("severity") in ("critical", "warning")
+        _finding(finding)
+        for finding in findings_of(about)
+        if finding.get("severity") in ("critical", "warning")
     ]
     return ComparedRun(
         name,
         side_of(name, report.responses, pair_by=pair_by),
         level,
         _text(lead.get("id")) if lead else None,
-        {one.id: one for one in findings},
+        {finding.id: finding for finding in findings},
         report.texts,
         tokens=report.tokens(),
         facts={
@@ -188,7 +188,9 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
         },
         versions=settings | _texts(section(about, "versions")),
         dropped=max(0, count - len(report.responses)) if isinstance(count, int) else 0,
-        sample_note=sample_note(some, of) if isinstance(some, int) and isinstance(of, int) else "",
+        sample_note=sample_note(sample_size, total)
+        if isinstance(sample_size, int) and isinstance(total, int)
+        else "",
     )
 
 
@@ -211,7 +213,7 @@ def _text(value: object) -> str:
 
 
 class Difference(NamedTuple):
-    """A setting and its values in BASE and in NEW, None if a run does not have it."""
+    """A setting and its values in BASE and NEW; None if a run does not have the setting."""
 
     key: str
     base: str | None
@@ -221,31 +223,33 @@ class Difference(NamedTuple):
 def settings_that_differ(
     base: ComparedRun, new: ComparedRun
 ) -> tuple[list[Difference], list[Difference]]:
-    """Return settings that differ (those of training first), and differences that are collapsed.
+    """Return the settings settings, those that affect training first, and less relevant ones.
 
-    Collapsed are package versions, defaults, names and locations, and the configuration of a run
-    if the other run has none.
+    Less relevant, and folded on the page, are package versions, names, locations, a missing
+    setting against its "off" value, and the whole configuration if only one run has one.
     """
     configured = all(any(key.startswith("config.") for key in run.facts) for run in (base, new))
-    differing = dict.fromkeys(
+    settings = dict.fromkeys(
         Difference(key, one.get(key), other.get(key))
         for one, other in ((base.facts, new.facts), (base.versions, new.versions))
         for key in (sorted({*one, *other}) if one and other else ())
         if one.get(key) != other.get(key)
     )
-    listed = [one for one in differing if _matters(one, configured=configured)]
-    folded = [one for one in differing if one not in listed]
-    return sorted(listed, key=lambda one: not _of_training(one.key)), folded
+    relevant = [setting for setting in settings if _is_relevant(setting, configured=configured)]
+    others = [setting for setting in settings if setting not in relevant]
+    return sorted(relevant, key=lambda setting: not _affects_training(setting.key)), others
 
 
-def _matters(one: Difference, *, configured: bool) -> bool:
-    if not one.key.startswith("config."):
-        return one.key in ("gamma", "lam")
-    default = {one.base, one.new} <= _UNSET
+def _is_relevant(setting: Difference, *, configured: bool) -> bool:
+    if not setting.key.startswith("config."):
+        return setting.key in ("gamma", "lam")
+    default = {setting.base, setting.new} <= _UNSET
     return (
-        configured and not default and (_of_training(one.key) or not _BOOKKEEPING.search(one.key))
+        configured
+        and not default
+        and (_affects_training(setting.key) or not _BOOKKEEPING.search(setting.key))
     )
 
 
-def _of_training(key: str) -> bool:
+def _affects_training(key: str) -> bool:
     return "version" not in key and bool(_TRAINING.search(key.lower()))

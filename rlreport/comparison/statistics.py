@@ -1,16 +1,14 @@
-"""Differences of two runs: effects by prompt with intervals, curves with simultaneous bands.
+"""Statistics of differences between runs: intervals of effects, bands of curves, p-values.
 
-Responses to the same prompt are correlated, so prompts are the sampling unit everywhere. There are
-two families of intervals. Intervals of effects are Student's over prompts, and exclude 0 only if a
-permutation test rejects as well, because that test keeps its level with few prompts, rare events
-and heavy tails. Bands of curves are bootstrapped over prompts. More than 512 prompts are first
-assigned to 512 groups, which are resampled as a whole: groups of independent prompts are
-independent, and memory stays small.
+Responses to the same prompt are correlated, so prompts are the sampling unit everywhere. Intervals
+of effects are Student's over prompts. They exclude 0 only if a permutation test rejects as well,
+because that test keeps its level with few prompts, rare events and heavy tails. Bands of curves
+are bootstrapped over prompts. More than 512 prompts are first assigned to 512 groups, which are
+resampled as a whole; this bounds memory.
 
-NEW is treated as one more draw from the distribution of several BASE runs: Student's interval for
-it is ± t(R - 1) · s · √(1 + 1/R), where s is the standard deviation of the R runs' means and
-includes the noise of the prompts. The interval over prompts also covers how much the effect
-differs between prompts.
+With several BASE runs, NEW is treated as one more draw from their distribution: its interval is
+± t(R - 1) · s · √(1 + 1/R), where s is the standard deviation of the R runs' means. The wider of
+this interval and the one over prompts is used.
 """
 
 from __future__ import annotations
@@ -31,15 +29,15 @@ POWER = 0.8
 LEAST_PROMPTS = 3
 """Minimum number of prompts for an interval."""
 LEAST_PAIRS_FOR_VERDICT, LEAST_PROMPTS_FOR_VERDICT = 6, 4
-"""With fewer pairs, or fewer prompts on each side, no permutation test reaches p = 0.05."""
+"""With fewer pairs (or unpaired, fewer prompts per side) no permutation test can reach p = 0.05."""
 
 PERMUTATIONS = 2000
 MAX_ENUMERATED = 14
-"""Maximum number of values whose permutations are all enumerated."""
+"""Up to this many nonzero values, all permutations are enumerated instead of sampled."""
 _MAX_VALUES = 1024
-"""Maximum number of values permuted singly; more are summed in cells that are permuted."""
+"""Maximum number of values to permute; more are first summed into this many cells."""
 _MAX_RATIO = 16
-"""Prompts of the larger side beyond this multiple of the smaller side add almost no power."""
+"""The larger side is cut to this multiple of the smaller one, as more adds almost no power."""
 
 RESAMPLES, _PATH_RESAMPLES = 2000, 400
 _GROUPS = 512
@@ -57,9 +55,9 @@ class Effect:
     Attributes:
         mde: minimum detectable effect with 80% power; NaN if there are too few prompts to detect
             any.
-        p: two-sided p-value, the largest of all tests.
-        pairs: prompts that both sides have; if unpaired, the prompts of the smaller side.
-        paired: whether it is computed from prompts that both sides have.
+        p: two-sided p-value, the largest of the permutation test and the t-tests.
+        pairs: number of prompts that both sides have; if unpaired, of prompts of the smaller side.
+        paired: whether only prompts that both sides have are compared, each with itself.
     """
 
     value: float = np.nan
@@ -72,10 +70,11 @@ class Effect:
 
 
 def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0, seed: int = 0) -> Effect:
-    """Compare means by prompt, (prompts,) each, NaN if a side lacks the prompt.
+    """Return the mean difference NEW - BASE over the prompts that both sides have.
 
-    The permutation test flips the signs of the prompts' differences. ``base`` may be (runs,
-    prompts) for several runs of BASE. Differences of at most ``rounding`` count as zero.
+    ``base`` and ``new`` are means by prompt, (prompts,), NaN where a side lacks the prompt; for
+    several runs ``base`` is (runs, prompts). The permutation test flips the signs of the prompts'
+    differences. An effect of at most ``rounding`` counts as zero.
     """
     runs = np.atleast_2d(base)
     shared = np.isfinite(runs).all(axis=0) & np.isfinite(new)
@@ -85,32 +84,32 @@ def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0, seed: int
         return Effect(float(difference.mean()) if pairs else np.nan, pairs=pairs)
     effect = Effect(float(difference.mean()), p=sign_flip_p(difference, seed), pairs=pairs)
     return _with_interval(
-        effect, [_error_of_mean(difference), *_one_more(runs[:, shared])], rounding
+        effect, [_error_of_mean(difference), *_new_run_error(runs[:, shared])], rounding
     )
 
 
 def unpaired_effect(
     base: Floats, new: Floats, *, runs: Sequence[Floats] = (), rounding: float = 0.0, seed: int = 0
 ) -> Effect:
-    """Compare means by prompt, (prompts of that side,) each, of sides with different prompts.
+    """Return the difference of the sides' means, for sides with different prompts.
 
-    The variances of both sides are added, and that between ``runs`` of BASE (means by prompt of
-    each), because runs with the same prompts do not show the variance between prompts. ``base``
-    has each prompt once. The permutation test exchanges prompts between the sides.
+    ``base`` and ``new`` are means by prompt, (prompts of that side,); ``runs`` has those of each
+    BASE run. The variance between runs is added to the variances between prompts, as runs with
+    the same prompts do not show the latter. The permutation test exchanges prompts between sides.
     """
     base, new = base[np.isfinite(base)], new[np.isfinite(new)]
     pairs = min(len(base), len(new))
     if pairs < LEAST_PROMPTS:
         return Effect(pairs=pairs, paired=False)
-    several = _one_more([run[np.isfinite(run)] for run in runs])
+    between_runs = _new_run_error([run[np.isfinite(run)] for run in runs])
     # If runs agree by chance, the interval must not become narrower than the one over runs.
-    errors = [_welch([_error_of_mean(base), _error_of_mean(new), *several]), *several]
+    errors = [_welch([_error_of_mean(base), _error_of_mean(new), *between_runs]), *between_runs]
     value, p = float(new.mean() - base.mean()), relabel_p(base, new, seed)
     return _with_interval(Effect(value, p=p, pairs=pairs, paired=False), errors, rounding)
 
 
-def _one_more(runs: Sequence[Floats] | Floats) -> list[StandardError]:
-    """Return [the error of one more run relative to the mean of runs], or [] for a single run."""
+def _new_run_error(runs: Sequence[Floats] | Floats) -> list[StandardError]:
+    """Return [standard error of one more run's mean minus the runs' mean], [] for a single run."""
     if len(runs) < 2:
         return []
     means = np.array([run.mean() for run in runs])
@@ -122,48 +121,48 @@ def _error_of_mean(values: Floats) -> StandardError:
 
 
 def _welch(parts: Sequence[StandardError]) -> StandardError:
-    """Return the error of a sum, with the degrees of freedom of Welch and Satterthwaite."""
+    """Return the standard error of a sum, with Welch-Satterthwaite degrees of freedom."""
     total = hypot(*(error for error, _ in parts))
     shares = sum((error / total) ** 4 / freedom for error, freedom in parts) if total else 1.0
     return total, 1 / shares
 
 
 def _with_interval(effect: Effect, errors: Sequence[StandardError], rounding: float) -> Effect:
-    """Return the widest of Student's intervals; 0 is in it unless the permutation test rejects."""
+    """Return the effect with the widest Student interval, extended to 0 unless every p < 0.05."""
     from scipy.special import stdtr, stdtrit
 
     value = 0.0 if abs(effect.value) <= rounding else effect.value
     error, freedom = np.array(errors).T
     half, power = (float((error * stdtrit(freedom, q)).max()) for q in (1 - _TAIL, POWER))
-    least = LEAST_PAIRS_FOR_VERDICT if effect.paired else LEAST_PROMPTS_FOR_VERDICT
-    certain = 1.0 if abs(value) <= _TINY else 0.0
+    min_pairs = LEAST_PAIRS_FOR_VERDICT if effect.paired else LEAST_PROMPTS_FOR_VERDICT
+    no_variance_p = 1.0 if abs(value) <= _TINY else 0.0
     p_values = 2 * stdtr(freedom, -abs(value) / np.maximum(error, _TINY))
-    p = max(effect.p, float(np.where(error > _TINY, p_values, certain).max()))
+    p = max(effect.p, float(np.where(error > _TINY, p_values, no_variance_p).max()))
     low, high = value - half, value + half
     if p > 1 - LEVEL:
         low, high = min(low, 0.0), max(high, 0.0)
-    mde = half + power if effect.pairs >= least else np.nan
+    mde = half + power if effect.pairs >= min_pairs else np.nan
     return Effect(value, low, high, mde, p, effect.pairs, effect.paired)
 
 
 def sign_flip_p(difference: Floats, seed: int) -> float:
-    """Return the two-sided p of paired differences under random signs (Fisher 1935).
+    """Return the two-sided p-value of the sign-flip test of paired differences (Fisher 1935).
 
     With one binary response per prompt this is McNemar's exact test. For few nonzero values all
     signs are enumerated; for more, random signs are sampled and the observed ones are included in
     the sample, so that the test keeps its level (Phipson & Smyth 2010).
     """
-    moving = difference[difference != 0]
-    if len(moving) <= MAX_ENUMERATED:
-        signs = 1 - 2 * _subsets(len(moving))
+    differences = difference[difference != 0]
+    if len(differences) <= MAX_ENUMERATED:
+        signs = 1 - 2 * _subsets(len(differences))
     else:
-        moving = np.bincount(np.arange(len(moving)) % _MAX_VALUES, moving)
-        signs = _signs(len(moving), seed)
-    return _two_sided(signs @ moving, moving.sum())
+        differences = np.bincount(np.arange(len(differences)) % _MAX_VALUES, differences)
+        signs = _signs(len(differences), seed)
+    return _two_sided(signs @ differences, differences.sum())
 
 
 def relabel_p(base: Floats, new: Floats, seed: int) -> float:
-    """Return the two-sided p of two sets of prompts under random assignment to the sides.
+    """Return the two-sided p-value for a random assignment of the prompts to the two sides.
 
     With one binary response per prompt this is Fisher's exact test. Assignments are enumerated or
     sampled as in ``sign_flip_p``.
@@ -178,23 +177,25 @@ def relabel_p(base: Floats, new: Floats, seed: int) -> float:
     # Subtracting the mode does not change the test, and leaves fewer nonzero values.
     values, counts = np.unique(pooled, return_counts=True)
     pooled = pooled - values[counts.argmax()]
-    observed, moving = pooled[:size].sum(), pooled[pooled != 0]
-    if len(moving) > MAX_ENUMERATED:
+    observed, nonzero_values = pooled[:size].sum(), pooled[pooled != 0]
+    if len(nonzero_values) > MAX_ENUMERATED:
         return _two_sided(_labels(len(pooled), size, seed) @ pooled, observed)
-    subsets, still = _subsets(len(moving)), len(pooled) - len(moving)
-    ways = [comb(still, size - k) if k <= size else 0 for k in range(len(moving) + 1)]
+    subsets, zero_count = _subsets(len(nonzero_values)), len(pooled) - len(nonzero_values)
+    ways = [comb(zero_count, size - k) if k <= size else 0 for k in range(len(nonzero_values) + 1)]
     shares = np.array([way / comb(len(pooled), size) for way in ways])
-    return _two_sided(subsets @ moving, observed, shares[subsets.sum(axis=1).astype(np.int64)])
+    return _two_sided(
+        subsets @ nonzero_values, observed, shares[subsets.sum(axis=1).astype(np.int64)]
+    )
 
 
 def _subsets(count: int) -> Floats:
-    """Return the indicators (1 or 0) of the members of all subsets, (2**count, count)."""
+    """Return a row per subset of ``count`` items, with 1 for its members: (2**count, count)."""
     return ((np.arange(2**count)[:, None] >> np.arange(count)) % 2).astype(np.float64)
 
 
 @lru_cache(maxsize=2)
 def _signs(count: int, seed: int) -> Floats:
-    """Return random signs, (PERMUTATIONS + 1, count); the first ones are all positive."""
+    """Return random signs, (PERMUTATIONS + 1, count); the first row is all +1, as observed."""
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], (PERMUTATIONS + 1, count))
     signs[0] = 1
     return signs
@@ -202,9 +203,9 @@ def _signs(count: int, seed: int) -> Floats:
 
 @lru_cache(maxsize=2)
 def _labels(count: int, size: int, seed: int) -> Floats:
-    """Return random labels, 1 for NEW and 0 for BASE, (PERMUTATIONS + 1, count).
+    """Return random labels, (PERMUTATIONS + 1, count): 1 for ``size`` values of NEW, 0 for BASE.
 
-    The first row has the observed labels.
+    The first row has the observed labels, in which the values of NEW come first.
     """
     labels = np.tile((np.arange(count) < size).astype(np.float64), (PERMUTATIONS + 1, 1))
     labels[1:] = np.random.default_rng(seed).permuted(labels[1:], axis=1)
@@ -212,25 +213,24 @@ def _labels(count: int, size: int, seed: int) -> Floats:
 
 
 def _two_sided(sums: Floats, observed: float, weights: Floats | None = None) -> float:
-    """Return twice the weight of the smaller tail of the sums, the observed sum included."""
+    """Return twice the smaller tail probability of the observed sum among the permuted sums."""
     rounding = 1e-9 * np.abs(sums).max()
     tails = sums >= observed - rounding, sums <= observed + rounding
     return min(1.0, 2 * min(float(np.average(tail, weights=weights)) for tail in tails))
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Return p-values corrected for multiple testing (Holm 1979)."""
+    """Return the p-values corrected for multiple testing (Holm 1979), in the same order."""
     values = pd.Series(p, dtype=np.float64).sort_values(kind="stable")
     corrected = (values * np.arange(len(p), 0, -1)).clip(upper=1.0).cummax()
     return corrected.sort_index().tolist()
 
 
 def shrunk(difference: Floats, error: Floats) -> Floats:
-    """Shrink differences by prompt, (prompts,), towards their mean according to their noise.
+    """Shrink the prompts' differences, (prompts,), towards their mean, noisy ones more.
 
-    This is the normal-normal empirical Bayes estimate (Efron & Morris 1975). It prevents prompts
-    with few responses from leading the list by chance. ``error`` is the standard error of each
-    difference.
+    ``error`` is the standard error of each. This is the normal-normal empirical Bayes estimate
+    (Efron & Morris 1975), which prevents prompts with few responses from coming first by chance.
     """
     if len(difference) < 2:
         return difference
@@ -241,7 +241,7 @@ def shrunk(difference: Floats, error: Floats) -> Floats:
 
 
 class Band(NamedTuple):
-    """A difference by step with a simultaneous band, (steps,) each; NaN at steps without data."""
+    """A difference per step and its simultaneous band, (steps,) each; NaN at steps without data."""
 
     difference: Floats
     low: Floats
@@ -257,14 +257,14 @@ def difference_band(
     rounding: float = 0.0,
     seed: int = 0,
 ) -> Band:
-    """Return NEW - BASE of the reward at these steps, ascending, with a simultaneous 95% band.
+    """Return the reward of NEW - BASE at each of ``steps`` with a simultaneous 95% band.
 
-    Prompts are resampled. The band is the difference ± q · its standard error, where q is the
-    95% quantile of the largest |t| over the steps, so the whole curve lies within the band in
-    95% of cases (max-|t|; Montiel Olea & Plagborg-Møller 2019). The sides have the columns
-    ``pair``, ``step`` and ``reward``, one row per response. ``paired`` compares the prompts that a
-    step has on both sides, otherwise the means of the step. Differences of at most ``rounding``
-    count as zero.
+    ``base`` and ``new`` have one row per response: ``pair``, ``step`` and ``reward``. ``steps`` is
+    ascending. If ``paired``, only prompts that both sides have at a step are compared, otherwise
+    the means of the step. Differences of at most ``rounding`` count as zero. The band is the
+    difference ± q · its standard error over resampled prompts, where q is the 95% quantile of the
+    largest |t| of all steps (Montiel Olea & Plagborg-Møller 2019). So the whole curve is within the
+    band in 95% of cases.
     """
     prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
@@ -286,7 +286,7 @@ def difference_band(
 
 
 class EqualKL(NamedTuple):
-    """Difference of rewards at equal KL, its interval, and the share of KL that both runs reach."""
+    """Reward difference at equal KL, its 95% interval, and the common fraction of the √KL range."""
 
     effect: float
     low: float
@@ -299,11 +299,10 @@ def at_equal_kl(
 ) -> EqualKL | None:
     """Compare rewards at equal KL to the reference; None if the ranges of KL do not overlap.
 
-    The mean reward of each step is taken as a function of √max(KL, 0), in which the reward is
-    initially about linear (Gao et al. 2022). The linearly interpolated functions of both runs
-    are subtracted and averaged over their common range. Prompts of each run are resampled
-    separately. The sides have the columns ``pair``, ``step``, ``kl_k1`` and ``reward``, one row
-    per response.
+    ``base`` and ``new`` have one row per response: ``pair``, ``step``, ``kl_k1`` and the column
+    ``reward``. The mean reward of a step is a function of √max(KL, 0), in which it is initially
+    about linear (Gao et al. 2022). Both runs' functions are interpolated linearly, and their
+    difference is averaged over their common range. The interval comes from resampled prompts.
     """
     paths = [_reward_by_distance(side, reward, seed + i) for i, side in enumerate((base, new))]
     ends = [(path[0].index.min(), path[0].index.max()) for path in paths]
@@ -321,7 +320,7 @@ def at_equal_kl(
 
 
 def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.Series]:
-    """Return the steps' mean reward by ascending √KL: observed, then with resampled prompts."""
+    """Return Series of mean reward by √KL of the steps: the observed one, then resampled ones."""
     prompts, steps = np.unique(side["pair"].to_numpy()), np.unique(side["step"].to_numpy(np.int64))
     rewards, kls = (
         np.vstack([observed, resampled[:_PATH_RESAMPLES]])
@@ -344,13 +343,13 @@ def _along(path: pd.Series, grid: Floats) -> Floats:
 def _resampled_curve(
     side: pd.DataFrame, prompts: np.ndarray, steps: Ints, seed: int, column: str = "reward"
 ) -> tuple[Floats, Floats]:
-    """Return the mean by step, (steps,), and with resampled groups of prompts."""
+    """Return a column's mean by step, (steps,), and its resampled means, (RESAMPLES, steps)."""
     side = _finite(side[side["step"].isin(steps)], column)
     group = np.searchsorted(prompts, side["pair"].to_numpy()) % _GROUPS
-    place = group, np.searchsorted(steps, side["step"].to_numpy())
+    index = group, np.searchsorted(steps, side["step"].to_numpy())
     sums, counts = np.zeros((2, min(len(prompts), _GROUPS), len(steps)))
-    np.add.at(sums, place, side[column].to_numpy())
-    np.add.at(counts, place, 1)
+    np.add.at(sums, index, side[column].to_numpy())
+    np.add.at(counts, index, 1)
     weights = _bootstrap_weights(len(sums), seed)
     with np.errstate(invalid="ignore", divide="ignore"):
         return sums.sum(axis=0) / counts.sum(axis=0), (weights @ sums) / (weights @ counts)
@@ -363,6 +362,6 @@ def _finite(side: pd.DataFrame, column: str = "reward") -> pd.DataFrame:
 
 @lru_cache(maxsize=8)
 def _bootstrap_weights(count: int, seed: int) -> Floats:
-    """Return how often each of ``count`` is drawn, float64 (RESAMPLES, count)."""
-    drawn = np.random.default_rng([seed, count]).multinomial(count, [1 / count] * count, RESAMPLES)
-    return drawn.astype(np.float64)
+    """Return how often each of ``count`` groups is draws, float64 (RESAMPLES, count)."""
+    draws = np.random.default_rng([seed, count]).multinomial(count, [1 / count] * count, RESAMPLES)
+    return draws.astype(np.float64)

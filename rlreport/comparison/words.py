@@ -1,4 +1,4 @@
-"""Texts of a comparison: the verdict, the pairing, and what could not be compared."""
+"""Texts of a comparison: the verdict, notes on its limits, and names of guardrails."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEVELS = {
 }
 _IN_A_PAIR = {"better": marked("Higher in this pair"), "worse": marked("Lower in this pair")}
 _IF_BROKEN = {"better": marked("Higher"), "worse": marked("Lower")}
-"""Names of levels when a difference of the reward is neither good nor bad."""
+"""Names of levels if BASE is one run, or a run is broken: better and worse would claim too much."""
 
 REASONS = {
     "no_common_steps": marked(
@@ -66,11 +66,11 @@ REASONS = {
 
 _SPLITS = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
 _ONE_SIDED = ("kl_k1", "ref_reward", "valid_reward", "surprisal_mean", "response_tokens")
-"""Columns for which a note says that only one side has them."""
+"""Columns that a note mentions if only one side logs them."""
 
 
 def signed(value: float) -> str:
-    """Return a difference with its sign: "+0.31", "−0.2"."""
+    """Format a difference with its sign: "+0.31", "−0.2"."""
     text = figure(value)
     return f"+{text}" if value > 0 and not text.startswith("+") else text
 
@@ -89,7 +89,7 @@ def headline(outcome: Outcome) -> str:
 
 
 def sentence(outcome: Outcome) -> str:
-    """Return the verdict: broken runs, then the effect with its interval and pairs."""
+    """Return the verdict as sentences: broken runs, then the effect with its interval."""
     parts = [message("{clause}.", clause=clause) for clause in _broken(outcome)]
     if len(parts) > len(outcome.bases):
         parts.insert(0, message("{all}, the difference means little.", all=headline(outcome)))
@@ -125,14 +125,14 @@ def _broken(outcome: Outcome) -> list[str]:
 
 
 def _level(outcome: Outcome) -> str:
-    """Return the name of the level; only healthy runs with several seeds are better or worse."""
+    """Return the level as text; "better" and "worse" need healthy runs and several BASE runs."""
     level = outcome.comparison.level
     names = _IN_A_PAIR if outcome.single_base else _IF_BROKEN if outcome.broken else _LEVELS
     return message(names.get(level, _LEVELS[level]))
 
 
 def run_verdict(run: ComparedRun) -> str:
-    """Return the first word of a run's verdict, and its leading finding."""
+    """Return the level of a run's own verdict as text, with its main finding."""
     level = message(FIRST_WORDS.get(run.level, run.level))
     if run.lead is None:
         return level
@@ -153,7 +153,7 @@ def check_name(check: str) -> str:
 
 
 def caveats(outcome: Outcome) -> str:
-    """Return worse guardrails and new critical findings as sentences, "" if there are none."""
+    """Return sentences listing worse guardrails and new critical findings, "" if there are none."""
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
     new = [finding.id for finding in outcome.changed["critical"] if finding.id != outcome.new.lead]
     lists = (
@@ -176,14 +176,14 @@ def _base_window(outcome: Outcome) -> str:
 
 
 def _reasons(outcome: Outcome) -> list[str]:
-    """Return what could not be compared as usual, one sentence each."""
+    """Return one sentence per reason why the comparison is limited."""
     new = span(outcome.comparison.windows.new)
     places = {"base_window": _base_window(outcome), "new_window": new}
     return [message(REASONS[reason], **places) for reason in outcome.comparison.reasons]
 
 
 def notes(outcome: Outcome) -> list[str]:
-    """Return what a reader should know about the comparison, one sentence each."""
+    """Return sentences on what was compared, its limits, and the data that each run lacks."""
     comparison = outcome.comparison
     parts = [_compared(outcome)]
     if (mde := comparison.effect.mde) > 0:
@@ -251,7 +251,7 @@ def _run_notes(run: ComparedRun) -> list[str]:
 
 
 def texts_note(outcome: Outcome) -> str:
-    """Return why texts are missing, "" if all are known."""
+    """Return a sentence on why texts are missing, "" if all are available."""
     flips = outcome.flips
     missing = sum(flip.base_text is None or flip.new_text is None for flip in flips)
     if outcome.redact:
@@ -266,7 +266,7 @@ def texts_note(outcome: Outcome) -> str:
 
 
 def equal_kl(outcome: Outcome) -> str:
-    """Return a sentence on the difference at the same KL to the reference."""
+    """Return a sentence on the difference of rewards at equal KL to the reference."""
     comparison = outcome.comparison
     if not comparison.paths:
         return message("At equal KL: not compared, as KL per response is not known of both runs.")
@@ -299,7 +299,7 @@ def guardrail_name(guardrail: Guardrail) -> str:
 
 
 def guardrail_level(guardrail: Guardrail, *, in_a_pair: bool) -> str:
-    """Return the level of a guardrail in words; "~" if no difference is shown, as in benchstat."""
+    """Return the level of a guardrail as text; "~" means no significant difference."""
     if guardrail.level == "none":
         return "~"
     if guardrail.level != "changed" and not in_a_pair:
@@ -310,7 +310,7 @@ def guardrail_level(guardrail: Guardrail, *, in_a_pair: bool) -> str:
 
 
 def gate_sentence(outcome: Outcome) -> str:
-    """Return the result of the gate as a sentence, "" if there is no gate."""
+    """Return the result of the ``--fail-on`` gate as a sentence, "" if there is no gate."""
     gate = outcome.gate
     if gate.failed:
         return message("The gate fails: {what}.", what=listed(gate.failed))

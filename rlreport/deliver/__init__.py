@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rlreport.bake.report import ReportBuilder
 
 Builder: TypeAlias = "ReportBuilder | ComparisonBuilder"
-"""What a format writes: a report of one run, or a comparison."""
+"""What is written in an output format: the report of one run, or a comparison."""
 
 OTHER_SUFFIXES = {
     *(".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".toml", ".txt", ".log", ".parquet"),
@@ -27,9 +27,9 @@ OTHER_SUFFIXES = {
     *(".htm", ".xhtml", ".rst", ".tex", ".ipynb", ".py"),
     *(".gz", ".zst", ".xz", ".bz2", ".tar", ".7z"),
 }
-"""Suffixes of other kinds of files, which are rejected rather than used as folder names."""
+"""Suffixes of other file types; an output path with one is rejected, not used as a folder name."""
 
-SMALL_RUN = 2_000
+SMALL_RUN = 2_000  # responses; runs with fewer may have a smaller default size
 _ZIP_LEVEL = 9
 _ZIP_HEADERS = 76  # bytes of a file's local and central headers in a zip besides its name
 _MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
@@ -39,34 +39,34 @@ _MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
 class Form:
     """An output format.
 
-    ``writer`` and ``encoder`` are imported on first use; both are given as ``module:function``.
-    The writer writes a builder to a new path or into an empty folder. The encoder encodes a page,
-    see ``bake.pages.Finish``. ``mark`` identifies files that a later build may replace; folders
-    have a manifest instead.
+    ``writer`` and ``encoder`` name functions as ``module:function``, which are imported on first
+    use. The writer writes a whole report; the encoder encodes one page, see ``bake.pages.Finish``.
+    ``mark`` are bytes in every file of the format, by which a later build recognizes files that it
+    may replace; folders have a manifest instead.
     """
 
     id: str
     writer: str
     encoder: str = "rlreport.deliver:encode_page"
-    suffix: str = ""  # of OUT, which selects the format
+    suffix: str = ""  # of the output path, which selects the format
     mark: bytes = b""
-    mark_at: Literal["first", "start", "comment"] = "start"  # first bytes, near them, zip's comment
+    mark_at: Literal["first", "start", "comment"] = "start"  # at byte 0, in the start, zip comment
     folder: bool = False
-    pictures: bool = False  # in a folder next to its file
-    one_file: bool = False  # its pages are views of one file
-    pages: bool = False  # one per step
+    pictures: bool = False  # written to a folder next to the file
+    one_file: bool = False  # all pages are embedded in one HTML file
+    pages: bool = False  # has a page per step
     mail: bool = False
     default_size: int = 10_000_000
-    small_size: int = 0  # default size of runs with fewer than SMALL_RUN responses, if they fit
+    small_size: int = 0  # default size limit for runs with fewer than SMALL_RUN responses
 
     def usual_size(self, responses: int) -> int:
-        """Return the size limit of a report of a run without ``--max-size``."""
+        """Return the default size limit in bytes for a run with this many responses."""
         small = self.small_size and responses < SMALL_RUN
         return self.small_size if small else self.default_size
 
     @property
     def finish(self) -> Finish:
-        """The function that encodes a page; it runs in the process that rendered the page."""
+        """The ``encoder`` function, which runs in the process that rendered the page."""
         encode: Finish = _imported(self.encoder)
         return encode
 
@@ -75,7 +75,7 @@ class Form:
         _imported(self.writer)(builder, path)
 
     def owns(self, start: bytes, end: bytes) -> bool:
-        """Return whether a file with these first and last bytes has this format."""
+        """Return whether a file with this start and end is a report in this format."""
         if self.mark_at == "first":
             return start.startswith(self.mark)
         if self.mark_at == "comment":
@@ -143,7 +143,9 @@ FORMS = {
 
 
 def form_of(out: Path | str, name: str | None = None) -> Form:
-    """Return the format with the id ``name``, else that of the suffix of OUT, else the folder.
+    """Return the format with the id ``name``, or if None, that of the suffix of ``out``.
+
+    A path without a suffix, or with one of no file type, is a folder.
 
     Raises:
         UsageError: there is no such format, or the suffix is that of another kind of file.
@@ -155,26 +157,28 @@ def form_of(out: Path | str, name: str | None = None) -> Form:
     suffix = Path(out).suffix.lower()
     by_suffix = {form.suffix: form for form in FORMS.values() if form.suffix}
     if suffix in OTHER_SUFFIXES - by_suffix.keys():
-        known = ", ".join(sorted(by_suffix))
-        raise UsageError(f"{out}: reports cannot be written as {suffix}; use {known} or --format")
+        suffixes = ", ".join(sorted(by_suffix))
+        raise UsageError(
+            f"{out}: reports cannot be written as {suffix}; use {suffixes} or --format"
+        )
     return by_suffix.get(suffix, FORMS["folder"])
 
 
 def encode_page(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return a page as (path below the root, bytes), and its size in a folder."""
+    """Return a page as (path in the report, bytes), and the bytes it adds to a folder."""
     content = page.html.encode("utf-8", "replace")
     return (page.path, content), len(content) + len(page.path) + _MANIFEST_ENTRY
 
 
 def write_folder(builder: Builder, folder: Path) -> None:
-    """Write pages that open from ``file://`` and from any static host."""
+    """Write the files of a report, which can be opened as ``file://`` or from any static host."""
     for path, content in builder.files():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
 
 
 def encode_zipped_page(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return a page as (path below the root, bytes), and its size in a zip."""
+    """Return a page as (path in the report, bytes), and the bytes it adds to a zip."""
     content = page.html.encode("utf-8", "replace")
     packer = zlib.compressobj(_ZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed = len(packer.compress(content)) + len(packer.flush())
@@ -185,7 +189,7 @@ def write_zip(builder: Builder, path: Path) -> None:
     """Write a zip with the files of the folder at its root; equal reports have equal bytes."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in builder.files():
-            entry = zipfile.ZipInfo(name)  # of 1980: a real time would make every build differ
+            entry = zipfile.ZipInfo(name)  # dated 1980, so that equal reports have equal bytes
             entry.create_system = 3  # Unix
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=_ZIP_LEVEL)

@@ -1,4 +1,4 @@
-"""The mail format: a message with a summary and the one-file report, without Vega, attached."""
+"""The mail format: a message with a summary, and the one-file report (without Vega) attached."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _SPEC = re.compile(r'<script type="application/json" class="spec">.*?</script>',
 
 
 class LiteralHeader(UnstructuredHeader, BaseHeader):
-    """A header whose text is not decoded, even if it looks like an encoded word (RFC 2047).
+    """A mail header with literal text, even if that looks like an encoded word (RFC 2047).
 
-    The email package would decode such words when a header is set, line ends included.
+    The email package decodes encoded words when a header is set, so they could add line ends.
     """
 
     @classmethod
     def parse(cls, value: str, kwds: MutableMapping[str, Any]) -> None:
-        """Use the text as it is."""
+        """Parse the header without decoding it."""
         kwds.update(parse_tree=cls.value_parser(""), decoded=one_line(value))
 
     def fold(self, *, policy: Policy) -> str:
@@ -71,14 +71,14 @@ def check_addresses(options: OutputOptions) -> None:
 
 
 def encode_attached_view(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return a page as a node of the attached file without interactive charts, and its size."""
+    """Return (path, HTML element) of a page without interactive charts, and its size in a mail."""
     (path, node), _ = encode_view(replace(page, html=_SPEC.sub("", page.html)))
     lines = b2a_qp(node, istext=False)
     return (path, node), len(lines) + lines.count(b"\n")
 
 
 def write_mail(builder: Builder, path: Path) -> None:
-    """Write a message ready for ``sendmail`` or a mail program; equal reports give equal bytes."""
+    """Write an .eml file for ``sendmail`` or a mail program; equal reports give equal bytes."""
     options = builder.options
     if isinstance(builder, ComparisonBuilder):
         prefix, verdict = "compare_", compare_words.headline(builder.outcome)
@@ -86,21 +86,21 @@ def write_mail(builder: Builder, path: Path) -> None:
     else:
         prefix, verdict = "", headline(builder.verdict)
         view = overview(builder) | {"plain_notes": plain_notes(builder.author_notes)}
-    drawn = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
+    charts = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
     attachment = b"".join(document(builder, charts=False))
     digest = hashlib.sha256(attachment).hexdigest()[:24]
     name = f"{file_name(builder.run)}.html"
-    facts = {
+    values = {
         "view": view,
         "run": builder.run[:LONGEST_TITLE],
-        "pictures": [(picture, f"cid:{picture.name}@{DOMAIN}") for picture in drawn],
+        "pictures": [(picture, f"cid:{picture.name}@{DOMAIN}") for picture in charts],
         "width": PICTURE_WIDTH,
         "attached": name,
         "stamp": builder.stamp,
     }
     templates = environment(options.language)
-    text = templates.get_template(f"{prefix}email.txt").render(facts)
-    html = templates.get_template(f"{prefix}email.html").render(facts)
+    text = templates.get_template(f"{prefix}email.txt").render(values)
+    html = templates.get_template(f"{prefix}email.html").render(values)
 
     mail = EmailMessage(policy=_POLICY)
     mail["X-Mailer"] = GENERATOR
@@ -118,7 +118,7 @@ def write_mail(builder: Builder, path: Path) -> None:
     mail.add_alternative(html, subtype="html", cte="quoted-printable")
     body = mail.get_body(("html",))
     assert isinstance(body, EmailMessage)
-    for picture in drawn:
+    for picture in charts:
         body.add_related(
             picture.png,
             "image",
@@ -136,9 +136,9 @@ def write_mail(builder: Builder, path: Path) -> None:
 
 
 def _attach(mail: EmailMessage, document: bytes, name: str) -> None:
-    """Attach a page; most of it is ASCII, which is a third larger in base64."""
-    look: dict[str, Any] = {"filename": name, "params": {"charset": "utf-8"}}
-    mail.add_attachment(b"", "text", "html", cte="quoted-printable", **look)
+    """Attach an HTML document as quoted-printable, as base64 makes ASCII a third larger."""
+    options: dict[str, Any] = {"filename": name, "params": {"charset": "utf-8"}}
+    mail.add_attachment(b"", "text", "html", cte="quoted-printable", **options)
     *_, part = mail.iter_attachments()
     part.set_payload(b2a_qp(document, istext=False).decode("ascii"))
 
@@ -149,11 +149,11 @@ def addresses(option: str, *given: str) -> list[Address]:
     Raises:
         UsageError: one of them is invalid.
     """
-    parsed = []
+    result = []
     for text in given:
         refusal = UsageError(f"{option} {one_line(text)}: is not a valid mail address")
         pairs = getaddresses([text])
-        # The email package would decode an encoded word in a name, line ends and all.
+        # The email package would decode an encoded word in a name, including line ends.
         if not pairs or not text.isprintable() or "=?" in text:
             raise refusal
         for name, spec in pairs:
@@ -163,17 +163,17 @@ def addresses(option: str, *given: str) -> list[Address]:
                 raise refusal from error
             if not (address.username and address.domain and spec.isascii()):
                 raise refusal
-            parsed.append(address)
-    return parsed
+            result.append(address)
+    return result
 
 
 def file_name(run: str) -> str:
-    """Return a file name for the attachment that is valid on every system."""
+    """Convert the name of a run to a file name (no suffix) that is valid on every system."""
     safe = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:60].rstrip("-")
     return safe or "rlreport"
 
 
 def one_line(text: str) -> str:
-    """Return text as one printable line for a header."""
+    """Convert text to one printable line of at most LONGEST_TITLE characters, for a header."""
     line = " ".join(text.encode("utf-8", "replace").decode().split())
     return shortened("".join(c for c in line if c.isprintable()), LONGEST_TITLE)

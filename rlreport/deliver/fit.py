@@ -1,4 +1,4 @@
-"""Write a report within its size limit."""
+"""Write a report with as much detail as its size limit allows."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from rlreport.bake.comparison import ComparisonBuilder
 
 FOR_STEPS = 0.75
-"""Share of the limit for pages of steps while the size of the other pages is unknown."""
+"""Fraction of the limit for the steps' pages while the size of the other pages is unknown."""
 
-MANY = 150_000  # bytes a step from which all have a page, whatever the least of them weighs
-FEWEST = 24  # steps that have a page as long as their least pages fit
+MANY = 150_000  # bytes per step from which every step has a page, without estimating sizes
+FEWEST = 24  # steps that have a page even if only the lowest level of detail fits
 
 
 def deliver(
     path: Path, form: Form, limit: int, builder: ReportBuilder
 ) -> tuple[ReportBuilder, int]:
-    """Write the report that shows most within ``limit`` bytes; return it and its bytes.
+    """Write the report with the most detail that fits ``limit`` bytes; return it and its size.
 
     Raises:
         OutputError: even the smallest report does not fit.
@@ -41,35 +41,35 @@ def deliver(
             raise _too_large(limit, size)
         return builder, size
     if limit <= form.small_size:
-        builder = builder.without_responses()  # pages of steps are worth more
+        builder = builder.without_responses()  # its bytes are better spent on the steps' pages
     room = FOR_STEPS * limit
     while True:
         steps = fewer_steps(builder.candidates, _affordable(builder, room, limit))
         linked = builder.linking(steps, limit)
         level = fitting_level(linked, room, first_level(steps, room))
         pages = render_steps(linked, level)
-        shown = linked.holding(pages)
-        size = _write(form, shown, path)
+        report = linked.holding(pages)
+        size = _write(form, report, path)
         if size <= limit:
-            return shown, size
+            return report, size
         if len(steps) > 2 or level < len(LEVELS) - 1:
-            # What the other pages leave, in units of estimates.
-            left = limit - (size - pages.weight)
-            room = left * estimated_weight(linked, level) / pages.weight
+            # What the other pages leave, scaled by the ratio of estimated to actual size.
+            bytes_left = limit - (size - pages.weight)
+            room = bytes_left * estimated_weight(linked, level) / pages.weight
         elif builder.response_data[1]:
             builder, room = builder.without_responses(), FOR_STEPS * limit
         else:
             raise _too_large(limit, size)
-        del pages, shown  # as large as the report, before others are rendered
+        del pages, report  # free their memory before the next ones are rendered
 
 
 def deliver_comparison(
     path: Path, form: Form, limit: int, builder: ComparisonBuilder
 ) -> tuple[ComparisonBuilder, int]:
-    """Write the comparison with as many prompts won and lost as ``limit`` bytes hold.
+    """Write the comparison, listing as many won and lost prompts as fit into ``limit`` bytes.
 
     Raises:
-        OutputError: it does not fit without any of them.
+        OutputError: it does not fit even without these prompts.
     """
     while (size := _write(form, builder, path)) > limit:
         if not builder.shown:
@@ -79,15 +79,15 @@ def deliver_comparison(
 
 
 def _affordable(builder: ReportBuilder, room: float, limit: int) -> int:
-    """Return how many steps can have a page in ``room`` bytes at the lowest level of detail."""
+    """Return how many steps can have a page in ``room`` bytes, at one of the two lowest levels."""
     steps: list[Candidate] = builder.candidates
     if len(steps) * MANY <= room:
         return len(steps)
     linked = builder.linking(steps, limit)
-    few, least = (
+    second_lowest, lowest = (
         estimated_weight(linked, level) / len(steps) for level in (len(LEVELS) - 2, len(LEVELS) - 1)
     )
-    return max(int(room / few), min(FEWEST, int(room / least)))
+    return max(int(room / second_lowest), min(FEWEST, int(room / lowest)))
 
 
 def _too_large(limit: int, size: int) -> OutputError:
@@ -98,7 +98,7 @@ def _too_large(limit: int, size: int) -> OutputError:
 
 
 def _write(form: Form, builder: Builder, path: Path) -> int:
-    """Write the report, replacing that of an earlier attempt; return its bytes."""
+    """Write the report over that of an earlier attempt; return its size in bytes."""
     if form.folder:
         shutil.rmtree(path)
         path.mkdir()

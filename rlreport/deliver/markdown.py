@@ -1,8 +1,8 @@
 """The Markdown format: a summary for a pull request, a wiki page or a job summary.
 
-Text is escaped for GitHub's and GitLab's dialects: model output cannot become markup, a link or a
-mention. Besides markup they turn ``@name``, ``#12``, ``!12`` and the like into references, and
-bare addresses into links.
+Text is escaped for GitHub and GitLab, so that model output cannot become markup, a link or a
+mention. Both turn ``@name``, ``#12``, ``!12`` and similar text into references, and bare URLs into
+links.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 MOST_CHARACTERS = 60_000
-"""Limit for a GitHub comment (65,536 characters) with room for text around it."""
+"""Maximum length; a GitHub comment may have 65,536 characters, which leaves room for more text."""
 
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 SUMMARY_BYTES = 1_048_576  # maximum size of the summary of one step of GitHub Actions
@@ -49,13 +49,13 @@ MOST_NOTES = 20_000  # characters of the author's notes as HTML
 PICTURE_WIDTH = 720
 
 _FIRST_FIGURES = ("reward_mean", "kl_k1_mean", "response_tokens_mean", "response_chars_mean")
-"""Key figures shown first; the other ones are folded."""
+"""Key figures that are always visible; the others are in a folded section."""
 
 _LINES = ("reward_mean", "kl_k1_mean")
-"""Figures drawn as Mermaid charts, as a comment has no pictures."""
+"""Figures drawn as Mermaid charts, which work in a comment without image files."""
 
 LEAST_DRAWN, STEPS_DRAWN, MOST_DRAWN = 3, 24, 1e9
-"""Fewest steps of a Mermaid chart, most steps, and largest value."""
+"""Minimum and maximum number of steps in a Mermaid chart, and the largest value drawn."""
 
 _STEP_COLUMNS = (
     *("step", "responses", "reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean"),
@@ -69,7 +69,7 @@ _MARKUP = re.compile(r"([\\`*_\[\]{}|~$])")
 
 
 class _Detail(NamedTuple):
-    """How much a Markdown report shows: rows of steps, extreme responses, characters of each."""
+    """Level of detail of a report: rows of steps, extreme responses, characters per response."""
 
     steps: int
     extremes: int
@@ -78,7 +78,7 @@ class _Detail(NamedTuple):
 
 
 class _PairDetail(NamedTuple):
-    """Level of detail of a comparison: pairs as one line, pairs in full, characters."""
+    """Level of detail of a comparison: pairs in one line, pairs in full, characters per text."""
 
     telling: int
     pairs: int
@@ -103,20 +103,20 @@ _PAIR_DETAILS = (
 
 
 def write_markdown(builder: Builder, path: Path) -> None:
-    """Write a Markdown file, and its charts to a folder next to it."""
+    """Write a Markdown file and a folder with its charts next to it, within the size limit."""
     limit = builder.options.max_size or FORMS["markdown"].default_size
     folder = pictures_of(path)
-    drawn = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
+    charts = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
     while True:
-        room = limit - sum(len(picture.png) for picture in drawn)
-        content = summary_text(builder, drawn, folder.name, most_bytes=room).encode()
-        if not drawn or len(content) <= room:
+        room = limit - sum(len(picture.png) for picture in charts)
+        content = summary_text(builder, charts, folder.name, most_bytes=room).encode()
+        if not charts or len(content) <= room:
             break
-        drawn = drawn[:-1]
+        charts = charts[:-1]
     path.write_bytes(content)
-    if drawn:
+    if charts:
         folder.mkdir()
-    for picture in drawn:
+    for picture in charts:
         (folder / f"{picture.name}.png").write_bytes(picture.png)
 
 
@@ -135,7 +135,7 @@ def summary_file() -> Path:
 
 
 def append_summary(builder: Builder, file: Path) -> None:
-    """Append the Markdown without pictures, with as much detail as fits.
+    """Append a report without pictures to the job summary, with as much detail as fits.
 
     Raises:
         OutputError: the file is full or cannot be written.
@@ -164,8 +164,8 @@ def summary_text(
 
     Args:
         builder: the report or comparison.
-        drawn: pictures to show.
-        folder: name of their folder.
+        drawn: pictures to link; none in a comment or job summary.
+        folder: name of the folder with the pictures.
         most_bytes: maximum bytes of UTF-8; the lowest level of detail may exceed it.
 
     Returns:
@@ -190,21 +190,21 @@ def summary_text(
 
 
 def _comparison_texts(builder: ComparisonBuilder, shared: dict[str, Any]) -> Iterator[str]:
-    """Yield the text of a comparison with less and less detail."""
+    """Yield the Markdown of a comparison at each level of detail, the most detailed first."""
     template = _environment(builder.options.language).get_template("compare.md")
     for detail in _PAIR_DETAILS:
         yield template.render(view=builder.view, detail=detail, **shared)
 
 
 def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
-    """Yield the text of a report with less and less detail."""
+    """Yield the Markdown of a report at each level of detail, the most detailed first."""
     view, language = overview(builder), builder.options.language
     figures = view["figures"]
     template = _environment(language).get_template("markdown.md")
     notes = render_notes(builder.author_notes, most=MOST_NOTES, words=_without_references)
     shared |= {
         "view": view,
-        # HTML in Markdown ends at an empty line, as code may have.
+        # In Markdown an empty line, which code may contain, would end the HTML block.
         "notes": Markup(re.sub(r"\n(?=[ \t]*\n)", "&#10;", notes.html.strip())),
         "notes_cut": notes.cut,
         "trends": {
@@ -224,7 +224,7 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
 
 
 def _line_chart(builder: ReportBuilder, name: str) -> Markup:
-    """Return a figure of the steps as a Mermaid chart, empty if it has too few values."""
+    """Return a Mermaid chart of a figure over the steps, "" if it has too few values."""
     steps, column = builder.steps, STEP[name]
     steps = steps[steps[name].abs() < MOST_DRAWN]
     if len(steps) < LEAST_DRAWN:
@@ -232,7 +232,7 @@ def _line_chart(builder: ReportBuilder, name: str) -> Markup:
     steps = steps.iloc[evenly(len(steps), STEPS_DRAWN)]
     translate = builder.options.language.of
     ticks = ", ".join(f'"{step}"' for step in steps["step"])
-    # Mermaid knows no exponents.
+    # Mermaid does not accept exponents.
     values = ", ".join(f"{float(f'{x:.4g}'):f}".rstrip("0").rstrip(".") for x in steps[name])
     title, axis = translate(column.title), translate(message("step"))
     return Markup(
@@ -242,7 +242,7 @@ def _line_chart(builder: ReportBuilder, name: str) -> Markup:
 
 
 def _extremes(extremes: Sequence[tuple[Extreme, Rollout]]) -> list[tuple[list[str], Rollout]]:
-    """Return each extreme response once, with the names and values of its extremes."""
+    """Return each extreme response once, with a label per metric in which it is extreme."""
     by_response: dict[tuple[int, int], tuple[list[str], Rollout]] = {}
     for extreme, rollout in extremes:
         labels, _ = by_response.setdefault((rollout.step, rollout.n), ([], rollout))
@@ -253,7 +253,7 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]]) -> list[tuple[list[st
 
 
 def _short_table(table: TableView, most: int) -> TableView:
-    """Return the table of steps with few columns and evenly chosen rows."""
+    """Return the table of steps with fewer columns and at most ``most`` evenly spaced rows."""
     indices = [i for i, column in enumerate(table.columns) if column.key in _STEP_COLUMNS]
     rows = [table.rows[k] for k in evenly(len(table.rows), most).tolist()]
     return replace(
@@ -273,13 +273,13 @@ def _environment(language: Language) -> jinja2.Environment:
 
 
 def text(value: str, longest: int = 400) -> Markup:
-    """Return text escaped as one line, shortened with an ellipsis."""
+    """Return text as one escaped line of at most ``longest`` characters before escaping."""
     line = _without_references(shortened(_printable(" ".join(value.split())), longest))
     return Markup(_MARKUP.sub(r"\\\1", html.escape(line, quote=False)))
 
 
 def number(value: str) -> Markup:
-    """Return a number without line breaks before its unit."""
+    """Return an escaped number that cannot wrap before its unit."""
     return Markup(text(value).replace(" ", "\N{NO-BREAK SPACE}"))
 
 
@@ -288,20 +288,20 @@ def code(value: str, longest: int = 80) -> Markup:
     line = _printable(value).replace("\n", "↵").replace("\t", "⇥")
     line = _without_references(shortened(line, longest))
     fence = _fence(line, 1)
-    # A code span drops one space at each end, and one of blanks alone keeps them.
+    # Markdown strips one space at each end of a code span, except if it has only spaces.
     return Markup(f"{fence} {line} {fence}") if line.strip() else Markup("` ␣ `")
 
 
 def code_cell(value: str, longest: int = 80) -> Markup:
-    """Return a code span for a table cell, which a bar would end even in code."""
+    """Return a code span for a table cell, with ``|`` escaped, as it would end the cell."""
     return Markup(code(value, longest).replace("|", "\\|"))
 
 
 def fenced(value: str, longest: int) -> Markup:
-    """Return model output as a block, fenced by more backticks than it contains."""
+    """Return model output as a code block, with a fence of more backticks than it contains."""
     block = _printable(value)
-    if (left := len(block) - longest) > 0:
-        block = f"{block[:longest]}… ({left:,} characters more)"
+    if (characters_left := len(block) - longest) > 0:
+        block = f"{block[:longest]}… ({characters_left:,} characters more)"
     fence = _fence(block, 3)
     return Markup(f"{fence}text\n{block}\n{fence}")
 

@@ -1,4 +1,4 @@
-"""The one-file format: the whole report in one HTML file."""
+"""The one-file format: a whole report in a single HTML file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def encode_view(page: Page) -> tuple[tuple[str, bytes], int]:
 
 
 def write_file(builder: Builder, path: Path) -> None:
-    """Write one HTML file: the overview inline, all other pages and Vega compressed."""
+    """Write one HTML file; pages other than the overview, and Vega, are embedded compressed."""
     with path.open("wb") as file:
         file.writelines(document(builder))
 
@@ -46,7 +46,7 @@ def view_node(page: Page) -> Markup:
 
 
 def document(builder: Builder, *, charts: bool = True) -> Iterator[bytes]:
-    """Yield the file in parts; ``charts`` see ``assemble``."""
+    """Yield the HTML file of a report in parts; ``charts`` includes Vega for interactive charts."""
     return assemble(
         builder.frame(),
         (node for _, node in builder.pages()),
@@ -64,14 +64,14 @@ def assemble(
     language: Language,
     charts: bool = True,
 ) -> Iterator[bytes]:
-    """Yield the file in parts.
+    """Yield the HTML file in parts.
 
     Args:
-        frame: the frame of the overview.
-        views: elements from ``view_node``, the overview first.
-        nodes: data besides the pages: (media type, class, content).
-        language: of the page.
-        charts: include Vega, which draws charts on demand.
+        frame: title, navigation and assets of the overview page.
+        views: the pages as HTML elements from ``view_node``, the overview first.
+        nodes: further embedded data: (media type, class, content) of ``script`` elements.
+        language: language of the interface.
+        charts: include Vega, which draws interactive charts on demand.
     """
     shared = assets(language)
     csp = _policy(shared.style, shared.one_file, shared.vega)
@@ -98,7 +98,7 @@ def _packed_vega() -> str:
 
 
 def _policy(style: str, *scripts: str) -> str:
-    """Return the Content-Security-Policy: only these scripts run, nothing is requested."""
+    """Return a Content-Security-Policy that allows only these scripts and no requests."""
     return (
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src "
         f"{_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
@@ -110,12 +110,13 @@ def _hash(text: str) -> str:
 
 
 def _inline(text: str) -> Markup:
-    """Return a style sheet or script of the report as the content of its element.
+    """Return a style sheet or script as the content of a ``style`` or ``script`` element.
 
     Raises:
-        ValueError: the text could close its element, or change when parsed and so fail its hash.
+        ValueError: the text could end its element, or the HTML parser would change it, so that its
+            hash in the policy fails.
     """
-    for loose_end in ("</script", "<!--", "</style", "\r"):
-        if loose_end in text.lower():
-            raise ValueError(f"an inline asset holds {loose_end!r}")
+    for forbidden in ("</script", "<!--", "</style", "\r"):
+        if forbidden in text.lower():
+            raise ValueError(f"an inline asset holds {forbidden!r}")
     return Markup(text)

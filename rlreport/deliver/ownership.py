@@ -1,4 +1,4 @@
-"""Recognize files that rlreport wrote: folders have a manifest, single files a mark."""
+"""Recognize files that rlreport wrote, by a folder's manifest or by a mark in a single file."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rlreport.errors import OutputError
 MANIFEST = "data/manifest.json"
 
 SYSTEM_FILES = (".DS_Store", ".nojekyll", "CNAME", "Thumbs.db", "desktop.ini")
-"""Files that systems and hosts put into a report folder; they stay there."""
+"""Files that operating systems and web hosts add to a report folder; they are preserved."""
 
-_NFS_FILES = ".nfs*"  # removed files that are still open; NFS removes them later
+_NFS_FILES = ".nfs*"  # deleted files that are still open; NFS removes them later
 EDGE_BYTES = 4096
 _MAX_NAMED = 3
 
 
 def pictures_of(path: Path) -> Path:
-    """Return the folder of pictures of a file: ``run_files`` for ``run.md``."""
+    """Return the folder with the pictures of a report file: ``run_files`` for ``run.md``."""
     return path.with_name(f"{path.stem}_files")
 
 
 def write_manifests(path: Path, form: Form) -> None:
-    """List the files of a report that was just written, so that a later build may replace them."""
+    """Write the manifests of a new report: its files, which a later build may replace."""
     for folder, name in folders_of(path, form):
         if folder.is_dir():
             names = [*files_below(folder), name]
@@ -37,7 +37,7 @@ def write_manifests(path: Path, form: Form) -> None:
 
 
 def folders_of(path: Path, form: Form) -> list[tuple[Path, str]]:
-    """Return the folders of a report with the name of the manifest in each."""
+    """Return (folder, path of its manifest in it) for each folder of a report."""
     if form.folder:
         return [(path, MANIFEST)]
     return [(pictures_of(path), "manifest.json")] if form.pictures else []
@@ -50,7 +50,7 @@ def files_below(folder: Path) -> list[str]:
 
 
 def listed_files(manifest: bytes) -> frozenset[str]:
-    """Return the files that a manifest lists, none if rlreport did not write it."""
+    """Return the files listed in a manifest, none if rlreport did not write the manifest."""
     try:
         document = json.loads(manifest)
         if document["generator"]["name"] == "rlreport":
@@ -73,15 +73,17 @@ def check_file(name: Path | str, start: bytes, end: bytes) -> None:
 
 
 def check_names(folder: Path | str, names: Iterable[str]) -> None:
-    """Raise OutputError if any of these files, which rlreport did not write, is no system file."""
+    """Raise OutputError unless all of ``names``, files rlreport did not write, are system files."""
     foreign = [
         name
         for name in names
         if (last := PurePosixPath(name).name) not in SYSTEM_FILES and not fnmatch(last, _NFS_FILES)
     ]
     if foreign:
-        more = len(foreign) - _MAX_NAMED
-        shortened = ", ".join(foreign[:_MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        further = len(foreign) - _MAX_NAMED
+        shortened = ", ".join(foreign[:_MAX_NAMED]) + (
+            f" and {further:,} more" if further > 0 else ""
+        )
         raise OutputError(
             f"{folder}: contains files that rlreport did not write: {shortened}; "
             "move them or choose another destination"

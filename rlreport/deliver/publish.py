@@ -1,6 +1,6 @@
 """Publish a report: write it next to its destination and swap, or send it to an object store.
 
-A store has no rename, so it gets the page to open last: until then the old page stays.
+An object store cannot rename, so the entry page is sent last: until then the old one stays.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from rlreport.read.files import is_url
 from rlreport.read.remote import filesystem, shown, store_message
 
 Destination: TypeAlias = Path | str
-"""A local path, or a URL."""
+"""Where a report is written: a local path, or the URL of an object store."""
 
 _BUCKETS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
-"""Schemes whose paths begin with a bucket, which writing does not create."""
+"""URL schemes whose paths begin with the name of a bucket, which must exist already."""
 
 _LEFTOVER_SECONDS = 3600
-"""Age from which a staging folder is that of a killed build: delivering takes seconds."""
+"""Age at which a staging folder must be of a killed build, as delivering takes only seconds."""
 
 
 def destination(given: str | Path) -> Destination:
-    """Return the destination given by the user: a URL stays text."""
+    """Convert an output path given by the user to a Path, or leave it a string if it is a URL."""
     text = os.fspath(given)
     return text if is_url(text) else Path(given)
 
 
 def page_at(out: Destination, page: str) -> Destination:
-    """Return the path or the displayed URL of a page of a report folder."""
+    """Return the path of a page in a report folder, or its URL as displayed (no credentials)."""
     return out / page if isinstance(out, Path) else f"{shown(out).rstrip('/')}/{page}"
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a file and its pictures, or of all files of a folder."""
+    """Return the size in bytes of a file with its pictures, or of all files in a folder."""
     if not path.is_file():
         return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     return path.stat().st_size + size_of(pictures_of(path))
@@ -65,8 +65,8 @@ def check_destination(out: Destination, form: Form) -> None:
     """Check that a report may be written to ``out``.
 
     Raises:
-        OutputError: it cannot be a report, or it contains files that rlreport did not write.
-        RlreportError: there is no such kind of store.
+        OutputError: ``out`` cannot be a report, or has files that rlreport did not write.
+        RlreportError: the scheme of the URL is not supported.
     """
     if isinstance(out, Path):
         local_path(out, form)
@@ -78,7 +78,8 @@ def check_destination(out: Destination, form: Form) -> None:
 def publishing(out: Destination, form: Form) -> Iterator[Path]:
     """Yield a path to write the report to; it replaces ``out`` when the block ends without error.
 
-    The path of a folder is an empty folder. Pictures are written to ``pictures_of`` the path.
+    For a folder format the path is an existing empty folder. Pictures of a file go to
+    ``pictures_of(path)``.
 
     Raises:
         OutputError: see ``check_destination``, or the destination cannot be written.
@@ -103,7 +104,7 @@ def publishing(out: Destination, form: Form) -> Iterator[Path]:
             yield path
             local_path(out, form)  # its files may have changed since the build began
             for folder, _ in folders_of(out, form):
-                _keep_files(folder, path.with_name(folder.name))
+                _preserve(folder, path.with_name(folder.name))
             _swap(staging, out, form)
     except OSError as error:
         raise _cannot_write(out, error) from error
@@ -114,10 +115,10 @@ def publishing(out: Destination, form: Form) -> Iterator[Path]:
 
 
 def local_path(out: Path, form: Form) -> Path:
-    """Return where a report for ``out`` is written: the target of a link, else ``out``.
+    """Check a local output path, and return it, or its target if it is a link.
 
     Raises:
-        OutputError: it cannot be a report, or it contains files that rlreport did not write.
+        OutputError: ``out`` cannot be a report, or has files that rlreport did not write.
     """
     try:
         if out.exists() and not out.is_dir() and not out.is_file():
@@ -126,15 +127,17 @@ def local_path(out: Path, form: Form) -> Path:
             )
         if (out.is_symlink() and out.exists()) or out.name in ("", ".."):
             out = out.resolve()
-        if reason := _unusable(out, form):
+        if reason := _refusal(out, form):
             raise OutputError(f"{out}: {reason}")
         for folder, manifest in folders_of(out, form):
             if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
                 raise OutputError(f"{folder}: is not a folder; choose another name than {out}")
             if folder.exists():
                 file = folder / manifest
-                listed = listed_files(file.read_bytes() if file.is_file() else b"")
-                check_names(folder, (name for name in files_below(folder) if name not in listed))
+                manifest_names = listed_files(file.read_bytes() if file.is_file() else b"")
+                check_names(
+                    folder, (name for name in files_below(folder) if name not in manifest_names)
+                )
         if out.is_file():
             with out.open("rb") as stream:
                 start = stream.read(EDGE_BYTES)
@@ -147,8 +150,8 @@ def local_path(out: Path, form: Form) -> Path:
     return out
 
 
-def _unusable(out: Path, form: Form) -> str:
-    """Return why a resolved path cannot be a report of this format, "" if it can."""
+def _refusal(out: Path, form: Form) -> str:
+    """Return why a report in this format cannot be written to a resolved path, "" if it can."""
     if out.is_symlink():
         return "is a broken link; remove it or choose another name"
     if not out.name:
@@ -162,8 +165,8 @@ def _unusable(out: Path, form: Form) -> str:
     return ""
 
 
-def _keep_files(old: Path, new: Path) -> None:
-    """Copy system files, and the modification times of unchanged files (``rsync`` skips those)."""
+def _preserve(old: Path, new: Path) -> None:
+    """Copy system files to the new report, and keep the times of unchanged files, for rsync."""
     for name in files_below(old):
         source, target = old / name, new / name
         if PurePosixPath(name).name in SYSTEM_FILES and not target.exists():
@@ -176,7 +179,7 @@ def _keep_files(old: Path, new: Path) -> None:
 
 @contextmanager
 def _staging_folder(out: Path) -> Iterator[Path]:
-    """Yield a hidden folder next to ``out`` with the folders ``new`` and ``old``."""
+    """Yield a hidden temporary folder next to ``out``, with the subfolders ``new`` and ``old``."""
     prefix = f".{out.name[:40]}."
     for leftover in out.parent.glob("*.part"):
         if leftover.name.startswith(prefix):
@@ -193,7 +196,7 @@ def _staging_folder(out: Path) -> Iterator[Path]:
 
 
 def _remove_leftover(staging: Path) -> None:
-    """Remove the old staging folder of a killed build; put back a report that it moved away."""
+    """Remove the staging folder of a killed build, after restoring a report that it moved away."""
     with suppress(OSError):
         if staging.lstat().st_mtime < time.time() - _LEFTOVER_SECONDS:
             for path in (staging / "old").iterdir():
@@ -203,19 +206,19 @@ def _remove_leftover(staging: Path) -> None:
 
 
 def _swap(staging: Path, out: Path, form: Form) -> None:
-    """Replace ``out`` and its pictures by the staged ones; on an error restore them."""
+    """Replace ``out`` and its pictures with the staged ones; on an error restore the old ones."""
     names = dict.fromkeys([*(folder.name for folder, _ in folders_of(out, form)), out.name])
-    begun = []
+    started_names = []
     try:
         for name in names:
-            begun.append(name)
+            started_names.append(name)
             target, new = out.with_name(name), staging / "new" / name
             if target.is_dir():
                 target.replace(staging / "old" / name)
             if new.exists():
                 new.replace(target)
     except OSError:
-        for name in begun:
+        for name in started_names:
             target, old = out.with_name(name), staging / "old" / name
             if old.exists():
                 if target.exists():
@@ -229,7 +232,7 @@ def _cannot_write(out: Path, error: OSError) -> OutputError:
 
 
 class _ObjectStore:
-    """A destination in an object store; names of files are relative to the report's parent."""
+    """A destination in an object store; file names are relative to the parent of the report."""
 
     def __init__(self, url: str, form: Form) -> None:
         self.url, self.form = shown(url), form
@@ -239,10 +242,10 @@ class _ObjectStore:
         self.has_bucket = url.partition("://")[0] in _BUCKETS
 
     def existing(self) -> tuple[dict[str, dict[str, Any]], set[str]]:
-        """Return the files at the destination with fsspec's info, and those of the old report.
+        """Return name -> fsspec info of the files at the destination, and the old report's names.
 
         Raises:
-            OutputError: there is no report of rlreport but something else, or access is denied.
+            OutputError: other files than a report are there, or access is denied.
         """
         with self._errors("cannot be read"):
             self.system.invalidate_cache()
@@ -252,36 +255,42 @@ class _ObjectStore:
             if self.has_bucket and not self.system.exists(bucket):
                 raise OutputError(f"{self.url}: there is no bucket {bucket}, or access is denied")
             files = {} if self.form.folder else self._single_file()
-            ours = set(files)
+            own_names = set(files)
             for folder, manifest in folders_of(Path(self.name), self.form):
-                below = self._below(folder.name)
+                stored_files = self._below(folder.name)
                 name = f"{folder.name}/{manifest}"
-                content = self.system.cat_file(f"{self.parent}/{name}") if name in below else b""
-                listed = listed_files(content)
-                if not listed:
-                    check_names(self.url, (name.partition("/")[2] for name in below))
-                files |= below
-                ours |= {f"{folder.name}/{name}" for name in listed} & below.keys()
-        return files, ours
+                content = (
+                    self.system.cat_file(f"{self.parent}/{name}") if name in stored_files else b""
+                )
+                manifest_names = listed_files(content)
+                if not manifest_names:
+                    check_names(self.url, (name.partition("/")[2] for name in stored_files))
+                files |= stored_files
+                own_names |= {
+                    f"{folder.name}/{name}" for name in manifest_names
+                } & stored_files.keys()
+        return files, own_names
 
     def send(self, path: Path) -> None:
-        """Send the report at ``path``, the page to open last, then remove stale files.
+        """Upload the report at ``path``, its entry page last, then remove files no longer in it.
 
         Raises:
-            OutputError: it cannot be sent, or would replace a file that rlreport did not write.
+            OutputError: uploading failed, or would replace a file that rlreport did not write.
         """
-        existing, ours = self.existing()
+        stored_files, own_names = self.existing()
         names = files_below(path.parent)
-        check_names(self.url, [name for name in names if name in existing and name not in ours])
+        check_names(
+            self.url, [name for name in names if name in stored_files and name not in own_names]
+        )
         entry = f"{self.name}/index.html" if self.form.folder else self.name
-        changed = [
-            name for name in names if not _is_same(path.parent / name, existing.get(name, {}))
+        changed_names = [
+            name for name in names if not _is_same(path.parent / name, stored_files.get(name, {}))
         ]
         with self._errors("cannot be written"):
-            # The entry is sent even if unchanged: its time tells when the report was built.
-            self._put(path.parent, [name for name in changed if name != entry])
+            # The entry page is sent even if unchanged, as its time shows when the report was built.
+            self._put(path.parent, [name for name in changed_names if name != entry])
             self._put(path.parent, [entry])
-            if stale := sorted(ours.difference(names)):
+            if stale := sorted(own_names.difference(names)):
                 self.system.rm([f"{self.parent}/{name}" for name in stale])
 
     def _put(self, folder: Path, names: list[str]) -> None:
@@ -293,7 +302,7 @@ class _ObjectStore:
             self.system.put([str(folder / name) for name in names], remote)
 
     def _single_file(self) -> dict[str, dict[str, Any]]:
-        """Return the info of the file that is there, empty if none is."""
+        """Return name -> fsspec info of the file at the destination, {} if there is none."""
         if not self.system.exists(self.root):
             return {}
         if self.system.isdir(self.root):
@@ -328,7 +337,7 @@ class _ObjectStore:
 
 
 def _is_same(file: Path, info: Mapping[str, Any]) -> bool:
-    """Return whether a store's MD5 (as in S3 and GCS) is that of a local file."""
+    """Return whether a stored file equals a local one by size and MD5, as S3 and GCS report it."""
     if int(info.get("size") or 0) != file.stat().st_size:
         return False
     digest = hashlib.md5(file.read_bytes(), usedforsecurity=False).digest()

@@ -1,4 +1,4 @@
-"""Short forms of a report: overview, pictures and trends of mail and Markdown, notebook cells."""
+"""Parts shared by short forms of a report (mail, Markdown), and the HTML of a notebook cell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rlreport.draw.svg import png
 from rlreport.text.language import Language
 
 MOST_EMBEDDED = 5_000_000
-"""Largest one-file report that is embedded in a notebook; larger ones are only linked."""
+"""Maximum size in bytes of a report embedded in a notebook; larger ones are only linked."""
 
 _USUAL = ("kl", "length", "reward_distribution", "surprisal", "win_rate", "eos", "distinct_2")
 _BARS = "▁▂▃▄▅▆▇█"
@@ -33,7 +33,7 @@ _TREND_COLUMNS = 20
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A chart as a PNG file; ``name`` has no suffix."""
+    """A chart as a PNG image; ``name`` is its file name without suffix."""
 
     name: str
     title: str
@@ -42,18 +42,18 @@ class Picture:
 
 
 def overview(builder: ReportBuilder) -> dict[str, Any]:
-    """Return the overview in the language of the report, without links."""
+    """Return the template values of the overview page, translated and without links."""
     view = overview_view(builder, Addresses(), builder.charts, builder.texts.extremes)
     view |= {"notes": render_notes(builder.author_notes).html}
     return builder.options.language.of(view)
 
 
 def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
-    """Draw the most important charts: the reward, those of findings, the usual ones.
+    """Draw the most important charts: the reward, charts of findings, then common ones.
 
     Args:
-        builder: the report, or the comparison, which shows all of its charts.
-        most: maximum number.
+        builder: the report; or a comparison, whose charts are drawn in their order.
+        most: maximum number of pictures.
         width: displayed width in pixels.
     """
     language = builder.options.language
@@ -67,14 +67,14 @@ def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
 
 
 def trend(values: NDArray[np.float64]) -> str:
-    """Return a sparkline of up to 20 block characters; a dot is missing."""
+    """Return a sparkline of up to 20 block characters, with a dot where values are missing."""
     largest = np.abs(values[np.isfinite(values)]).max(initial=0)
     if largest > 0:
-        # Sums and differences of rewards may be larger than a float holds.
+        # Without this, sums and differences of very large rewards could overflow.
         values = values / largest
     parts = np.array_split(values, min(_TREND_COLUMNS, len(values)))
-    known = [part[np.isfinite(part)] for part in parts]
-    means = [float(part.mean()) if len(part) else None for part in known]
+    finite_parts = [part[np.isfinite(part)] for part in parts]
+    means = [float(part.mean()) if len(part) else None for part in finite_parts]
     finite = [mean for mean in means if mean is not None]
     if not finite:
         return ""
@@ -102,14 +102,14 @@ def notebook_html(
 ) -> str:
     """Return verdict, key figures and the one-file report as HTML for a notebook cell.
 
-    The one-file report is in a sandboxed frame: its scripts reach neither the notebook nor the
-    network. An untrusted notebook drops the frame and keeps the rest.
+    The report is in a sandboxed frame, so its scripts can access neither the notebook nor the
+    network. Notebooks that are not trusted show everything except the frame.
     """
     name = href = str(out)
     document = ""
     if isinstance(out, Path):
         if form == "html" and out.is_file() and out.stat().st_size <= MOST_EMBEDDED:
-            # Without it, links to fragments would lead to the notebook.
+            # Without a base, links to fragments would lead to the notebook.
             base = '<head><base href="about:srcdoc">'
             document = out.read_text("utf-8", "replace").replace("<head>", base, 1)
         page = out / "index.html" if out.is_dir() else out
@@ -126,7 +126,7 @@ def notebook_html(
 
 
 def _address(page: Path) -> str:
-    """Return the URL of a file relative to the current folder, which is that of the notebook."""
+    """Return the URL of a file relative to the current folder, where the notebook is."""
     try:
         return "./" + quote(Path(os.path.relpath(page)).as_posix())
     except ValueError:  # another drive

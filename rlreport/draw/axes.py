@@ -1,4 +1,4 @@
-"""Axes and labels: extents, ticks, bins, and formats of names, texts and numbers in charts."""
+"""Axes of charts (limits, ticks, bins), and formatting of names, texts and numbers."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from rlreport.text.numbers import written
 
 Scale = Literal["linear", "log", "symlog"]
 LEAST_SPAN = 0.02
-"""Minimum extent of an axis relative to its largest value; smaller variation is rounding."""
+"""Minimum extent of an axis as a fraction of its largest magnitude, so that noise stays flat."""
 LEAST_VARIED = 1e-12
-"""Differences below this share of the largest magnitude are rounding."""
+"""Differences below this fraction of the largest magnitude count as rounding errors."""
 MOST, LEAST = 1e300, 1e-290
-"""Larger magnitudes are clipped, smaller ones are drawn as 0, so that sums and powers of ten are
-finite."""
+"""Magnitudes above MOST are clipped to it and those below LEAST are drawn as 0, so that sums and
+powers of ten stay finite."""
 MOST_BINS = 24
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 LONGEST_NAME = 80
-"""Maximum length of names, which become file names."""
+"""Maximum length of names of charts and fields in characters, as names become file names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis.
+    """The x or y axis of a chart.
 
     Attributes:
-        low, high: its extent.
+        low, high: limits of the axis.
         title: quantity and unit.
-        percent: whether values are shares.
-        format: d3 format of the ticks; by default chosen by the extent.
+        percent: whether values are fractions of 1 that are shown as percentages.
+        format: d3 format of the tick labels; "" chooses one that suits the limits.
         count: approximate number of ticks, None for the default.
-        values: explicit ticks.
-        scale: type of the scale; ``symlog`` is linear around 0.
+        values: values at which to draw ticks; None lets Vega choose.
+        scale: type of the scale; ``symlog`` is linear around 0 and logarithmic beyond.
     """
 
     low: float
@@ -53,7 +53,7 @@ class Axis:
     scale: Scale = "linear"
 
     def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
-        """Return the placeholders of a design for the axis ``channel`` → their values."""
+        """Return the values of a design's placeholders by name, for ``channel`` x or y."""
         linear = self.scale == "linear"
         return {
             f"${channel}.low": self.low,
@@ -65,7 +65,7 @@ class Axis:
         }
 
     def _usual_format(self) -> str | None:
-        """Return percentages, SI prefixes, or powers of ten for huge and tiny values."""
+        """Return the d3 tick format that suits the limits, None for Vega's default."""
         largest = max(abs(self.low), abs(self.high))
         if self.percent:
             return "~%"
@@ -77,20 +77,23 @@ class Axis:
 
 
 def drawable(values: Floats) -> Floats:
-    """Return values that can be drawn: huge ones are clipped, tiny ones 0, infinities NaN."""
-    tame = np.clip(np.where(np.isfinite(values), values, np.nan), -MOST, MOST)
-    return np.where(np.abs(tame) < LEAST, 0.0, tame)
+    """Return the values with huge ones clipped, tiny ones set to 0, and infinities to NaN."""
+    clipped_values = np.clip(np.where(np.isfinite(values), values, np.nan), -MOST, MOST)
+    return np.where(np.abs(clipped_values) < LEAST, 0.0, clipped_values)
 
 
 def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
-    """Return the extent of all finite values with padding, never empty; [0, 1] limits shares."""
+    """Return the axis limits (low, high) for all finite values with padding, low < high always.
+
+    With ``percent``, padding does not go below 0, nor above 1 if all values are at most 1.
+    """
     values = np.concatenate([drawable(array[np.isfinite(array)]) for array in arrays])
     if not values.size:
         return (0.0, 1.0)
     low, high = float(values.min()), float(values.max())
     missing = LEAST_SPAN * max(abs(low), abs(high)) - (high - low)
-    air = max(0.06 * (high - low), missing / 2) if high > low else 0.1 * abs(high) or 1.0
-    bottom, top = low - air, high + air
+    padding = max(0.06 * (high - low), missing / 2) if high > low else 0.1 * abs(high) or 1.0
+    bottom, top = low - padding, high + padding
     if low >= 0 > bottom:
         bottom = 0.0
     if percent:
@@ -99,13 +102,13 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
 
 
 def stretched(low: float, high: float) -> tuple[float, float]:
-    """Return the extent of a logarithmic axis for positive values from ``low`` to ``high``."""
-    air = (high / low) ** 0.06 if high / low < MOST else 10.0
-    return max(low / air, LEAST), min(high * air, MOST)
+    """Return the padded limits of a logarithmic axis for positive values ``low`` to ``high``."""
+    factor = (high / low) ** 0.06 if high / low < MOST else 10.0
+    return max(low / factor, LEAST), min(high * factor, MOST)
 
 
 def powers(low: float, high: float) -> list[float]:
-    """Return ticks of a logarithmic axis: at most six powers of ten on each side of 0, and 0."""
+    """Return tick values of a log or symlog axis: powers of ten, at most six per sign, and 0."""
 
     def decades(least: float, most: float) -> list[float]:
         first, last = np.ceil(np.log10(least)), np.floor(np.log10(most))
@@ -119,19 +122,19 @@ def powers(low: float, high: float) -> list[float]:
 
 
 def mean(values: Floats) -> float:
-    """Return the mean of the finite values even if their sum overflows; NaN without any."""
+    """Return the mean of the finite values, even if their sum overflows; NaN if there are none."""
     finite = values[np.isfinite(values)]
     if not finite.size:
         return float("nan")
     with np.errstate(over="ignore"):  # the last rounding may overflow
-        middle = np.sum(finite / finite.size)
-    return float(np.clip(middle, finite.min(), finite.max()))
+        average = np.sum(finite / finite.size)
+    return float(np.clip(average, finite.min(), finite.max()))
 
 
 def correlation(one: Floats, other: Floats) -> float:
-    """Return Pearson's r of finite values of any size; NaN if one of the two does not vary.
+    """Return Pearson's r of two arrays of finite values, even if their squares overflow.
 
-    Values that differ only by rounding do not vary.
+    NaN for fewer than three values, or if one of the arrays varies only by rounding.
     """
     scaled = [values / (np.abs(values).max() or 1.0) for values in (one, other)]
     if len(one) < 3 or min(np.ptp(values) for values in scaled) < LEAST_VARIED:
@@ -140,10 +143,10 @@ def correlation(one: Floats, other: Floats) -> float:
 
 
 def bins(values: Floats) -> tuple[float, float, float]:
-    """Return width, start and end of at most about MOST_BINS bins with round edges.
+    """Return the bin width, first edge and last edge of about MOST_BINS or fewer round bins.
 
     Args:
-        values: float64, ``drawable``, not empty.
+        values: float64, not empty, as returned by ``drawable``.
     """
     low, high = float(values.min()), float(values.max())
     raw = high / MOST_BINS - low / MOST_BINS
@@ -158,52 +161,52 @@ def bins(values: Floats) -> tuple[float, float, float]:
 
 
 def counts(values: Floats, step: float, low: float, high: float) -> list[tuple[float, float, int]]:
-    """Return start, end and number of ``values`` of each bin that is not empty.
+    """Return (start, end, number of ``values``) of each bin that is not empty.
 
-    A value on an edge is in the same bin as with Vega's ``bin`` transform, so that a chart does
-    not change when a page's script makes it interactive.
+    A value on an edge falls into the same bin as with Vega's ``bin`` transform, so that a chart
+    does not change when the page makes it interactive.
     """
     last = round((high - low) / step) - 1
-    places = np.floor(1e-14 + (values - low) / step).astype(np.int64)
-    counted = np.bincount(np.clip(places, 0, last), minlength=last + 1).tolist()
-    return [(low + step * i, low + step * (i + 1), n) for i, n in enumerate(counted) if n]
+    indices = np.floor(1e-14 + (values - low) / step).astype(np.int64)
+    bin_counts = np.bincount(np.clip(indices, 0, last), minlength=last + 1).tolist()
+    return [(low + step * i, low + step * (i + 1), n) for i, n in enumerate(bin_counts) if n]
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return names of letters, digits and ``_``, with a number if they would be equal.
+    """Return names reduced to letters, digits and ``_``; duplicates get a number appended.
 
-    Vega parses ``.``, ``[]`` and quotes in a field name as a path and draws nothing. Names are
-    compared without case, like in the file systems of Windows and macOS.
+    Vega parses ``.``, ``[]`` and quotes in a field name as a path and draws nothing. Names that
+    differ only in case are duplicates, as in the file systems of Windows and macOS.
     """
-    taken: set[str] = set()
+    used_names: set[str] = set()
     result = []
     for name in names:
         base = candidate = _UNSAFE.sub("_", name).strip("_")[:LONGEST_NAME] or "unnamed"
         number = 2
-        while candidate.lower() in taken:
+        while candidate.lower() in used_names:
             candidate = f"{base}_{number}"
             number += 1
-        taken.add(candidate.lower())
+        used_names.add(candidate.lower())
         result.append(candidate)
     return result
 
 
 def label(text: str, longest: int = 40) -> str:
-    """Return a text of the log as one printable line, shortened; messages are unchanged."""
+    """Return log text as one printable line of at most ``longest`` characters; keep messages."""
     if isinstance(text, Message):
         return text
     return shortened(printable(" ".join(text.split())), longest)
 
 
 def figure(value: float, percent: bool = False) -> str:
-    """Return a number with three significant digits; a share as a percentage."""
+    """Format a number with three significant digits, or a share as a percentage."""
     return written(value, "share" if percent else "number")
 
 
 def finite_or_none(value: float, digits: int = 6) -> float | None:
-    """Return a value rounded for the data of a chart; None for NaN and infinities (not in JSON).
+    """Round to ``digits`` significant digits; return None for NaN and infinity, unknown to JSON.
 
-    Magnitudes above MOST are clipped, tiny ones become 0.
+    Magnitudes above MOST are clipped to it, those below LEAST become 0.
     """
     if not math.isfinite(value):
         return None
@@ -213,7 +216,7 @@ def finite_or_none(value: float, digits: int = 6) -> float | None:
 
 
 def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return the rows of a chart's data; floats go through ``finite_or_none``, lists do not."""
+    """Convert columns to rows of a chart's data; arrays are rounded by ``finite_or_none``."""
     values = [
         map(finite_or_none, column.tolist()) if isinstance(column, np.ndarray) else column
         for column in columns.values()

@@ -1,4 +1,4 @@
-"""Charts, and the designs (templates) that are filled with their data.
+"""The class ``Chart``, and ``fill``, which makes charts of designs (templates) and data.
 
 A design has two forms with the same placeholders: Vega-Lite for export and for interactive charts
 on pages, and Vega for static drawing.
@@ -25,26 +25,27 @@ Rows = Sequence[Mapping[str, Any]]
 Place = Literal["lead", "reward", "open", "more"]
 
 PAGE_ROWS = {"name": "rows"}
-"""Data of a specification whose rows are provided by the page."""
+"""Value of ``data`` in a specification whose rows the page's script provides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One chart as pages use it.
+    """A chart with its data, in the forms that pages use.
 
     Attributes:
         name: stable id, also the file name in ``data/charts/<name>.vl.json``.
-        description: one or two sentences with the figures, for screen readers.
-        spec: Vega-Lite with its data inline, or with the dataset ``rows`` of the page.
-        vega: Vega of what is drawn on paper.
-        svg: the chart drawn, themed by CSS custom properties, no script, no style element.
-        wide: spans the page's width (True) or half of it.
-        interactive: the page may replace the SVG by Vega.
-        shaded: severity and words of each finding whose steps are shaded.
-        group: heading that the chart stands under, "" for the page's own charts.
-        subject: name of the chart on the same subject, which findings name instead.
-        place: of the overview: ``lead`` and ``reward`` stand alone, ``more`` is folded.
-        smoothed: whether curves are smoothed, with the logged values behind.
+        title: heading above the chart.
+        description: one or two sentences with the main numbers, for screen readers.
+        spec: Vega-Lite with inline data, or with the dataset ``rows`` that the page provides.
+        vega: compiled Vega of the static drawing, without interaction.
+        svg: static drawing whose colours are CSS custom properties; "" until it is rendered.
+        wide: whether the chart spans the page's width, not half of it.
+        interactive: whether the page may replace the SVG by an interactive Vega chart.
+        shaded: (severity, legend text) of each finding whose steps are shaded.
+        group: heading of the group of charts that this one belongs to, "" for none.
+        subject: second name: findings that name it refer to this chart if no chart has that name.
+        place: section of the overview; ``lead`` and ``reward`` stand alone, ``more`` is collapsed.
+        smoothed: whether curves are smoothed, with the logged values behind them.
     """
 
     name: str
@@ -62,9 +63,9 @@ class Chart:
     smoothed: bool = False
 
     def sized(self, size: str) -> Chart:
-        """Return the chart with another width; its height stays."""
-        sides = self.vega["padding"]
-        width = {"width": WIDTH[size] - sides["left"] - sides["right"]}
+        """Return a copy with the width of ``size``, a key of ``WIDTH``, and the same height."""
+        padding = self.vega["padding"]
+        width = {"width": WIDTH[size] - padding["left"] - padding["right"]}
         return replace(self, wide=size == "wide", spec=self.spec | width, vega=self.vega | width)
 
 
@@ -77,16 +78,16 @@ def fill(
     size: str = "half",
     right: int = 16,
 ) -> tuple[Spec, Spec]:
-    """Fill a design.
+    """Fill the Vega-Lite and the Vega form of a design with data.
 
     Args:
-        design: its name.
-        data: layer -> its rows, and ``rows`` for all layers without their own data; layers whose
-            own rows are missing or empty are left out.
-        axes: x and y.
-        placeholders: further placeholders of the design → their values.
+        design: name of the design.
+        data: rows by layer name; ``rows`` is for all layers without their own data. A layer whose
+            own rows are missing or empty is left out.
+        axes: x and y axis.
+        placeholders: values of the design's other placeholders, by placeholder.
         size: ``step``, ``half`` or ``wide``.
-        right: pixels right of the plot, for direct labels.
+        right: padding right of the plot in pixels, where names of curves are drawn.
 
     Returns:
         Vega-Lite with interaction, and Vega of the static drawing.
@@ -97,7 +98,7 @@ def fill(
         values |= axis.placeholders(channel, ticks)
     spec, vega = (
         {
-            **_replaced(forms[form], values),
+            **_fill_placeholders(forms[form], values),
             "width": WIDTH[size] - PADDING["left"] - right,
             "height": plot_height(size),
             "padding": {**PADDING, "right": right},
@@ -116,7 +117,7 @@ def fill(
 
 
 def plot_height(size: str) -> int:
-    """Return the height of the plot inside its padding, in pixels."""
+    """Return the height of a chart's plot area, without the padding, in pixels."""
     return HEIGHT[size] - PADDING["top"] - PADDING["bottom"]
 
 
@@ -126,18 +127,18 @@ def layer_named(spec: Spec, name: str) -> Spec:
     return layer
 
 
-def _replaced(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
-    """Copy a part of a design with placeholders replaced; keys whose value is None are dropped."""
+def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
+    """Copy a node of a design with placeholders replaced; drop keys whose new value is None."""
     if isinstance(node, dict):
         return {
-            key: _replaced(inner, values, key)
+            key: _fill_placeholders(inner, values, key)
             for key, inner in node.items()
             if not isinstance(inner, str) or values.get(inner, inner) is not None
         }
     if isinstance(node, list):
         if len(node) == 1 and isinstance(node[0], str) and node[0] in values:
             return values[node[0]]
-        return [_replaced(inner, values) for inner in node]
+        return [_fill_placeholders(inner, values) for inner in node]
     if isinstance(node, str):
         return values[node] if node in values else message(node) if key == "title" else node
     return node
@@ -145,16 +146,16 @@ def _replaced(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
 
 @cache
 def _designs() -> dict[str, Spec]:
-    """Return all designs: ``spec`` is Vega-Lite, ``vega`` the static form; do not modify them."""
-    stored = orjson.loads(DESIGNS.read_bytes()) if DESIGNS.exists() else {}
-    if stored.get("sources") != design_sources():
+    """Return the forms of all designs, ``spec`` (Vega-Lite) and ``vega``; do not modify them."""
+    content = orjson.loads(DESIGNS.read_bytes()) if DESIGNS.exists() else {}
+    if content.get("sources") != design_sources():
         from rlreport.draw.designs import compile_designs  # imports Altair
 
         text = compile_designs()
-        stored = orjson.loads(text)
-        part = DESIGNS.with_suffix(f".{os.getpid()}.part")  # several processes may write at once
+        content = orjson.loads(text)
+        path = DESIGNS.with_suffix(f".{os.getpid()}.part")  # several processes may write at once
         with suppress(OSError):  # a read-only installation compiles in every process
-            part.write_bytes(text)
-            part.replace(DESIGNS)
-    designs: dict[str, Spec] = stored["designs"]
+            path.write_bytes(text)
+            path.replace(DESIGNS)
+    designs: dict[str, Spec] = content["designs"]
     return designs

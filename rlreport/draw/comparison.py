@@ -18,19 +18,20 @@ from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, sentences
 
 Band = tuple[Floats, Floats, Floats]
+"""Difference NEW − BASE per step, and the low and high edge of its confidence band, (S,) each."""
 
 
 def comparison_charts(
     steps: Floats, base: Floats, new: Floats, band: Band, paths: Sequence[pd.DataFrame]
 ) -> list[Chart]:
-    """Return the charts for which the runs have data, without SVG.
+    """Return the charts of the comparison for which both runs have data, not yet rendered as SVG.
 
     Args:
-        steps: float64 (S,), steps of both runs.
+        steps: float64 (S,), steps that both runs have.
         base: mean reward of BASE at these steps.
-        new: mean reward of NEW there.
-        band: the difference by step, and the low and high edge of its band.
-        paths: ``step``, ``distance`` and ``reward`` of BASE and of NEW; empty without KL.
+        new: mean reward of NEW at these steps.
+        band: difference of the mean reward with its confidence band, see ``Band``.
+        paths: tables ``step``, ``distance`` (√KL), ``reward`` of BASE and NEW; empty without KL.
     """
     charts = []
     if len(steps):
@@ -67,39 +68,39 @@ def _runs(base: Floats, new: Floats) -> list[Series]:
 
 
 def _findings(steps: Floats, band: Band) -> list[Finding]:
-    """Findings about the steps at which the band excludes 0."""
+    """Return findings that mark the steps at which the band excludes 0."""
     _, low, high = band
     below = marked("The whole band lies below 0 at {some:count} of {all:count} steps")
     above = marked("The whole band lies above 0 at {some:count} of {all:count} steps")
     findings = []
-    for name, severity, outside, literal in (
+    for name, severity, mask, literal in (
         ("below 0", SEVERITIES[1], high < 0, below),
         ("above 0", SEVERITIES[2], low > 0, above),
     ):
-        if outside.any():
-            named = tuple(map(int, steps[outside]))
-            title = message(literal, some=len(named), all=len(steps))
+        if mask.any():
+            numbers = tuple(map(int, steps[mask]))
+            title = message(literal, some=len(numbers), all=len(steps))
             findings.append(
-                Finding(name, severity, "note", steps=named, charts=("difference",), title=title)
+                Finding(name, severity, "note", steps=numbers, charts=("difference",), title=title)
             )
     return findings
 
 
 def _paths(paths: Sequence[pd.DataFrame]) -> Chart:
-    rows, ends, words = [], [], []
+    rows, ends, endings = [], [], []
     for name, path in zip(("BASE", "NEW"), paths, strict=True):
-        drawn = path.iloc[evenly(len(path), MOST_POINTS)]
+        table = path.iloc[evenly(len(path), MOST_POINTS)]
         points = records(
             {
-                "step": drawn["step"].astype(int).tolist(),
-                "series": [name] * len(drawn),
-                "x": floats(drawn, "distance"),
-                "y": floats(drawn, "reward"),
+                "step": table["step"].astype(int).tolist(),
+                "series": [name] * len(table),
+                "x": floats(table, "distance"),
+                "y": floats(table, "reward"),
             }
         )
         rows += points
         ends.append({**points[-1], "label": name})
-        words.append(
+        endings.append(
             message(
                 "{name} ends with reward {reward} at a √KL of {distance}.",
                 name=name,
@@ -118,4 +119,4 @@ def _paths(paths: Sequence[pd.DataFrame]) -> Chart:
         right=72,
     )
     title = message("Reward at the same distance from the reference")
-    return Chart("reward_at_equal_kl", title, sentences(words), *forms)
+    return Chart("reward_at_equal_kl", title, sentences(endings), *forms)

@@ -1,4 +1,4 @@
-"""Charts of curves over the steps, with the marks of findings."""
+"""Charts of curves over the steps; the steps of findings are shaded."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ from rlreport.figures.ragged import Floats, spans
 from rlreport.text.messages import clauses, message, sentences, told
 
 LABEL_GAP = 13
-"""Minimum distance of two labels, in pixels."""
+"""Minimum vertical distance of two curve labels, in pixels."""
 
 MANY_STEPS = 6
-"""Length of an axis from which the usual number of ticks lies between no two steps."""
+"""A step axis that spans fewer steps has at most one tick per step, and none in between."""
 
 Guide = tuple[float, float]
+"""Low and high end of a range of the y axis that is shaded, such as a metric's usual range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Data shared by the charts over steps of one page.
+    """Step axis and findings that all charts over steps of one page share.
 
     Attributes:
         steps: float64 (S,), ascending.
-        findings: marked on the charts they name.
-        within: extent of the axis, by default that of ``steps``.
-        in_progress: step that is still being written, marked on every chart.
+        findings: findings to mark on the charts that they refer to.
+        within: first and last step of the axis, None for those of ``steps``.
+        in_progress: step that is still being logged, marked on every chart; None for none.
     """
 
     steps: Floats
@@ -55,7 +56,7 @@ class Frame:
 
     @property
     def extent(self) -> tuple[float, float]:
-        """First and last step; for a single step, half a step to each side."""
+        """First and last step of the axis; a single step is widened by 0.5 on each side."""
         if self.within is not None:
             return self.within
         first, last = float(self.steps[0]), float(self.steps[-1])
@@ -64,47 +65,54 @@ class Frame:
 
     @property
     def edges(self) -> Floats:
-        """float64 (S + 1,): where each step's share of the axis begins and ends."""
+        """Boundaries of the steps on the axis, halfway between neighbours; float64 (S + 1,)."""
         middles = (self.steps[1:] + self.steps[:-1]) / 2
         return np.concatenate([[self.extent[0]], middles, [self.extent[1]]])
 
     def axis(self, count: int | None = None) -> Axis:
-        """Return the axis of the steps with about ``count`` ticks, none between two steps."""
+        """Return the x axis of the steps with about ``count`` ticks, none between two steps."""
         low, high = self.extent
         if high - low < MANY_STEPS:
             count = max(1, int(high - low))
         return Axis(low, high, message("step"), format=",d", count=count)
 
     def marks(self, chart: str) -> list[Mark]:
-        """Return the marks of a chart: the step in progress, and findings that refer to it."""
+        """Return the marks of the chart with this name: the step in progress, and its findings."""
         marks = []
         if self.in_progress is not None:
-            words = message("step {step} is in progress", step=self.in_progress)
-            marks.append(Mark("info", words, words, self._spans(self.steps == self.in_progress)))
+            text = message("step {step} is in progress", step=self.in_progress)
+            marks.append(Mark("info", text, text, self._spans(self.steps == self.in_progress)))
         for finding in self.findings:
             if chart not in finding.charts:
                 continue
-            words, shown = finding.name or finding.title, np.isin(self.steps, finding.steps)
+            text, mask = finding.name or finding.title, np.isin(self.steps, finding.steps)
             if finding.onset is not None:
                 since, until = finding.onset.step, finding.until
-                shown = (self.steps >= since) & (self.steps <= (np.inf if until is None else until))
-                places = {"name": words, "since": since, "until": until}
-                words = (
-                    told("{name}, since step {since}", places)
+                mask = (self.steps >= since) & (self.steps <= (np.inf if until is None else until))
+                values = {"name": text, "since": since, "until": until}
+                text = (
+                    told("{name}, since step {since}", values)
                     if until is None
-                    else told("{name}, since step {since} until step {until}", places)
+                    else told("{name}, since step {since} until step {until}", values)
                 )
-            marks.append(Mark(finding.severity, finding.title, words, self._spans(shown)))
+            marks.append(Mark(finding.severity, finding.title, text, self._spans(mask)))
         return [mark for mark in marks if mark.spans]
 
     def _spans(self, marked: NDArray[np.bool_]) -> list[list[float]]:
-        """Return spans of consecutive marked steps, extended halfway to the adjacent steps."""
+        """Return [start, end] of each run of marked steps, extended halfway to the next steps."""
         runs: list[list[float]] = self.edges[spans(marked)].tolist()
         return runs
 
 
 class Mark(NamedTuple):
-    """A finding on a chart: text of the tooltip, text of the legend, and spans of steps."""
+    """A finding, or the step in progress, to be marked on a chart.
+
+    Attributes:
+        severity: sets the colour.
+        title: text of the tooltip.
+        words: text of the legend.
+        spans: [start, end] of each shaded range of steps.
+    """
 
     severity: Severity
     title: str
@@ -113,7 +121,7 @@ class Mark(NamedTuple):
 
 
 def mark_layers(marks: Sequence[Mark]) -> dict[str, Rows]:
-    """Return the layers that show the spans of findings, the least severe below."""
+    """Return the rows of the layers that shade marked steps, most severe on top, by layer."""
     rows = [
         {"from": low, "to": high, "severity": mark.severity, "finding": mark.title}
         for mark in sorted(marks, key=lambda mark: -SEVERITIES.index(mark.severity))
@@ -123,7 +131,7 @@ def mark_layers(marks: Sequence[Mark]) -> dict[str, Rows]:
 
 
 def floats(table: pd.DataFrame, column: str) -> Floats:
-    """Return a column as float64, NaN for missing values; all NaN if the column is missing."""
+    """Return a column as float64, with NaN for missing values; all NaN if there is no column."""
     if column not in table:
         return np.full(len(table), np.nan)
     return table[column].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -147,86 +155,88 @@ def curve_chart(
 
     Args:
         frame: steps and findings of the page.
-        name: see ``Chart``.
-        title: heading.
-        wide: whether the chart spans the page.
-        series: curves, the first is drawn last.
+        name: id of the chart, see ``Chart``.
+        title: heading above the chart.
+        wide: whether the chart spans the page's width.
+        series: curves to draw, the first on top.
         axis: title of the y axis with its unit.
-        percent: values are shares.
-        note: ends the description.
+        percent: whether values are fractions of 1 that are shown as percentages.
+        note: last sentence of the description.
         labels: pixels for the names of curves right of the plot, 0 for no names.
-        scale: of the y axis; ``log`` for positive values, ``symlog`` takes hold beyond ±2.
-        guide: range shaded across the plot; the axis title and the note should say what it is.
+        scale: of the y axis; ``log`` needs positive values, ``symlog`` takes effect beyond ±2.
+        guide: range of y to shade; the axis title and the note should explain it.
     """
-    shown = [one for one in series if one.has_line or one.has_band]
-    if not shown:
+    curves = [curve for curve in series if curve.has_line or curve.has_band]
+    if not curves:
         return None
-    parts = [in_words(one, frame.steps, percent) for one in shown if one.has_line]
-    steps, shown, every = thinned(frame.steps, [one.map(drawable) for one in shown])
-    y = _value_axis(shown, axis, percent, scale, guide)
-    rows = [row for one in reversed(shown) for row in _rows(steps, one)]
-    noisy = [one.key for one in shown if one.noisy]
+    parts = [in_words(curve, frame.steps, percent) for curve in curves if curve.has_line]
+    steps, curves, group_size = thinned(frame.steps, [curve.map(drawable) for curve in curves])
+    y = _value_axis(curves, axis, percent, scale, guide)
+    rows = [row for curve in reversed(curves) for row in _rows(steps, curve)]
+    noisy = [curve.key for curve in curves if curve.noisy]
     drawn_rows = [row | {"value": row["ema_6"]} if row["series"] in noisy else row for row in rows]
     marks = frame.marks(name)
     layers = {
         "raw": [row for row in rows if row["series"] in noisy],
         **mark_layers(marks),
-        "guide": _shaded(guide, y),
+        "guide": _guide_rows(guide, y),
         "zero": [{"zero": 0}] if y.low < 0 < y.high else [],
-        "point": _lonely(rows),
+        "point": _point_rows(rows),
     }
     size = "wide" if wide else "half"
     if labels:
         ends = [
-            replace(one, values=smoothed(one.values, SMOOTHING[0])) if one.key in noisy else one
-            for one in shown
+            replace(curve, values=smoothed(curve.values, SMOOTHING[0]))
+            if curve.key in noisy
+            else curve
+            for curve in curves
         ]
         layers["label"] = _labels(steps[-1], ends, y, plot_height(size))
     spec, vega = fill(
         f"curves_{y.scale}",
         {"rows": drawn_rows, **layers},
         (frame.axis(min(12 if wide else 6, len(steps))), y),
-        looks(shown),
+        looks(curves),
         size=size,
         right=labels or 16,
     )
-    # The interactive form smooths by itself.
+    # The interactive chart contains the logged values and smooths them in the browser.
     spec["data"] = {"values": rows}
     spec["layer"] = [layer for layer in spec["layer"] if layer["name"] != "raw"]
-    _add_tooltip(spec, shown, percent)
-    if not any(one.has_band for one in shown):
+    _add_tooltip(spec, curves, percent)
+    if not any(curve.has_band for curve in curves):
         spec["layer"].remove(layer_named(spec, "band"))
     if any("ema_9" in row for row in rows):
         _offer_smoothing(spec, noisy)
-    if every > 1:
-        parts.append(message("Each point is the mean of up to {every} steps.", every=every))
+    if group_size > 1:
+        parts.append(message("Each point is the mean of up to {every} steps.", every=group_size))
     if noisy:
         parts.append(message("Noisy curves are smoothed, with the logged values behind."))
     if marks:
         titles = dict.fromkeys(row["finding"] for row in layers["marked"])
         listed = clauses(message("{mark:clause}", mark=title) for title in titles)
         parts.append(message("Marked: {marks}.", marks=listed))
-    words = sentences([*parts, note])
+    text = sentences([*parts, note])
     shaded = tuple((mark.severity, mark.words) for mark in marks)
-    return Chart(name, title, words, spec, vega, wide=wide, shaded=shaded, smoothed=bool(noisy))
+    return Chart(name, title, text, spec, vega, wide=wide, shaded=shaded, smoothed=bool(noisy))
 
 
 def looks(series: Sequence[Series]) -> dict[str, Any]:
-    """Return the placeholders for keys, colours and dashes that distinguish the series."""
+    """Return the values of a design's placeholders for the curves' keys, colours and dashes."""
     return {
-        "$series.key": [one.key for one in series],
-        "$series.color": [one.colour for one in series],
-        "$series.dash": [list(one.dash) for one in series],
+        "$series.key": [curve.key for curve in series],
+        "$series.color": [curve.colour for curve in series],
+        "$series.dash": [list(curve.dash) for curve in series],
     }
 
 
 def _value_axis(
     series: Sequence[Series], title: str, percent: bool, scale: Scale, guide: Guide | None
 ) -> Axis:
-    values = np.concatenate([array for one in series for array in one.arrays().values()])
+    values = np.concatenate([array for curve in series for array in curve.arrays().values()])
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    # Of a guide that the curve does not meet, its nearest edge; one well inside keeps its own
-    # extent, or a wide guide would flatten it.
+    # If all values are outside the guide, include its nearest edge. Otherwise ignore it, as a
+    # wide guide would flatten the curves.
     edges = [e for e in guide or () if guide and (low > guide[1] == e or high < guide[0] == e)]
     extent = limits([values, np.array(edges)], percent)
     if scale == "log":
@@ -240,31 +250,31 @@ def _value_axis(
     return Axis(*extent, title, percent, scale=scale)
 
 
-def _shaded(guide: Guide | None, y: Axis) -> Rows:
-    """Return the part of the guide that is within the plot."""
+def _guide_rows(guide: Guide | None, y: Axis) -> Rows:
+    """Return one row with the part of the guide inside the plot, or none."""
     if guide is None:
         return []
     low, high = max(guide[0], y.low), min(guide[1], y.high)
     return [{"low": low, "high": high}] if low < high else []
 
 
-def _rows(steps: Floats, one: Series) -> list[dict[str, Any]]:
+def _rows(steps: Floats, curve: Series) -> list[dict[str, Any]]:
     columns: dict[str, Any] = {
         "step": [step if step % 1 else int(step) for step in steps.tolist()],
-        "series": [one.key] * len(steps),
-        "value": one.values,
+        "series": [curve.key] * len(steps),
+        "value": curve.values,
     }
-    if one.low is not None and one.high is not None:
-        columns |= {"low": one.low, "high": one.high}
-    if np.isfinite(one.values).sum() >= LEAST_SMOOTHED:
+    if curve.low is not None and curve.high is not None:
+        columns |= {"low": curve.low, "high": curve.high}
+    if np.isfinite(curve.values).sum() >= LEAST_SMOOTHED:
         for factor in SMOOTHING:
-            averages = smoothed(one.values, factor).tolist()
+            averages = smoothed(curve.values, factor).tolist()
             columns[f"ema_{factor * 10:.0f}"] = [finite_or_none(value, 4) for value in averages]
     return records(columns)
 
 
-def _lonely(rows: list[dict[str, Any]]) -> Rows:
-    """Return values to draw as points: those without a neighbour, or all if they are few."""
+def _point_rows(rows: list[dict[str, Any]]) -> Rows:
+    """Return the rows to draw as points: values without a neighbour, or all of up to four."""
     present = [row["series"] if row["value"] is not None else None for row in rows]
     around = zip([None, *present], present, [*present[1:], None], strict=False)
     return [
@@ -275,61 +285,61 @@ def _lonely(rows: list[dict[str, Any]]) -> Rows:
 
 
 def _labels(step: float, series: Sequence[Series], y: Axis, height: int) -> Rows:
-    """Return names at the ends of the curves, moved apart if they would overlap."""
+    """Return rows with the curves' names, at their right ends but moved apart if they overlap."""
     scale = (y.high - y.low) / height
-    ends = [(one.values[np.isfinite(one.values)][-1], one) for one in series if one.has_line]
+    ends = [(c.values[np.isfinite(c.values)][-1], c) for c in series if c.has_line]
     ends.sort(key=lambda end: end[0])
-    places = spread_out(np.array([(value - y.low) / scale for value, _ in ends]), height)
+    positions = spread_out(np.array([(value - y.low) / scale for value, _ in ends]), height)
     return [
         {
             "step": float(step),
-            "series": one.key,
-            "y": finite_or_none(y.low + place * scale),
-            "label": label(one.title, 22),
+            "series": c.key,
+            "y": finite_or_none(y.low + position * scale),
+            "label": label(c.title, 22),
         }
-        for place, (_, one) in zip(places.tolist(), ends, strict=True)
+        for position, (_, c) in zip(positions.tolist(), ends, strict=True)
     ]
 
 
-def spread_out(places: Floats, height: float) -> Floats:
-    """Move ascending places apart by LABEL_GAP, within 0 and ``height`` if they fit."""
-    gaps = LABEL_GAP * np.arange(len(places))
-    moved: Floats = np.maximum.accumulate(places - gaps)
-    moved = np.minimum(moved, height - gaps[-1:])
-    return moved + gaps
+def spread_out(positions: Floats, height: float) -> Floats:
+    """Return ascending label positions moved apart to LABEL_GAP, at most ``height``; in pixels."""
+    gaps = LABEL_GAP * np.arange(len(positions))
+    lowest: Floats = np.maximum.accumulate(positions - gaps)
+    lowest = np.minimum(lowest, height - gaps[-1:])
+    return lowest + gaps
 
 
 def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
-    """Add a tooltip with the value of every curve and the edges of its band."""
-    shown = [("step", ",~f", message("step"))]
+    """Add a tooltip that shows the value of every curve and the edges of its band at a step."""
+    tips = [("step", ",~f", message("step"))]
     form = ".1%" if percent else VALUE_FORMAT
-    shown += [(f"{one.key}_value", form, label(one.title)) for one in series if one.has_line]
-    for one in series:
-        if one.has_band:
-            name = label(one.title)
-            shown += [
-                (f"{one.key}_low", form, message("{name}, lower band", name=name)),
-                (f"{one.key}_high", form, message("{name}, upper band", name=name)),
+    tips += [(f"{curve.key}_value", form, label(curve.title)) for curve in series if curve.has_line]
+    for curve in series:
+        if curve.has_band:
+            name = label(curve.title)
+            tips += [
+                (f"{curve.key}_low", form, message("{name}, lower band", name=name)),
+                (f"{curve.key}_high", form, message("{name}, upper band", name=name)),
             ]
     layer_named(spec, INTERACTION)["encoding"]["tooltip"] = [
         {"field": field, "type": "quantitative", "format": form, "title": title}
-        for field, form, title in shown
+        for field, form, title in tips
     ]
 
 
 def _offer_smoothing(spec: Spec, noisy: Sequence[str]) -> None:
-    """Add a choice of moving averages, drawn in front of the logged values.
+    """Add a menu of moving averages to an interactive chart; logged values stay visible behind.
 
-    By default only the curves ``noisy`` are smoothed, like in the static drawing.
+    ``noisy`` has the keys of the curves that are smoothed by default, as in the static drawing.
     """
     line = layer_named(spec, "line")
     behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
     behind["mark"] |= {"strokeOpacity": {"expr": "smoothing ? 0.4 : 0"}, "strokeWidth": 1}
     spec["layer"].insert(spec["layer"].index(line), behind)
-    usual = f"smoothing == 'auto' && indexof({list(noisy)}, datum.series) >= 0"
-    chosen = f"{usual} ? datum.ema_{SMOOTHING[0] * 10:.0f} : "
-    chosen += "".join(f"smoothing == {f} ? datum.ema_{f * 10:.0f} : " for f in SMOOTHING)
-    line["transform"] = [{"calculate": f"{chosen}datum.value", "as": "value"}]
+    is_automatic = f"smoothing == 'auto' && indexof({list(noisy)}, datum.series) >= 0"
+    expression = f"{is_automatic} ? datum.ema_{SMOOTHING[0] * 10:.0f} : "
+    expression += "".join(f"smoothing == {f} ? datum.ema_{f * 10:.0f} : " for f in SMOOTHING)
+    line["transform"] = [{"calculate": f"{expression}datum.value", "as": "value"}]
     bind = {
         "input": "select",
         "options": ["auto", 0, *SMOOTHING],

@@ -1,7 +1,7 @@
-"""Custom charts: functions that take the tables and return Altair charts.
+"""Custom charts: the user's functions that take the tables and return Altair charts.
 
-They are defined in files given by the user, or by packages with entry points in the group
-``rlreport.charts``. Files next to the logs are never run, as charts are code.
+The functions are defined in files that the user names, or in installed packages with entry points
+in the group ``rlreport.charts``. Files next to the logs are never run, as they contain code.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from rlreport.text.messages import message
 
 ENTRY_POINTS = "rlreport.charts"
 CHARTS = "charts"
-"""Kind of the notes on functions that failed."""
+"""``Note.kind`` of notes about chart functions that failed."""
 
 GROUP = message("Custom charts")
 MOST_BYTES = 500_000
-"""Maximum bytes of a specification, which is part of the page."""
+"""Maximum size in bytes of a specification, which is embedded in the page."""
 
 MOST_CHARTS = 12
-"""Maximum number of charts of a function."""
+"""Maximum number of charts that one function may return."""
 
 PADDING = 4
 _REASON_CHARS = 200
@@ -45,7 +45,12 @@ _REASON_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class ChartFunction:
-    """A function that makes charts, and the file or entry point it comes from."""
+    """A user's function that returns charts.
+
+    Attributes:
+        source: file name, or value of the entry point, that defines the function.
+        load: returns the function; an entry point is imported by this call.
+    """
 
     name: str
     source: str
@@ -53,14 +58,14 @@ class ChartFunction:
 
 
 def chart_functions(files: Sequence[Path]) -> list[ChartFunction]:
-    """Return the functions of the files, in their order there, then those of installed packages.
+    """Return the chart functions of the files in order, then those of installed packages.
 
-    A file's public functions that it defines itself all make charts.
+    Every public function that is defined, not imported, in a file is a chart function.
 
     Raises:
-        UsageError: a file cannot be read or run, or has no such function.
+        UsageError: a file cannot be read or run, or defines no public function.
     """
-    functions = [function for file in files for function in _of_file(file)]
+    functions = [function for file in files for function in _functions_of_file(file)]
     installed = sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)
     return functions + [ChartFunction(entry.name, entry.value, entry.load) for entry in installed]
 
@@ -72,17 +77,17 @@ def custom_charts(
     *,
     quote: bool = True,
 ) -> tuple[list[Chart], list[Note]]:
-    """Call the functions and draw what they return.
+    """Call the functions and render the charts that they return.
 
     Args:
-        functions: functions that return charts.
+        functions: chart functions to call.
         tables: passed to each function as a copy that it may modify.
         texts: returns the texts of the sampled responses (``step``, ``n``, ``prompt``,
             ``response``), for functions with a parameter ``texts``.
         quote: whether a note may contain the error message, which may quote the logs.
 
     Returns:
-        Charts, and a note on each function or chart that failed.
+        Rendered charts, and a note on each function that failed.
     """
     charts: list[Chart] = []
     notes = []
@@ -101,12 +106,12 @@ def custom_charts(
     return [replace(c, name=n) for c, n in zip(charts, names, strict=True)], notes
 
 
-def _of_file(file: Path) -> list[ChartFunction]:
+def _functions_of_file(file: Path) -> list[ChartFunction]:
     spec = importlib.util.spec_from_file_location(f"rlreport_charts_{file.stem}", file)
     if spec is None or spec.loader is None or not file.is_file():
         raise UsageError(f"--charts {file}: no Python file; name one that ends with .py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module  # as for an import: dataclasses look there
+    sys.modules[module.__name__] = module  # like an import; dataclasses need it
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -129,32 +134,32 @@ def _of_file(file: Path) -> list[ChartFunction]:
 def _charts_of(
     function: ChartFunction, tables: Tables, texts: Callable[[], pd.DataFrame]
 ) -> list[Chart]:
-    """Call a function with tables that it may modify, as pandas copies on write.
+    """Call a chart function with copies of the tables that it may modify; render its charts.
 
-    Their column ``length`` is that of responses in tokens, else in characters, and not the bytes
-    of the line in the log.
+    The copies are shallow, as pandas copies on write. In them, a response's ``length`` is in
+    tokens, or characters if tokens are not logged, instead of the bytes of the log line.
     """
     call = function.load()
     copies = {field.name: copy(getattr(tables, field.name)) for field in fields(tables)}
     lengths = tables.responses[length_column(tables.responses)]
     copies["responses"] = tables.responses.assign(length=lengths)
-    wanted = {"texts": texts()} if "texts" in inspect.signature(call).parameters else {}
-    returned = call(Tables(**copies), **wanted)
-    several = list(returned) if isinstance(returned, list | tuple | Iterator) else [returned]
-    if len(several) > MOST_CHARTS:
-        raise ValueError(f"returned {len(several)} charts, at most {MOST_CHARTS} are drawn")
+    arguments = {"texts": texts()} if "texts" in inspect.signature(call).parameters else {}
+    result = call(Tables(**copies), **arguments)
+    results = list(result) if isinstance(result, list | tuple | Iterator) else [result]
+    if len(results) > MOST_CHARTS:
+        raise ValueError(f"returned {len(results)} charts, at most {MOST_CHARTS} are drawn")
     title = function.name.replace("_", " ").capitalize()
     summary = (inspect.getdoc(call) or title).split("\n\n")[0].replace("\n", " ")
-    names = [function.name, *(f"{function.name}_{i}" for i in range(2, len(several) + 1))]
-    return [_drawn(chart, n, title, summary) for chart, n in zip(several, names, strict=False)]
+    names = [function.name, *(f"{function.name}_{i}" for i in range(2, len(results) + 1))]
+    return [_to_chart(chart, n, title, summary) for chart, n in zip(results, names, strict=False)]
 
 
-def _drawn(returned: Any, name: str, title: str, summary: str) -> Chart:
-    import altair as alt  # slow to import, and seldom needed
+def _to_chart(result: Any, name: str, title: str, summary: str) -> Chart:
+    import altair as alt  # slow to import, and rarely needed
 
-    if not isinstance(returned, alt.TopLevelMixin):
-        raise TypeError(f"returned {type(returned).__name__}, not an altair chart")
-    spec = _themed(returned.to_dict())
+    if not isinstance(result, alt.TopLevelMixin):
+        raise TypeError(f"returned {type(result).__name__}, not an altair chart")
+    spec = _apply_theme(result.to_dict())
     chart_title = spec.pop("title", None)
     if isinstance(chart_title, dict):
         chart_title = chart_title.get("text")
@@ -163,26 +168,26 @@ def _drawn(returned: Any, name: str, title: str, summary: str) -> Chart:
     return drawn_alone(Chart(name, heading, words, spec, {}, group=GROUP))
 
 
-def _themed(spec: Spec) -> Spec:
-    """Return a specification with the theme of the report.
+def _apply_theme(spec: Spec) -> Spec:
+    """Add the report's theme and default size to a user's specification.
 
     Raises:
-        ValueError: it refers to external data, or is too large.
+        ValueError: the specification refers to external data, or is too large.
     """
-    if address := _external(spec):
+    if address := _find_url(spec):
         raise ValueError(f"asks for {address}; a report makes no request: put the data inside")
     size = len(orjson.dumps(spec))
     if size > MOST_BYTES:
         raise ValueError(f"takes {size:,} bytes, more than {MOST_BYTES:,}: aggregate its data")
     config = {**vega_config(), "mark": {"color": LIGHT["policy"]}}
-    # Built-in designs have fixed positions of titles and labels; here Vega computes the layout.
+    # Built-in designs fix the positions of titles and labels; here Vega computes the layout.
     config["axisX"] = {k: v for k, v in config["axisX"].items() if k.startswith(("grid", "domain"))}
     config["axisY"] = {}
     config["range"] = {"category": [colour for colour, _ in PALETTE]}
     for key, value in spec.get("config", {}).items():
-        usual = config.get(key)
-        merge = isinstance(usual, dict) and isinstance(value, dict)
-        config[key] = usual | value if merge else value
+        default = config.get(key)
+        merge = isinstance(default, dict) and isinstance(value, dict)
+        config[key] = default | value if merge else value
     datasets = spec.get("datasets", {})
     if len(datasets) == 1 and spec.get("data", {}).get("name") in datasets:
         spec["data"] = {"values": spec.pop("datasets")[spec["data"]["name"]]}
@@ -190,14 +195,14 @@ def _themed(spec: Spec) -> Spec:
         spec.setdefault("width", WIDTH["half"] - 2 * PADDING)
         spec.setdefault("height", HEIGHT["half"])
         spec["autosize"] = {"type": "fit", "contains": "padding"}
-    sides = dict.fromkeys(("left", "right", "top", "bottom"), PADDING)
-    return {**spec, "config": config, "padding": sides}
+    padding = dict.fromkeys(("left", "right", "top", "bottom"), PADDING)
+    return {**spec, "config": config, "padding": padding}
 
 
-def _external(value: Any) -> str:
-    """Return the first URL or image that a specification refers to, "" without any."""
+def _find_url(value: Any) -> str:
+    """Return the first URL or image that a specification refers to, "" if there is none."""
     if isinstance(value, list):
-        return next(filter(None, map(_external, value)), "")
+        return next(filter(None, map(_find_url, value)), "")
     if not isinstance(value, dict):
         return ""
     if isinstance(value.get("url"), str):
@@ -205,7 +210,7 @@ def _external(value: Any) -> str:
     mark = value.get("mark")
     if mark == "image" or (isinstance(mark, dict) and mark.get("type") == "image"):
         return "a picture"
-    return _external([part for key, part in value.items() if key not in ("values", "datasets")])
+    return _find_url([part for key, part in value.items() if key not in ("values", "datasets")])
 
 
 def _reason(error: BaseException) -> str:

@@ -1,9 +1,9 @@
-"""The designs of all charts, written with Altair and compiled to Vega.
+"""Designs (templates) of all charts, written with Altair and compiled to Vega.
 
-A design is a Vega-Lite specification without data. Its placeholders, such as ``$x.low``, are not
-changed by compilation; ``rlreport.draw.chart.fill`` replaces them in the Vega-Lite and the Vega
-form. The docstring of each design lists the layers that have their own data; layers without data
-are omitted.
+A design is a Vega-Lite specification without data. Compilation to Vega keeps its placeholders,
+such as ``$x.low``; ``rlreport.draw.chart.fill`` replaces them in both forms. The docstring of each
+design lists the fields of its data, and the layers that have data of their own; such a layer is
+omitted from a chart that has no data for it.
 
 ``designs.json`` contains both forms, so that Altair and the compiler are not needed at run time.
 It is written when the package is built (``hatch_build.py``).
@@ -38,17 +38,16 @@ RAW = {"strokeOpacity": 0.4, "strokeWidth": 1}
 THIN = {"strokeWidth": 1, "color": LIGHT["muted"]}
 HALO = {"color": LIGHT["page"], "stroke": LIGHT["page"], "strokeWidth": 4}
 PASSES_FILTERS = "datum.kept !== false"
-"""Expression for responses that pass the filters of the page, which marks all others."""
+"""Vega expression, true for responses that pass the page's filters; the page sets ``kept``."""
 
 
 def curves(scale: Any) -> Spec:
-    """Curves over the steps with bands, direct labels and the marks of findings.
+    """Return the design of curves over the steps, with bands, labels and shaded steps.
 
     Data: ``step``, ``series``, ``value``, ``low``, ``high``. Layers with their own data:
-    ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``guide``
-    (``low``, ``high``: the range that guidance calls unremarkable), ``zero``,
-    ``raw`` (as data, behind smoothed lines), ``point`` (as data), ``label`` (``step``,
-    ``series``, ``y``, ``label``).
+    ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``guide`` (usual
+    range ``low``, ``high``), ``zero``, ``raw`` (logged values behind smoothed lines) and ``point``
+    (both with the fields of the data), ``label`` (``step``, ``series``, ``y``, ``label``).
     """
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
     x, y = _x("step", tickMinStep=1), _y("value", scale)
@@ -66,7 +65,7 @@ def curves(scale: Any) -> Spec:
     # The page sets ``at`` to the step under the pointer in another of its charts.
     at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
     return _design(
-        *_finding_marks(),
+        *_mark_layers(),
         _data_layer("guide", "rect", _ink("healthy", fillOpacity=0.1), y="low:Q", y2="high:Q"),
         _zero(),
         _layer(
@@ -86,8 +85,9 @@ def curves(scale: Any) -> Spec:
 
 
 def steps_heat() -> Spec:
-    """Shares in cells over the steps. Data: ``from``, ``to``, ``low``, ``high``, ``share``.
+    """Return the design of a heat map of shares over the steps.
 
+    Data: ``from``, ``to`` (steps), ``low``, ``high`` (values), ``share`` (colour).
     Layers with their own data: ``marked``, ``marked_bar``.
     """
     cells = _layer(
@@ -106,11 +106,11 @@ def steps_heat() -> Spec:
             _tip("share", ".1%", title=marked("share")),
         ],
     )
-    return _design(cells, *_finding_marks())
+    return _design(cells, *_mark_layers())
 
 
 def path() -> Spec:
-    """A path through a plane, one point per step. Data: ``step``, ``x``, ``y``.
+    """Return the design of a path with one point per step. Data: ``step``, ``x``, ``y``.
 
     Layers with their own data: ``label`` and the ``halo`` behind it.
     """
@@ -126,7 +126,7 @@ def path() -> Spec:
 
 
 def paths() -> Spec:
-    """Paths through a plane, one per series. Data: ``step``, ``series``, ``x``, ``y``.
+    """Return the design of one path per series. Data: ``step``, ``series``, ``x``, ``y``.
 
     Layers with their own data: ``label`` (``x``, ``y``, ``series``, ``label``) and the ``halo``
     behind it.
@@ -146,7 +146,7 @@ def paths() -> Spec:
 
 
 def columns() -> Spec:
-    """Columns over ranges of x. Data: ``from``, ``to``, ``y``."""
+    """Return the design of columns over ranges of x. Data: ``from``, ``to``, ``y``."""
     look = _ink("policy", binSpacing=2)
     tooltip = [_tip("from", title=marked("from")), _tip("to", title=marked("to")), _tip("y")]
     bars = _layer("columns", "bar", look, x=_x("from"), x2="to:Q", y=_y("y"), y2=alt.datum(0))
@@ -154,8 +154,9 @@ def columns() -> Spec:
 
 
 def histogram() -> Spec:
-    """Shares of responses by reward: policy filled, reference dashed, the first step behind.
+    """Return the design of a histogram of rewards.
 
+    The policy is filled, the reference dashed, and the first step drawn in the background.
     Data: rows with ``reward`` and ``ref_reward``; a row that represents several responses has
     their number as ``weight``. Layers with their own data: ``ghost`` (``low``, ``high``,
     ``share``) and ``key``.
@@ -172,8 +173,8 @@ def histogram() -> Spec:
     ]
     return _design(
         _data_layer("ghost", "bar", _ink("muted", fillOpacity=0.28, binSpacing=0), **place),
-        _binned(_layer("policy", "bar", policy, **place, tooltip=tooltip), "reward"),
-        _binned(_layer("reference", "bar", reference, **place), "ref_reward"),
+        _bin_shares(_layer("policy", "bar", policy, **place, tooltip=tooltip), "reward"),
+        _bin_shares(_layer("reference", "bar", reference, **place), "ref_reward"),
         _data_layer(
             "key",
             "text",
@@ -187,7 +188,7 @@ def histogram() -> Spec:
     )
 
 
-def _binned(bars: Any, field: str) -> Any:
+def _bin_shares(bars: Any, field: str) -> Any:
     # Shares refer to all responses of the page, so that filters do not change the axis.
     return (
         bars.transform_filter(f"isValid(datum.{field})")
@@ -201,7 +202,7 @@ def _binned(bars: Any, field: str) -> Any:
 
 
 def ordered_bars() -> Spec:
-    """The reward gap of each response as a bar, smallest first.
+    """Return the design of bars with the reward gap of each response, smallest first.
 
     Data: rows with ``reward_gap``; a row that represents several responses has their number as
     ``weight``. Layer with its own data: ``zero``.
@@ -237,7 +238,7 @@ def ordered_bars() -> Spec:
 
 
 def scatter() -> Spec:
-    """Responses in a plane, brushed over both axes; the caller sets the fields of x and y."""
+    """Return the design of a scatter plot of responses; the caller sets the fields of x and y."""
     look = _ink("policy", size=26, opacity=1, fillOpacity=0.5)
     tooltip = [alt.Tooltip("n:Q", title=marked("response"))]
     point = _layer("point", "circle", look, **_plane(), tooltip=tooltip)
@@ -245,13 +246,13 @@ def scatter() -> Spec:
 
 
 def plane_heat() -> Spec:
-    """Counts in cells of a plane. Data: ``x``, ``x2``, ``y``, ``y2``, ``share``."""
+    """Return the design of a heat map of counts. Data: ``x``, ``x2``, ``y``, ``y2``, ``share``."""
     cells = _layer("cells", "rect", {"strokeWidth": 0}, **_plane(), x2="x2:Q", y2="y2:Q")
     return _design(cells.encode(color=_share_color()))
 
 
 def _design(*layers: Any) -> Spec:
-    """Return the Vega-Lite of layers with shared positions and separate colours, in our theme."""
+    """Return a themed specification of layers that share their axes, but not their colours."""
     chart = alt.layer(*layers).resolve_scale(color="independent", strokeDash="independent")
     spec: Spec = chart.to_dict(validate=False)
     spec |= {"data": {"name": ROWS}, "autosize": {"type": "none"}, "config": vega_config()}
@@ -274,13 +275,13 @@ def _design(*layers: Any) -> Spec:
 def _layer(
     name: str, mark: Any, look: Look | None = None, data: str = ROWS, **encoding: Any
 ) -> Any:
-    """A layer over the chart's data."""
+    """Return a layer that draws ``data``, by default the chart's data."""
     chart = alt.Chart(alt.NamedData(name=data), mark=alt.MarkDef(type=mark, **(look or {})))
     return chart.encode(**encoding).properties(name=name)
 
 
 def _data_layer(name: str, mark: str, look: Look, **encoding: Any) -> Any:
-    """A layer with its own data."""
+    """Return a layer with its own data, which is named like the layer."""
     return _layer(name, mark, look, name, **encoding)
 
 
@@ -289,13 +290,13 @@ def _ink(colour: str, **look: Any) -> Look:
 
 
 def _x(field: str, **axis: Any) -> alt.X:
-    """Return the x axis; labels that would overlap in a narrow column are dropped."""
+    """Return the x channel; axis labels that would overlap in a narrow column are dropped."""
     look = alt.Axis(titleAnchor="end", titleY=TITLES["x"], labelOverlap="greedy", **axis)
     return alt.X(f"{field}:Q", scale=alt.Scale(nice=False, zero=False), axis=look)
 
 
 def _y(field: str, scale: Any = "linear") -> alt.Y:
-    """Return the y axis, with a horizontal title above it, aligned to the chart's left edge."""
+    """Return the y channel; its title is above the axis, aligned to the chart's left edge."""
     look = alt.Axis(titleX=-PADDING["left"], titleY=TITLES["y"])
     kind = {} if scale == "linear" else {"type": scale}
     return alt.Y(f"{field}:Q", scale=alt.Scale(nice=False, zero=False, **kind), axis=look)
@@ -324,8 +325,8 @@ def _zero() -> Any:
     return _data_layer("zero", "rule", THIN | {"strokeDash": [2, 2]}, y="zero:Q")
 
 
-def _finding_marks() -> list[Any]:
-    """Return layers that mark the steps of findings: a tint, and a bar in the severity's colour."""
+def _mark_layers() -> list[Any]:
+    """Return layers that mark steps of findings: a tint, and a bar in the severity's colour."""
     names = ["critical", "warning", "info"]
     scale = alt.Scale(domain=names, range=[LIGHT[name] for name in names])
     place = {
@@ -342,45 +343,45 @@ def _finding_marks() -> list[Any]:
 
 
 def _brush(encodings: list[Any], **places: Any) -> Any:
-    """Return an invisible layer over raw rows, so that the brush selects columns, not bins."""
+    """Return an invisible layer of single responses, so that the brush selects these, not bins."""
     brush = alt.selection_interval(name="brush", encodings=encodings)
     return _layer(f"{INTERACTION}_brush", "point", {"opacity": 0}, **places).add_params(brush)
 
 
 def compile_designs() -> bytes:
-    """Write and compile every design; return the content of ``designs.json``."""
-    authors = (steps_heat, path, paths, columns, histogram, ordered_bars, scatter, plane_heat)
-    specs = {author.__name__: author() for author in authors}
+    """Build and compile every design; return the content of ``designs.json``."""
+    functions = (steps_heat, path, paths, columns, histogram, ordered_bars, scatter, plane_heat)
+    specs = {function.__name__: function() for function in functions}
     specs |= {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
-    designs = {name: {"spec": spec, "vega": _compiled(spec)} for name, spec in specs.items()}
+    designs = {name: {"spec": spec, "vega": _compile(spec)} for name, spec in specs.items()}
     content = {"sources": design_sources(), "designs": designs}
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
 
 
-def _compiled(spec: Spec) -> Spec:
-    """Compile a Vega-Lite design to Vega without interaction, before there is data."""
+def _compile(spec: Spec) -> Spec:
+    """Compile a Vega-Lite design, still without data, to Vega without interaction."""
     import vl_convert  # starts V8
 
-    still: dict[str, Any] = {key: value for key, value in spec.items() if key != "params"}
-    still["layer"] = [layer for layer in spec["layer"] if not layer["name"].startswith(INTERACTION)]
-    vega: Spec = vl_convert.vegalite_to_vega(still)
-    lines = {axis["scale"]: axis for axis in vega["axes"] if axis["grid"]}
+    copy: dict[str, Any] = {key: value for key, value in spec.items() if key != "params"}
+    copy["layer"] = [layer for layer in spec["layer"] if not layer["name"].startswith(INTERACTION)]
+    vega: Spec = vl_convert.vegalite_to_vega(copy)
+    grid_axes = {axis["scale"]: axis for axis in vega["axes"] if axis["grid"]}
     vega["axes"] = [axis for axis in vega["axes"] if not axis["grid"]]
     for axis in vega["axes"]:
         # Dropping overlapping labels depends on text widths, and therefore on installed fonts.
         axis |= {"labelOverlap": False, "values": f"${axis['scale']}.values"}
-        if axis["scale"] in lines:  # one axis costs half of two
-            axis |= {"grid": True, "gridScale": lines[axis["scale"]]["gridScale"]}
-    vega["axes"].sort(key=lambda axis: not axis["grid"])  # under all else
-    for mark in _marks(vega):
+        if axis["scale"] in grid_axes:  # one axis with a grid is drawn twice as fast as two axes
+            axis |= {"grid": True, "gridScale": grid_axes[axis["scale"]]["gridScale"]}
+    vega["axes"].sort(key=lambda axis: not axis["grid"])  # draw grids below everything else
+    for mark in _leaf_marks(vega):
         mark["encode"]["update"].pop("tooltip", None)
     return vega
 
 
-def _marks(group: Spec) -> Iterator[Spec]:
+def _leaf_marks(group: Spec) -> Iterator[Spec]:
     for mark in group["marks"]:
         if "marks" in mark:
-            yield from _marks(mark)
+            yield from _leaf_marks(mark)
         else:
             yield mark
 

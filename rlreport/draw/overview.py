@@ -1,4 +1,4 @@
-"""The charts of the overview, over the same steps, as far as the log has data for them."""
+"""Charts of the overview page: those that the log has data for, over the same steps."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from rlreport.tables import Tables
 from rlreport.text.messages import marked, message, sentences
 
 USUAL = ("reward", "kl", "length", "surprisal", "tool_errors")
-"""Charts that are open even if no finding names them."""
+"""Names of charts that are visible, not collapsed, even if no finding refers to them."""
 SIZES: dict[Place, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
+"""Width of a chart, as a key of ``theme.WIDTH``, by its place on the page."""
 
 SAMPLED = ("distinct_2", "error_by_position")
-"""Names of charts that are computed from the sample of responses."""
+"""Names of charts that are computed from the sample of responses, not from all of them."""
 
 ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
-"""Takes the tables and the common frame; yields charts, or None for those without data."""
+"""Function of the tables and the common frame; yields charts, or None for those without data."""
 
 REFERENCE = (LIGHT["reference"], DASHED)
 VALIDATION = (LIGHT["healthy"], DASHED)
@@ -44,9 +45,13 @@ SECOND = (LIGHT["info"], DOTTED)
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A curve: column of the step table, label, column of the band's std, and style.
+    """Declaration of a curve that draws a column of the step table.
 
-    ``key`` identifies it in the chart's data; by default it is the label.
+    Attributes:
+        column: name of the column.
+        title: label of the curve.
+        std: column with the standard deviation that sets the width of the band, "" for no band.
+        key: id of the curve in the chart's data; "" uses ``title``.
     """
 
     column: str
@@ -58,12 +63,12 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class CurveChart:
-    """A chart of step figures.
+    """Declaration of a chart that draws columns of the step table.
 
     Attributes:
-        axis: title of the y axis; by default that of the first curve's column.
-        scale: scale of the y axis; ``symlog`` takes effect if values leave [-2, 2].
-        needs: the chart is left out if this column is 0 at all steps.
+        axis: title of the y axis; "" uses the axis title of the first curve's column.
+        scale: scale of the y axis; ``symlog`` is used only if the axis would leave [-2, 2].
+        needs: column without which, or if it is 0 at all steps, the chart is left out.
         note: last sentence of the description.
     """
 
@@ -215,19 +220,19 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     ),
     small_multiples,
 )
-"""In the order of the page. Of charts with the same name, the first with data is drawn."""
+"""Charts in page order. Of several with the same name, only the first with data is drawn."""
 
 
 def overview_charts(
     tables: Tables, findings: Sequence[Finding] = (), *, band: float = 1.0, run: str = ""
 ) -> list[Chart]:
-    """Return all charts of the overview that have data, without SVG.
+    """Return the charts of the overview that have data, not yet rendered as SVG.
 
     Args:
         tables: tables of the whole run.
         findings: findings to mark on the charts they refer to.
-        band: factor of the standard deviation in bands.
-        run: name of the run, for the descriptions in specifications.
+        band: half the width of bands in standard deviations; 0 for no bands.
+        run: name of the run, which begins the description in each specification; "" for none.
     """
     if tables.steps.empty:
         return []
@@ -242,51 +247,51 @@ def overview_charts(
         )
         for chart in entry_charts:
             if chart is not None:
-                charts.setdefault(chart.name, _described(chart, run, tables.sample_note))
+                charts.setdefault(chart.name, _add_description(chart, run, tables.sample_note))
     return list(charts.values())
 
 
 def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | None) -> list[Chart]:
-    """Return the charts in the order of the overview, with their places and widths.
+    """Return the charts in page order, with ``place`` and width set.
 
     Args:
         charts: all charts of the run.
         findings: findings of the verdict, the most important first.
-        lead: id of the finding that the verdict names first, None for none.
+        lead: id of the finding that heads the verdict, None if there is none.
     """
     by_subject = {chart.subject: chart for chart in reversed(charts) if chart.subject}
     by_subject |= {chart.name: chart for chart in charts}
     serious = sorted((f for f in findings if f.severity != "info"), key=lambda f: f.id != lead)
-    named = [by_subject.get(name) for f in serious for name in f.charts]
-    first = next(
+    cited = [by_subject.get(name) for f in serious for name in f.charts]
+    lead_chart = next(
         (c for f in serious if f.id == lead for n in f.charts if (c := by_subject.get(n))), None
     )
-    shown = [*named, *(by_subject.get(name) for name in USUAL)]
-    places: dict[str, Place] = {chart.name: "open" for chart in shown if chart}
+    visible = [*cited, *(by_subject.get(name) for name in USUAL)]
+    places: dict[str, Place] = {chart.name: "open" for chart in visible if chart}
     if "reward" in places:
         places["reward"] = "reward"
-    if first:
-        places[first.name] = "lead"
+    if lead_chart:
+        places[lead_chart.name] = "lead"
     order = list(places)
-    result = [_placed(chart, places.get(chart.name, "more")) for chart in charts]
+    result = [_set_place(chart, places.get(chart.name, "more")) for chart in charts]
     return sorted(result, key=lambda c: order.index(c.name) if c.name in places else len(order))
 
 
-def _placed(chart: Chart, place: Place) -> Chart:
-    if place != "more":  # the heading of its group stands elsewhere
+def _set_place(chart: Chart, place: Place) -> Chart:
+    if place != "more":  # only collapsed charts are under the heading of their group
         chart = replace(chart, group="")
     return replace(chart.sized(SIZES[place]), place=place)
 
 
-def _described(chart: Chart, run: str, sample_note: str) -> Chart:
-    """Add the sample to the title, and a description to the specification."""
+def _add_description(chart: Chart, run: str, sample_note: str) -> Chart:
+    """Add the sample note to the title if it applies, and the description to the specification."""
     title = chart.title
     if sample_note and chart.name in SAMPLED:
         title = message("{title}, {sample}", title=title, sample=sample_note)
-    words = message("{title}. {description}", title=title, description=chart.description)
+    text = message("{title}. {description}", title=title, description=chart.description)
     if run:
-        words = message("{run}. {words}", run=run, words=words)
-    return replace(chart, title=title, spec={**chart.spec, "description": words})
+        text = message("{run}. {words}", run=run, words=text)
+    return replace(chart, title=title, spec={**chart.spec, "description": text})
 
 
 def _curve_chart(tables: Tables, frame: Frame, entry: CurveChart, band: float) -> Chart | None:
@@ -296,8 +301,8 @@ def _curve_chart(tables: Tables, frame: Frame, entry: CurveChart, band: float) -
     axis = message(entry.axis) or STEP[entry.curves[0].column].axis
     note = message(entry.note)
     if entry.name == "reward":
-        series += _trainer_curves(tables, {one.key for one in series if one.has_line})
-    if any(one.has_band for one in series):
+        series += _trainer_curves(tables, {curve.key for curve in series if curve.has_line})
+    if any(curve.has_band for curve in series):
         factor = f"{band:g}"
         axis = message("{axis}, band ± {factor} × std", axis=axis, factor=factor)
         meaning = message(
@@ -323,18 +328,18 @@ def _series(tables: Tables, curve: Curve, band: float) -> Series:
     series = Series(curve.key or curve.title, message(curve.title), values, *curve.style)
     if not curve.std or band <= 0:
         return series
-    with np.errstate(over="ignore", invalid="ignore"):  # no band where it overflows
+    with np.errstate(over="ignore", invalid="ignore"):  # no band where the std overflows
         half = band * floats(tables.steps, curve.std)
         low, high = values - half, values + half
-    # Clip the band to observed values: no negative lengths, none above the limit.
-    seen = tables.responses.get(curve.column.removesuffix("_mean"))
-    if seen is not None and seen.notna().any():
-        low, high = np.maximum(low, seen.min()), np.minimum(high, seen.max())
+    # Clip the band to the range of logged values, so that it has no negative lengths.
+    logged_values = tables.responses.get(curve.column.removesuffix("_mean"))
+    if logged_values is not None and logged_values.notna().any():
+        low, high = np.maximum(low, logged_values.min()), np.minimum(high, logged_values.max())
     return replace(series, low=low, high=high)
 
 
 def _trainer_curves(tables: Tables, present: Collection[str]) -> list[Series]:
-    """The reward and the validation reward that the trainer logged, on the chart's steps."""
+    """Return the trainer's reward and validation reward as curves, unless ``present`` has them."""
     if tables.metrics.empty or tables.responses.empty:
         return []
     roles = roles_of(str(name) for name in tables.metrics.columns[1:])

@@ -16,13 +16,13 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message, plural
 
 LEAST_PROMPTS = 5
-"""Minimum number of prompts with two or more steps for a distribution of gains."""
+"""The histogram of gains needs at least this many prompts seen in two or more steps."""
 
-MOST_TEXTS = 6
+MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
 
 
 def prompt_charts(tables: Tables) -> list[Chart]:
-    """Return the charts of the prompts page that have data, without SVG."""
+    """Return the charts of the prompts page that have data, not yet rendered as SVG."""
     if tables.steps.empty:
         return []
     prompts, steps = tables.prompts, tables.steps
@@ -32,7 +32,7 @@ def prompt_charts(tables: Tables) -> list[Chart]:
     best = floats(steps, "group_best_mean")
     mean = np.where(np.isnan(best), np.nan, floats(steps, "reward_mean"))
     no_variance = floats(steps, "zero_variance_groups")
-    solved, grade = _solved(tables.training().responses, frame.steps)
+    solved_shares, grade = _solved_shares(tables.training().responses, frame.steps)
     charts = (
         _gains(prompts),
         curve_chart(
@@ -51,7 +51,7 @@ def prompt_charts(tables: Tables) -> list[Chart]:
             "group_shares",
             message("Groups solved, and groups without variance"),
             [
-                Series("solved", message("solved"), solved),
+                Series("solved", message("solved"), solved_shares),
                 Series("zero", message("no variance"), no_variance, LIGHT["reference"], DASHED),
             ],
             axis=message("share of groups"),
@@ -67,16 +67,16 @@ def prompt_charts(tables: Tables) -> list[Chart]:
 
 
 def _gains(prompts: pd.DataFrame) -> Chart | None:
-    """Return a histogram of the prompts' gains in mean reward from first to last step."""
+    """Return a histogram of each prompt's gain in mean reward from its first to last step."""
     gain = floats(prompts[prompts["steps"] > 1], "reward_gain")
     gain = gain[np.isfinite(gain)]
     if len(gain) < LEAST_PROMPTS:
         return None
-    shown = drawable(gain)
-    step, low, high = bins(shown)
-    rows = [{"from": a, "to": b, "y": n} for a, b, n in counts(shown, step, low, high)]
+    values = drawable(gain)
+    step, low, high = bins(values)
+    rows = [{"from": a, "to": b, "y": n} for a, b, n in counts(values, step, low, high)]
     x = Axis(low, high, message("gain of mean reward, first to last step of the prompt"))
-    most = limits([np.array([float(row["y"]) for row in rows])])[1]
+    top = limits([np.array([float(row["y"]) for row in rows])])[1]
     median = 2 * float(np.median(gain / 2))  # the sum of two values may overflow
     return Chart(
         "prompt_gain",
@@ -91,15 +91,15 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
             low=figure(float(gain.min())),
             high=figure(float(gain.max())),
         ),
-        *fill("columns", {"rows": rows}, (x, Axis(0.0, most, message("prompts")))),
+        *fill("columns", {"rows": rows}, (x, Axis(0.0, top, message("prompts")))),
     )
 
 
-def _solved(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, float | None]:
-    """Return the share of each step's groups that contain the run's best reward, and that reward.
+def _solved_shares(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, float | None]:
+    """Return each step's share of groups that reach the run's best reward, and that reward.
 
-    All shares are NaN if rewards are not grades (one value, or more than FEW_VALUES), or if no
-    group has two responses.
+    Shares are NaN and the reward is None if rewards do not have 2 to FEW_VALUES distinct values,
+    or if no group has two responses.
     """
     graded = responses[np.isfinite(responses["reward"])]
     values = graded["reward"].unique()
@@ -113,17 +113,17 @@ def _solved(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, float | Non
 
 
 def token_charts(by_step: pd.DataFrame) -> list[Chart]:
-    """Return the chart of the share of responses that contain each spreading text, without SVG.
+    """Return a list with one chart, each spreading text's share of responses; empty without data.
 
     Args:
-        by_step: ``step``, ``ngram`` (text as the model wrote it), ``share`` (0-1); the most
-            important text first. Only the first MOST_TEXTS are drawn.
+        by_step: ``step``, ``ngram`` (text as the model wrote it), ``share`` of responses that
+            contain it (0-1); most important text first. Only MOST_TEXTS texts are drawn.
     """
-    counted = by_step[by_step["share"].notna()] if len(by_step) else by_step
-    if counted.empty:
+    table = by_step[by_step["share"].notna()] if len(by_step) else by_step
+    if table.empty:
         return []
-    texts = counted["ngram"].unique()
-    shares = counted.drop_duplicates(["step", "ngram"]).pivot(
+    texts = table["ngram"].unique()
+    shares = table.drop_duplicates(["step", "ngram"]).pivot(
         index="step", columns="ngram", values="share"
     )
     series = [
@@ -131,7 +131,7 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         Series(f"text_{i}", f"“{label(text, 18)}”", floats(shares, text), *PALETTE[i])
         for i, text in enumerate(texts[:MOST_TEXTS])
     ]
-    left_out = len(texts) - len(series)
+    rest = len(texts) - len(series)
     chart = curve_chart(
         Frame(shares.index.to_numpy(np.float64)),
         "spreading",
@@ -141,8 +141,8 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         wide=True,
         percent=True,
         labels=170,
-        note=plural("{count} more is in the table.", "{count} more are in the table.", left_out)
-        if left_out
+        note=plural("{count} more is in the table.", "{count} more are in the table.", rest)
+        if rest
         else "",
     )
     return [chart] if chart else []

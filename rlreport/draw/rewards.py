@@ -1,4 +1,4 @@
-"""Charts of the reward (distribution, parts, against KL) and of the critic's error."""
+"""Charts of the reward (distribution, parts, reward against KL) and of the critic's error."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message, plural, sentences
 
 FEW_VALUES = 12
-"""Rewards with at most this many distinct values are grades, such as right or wrong."""
+"""Rewards with at most this many distinct values are treated as grades, such as right or wrong."""
 
-MOST_COLUMNS = 120
-MOST_PARTS = 6
+MOST_COLUMNS = 120  # maximum number of columns of the heat map
+MOST_PARTS = 6  # maximum number of reward parts in a chart
 LEAST_STD = 1e-6
-"""Variance is not attributed to parts at steps with a smaller std of the reward."""
+"""Steps with a smaller std of the reward have no shares of variance."""
 
 
 def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield charts of the distribution of the policy's reward over the steps.
+    """Yield one chart of the reward distribution at each step; nothing without rewards.
 
-    Grades are drawn as a heat map of their shares, as quantiles would jump between them; other
-    rewards as median and two bands.
+    Grades (see FEW_VALUES) are drawn as a heat map of their shares, as quantiles would jump
+    between grades; other rewards are drawn as the median and two bands of quantiles.
     """
     responses = tables.responses
     finite = responses.loc[np.isfinite(responses["reward"]), ["step", "reward"]]
     if finite.empty:
         return
     reward = drawable(finite["reward"].to_numpy(dtype=np.float64))
-    values, places = np.unique(reward, return_inverse=True)
+    values, indices = np.unique(reward, return_inverse=True)
     if len(values) > FEW_VALUES:
         yield _quantile_bands(frame, finite.assign(reward=reward))
     else:
-        # Rounded as in the chart's data, so that values that differ by rounding are equal.
+        # Round as in the chart's data, to merge values that differ only by rounding errors.
         values = np.array([finite_or_none(value) for value in values])
-        yield _heat_map(frame, finite.assign(reward=values[places]), np.unique(values))
+        yield _heat_map(frame, finite.assign(reward=values[indices]), np.unique(values))
 
 
 def _quantile_bands(frame: Frame, finite: pd.DataFrame) -> Chart | None:
@@ -65,9 +65,9 @@ def _quantile_bands(frame: Frame, finite: pd.DataFrame) -> Chart | None:
 
 
 def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
-    every = -(-len(frame.steps) // MOST_COLUMNS)
-    edges = np.append(frame.edges[:-1][::every], frame.edges[-1])
-    # Half the distance to the next value; for a single huge value, 0.5 would be lost by rounding.
+    group_size = -(-len(frame.steps) // MOST_COLUMNS)
+    edges = np.append(frame.edges[:-1][::group_size], frame.edges[-1])
+    # Half the smallest gap of values. For a single huge value, 0.5 would be lost by rounding.
     half = float(np.diff(values).min()) / 2 if len(values) > 1 else max(0.5, abs(values[0]) / 100)
     middles = (values[1:] + values[:-1]) / 2
     heights = np.concatenate([[values[0] - half], middles, [values[-1] + half]])
@@ -92,7 +92,7 @@ def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
         (frame.axis(), Axis(float(heights[0]), float(heights[-1]), title, values=ticks)),
         right=92,
     )
-    # Use the steps themselves, as a column of the heat map may cover several.
+    # Describe single steps, as a column of the heat map may cover several.
     first, last = (
         finite.loc[finite["step"] == step, "reward"]
         for step in (finite["step"].min(), finite["step"].max())
@@ -110,9 +110,9 @@ def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield charts of the parts' means over the steps and, of several parts, of variance shares.
+    """Yield a chart of each reward part's mean and, if there are several, of variance shares.
 
-    If there are many parts, those with the widest range of means are drawn.
+    At most MOST_PARTS parts are drawn: those whose means have the widest range.
     """
     names = [name for name in tables.reward_parts if name in tables.extras_by_step]
     if not names or tables.extras_by_step.empty:
@@ -120,21 +120,21 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     means = tables.extras_by_step.drop_duplicates("step", keep="last").set_index("step")[names]
     means = means.reindex(frame.steps).astype(np.float64).apply(drawable, raw=True)
     widest = (means.max() - means.min()).fillna(-1.0).sort_values(ascending=False, kind="stable")
-    drawn = [name for name in names if name in widest.index[:MOST_PARTS]]
-    left_out = len(names) - len(drawn)
+    drawn_names = [name for name in names if name in widest.index[:MOST_PARTS]]
+    omitted_count = len(names) - len(drawn_names)
     yield curve_chart(
         frame,
         "reward_parts",
         message("Parts of the reward"),
-        _series(means[drawn]),
+        _series(means[drawn_names]),
         axis=message("mean of each part"),
         labels=150,
         note=plural(
             "{count} part that varies less is not drawn.",
             "{count} parts that vary less are not drawn.",
-            left_out,
+            omitted_count,
         )
-        if left_out
+        if omitted_count
         else "",
     )
     if len(names) < 2:
@@ -143,7 +143,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         frame,
         "reward_part_shares",
         message("Share of each part in the reward's variance"),
-        _series(variance_shares(tables, drawn).reindex(frame.steps)),
+        _series(variance_shares(tables, drawn_names).reindex(frame.steps)),
         axis=message("Cov(part, reward) / Var(reward)"),
         labels=150,
         note=message(
@@ -156,13 +156,13 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 def variance_shares(tables: Tables, names: Sequence[str]) -> pd.DataFrame:
     """Return the share of each part in the variance of the reward within each step.
 
-    The share is Cov(part, reward) / Var(reward) over the step's responses with a reward; a part
-    that did not judge a response counts as 0, as in the sum. NaN if the reward does not vary, or
-    its variance overflows.
+    The share is Cov(part, reward) / Var(reward) over the step's responses with a reward. A part
+    that is missing for a response counts as 0, as in the sum of parts. NaN if the reward does not
+    vary, or its variance overflows.
 
     Args:
         tables: tables of the whole run.
-        names: columns of ``extras``.
+        names: names of the parts, columns of ``tables.extras``.
 
     Returns:
         One float64 column per part, with the steps as index.
@@ -173,8 +173,8 @@ def variance_shares(tables: Tables, names: Sequence[str]) -> pd.DataFrame:
     with np.errstate(over="ignore", invalid="ignore"):
         deviation = reward - reward.groupby(step).transform("mean")
         variance = deviation.pow(2).groupby(step).mean()
-        judged = parts.astype(np.float64).fillna(0.0)
-        covariance = judged.mul(deviation, axis=0).groupby(step).mean()
+        part_values = parts.astype(np.float64).fillna(0.0)
+        covariance = part_values.mul(deviation, axis=0).groupby(step).mean()
         divisor = variance.where((variance > LEAST_STD**2) & np.isfinite(variance))
         shares: pd.DataFrame = covariance.div(divisor, axis=0)
     return shares
@@ -189,7 +189,7 @@ def _series(parts: pd.DataFrame) -> list[Series]:
 
 
 def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
-    """Yield the chart of mean reward against mean KL as a path from the first step to the last.
+    """Yield a chart of mean reward against mean KL: a path through all steps, if three or more.
 
     Source: Gao, Schulman and Hilton (2023), "Scaling Laws for Reward Model Overoptimization".
     """
@@ -200,23 +200,23 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     step = table["step"].to_numpy()
     kl = table["kl_k1_mean"].to_numpy(dtype=np.float64)
     reward = table["reward_mean"].to_numpy(dtype=np.float64)
-    drawn = evenly(len(table), MOST_POINTS)
-    rows = records({"step": step[drawn].tolist(), "x": kl[drawn], "y": reward[drawn]})
+    selection = evenly(len(table), MOST_POINTS)
+    rows = records({"step": step[selection].tolist(), "x": kl[selection], "y": reward[selection]})
     ends = [
         {**rows[i], "label": message("step {step:count}", step=rows[i]["step"])} for i in (0, -1)
     ]
-    x = Axis(*limits([kl[drawn]]), STEP["kl_k1_mean"].title)
-    y = Axis(*limits([reward[drawn]]), message("mean reward"))
+    x = Axis(*limits([kl[selection]]), STEP["kl_k1_mean"].title)
+    y = Axis(*limits([reward[selection]]), message("mean reward"))
     forms = fill("path", {"rows": rows, "label": ends, "halo": ends}, (x, y), right=72)
-    places = {"first": 0, "last": -1, "highest": int(reward.argmax())}
+    indices = {"first": 0, "last": -1, "highest": int(reward.argmax())}
     words = {
-        place: message(
+        name: message(
             "{reward} at {kl} nats (step {step:count})",
             reward=figure(float(reward[index])),
             kl=figure(float(kl[index])),
             step=int(step[index]),
         )
-        for place, index in places.items()
+        for name, index in indices.items()
     }
     yield Chart(
         "reward_kl_frontier",
@@ -227,7 +227,7 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
 
 
 def error_by_position_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
-    """Yield the chart of the critic's mean |value − return| by tenth of the response."""
+    """Yield a chart of the critic's mean |value − return| for each tenth of the response."""
     positions = tables.positions
     if positions.empty or not np.isfinite(positions["abs_error_mean"]).any():
         return

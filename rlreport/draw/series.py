@@ -1,4 +1,4 @@
-"""Curves: values, thinning, smoothing, descriptions and sparklines."""
+"""Curves of charts: values, thinning, smoothing, descriptions and sparklines."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from rlreport.draw.theme import LIGHT
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message
 
-MOST_POINTS = 400
+MOST_POINTS = 400  # maximum number of points per curve
 SPARKLINE_POINTS = 50
 _WIDTH, _HEIGHT, _MARGIN = 100.0, 24.0, 2.0
 
 SMOOTHING = (0.6, 0.9)
-"""Factors of the moving averages that the reader can choose; noisy curves have the first."""
+"""Decay factors of the moving averages offered to readers; noisy curves use the first one."""
 LEAST_SMOOTHED = 10
-"""Minimum number of values for smoothing to be offered."""
+"""Minimum number of values of a curve that can be smoothed."""
 NOISE = 0.08
-"""Half the mean squared difference of neighbours, relative to the variance; 1 for white noise."""
+"""Minimum noise of curves that are smoothed: half the mean squared difference of adjacent values,
+divided by the variance of the values; 1 for white noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One curve.
+    """A curve over the steps with its style, and optionally a band around it.
 
     Attributes:
-        key: safe field name.
-        title: direct label and name in tooltips.
-        values, low, high: float64 (S,), one per step, NaN where missing; edges of the band.
+        key: id of the curve in the chart's data, safe as a field name.
+        title: label at the curve's end and name in tooltips.
+        values: float64 (S,), one value per step, NaN where missing.
+        low, high: float64 (S,), lower and upper edge of the band, None without a band.
         colour, dash: style of the line, see ``theme.Style``.
     """
 
@@ -57,7 +59,7 @@ class Series:
 
     @property
     def noisy(self) -> bool:
-        """Whether the values jump up and down more than they follow a trend."""
+        """Whether the values fluctuate from step to step more than they follow a trend."""
         values = self.values[np.isfinite(self.values)]
         if len(values) < LEAST_SMOOTHED or not (span := float(np.ptp(values / 2))):
             return False
@@ -67,21 +69,21 @@ class Series:
         return bool(noise > NOISE and turns > len(steps) / 3)
 
     def arrays(self) -> dict[str, Floats]:
-        """Return the values and the edges of the band, by field."""
+        """Return the arrays ``values``, ``low`` and ``high`` that are not None, by name."""
         fields = {"values": self.values, "low": self.low, "high": self.high}
         return {name: array for name, array in fields.items() if array is not None}
 
     def map(self, change: Callable[[Floats], Floats]) -> Series:
-        """Return the curve with its values and edges changed."""
-        changed = {name: change(array) for name, array in self.arrays().items()}
-        return replace(self, **changed)  # type: ignore[arg-type] # arrays only
+        """Return a copy with ``change`` applied to the values and to both edges of the band."""
+        arrays = {name: change(array) for name, array in self.arrays().items()}
+        return replace(self, **arrays)  # type: ignore[arg-type] # arrays only
 
 
 def smoothed(values: Floats, factor: float) -> Floats:
-    """Return the exponential moving average; weights decay by ``factor`` per value.
+    """Return the exponential moving average of values; weights decay by ``factor`` per value.
 
-    Weights are normalized so that the average does not start at 0 (Kingma and Ba (2015), section
-    3), like in TensorBoard. Missing values are skipped and stay missing.
+    As in TensorBoard, weights are normalized so that the average does not start near 0 (Kingma
+    and Ba (2015), section 3). Missing values are skipped and stay missing.
 
     Args:
         values: float64 (S,), NaN where missing.
@@ -95,34 +97,34 @@ def smoothed(values: Floats, factor: float) -> Floats:
 def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Series], int]:
     """Average neighbouring steps if there are more than MOST_POINTS.
 
-    Returns the steps, the curves, and the number of steps averaged in each point.
+    Returns the steps, the curves, and the number of steps averaged per point (1: unchanged).
     """
-    every = -(-len(steps) // MOST_POINTS)
-    if every == 1:
+    group_size = -(-len(steps) // MOST_POINTS)
+    if group_size == 1:
         return steps, list(series), 1
-    groups = np.arange(len(steps)) // every
+    groups = np.arange(len(steps)) // group_size
 
     def mean(values: Floats) -> Floats:
         return np.asarray(pd.Series(values).groupby(groups).mean(), dtype=np.float64)
 
-    centres = np.concatenate([steps[:1], mean(steps)[1:-1], steps[-1:]])
-    return centres, [one.map(mean) for one in series], every
+    group_steps = np.concatenate([steps[:1], mean(steps)[1:-1], steps[-1:]])
+    return group_steps, [curve.map(mean) for curve in series], group_size
 
 
-def in_words(one: Series, steps: Floats, percent: bool) -> str:
-    """Return first, last, lowest and highest value of a curve as a sentence."""
-    finite = np.flatnonzero(np.isfinite(one.values))
-    values = one.values[finite]
+def in_words(curve: Series, steps: Floats, percent: bool) -> str:
+    """Return a sentence with the first, last, lowest and highest value of a curve."""
+    finite = np.flatnonzero(np.isfinite(curve.values))
+    values = curve.values[finite]
 
     def at(index: int) -> str:
         value, step = figure(values[index], percent), float(steps[finite[index]])
         return message("{value} at step {step:count}", value=value, step=step)
 
     if len(values) == 1:
-        return message("{name}: {value}.", name=one.title, value=at(0))
+        return message("{name}: {value}.", name=curve.title, value=at(0))
     return message(
         "{name}: {first}, {last}; lowest {lowest}, highest {highest}.",
-        name=one.title,
+        name=curve.title,
         first=at(0),
         last=at(-1),
         lowest=at(int(values.argmin())),
@@ -131,9 +133,10 @@ def in_words(one: Series, steps: Floats, percent: bool) -> str:
 
 
 def sparkline(values: Floats) -> str:
-    """Return path data (``d``) of ``values`` in a box 100 wide and 24 high; gaps where NaN.
+    """Return a sparkline as SVG path data (``d``) in a box 100 wide and 24 high; NaN leaves gaps.
 
-    Longer series are thinned evenly to SPARKLINE_POINTS. "" if fewer than two values are finite.
+    At most SPARKLINE_POINTS evenly spaced values are drawn. Returns "" if fewer than two of them
+    are finite.
     """
     values = drawable(values[evenly(len(values), SPARKLINE_POINTS)])
     finite = np.isfinite(values)

@@ -21,10 +21,10 @@ from rlreport.text.messages import message, plural, told
 
 MOST_METRICS = 24
 MOST_ALONE = 200
-"""Charts of metrics in a report without rollouts."""
+"""Maximum number of charts of metrics in a report without rollouts."""
 MOST_COLUMNS = 12
 MOST_NAMED = 40
-"""Maximum number of constant columns listed with their value."""
+"""Maximum number of constant columns that are listed with their values."""
 
 DECADES = 1000.0
 """Positive values whose range exceeds this factor are drawn on a logarithmic axis."""
@@ -41,12 +41,12 @@ CHART_OF_ROLE = {
     "learning_rate": "learning_rate",
     "explained_variance": "explained_variance",
 }
-"""Role of a metric -> the chart of the overview on the same subject, which findings name."""
+"""Overview chart on the same subject as a metric, by role; findings refer to its name."""
 
 _IDENTIFIER = re.compile(
     r"(^|[/_. -])(ids?|idx|index|indices|uu?id|guid|hash|seed|line_?(no|number)?)$|[a-z]I[dD]$"
 )
-"""Names of columns whose mean says nothing."""
+"""Matches names of ids, indices, hashes and seeds: a chart of their means is meaningless."""
 
 _FIRST = (
     r"(^|[/_.])(approx_?)?kl",
@@ -59,17 +59,20 @@ _FIRST = (
     r"value|critic|vf_|explained",
     r"lr|learning_rate",
 )
-"""Patterns of the most important names, which are drawn first; others keep the log's order."""
+"""Patterns of names, most important first; charts of all other names follow in the log's order."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Columns of a table by step that are drawn one by one, under a heading.
+    """Columns of a table with one row per step, to be drawn in one chart each.
 
     Attributes:
         prefix: prefix of the charts' names, as columns may be named "step" or "constructor".
+        heading: heading above the charts.
         axis: title of the y axis.
         most: maximum number of charts.
+        steps: float64 (S,).
+        values: float64 (S,) by column name.
     """
 
     prefix: str
@@ -81,42 +84,42 @@ class _Group:
 
     @property
     def varied(self) -> list[str]:
-        """Columns that vary, the most important first."""
+        """Names of the columns that vary, the most important first."""
         return sorted((name for name in self.values if _varies(self.values[name])), key=_rank)
 
     @property
     def drawn(self) -> list[str]:
-        """Columns with a chart; if there are too many, those with guidance are preferred."""
-        chosen = set(sorted(self.varied, key=lambda name: guide_for(name) is None)[: self.most])
-        return [name for name in self.varied if name in chosen]
+        """Names of the ``most`` columns to draw; those with a healthy range are preferred."""
+        preferred = set(sorted(self.varied, key=lambda name: guide_for(name) is None)[: self.most])
+        return [name for name in self.varied if name in preferred]
 
 
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
-    """Draw the means of further columns that are no part of the reward, and the trainer's metrics.
+    """Yield a chart of each trainer metric, and of the mean of each extra column of the log.
 
-    The most important ones come first; healthy ranges according to guidance are shaded.
+    Parts of the reward are left out. Important ones come first; healthy ranges are shaded.
     """
     for group in _groups(tables):
         roles = {metric: role for role, metric in roles_of(group.values).items()}
         keys = zip(unique_names(group.drawn), group.drawn, strict=True)
-        for place, (key, name) in enumerate(keys):
+        for rank, (key, name) in enumerate(keys):
             chart_name = CHART_OF_ROLE.get(roles.get(name, ""), "")
             findings = [
                 replace(finding, charts=(group.prefix + key,))
                 for finding in frame.findings
                 if chart_name in finding.charts
             ]
-            within = Frame(group.steps, findings, frame.extent)
+            metric_frame = Frame(group.steps, findings, frame.extent)
             axis, note, guide = group.axis, "", guide_for(name)
             if guide is not None:
-                places = {"axis": axis, "low": f"{guide.low:g}", "high": f"{guide.high:g}"}
-                axis = told("{axis}; shaded: {low} to {high}", places)
-                places |= {"meaning": message(guide.meaning), "source": message(guide.source)}
+                values = {"axis": axis, "low": f"{guide.low:g}", "high": f"{guide.high:g}"}
+                axis = told("{axis}; shaded: {low} to {high}", values)
+                values |= {"meaning": message(guide.meaning), "source": message(guide.source)}
                 note = told(
-                    "Shaded: the usual range, {low} to {high}: {meaning} ({source}).", places
+                    "Shaded: the usual range, {low} to {high}: {meaning} ({source}).", values
                 )
             chart = curve_chart(
-                within,
+                metric_frame,
                 group.prefix + key,
                 label(name, 80),
                 [Series(group.prefix + key, name, group.values[name])],
@@ -128,34 +131,34 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
             )
             if chart is None:
                 continue
-            heading = group.heading if place < MOST_METRICS else message("More trainer metrics")
-            interactive = place < MOST_METRICS
+            heading = group.heading if rank < MOST_METRICS else message("More trainer metrics")
+            interactive = rank < MOST_METRICS
             yield replace(chart, group=heading, subject=chart_name, interactive=interactive)
 
 
 def not_drawn(tables: Tables) -> list[str]:
-    """Return sentences on columns without a chart: constants, and the number of others."""
+    """Return sentences about columns without a chart: constants by name, the others by number."""
     notes = []
     for group in _groups(tables):
-        finite = {name: values[np.isfinite(values)] for name, values in group.values.items()}
+        finite = {name: column[np.isfinite(column)] for name, column in group.values.items()}
         constant = [
-            f"{label(name)} {figure(values[0])}"
-            for name, values in finite.items()
-            if len(values) and not _varies(values)
+            f"{label(name)} {figure(column[0])}"
+            for name, column in finite.items()
+            if len(column) and not _varies(column)
         ]
-        places = {"heading": group.heading, "named": " · ".join(constant[:MOST_NAMED])}
+        values = {"heading": group.heading, "named": " · ".join(constant[:MOST_NAMED])}
         if (more := len(constant) - MOST_NAMED) > 0:
             text = message(
-                "{heading}, constant: {named} and {more:count} more.", more=more, **places
+                "{heading}, constant: {named} and {more:count} more.", more=more, **values
             )
             notes.append(text)
         elif constant:
-            notes.append(message("{heading}, constant: {named}.", **places))
-        if left := len(group.varied) - len(group.drawn):
+            notes.append(message("{heading}, constant: {named}.", **values))
+        if omitted_count := len(group.varied) - len(group.drawn):
             text = plural(
                 "{heading}: {count} more is not drawn.",
                 "{heading}: {count} more are not drawn.",
-                left,
+                omitted_count,
                 heading=group.heading,
             )
             notes.append(text)
@@ -173,16 +176,16 @@ def _groups(tables: Tables) -> Iterator[_Group]:
     if "step" in metrics:
         extent = Frame(floats(tables.steps, "step")).extent
         metrics = metrics[metrics["step"].between(*extent)].sort_values("step")
-        shown, most = {"step"}, MOST_METRICS
+        excluded_names, limit = {"step"}, MOST_METRICS
         if tables.responses.empty:
-            # Charts of the table of steps show some of them already.
+            # Other charts of such a report already show the metrics in the table of steps.
             roles = roles_of(map(str, metrics.columns[1:]))
-            shown |= {roles[role] for role in ROLE_COLUMNS if role in roles}
-            most = MOST_ALONE
-        columns = _columns(metrics, shown)
+            excluded_names |= {roles[role] for role in ROLE_COLUMNS if role in roles}
+            limit = MOST_ALONE
+        columns = _columns(metrics, excluded_names)
         heading = message("Trainer metrics")
         steps = floats(metrics, "step")
-        yield _Group("metric_", heading, message("as logged"), most, steps, columns)
+        yield _Group("metric_", heading, message("as logged"), limit, steps, columns)
 
 
 def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
@@ -191,7 +194,7 @@ def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
 
 
 def _varies(values: Floats) -> bool:
-    """Return whether values differ by more than rounding; a single value is a constant."""
+    """Return whether finite values differ by more than rounding; False for fewer than two."""
     finite = drawable(values[np.isfinite(values)])
     if len(finite) < 2:
         return False

@@ -1,4 +1,4 @@
-"""The charts of one step: reward distribution, gap to the reference, reward against KL, length."""
+"""Charts of one step: reward distribution, gap to the reference, reward against KL and length."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from rlreport.tables import length_column
 from rlreport.text.messages import message, plural, sentences
 
 RIGHT = 12
-"""Pixels right of a step chart's plot."""
+"""Padding right of the plot of a step chart, in pixels."""
 
 MOST_DOTS = 600
-"""Above this many responses a scatter is drawn as a heat map of counts."""
+"""Above this many responses a scatter plot is drawn as a heat map of counts."""
 
-MOST_BARS = 200
-_CELLS = (36, 20)
+MOST_BARS = 200  # maximum number of bars in the chart of reward gaps
+_CELLS = (36, 20)  # columns and rows of a heat map
 
 
 def step_charts(rows: pd.DataFrame, first_rows: pd.DataFrame, *, step: int) -> list[Chart]:
-    """Return a step's charts that have data, without SVG.
+    """Return the charts of one step that have data, not yet rendered as SVG.
 
-    They show all responses; their specifications use the dataset ``rows`` of the page, which
-    filters it.
+    The static drawings show all responses. Interactive charts use the page's dataset ``rows``,
+    which the page's script filters.
 
     Args:
         rows: response table of the step.
         first_rows: response table of the first step, drawn in the background unless it is ``step``.
-        step: the step.
+        step: number of the step.
     """
-    others = first_rows[first_rows["step"] != step]
+    ghost = first_rows[first_rows["step"] != step]
     length = length_column(rows)
     charts = (
-        _histogram(floats(rows, "reward"), floats(rows, "ref_reward"), floats(others, "reward")),
+        _histogram(floats(rows, "reward"), floats(rows, "ref_reward"), floats(ghost, "reward")),
         _gap(rows),
         _plane(rows, "kl_k1", "step_reward_kl", message("Reward against KL")),
         _plane(rows, length, "step_reward_length", message("Reward against length")),
@@ -63,13 +63,13 @@ def _histogram(reward: Floats, reference: Floats, first_step: Floats) -> Chart |
     policy, reference, ghost = (x[np.isfinite(x)] for x in (reward, reference, first_step))
     if not policy.size:
         return None
-    drawn = [drawable(values) for values in (policy, reference, ghost)]
-    edges = bins(np.concatenate(drawn))
-    counted = [counts(values, *edges) for values in drawn]
+    arrays = [drawable(values) for values in (policy, reference, ghost)]
+    edges = bins(np.concatenate(arrays))
+    histograms = [counts(values, *edges) for values in arrays]
     shares = [
-        n / len(values) for bars, values in zip(counted, drawn, strict=True) for *_, n in bars
+        n / len(values) for bars, values in zip(histograms, arrays, strict=True) for *_, n in bars
     ]
-    names = [(message("policy"), LIGHT["policy"])]
+    legend = [(message("policy"), LIGHT["policy"])]
     words = [
         message(
             "Policy: mean {mean}, from {low} to {high}.",
@@ -79,22 +79,22 @@ def _histogram(reward: Floats, reference: Floats, first_step: Floats) -> Chart |
         )
     ]
     if reference.size:
-        names.append((message("reference"), LIGHT["reference"]))
+        legend.append((message("reference"), LIGHT["reference"]))
         words.append(message("Reference: mean {mean}.", mean=figure(mean(reference))))
     if ghost.size:
-        names.append((message("first step"), LIGHT["muted"]))
+        legend.append((message("first step"), LIGHT["muted"]))
         words.append(message("First step: mean {mean}.", mean=figure(mean(ghost))))
     spec, vega = fill(
         "histogram",
         {
-            # One row per bin, with its weight: Vega need not sort hundreds of responses into bins.
+            # One row per bin, weighted by its count, so that Vega need not bin every response.
             "rows": [
                 {field: (low + high) / 2, "weight": n}
-                for field, bars in zip(("reward", "ref_reward"), counted, strict=False)
+                for field, bars in zip(("reward", "ref_reward"), histograms, strict=False)
                 for low, high, n in bars
             ],
-            "ghost": [{"low": a, "high": b, "share": n / len(ghost)} for a, b, n in counted[2]],
-            "key": _key(names),
+            "ghost": [{"low": a, "high": b, "share": n / len(ghost)} for a, b, n in histograms[2]],
+            "key": _key(legend),
         },
         (
             Axis(*edges[1:], message("reward")),
@@ -109,10 +109,10 @@ def _histogram(reward: Floats, reference: Floats, first_step: Floats) -> Chart |
 
 
 def _gap(rows: pd.DataFrame) -> Chart | None:
-    known = rows[np.isfinite(rows["reward_gap"])]
-    if known.empty:
+    table = rows[np.isfinite(rows["reward_gap"])]
+    if table.empty:
         return None
-    gap, count = floats(known, "reward_gap"), len(known)
+    gap, count = floats(table, "reward_gap"), len(table)
     words = plural(
         "{better:count} of {count} response beats the reference, {worse:count} fall short; mean "
         "gap {gap}.",
@@ -124,13 +124,13 @@ def _gap(rows: pd.DataFrame) -> Chart | None:
         gap=figure(mean(gap)),
     )
     columns: dict[str, Any] = {}
-    if count > MOST_BARS:  # evenly spaced ranks, each row for an equal number of responses
-        known = known.sort_values("reward_gap", kind="stable").iloc[evenly(count, MOST_BARS)]
+    if count > MOST_BARS:  # bars at evenly spaced ranks, for equally many responses
+        table = table.sort_values("reward_gap", kind="stable").iloc[evenly(count, MOST_BARS)]
         columns = {"weight": [count / MOST_BARS] * MOST_BARS}
     spec, vega = fill(
         "ordered_bars",
         {
-            "rows": _rows(known, {"reward_gap": "reward_gap", "reward": "reward"}, columns),
+            "rows": _rows(table, {"reward_gap": "reward_gap", "reward": "reward"}, columns),
             "zero": [{"zero": 0}],
         },
         (
@@ -140,17 +140,17 @@ def _gap(rows: pd.DataFrame) -> Chart | None:
         size="step",
         right=RIGHT,
     )
-    # The page draws the responses it shows, which may be fewer than were logged.
+    # Let the axis fit the page's rows, which may be fewer than all logged responses.
     del layer_named(spec, "bars")["encoding"]["x"]["scale"]["domain"]
     title = message("Gap to the reference")
     return Chart("step_gap", title, words, spec | {"data": PAGE_ROWS}, vega)
 
 
 def _plane(rows: pd.DataFrame, field: str, name: str, title: str) -> Chart | None:
-    known = rows[np.isfinite(rows[field]) & np.isfinite(rows["reward"])]
-    if known.empty:
+    table = rows[np.isfinite(rows[field]) & np.isfinite(rows["reward"])]
+    if table.empty:
         return None
-    across, up = drawable(floats(known, field)), drawable(floats(known, "reward"))
+    across, up = drawable(floats(table, field)), drawable(floats(table, "reward"))
     titles = {field: RESPONSE[field].title, "reward": message("reward")}
     x, y = Axis(*limits([across]), titles[field]), Axis(*limits([up]), titles["reward"])
     r = correlation(across, up)
@@ -164,9 +164,9 @@ def _plane(rows: pd.DataFrame, field: str, name: str, title: str) -> Chart | Non
             "plane_heat", {"rows": _cells(across, up, x, y)}, (x, y), size="step", right=RIGHT
         )
         return Chart(name, title, words, *forms, interactive=False)
-    dots = _rows(known, {"x": field, "y": "reward"}, {})
+    dots = _rows(table, {"x": field, "y": "reward"}, {})
     spec, vega = fill("scatter", {"rows": dots}, (x, y), size="step", right=RIGHT)
-    # Fields have the names of the page's columns, to which the brush refers.
+    # Name the fields like the columns of the page's dataset, which the brush filters.
     for layer in spec["layer"]:
         encoding = layer["encoding"]
         encoding["x"]["field"], encoding["y"]["field"] = field, "reward"
@@ -178,27 +178,27 @@ def _plane(rows: pd.DataFrame, field: str, name: str, title: str) -> Chart | Non
 
 
 def _rows(table: pd.DataFrame, fields: dict[str, str], more: dict[str, Any]) -> Rows:
-    """Return a row per response: ``fields`` maps chart fields to columns, ``more`` to values."""
+    """Return chart rows, one per response, with ``n``, ``fields`` (field → column) and ``more``."""
     values = {field: drawable(floats(table, column)) for field, column in fields.items()}
     return records({"n": table["n"].tolist(), **values, **more})
 
 
 def _cells(across: Floats, up: Floats, x: Axis, y: Axis) -> Rows:
     extent = [(x.low, x.high), (y.low, y.high)]
-    in_cell, x_edges, y_edges = np.histogram2d(across, up, bins=_CELLS, range=extent)
-    i, j = np.nonzero(in_cell)
+    cell_counts, x_edges, y_edges = np.histogram2d(across, up, bins=_CELLS, range=extent)
+    i, j = np.nonzero(cell_counts)
     cells = {
         "x": x_edges[i],
         "x2": x_edges[i + 1],
         "y": y_edges[j],
         "y2": y_edges[j + 1],
-        "share": in_cell[i, j] / in_cell.max(),
+        "share": cell_counts[i, j] / cell_counts.max(),
     }
     return [dict(zip(cells, row, strict=True)) for row in np.transpose([*cells.values()]).tolist()]
 
 
 def _key(names: list[tuple[str, str]]) -> Rows:
-    """Return the rows of a color key above the right end of the plot."""
+    """Return the entries of a colour legend, placed right-aligned above the plot."""
     right = WIDTH["step"] - PADDING["left"] - RIGHT
     keys = []
     for text, colour in reversed(names):

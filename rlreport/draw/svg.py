@@ -21,7 +21,7 @@ from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 
 DENSITY = 2
-"""Pixels of a picture per pixel of the drawing, for high-resolution screens."""
+"""Scale of PNG pictures: pixels per CSS pixel, for high-resolution screens."""
 
 SVG = "{http://www.w3.org/2000/svg}"
 _TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}
@@ -37,35 +37,36 @@ _INHERITED = [
     "text-anchor",
 ]
 _GEOMETRY = {"d", "transform", "x", "y", "x2", "y2", "width", "height"}
-_KEPT = {*_INHERITED, *_GEOMETRY, "opacity", "clip-path", "id"}
+_ALLOWED_ATTRIBUTES = {*_INHERITED, *_GEOMETRY, "opacity", "clip-path", "id"}
 _DEFAULTS = {
     ("opacity", "1"),
     ("transform", "translate(0,0)"),
     ("fill", "transparent"),
-    ("font-size", "0px"),  # attributes of texts that were not measured
+    ("font-size", "0px"),  # ``drawn`` sets all font sizes to 0
 }
 _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
 _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+')
 
 
 def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
-    """Return the charts with their SVG, texts in the given language.
+    """Render the charts: return copies with ``svg``, with texts in the given language.
 
     Raises:
-        ValueError: Vega refused a chart.
+        ValueError: Vega rejected a chart.
     """
     result = []
     for chart in charts:
-        # Measuring every text would take most of Vega's time, and no place depends on it.
-        unmeasured = {**language.of(chart.vega), "background": None}
-        drawing = _svg(_TEXT_SIZE.sub(r"\g<1>0", _json(unmeasured)))
-        svg = _themed(drawing, chart.name, language.of(chart.description))
+        # Font size 0 avoids measuring texts, which would take most of Vega's time; the layout
+        # does not depend on text widths, and the SVG root sets the real font size.
+        specification = {**language.of(chart.vega), "background": None}
+        drawing = _svg(_TEXT_SIZE.sub(r"\g<1>0", _json(specification)))
+        svg = _page_svg(drawing, chart.name, language.of(chart.description))
         result.append(replace(chart, svg=svg))
     return result
 
 
 def drawn_alone(chart: Chart) -> Chart:
-    """Return a chart of any Vega-Lite specification with Vega and SVG, laid out by Vega.
+    """Return a custom chart with ``vega`` compiled from its ``spec``, and ``svg`` rendered.
 
     Raises:
         ValueError: Vega rejected the chart.
@@ -73,17 +74,17 @@ def drawn_alone(chart: Chart) -> Chart:
     import vl_convert  # starts V8
 
     vega = vl_convert.vegalite_to_vega(_json(chart.spec))
-    svg = _themed(_svg(_json(vega)), chart.name, chart.description)
+    svg = _page_svg(_svg(_json(vega)), chart.name, chart.description)
     return replace(chart, vega=vega, svg=svg)
 
 
 def png(chart: Chart, width: int, font: str = FONT) -> bytes:
-    """Draw a chart as PNG in light colours, for mail and Markdown.
+    """Return a chart as a PNG picture in light colours, for mail and Markdown.
 
     Args:
         chart: the chart.
         width: width of the drawing in CSS pixels; the picture is DENSITY times as wide.
-        font: font of its texts.
+        font: font family of all texts.
 
     Raises:
         ValueError: Vega rejected the chart.
@@ -104,22 +105,22 @@ def _svg(specification: str) -> ET.Element:
 
 
 def _json(vega: Spec) -> str:
-    """Return JSON with printable texts only, as NUL would abort the process in vl-convert."""
-    return orjson.dumps(_printable(vega)).decode()
+    """Return a specification as JSON without control characters: NUL would crash vl-convert."""
+    return orjson.dumps(_make_printable(vega)).decode()
 
 
-def _printable(value: Any) -> Any:
+def _make_printable(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {key: _printable(inner) for key, inner in value.items()}
+        return {key: _make_printable(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_printable(inner) for inner in value]
+        return [_make_printable(inner) for inner in value]
     return value
 
 
-def _themed(drawing: ET.Element, name: str, words: str) -> str:
-    """Return a minimal SVG of a drawn chart, with colours of the page's theme."""
+def _page_svg(drawing: ET.Element, name: str, description: str) -> str:
+    """Convert Vega's drawing to a minimal SVG whose colours are CSS custom properties."""
     root = ET.Element(
         "svg",
         {
@@ -127,24 +128,24 @@ def _themed(drawing: ET.Element, name: str, words: str) -> str:
             "viewBox": drawing.attrib["viewBox"],
             "width": "100%",
             "role": "img",
-            "aria-label": printable(words),
+            "aria-label": printable(description),
             "fill": "none",
             "font-size": str(SMALL),
         },
     )
-    root.extend(_cleaned(drawing, f"{name}-", sentinels()))
+    root.extend(_simplify(drawing, f"{name}-", sentinels()))
     return ET.tostring(root, encoding="unicode")
 
 
-def _cleaned(element: ET.Element, prefix: str, variables: dict[str, str]) -> list[ET.Element]:
-    """Return the element's children without redundant attributes and groups.
+def _simplify(element: ET.Element, prefix: str, variables: dict[str, str]) -> list[ET.Element]:
+    """Return copies of an element's children without redundant attributes and groups.
 
     Groups without attributes are replaced by their children; attributes that all children of a
     group share are moved to the group.
 
     Args:
         element: element drawn by Vega.
-        prefix: prefix of ids, so that charts can share a document.
+        prefix: prepended to ids, so that several charts can share a document.
         variables: colour in the drawing → CSS custom property that replaces it.
     """
     result: list[ET.Element] = []
@@ -152,12 +153,12 @@ def _cleaned(element: ET.Element, prefix: str, variables: dict[str, str]) -> lis
         tag = child.tag.removeprefix(SVG)
         if tag not in _TAGS or child.get("display") == "none" or child.get("class") == "background":
             continue
-        inner = _cleaned(child, prefix, variables)
+        inner = _simplify(child, prefix, variables)
         attributes = _attributes(child, prefix, variables)
         if tag in ("g", "defs") and not inner:
             continue
         if tag == "g":
-            attributes |= _hoisted(inner)
+            attributes |= _hoist_attributes(inner)
             if "mark-rect" in child.get("class", ""):
                 attributes["shape-rendering"] = "crispEdges"  # avoids seams between cells
             if not attributes:
@@ -173,10 +174,10 @@ def _cleaned(element: ET.Element, prefix: str, variables: dict[str, str]) -> lis
 def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> dict[str, str]:
     attributes = {}
     for key, value in element.attrib.items():
-        if key not in _KEPT or (key, value) in _DEFAULTS:
+        if key not in _ALLOWED_ATTRIBUTES or (key, value) in _DEFAULTS:
             continue
         if key in _GEOMETRY:
-            attributes[key] = _in_tenths(value)
+            attributes[key] = _round_numbers(value)
         elif key in ("fill", "stroke"):
             attributes[key] = f"var({variables[value]})" if value in variables else value
         elif key == "id":
@@ -186,13 +187,13 @@ def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> 
     return attributes
 
 
-@lru_cache(maxsize=4096)  # symbols of one size and ticks of one axis are equal
-def _in_tenths(geometry: str) -> str:
+@lru_cache(maxsize=4096)  # many symbols and ticks have equal geometry
+def _round_numbers(geometry: str) -> str:
     return _NUMBER.sub(lambda number: f"{round(float(number[0]), 1) + 0.0:g}", geometry)
 
 
-def _hoisted(children: Sequence[ET.Element]) -> dict[str, str]:
-    """Remove the inheritable attributes that all of several children share, and return them."""
+def _hoist_attributes(children: Sequence[ET.Element]) -> dict[str, str]:
+    """Remove from the children, and return, the inheritable attributes that all of them share."""
     if len(children) < 2:
         return {}
     shared = {}

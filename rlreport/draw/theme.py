@@ -1,7 +1,7 @@
-"""Theme of charts: colours of the light and the dark theme, and sizes.
+"""Theme of all charts: colours for light and dark mode, sizes, and the Vega-Lite configuration.
 
-Specifications use the light colours, so that exported charts have them everywhere. Light colours
-are unique, as they are replaced by CSS custom properties in rendered charts.
+Vega-Lite specifications contain the light colours, so that exported charts look the same
+everywhere. No two light colours are equal: on pages, each is replaced by a CSS custom property.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ Spec = dict[str, Any]
 """A Vega-Lite or Vega specification."""
 
 DESIGNS = Path(__file__).with_name("designs.json")
-"""The compiled designs, written when the package is built."""
+"""File with the compiled chart designs (templates), written when the package is built."""
 
 Theme = Literal["light", "dark"]
 
 FONT = "sans-serif"
-SMALL = 11
-VALUE_FORMAT = ",.4~r"
+SMALL = 11  # font size of all texts in charts, in pixels
+VALUE_FORMAT = ",.4~r"  # d3 format of values in tooltips: four significant digits
 
 WIDTH = {"step": 320, "third": 434, "half": 664, "wide": 1352}
-"""Widths in pixels, equal to the page's columns in a window of 1400 pixels: text is not scaled."""
+"""Chart widths in pixels. In a 1400 px window, the page shows charts at this size, unscaled."""
 
 HEIGHT = {"step": 220, "half": 200, "wide": 200}
 PADDING = {"left": 52, "top": 32, "bottom": 38}
 TITLES = {"x": 33, "y": -15}
-"""Distance in pixels of the x axis title below the plot, and of the y axis title above it."""
+"""Vertical offsets of axis titles in pixels: x below the plot, y (negative) above it."""
 
 INTERACTION = "interaction"
-"""Prefix of interactive layers, which are not part of the static drawing."""
+"""Name prefix of layers that exist only in interactive charts, not in the static drawing."""
 
 Style = tuple[str, tuple[int, ...]]
-"""Colour of a curve, and lengths of its dashes and gaps in pixels."""
+"""Colour of a curve, and the alternating lengths of its dashes and gaps in pixels."""
 
 SOLID, DASHED, DOTTED = (1, 0), (6, 3), (2, 2)
 
@@ -62,7 +62,7 @@ PALETTE: tuple[Style, ...] = (
     (LIGHT["muted"], (4, 4)),
     (LIGHT["warning"], (8, 2, 2, 2)),
 )
-"""Styles of curves other than policy and reference, with distinct colours and dashes."""
+"""Styles, in order of use, for curves without a fixed style; all colours differ."""
 
 _SIGNED = {
     "light": (
@@ -79,33 +79,33 @@ _UNSIGNED = {
 
 
 def tokens(theme: Theme) -> dict[str, str]:
-    """Return design token (without ``--``) → colour as ``#rrggbb``."""
-    named = dict(LIGHT if theme == "light" else DARK)
+    """Return the theme's colours as ``#rrggbb`` by CSS custom property (name without ``--``)."""
+    colours = dict(LIGHT if theme == "light" else DARK)
     for prefix, scale in (("div", _SIGNED), ("seq", _UNSIGNED)):
         for index, colour in enumerate(scale[theme].split(), start=1):
-            named[f"{prefix}-{index}"] = colour
-    return named
+            colours[f"{prefix}-{index}"] = colour
+    return colours
 
 
 def unsigned_scale() -> list[str]:
-    """Return the nine colours of the unsigned scale in the light theme, light to dark."""
+    """Return the nine colours of the sequential scale in the light theme, light to dark."""
     return _UNSIGNED["light"].split()
 
 
 def sentinels() -> dict[str, str]:
-    """Return light colour in specifications → CSS custom property (``--policy``).
+    """Return the CSS custom property (such as ``--policy``) that replaces each light colour.
 
-    A page's script replaces these colours in a specification by ``getComputedStyle`` values, so
-    that interactive charts follow the theme like static ones.
+    For interactive charts, a page's script replaces the colours in the specification by the
+    property's current values, so that they follow the page's theme like static charts.
     """
     return {colour: f"--{name}" for name, colour in tokens("light").items()}
 
 
 def vega_config() -> dict[str, Any]:
-    """Return the Vega-Lite ``config`` of all charts.
+    """Return the Vega-Lite ``config`` that all charts share.
 
-    The layout does not depend on text widths, so that charts are equal on machines with other
-    fonts; only overlapping labels of the x axis are dropped in interactive charts.
+    The layout does not depend on text widths, so that charts are the same with any installed
+    fonts. The only exception: interactive charts drop labels of the x axis that would overlap.
     """
     axis = {
         "domain": False,
@@ -129,7 +129,7 @@ def vega_config() -> dict[str, Any]:
         "font": FONT,
         "view": {"stroke": None},
         "axis": axis,
-        # Texts are aligned at their base lines, so that no position depends on their size.
+        # Align texts at their baselines, so that no position depends on the text height.
         "axisX": {
             "grid": False,
             "domain": True,
@@ -138,7 +138,7 @@ def vega_config() -> dict[str, Any]:
             "labelPadding": 15,
             "titleBaseline": "alphabetic",
         },
-        # The title is horizontal above its axis, which is easier to read.
+        # Place the title horizontally above its axis, where it is easier to read.
         "axisY": {
             "labelBaseline": "alphabetic",
             "labelOffset": 3,
@@ -153,6 +153,6 @@ def vega_config() -> dict[str, Any]:
 
 
 def design_sources() -> str:
-    """Return a hash of the sources of the designs."""
+    """Return the SHA-256 of ``designs.py`` and ``theme.py``, to detect outdated designs."""
     sources = [DESIGNS.with_name(name).read_bytes() for name in ("designs.py", "theme.py")]
     return hashlib.sha256(b"".join(sources)).hexdigest()

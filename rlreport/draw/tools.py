@@ -1,4 +1,4 @@
-"""The chart of each tool's error rate."""
+"""Chart of the error rate of each tool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_TOOLS = 5
 
 
 def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield the chart of the share of each tool's answers that are errors, if there are several."""
+    """Yield a chart of each tool's error rate, if there are errors and at least two tools."""
     if tables.tools.empty or not tables.tools["errors"].any():
         return
     by_step = tables.tools.set_index(["step", "tool"])
@@ -31,7 +31,7 @@ def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         return
     shares = rates.reindex(frame.steps)[order[:MOST_TOOLS]]
     names = [str(tool) or message("tool without a name") for tool in shares]
-    left_out = len(order) - len(names)
+    omitted_count = len(order) - len(names)
     yield curve_chart(
         frame,
         "tool_errors",
@@ -48,8 +48,8 @@ def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         note=plural(
             "{count} tool that is called less often is not drawn.",
             "{count} tools that are called less often are not drawn.",
-            left_out,
+            omitted_count,
         )
-        if left_out
+        if omitted_count
         else "",
     )

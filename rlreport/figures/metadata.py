@@ -1,4 +1,4 @@
-"""Row metadata: split, agent, errors, policy version; figures of turns, tools and thinking."""
+"""Metadata of a logged row (split, agent, errors), and figures of its turns, tools and thinking."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rlreport.fields import TOKEN_ARRAYS
 from rlreport.text.chat import CALL, Turn, content_text, role_name, turns_in_text
 
 MAX_TOOLS = 64
-"""Maximum number of tools counted by name per response."""
+"""Maximum number of tools per response whose answers are counted."""
 
 TURN_LIMITS = frozenset(
     {"max_turns", "max_turns_exceeded", "max_turns_reached", "max_steps", "turn_limit"}
 )
-"""Finish reasons of conversations that reached the maximum number of turns."""
+"""Logged finish reasons which mean that a conversation reached its maximum number of turns."""
 
 _LARGEST = 2**53
 _LONGEST_NAME = 80
@@ -30,7 +30,10 @@ _SPLITS = {
 
 
 class ToolCounts(NamedTuple):
-    """Answers of a tool, errors among them, their characters, and tokens of those with a range."""
+    """Counts of one tool's answers in a response, of errors among them, and of characters.
+
+    ``ranges`` counts the answers whose range of tokens is logged, and ``tokens`` these tokens.
+    """
 
     answers: int = 0
     errors: int = 0
@@ -44,12 +47,12 @@ class RowMetadata:
     """Values of a row other than text and tokens.
 
     Attributes:
-        split: the split in the row, None without one.
+        split: canonical name of the data split, None if the row has none.
         trainable: whether the agent is being trained.
-        filtered_out: whether the trainer did not use the rollout.
+        filtered_out: whether the trainer discarded the rollout.
         failed: whether the rollout ended in errors before the policy wrote anything.
-        figures: columns of the response table by name.
-        tools: tool -> counts of its answers.
+        figures: values of the row for columns of the response table.
+        tools: counts of answers by tool name.
     """
 
     split: str | None = None
@@ -68,25 +71,25 @@ def row_metadata(
     Args:
         record: the row, after ``normalize_turns_and_mask``. Without turns, tool call markup in
             the text is parsed.
-        step: its training step.
-        prompt: its prompt.
-        response: its text.
-        reason: why the response ended.
+        step: training step of the row.
+        prompt: text of the prompt.
+        response: text of the response.
+        reason: logged finish reason, such as "stop".
     """
     turns = record.get("turns")
-    out = RowMetadata(
+    metadata = RowMetadata(
         split=split_named(record.get("split")) or None,
         trainable=record.get("trainable") is not False,
         filtered_out=record.get("filtered_out") is True,
         failed=bool(record.get("errors")) and not response.strip(),
     )
     if turns:
-        out.figures, out.tools = _turn_figures(turns, prompt), _tool_counts(turns)
+        metadata.figures, metadata.tools = _turn_figures(turns, prompt), _tool_counts(turns)
     elif turns := turns_in_text(response):
-        out.figures = _turn_figures(turns, prompt)
-        del out.figures["tool_errors"]  # markup does not tell errors
+        metadata.figures = _turn_figures(turns, prompt)
+        del metadata.figures["tool_errors"]  # markup does not show which calls failed
     elif thinking := _thinking(response, _begins_thinking(prompt)):
-        out.figures = {
+        metadata.figures = {
             "thinking_chars": float(thinking.chars),
             "unclosed_thinking": float(thinking.unclosed),
         }
@@ -94,18 +97,18 @@ def row_metadata(
     if isinstance(version, list | tuple) and version:
         version = version[0]
     if is_number(version):
-        out.figures["lag"] = float(step - version)
+        metadata.figures["lag"] = float(step - version)
     if is_number(seconds := record.get("seconds")):
-        out.figures["seconds"] = float(seconds)
+        metadata.figures["seconds"] = float(seconds)
     if isinstance(reason, str):
-        limited = reason.lower() in TURN_LIMITS
-        if limited or turns:
-            out.figures["at_turn_limit"] = float(limited)
-    return out
+        at_limit = reason.lower() in TURN_LIMITS
+        if at_limit or turns:
+            metadata.figures["at_turn_limit"] = float(at_limit)
+    return metadata
 
 
 class _Thinking(NamedTuple):
-    """Characters of thinking in a text, whether it is unclosed, and the text without it."""
+    """Thinking characters of a text, whether the end tag is missing, and the other text."""
 
     chars: int
     unclosed: bool
@@ -113,14 +116,14 @@ class _Thinking(NamedTuple):
 
 
 def _thinking(text: str, begun: bool = False) -> _Thinking | None:
-    """Return the thinking in a text, None if there is none.
+    """Measure the thinking in a response, None if there is none.
 
     ``begun``: whether the prompt ends with ``<think>``.
     """
     opened, closed = text.find(_OPEN), text.find(_CLOSE)
     if not begun and opened < 0 and closed < 0:
         return None
-    # A chat template often contains the opening tag: then the text has only the closing one.
+    # Chat templates often end with the opening tag, so that the text has only the closing one.
     if (begun and opened < 0) or (closed >= 0 and (opened < 0 or closed < opened)):
         text = _OPEN + text
     chars = sum(map(len, _THOUGHT.findall(text)))
@@ -132,30 +135,30 @@ def _begins_thinking(prompt: str) -> bool:
 
 
 def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
-    """Return the figures of the turns after a prompt.
+    """Return the figures of a response's turns, by column of the response table.
 
-    A void turn has neither a call nor any text except thinking (SimpleTIR 2025).
+    A void turn has neither a tool call nor any text except thinking (SimpleTIR 2025).
     """
     sampled = [turn for turn in turns if turn["sampled"]]
     answers = [turn for turn in turns if turn["role"] == "tool"]
-    chars = calls = void = 0
+    chars = calls = empty_turns = 0
     unclosed: list[bool] = []
     for i, turn in enumerate(sampled):
-        logged, turn_calls = turn.get("thinking"), turn.get("calls")
-        logged = logged if isinstance(logged, str) else ""
-        # The prompt opens the thinking of the first turn, unless that is a field of the turn.
-        thinking = _thinking(turn["text"], not i and not logged and _begins_thinking(prompt))
-        chars += len(logged) + (thinking.chars if thinking else 0)
+        thought, turn_calls = turn.get("thinking"), turn.get("calls")
+        thought = thought if isinstance(thought, str) else ""
+        # The prompt may open the thinking of the first turn, unless thinking is a separate field.
+        thinking = _thinking(turn["text"], not i and not thought and _begins_thinking(prompt))
+        chars += len(thought) + (thinking.chars if thinking else 0)
         unclosed += [thinking.unclosed] if thinking else []
         text = thinking.answer if thinking else turn["text"]
         count = len(turn_calls) if isinstance(turn_calls, list) else turn["text"].count(CALL)
         calls += count
-        void += not count and not text.strip()
+        empty_turns += not count and not text.strip()
     figures = {
         "turns": float(len(sampled)),
         "tool_calls": float(max(calls, len(answers))),
         "tool_errors": float(sum(bool(turn.get("error")) for turn in answers)),
-        "void_turns": float(void),
+        "void_turns": float(empty_turns),
     }
     if chars or unclosed:
         figures["thinking_chars"] = float(chars)
@@ -164,7 +167,7 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
 
 
 def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
-    """Return the counts of at most MAX_TOOLS tools."""
+    """Return the counts of each tool's answers by tool name, for the first MAX_TOOLS tools."""
     counts: dict[str, ToolCounts] = {}
     for turn in turns:
         name = turn.get("tool")
@@ -183,7 +186,7 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
 
 
 def split_named(value: object) -> str:
-    """Return the canonical name of a split; "" if the value is not a split."""
+    """Return the canonical name of a split, such as "val" for "dev"; "" if it is not a string."""
     if not isinstance(value, str):
         return ""
     return _SPLITS.get(value.lower(), value.lower())
@@ -197,24 +200,24 @@ def is_number(value: Any) -> TypeGuard[float]:
 
 
 def normalize_turns_and_mask(row: dict[str, Any]) -> list[str]:
-    """Check ``response_mask`` and ``turns`` in place; return the kinds of problems found."""
+    """Normalize turns in place, delete invalid turns or masks; return the kinds of problems."""
     problems: list[str] = []
-    mask, logged = row.get("response_mask"), row.get("turns")
-    if mask is None and logged is None:
+    mask, logged_turns = row.get("response_mask"), row.get("turns")
+    if mask is None and logged_turns is None:
         return problems
-    # Arrays are cut to the shortest of them when they are read.
-    sizes = [
+    # The reader cuts all arrays of a row to the shortest one.
+    lengths = [
         len(values)
         for name in ("token_ids", "response_tokens", *TOKEN_ARRAYS)
         # An empty array counts as absent, but a response may have no tokens.
         if isinstance(values := row.get(name), list) and (values or name == "response_tokens")
     ]
-    tokens = min(sizes, default=-1)
+    tokens = min(lengths, default=-1)
     if mask is not None and not (_is_mask(mask) and len(mask) == tokens):
         del row["response_mask"]
         problems.append("bad_mask")
-    turns = None if logged is None else _turns(logged)
-    if logged is not None and turns is None:
+    turns = None if logged_turns is None else _normalize_turns(logged_turns)
+    if logged_turns is not None and turns is None:
         del row["turns"]
         problems.append("bad_turns")
     elif turns is not None:
@@ -229,11 +232,11 @@ def normalize_turns_and_mask(row: dict[str, Any]) -> list[str]:
 def _is_mask(mask: object) -> bool:
     try:
         return isinstance(mask, list) and set(mask) <= {0, 1}
-    except TypeError:  # of lists or objects
+    except TypeError:  # unhashable elements
         return False
 
 
-def _turns(turns: object) -> list[dict[str, Any]] | None:
+def _normalize_turns(turns: object) -> list[dict[str, Any]] | None:
     if not isinstance(turns, list):
         return None
     normalized = []

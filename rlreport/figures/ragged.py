@@ -27,15 +27,15 @@ def row_ends(offsets: Ints) -> Ints:
 
 
 def places_in_runs(values: NDArray[np.generic]) -> Ints:
-    """Return the index of each value, shape (N,), within its run of equal values, from 0."""
-    fresh = np.ones(len(values), dtype=bool)
-    fresh[1:] = values[1:] != values[:-1]
-    starts = np.flatnonzero(fresh)
+    """Return each value's position in its run of equal adjacent values, from 0, shape (N,)."""
+    is_start = np.ones(len(values), dtype=bool)
+    is_start[1:] = values[1:] != values[:-1]
+    starts = np.flatnonzero(is_start)
     return np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
 
 
 def spans(chosen: NDArray[np.bool_]) -> Ints:
-    """Return where each run of true values starts and stops (exclusive), int64 (runs, 2)."""
+    """Return the start and the exclusive stop of each run of true values, int64 (runs, 2)."""
     padded = np.concatenate([[False], chosen, [False]]).astype(np.int8)
     return np.flatnonzero(np.diff(padded)).reshape(-1, 2)
 
@@ -46,17 +46,17 @@ def row_sums(flat: Floats, offsets: Ints) -> Floats:
 
 
 def row_minima(flat: Floats, offsets: Ints) -> Floats:
-    """Return each row's smallest value, shape (R,), NaN skipped; NaN for a row without any."""
+    """Return each row's smallest value, shape (R,), ignoring NaN; NaN if the row has no value."""
     return _reduce(np.fmin, flat, offsets, np.nan)
 
 
 def row_maxima(flat: Floats, offsets: Ints) -> Floats:
-    """Return each row's largest value, shape (R,), NaN skipped; NaN for a row without any."""
+    """Return each row's largest value, shape (R,), ignoring NaN; NaN if the row has no value."""
     return _reduce(np.fmax, flat, offsets, np.nan)
 
 
 def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
-    """Return each row's largest value and its first position, shape (R,) each, NaN skipped."""
+    """Return each row's largest value and its first position, shape (R,) each, ignoring NaN."""
     largest = row_maxima(flat, offsets)
     lengths = np.diff(offsets)
     hits = np.flatnonzero(flat == np.repeat(largest, lengths))
@@ -70,17 +70,16 @@ def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
 
 
 def finite_means(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
-    """Return each row's number of finite values and their mean, NaN where there is none."""
+    """Return each row's number of finite values and their mean (NaN if none), shape (R,) each."""
     count, total = finite_sums(flat, offsets)
     with np.errstate(invalid="ignore"):
         return count, total / count
 
 
 def row_moments(flat: Floats, offsets: Ints) -> tuple[Floats, Floats, Floats]:
-    """Return each row's number of finite values, their mean, and their squared deviations.
+    """Return each row's number of finite values, their mean, and their sum of (x - mean)².
 
-    Shape (R,) each. The third is the sum over the row of (x - mean)²; mean and sum are NaN
-    where no value is finite.
+    Shape (R,) each. The mean and the sum are NaN for a row without finite values.
     """
     count, mean = finite_means(flat, offsets)
     deviation = flat - np.repeat(mean, np.diff(offsets))
@@ -100,11 +99,11 @@ def finite_sums(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
 
 def _reduce(ufunc: np.ufunc, flat: Floats, offsets: Ints, empty: float) -> Floats:
     starts = offsets[:-1]
-    filled = offsets[1:] > starts
-    if filled.all() and len(starts):
+    nonempty = offsets[1:] > starts
+    if nonempty.all() and len(starts):
         return np.asarray(ufunc.reduceat(flat, starts), dtype=np.float64)
     result = np.full(len(starts), empty)
-    if filled.any():
-        # Without the starts of empty rows, the other rows still end at the next start.
-        result[filled] = ufunc.reduceat(flat, starts[filled])
+    if nonempty.any():
+        # Skip the starts of empty rows: every other row still ends where the next one starts.
+        result[nonempty] = ufunc.reduceat(flat, starts[nonempty])
     return result

@@ -1,4 +1,4 @@
-"""Per-response figures that are computed from tokens, for many responses at once."""
+"""Per-response figures that are computed from token values, for many responses at once."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def response_figures(
     logged_advantage: Floats | None = None,
     old_logp: Floats | None = None,
 ) -> dict[str, Floats]:
-    """Return the columns of the response table computed from tokens, float64 (R,) each.
+    """Return the columns of the response table that derive from tokens, float64 (R,) each.
 
     Args:
         figures: figures of the concatenated tokens of R responses, (N,) each.
         offsets: int64 (R + 1,).
-        logged_advantage: logged weights of the loss, (N,).
+        logged_advantage: advantages in the log, the weights of the loss, (N,).
         old_logp: log-probability under the policy before the update, nats, (N,).
 
     Returns:
-        name -> column; columns without any value are left out.
+        columns by name, without those whose inputs are not logged.
     """
     columns: dict[str, Floats] = {"response_tokens": np.diff(offsets).astype(np.float64)}
     if figures.surprisal is not None:
@@ -70,9 +70,9 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
     columns["kl_k1"] = np.where(count > 0, total, np.nan)
     columns["log_ratio_min"] = row_minima(ratio, offsets)
     columns["log_ratio_max"] = row_maxima(ratio, offsets)
-    # A k3 that overflows is infinite, and so is the row's sum; it must not be skipped.
-    known = kl if not np.isnan(kl).any() else np.where(np.isnan(kl), 0.0, kl)
-    total = row_sums(known, offsets)
+    # Skip only NaN: a k3 that overflows is infinite, and must make the row's sum infinite.
+    without_nan = kl if not np.isnan(kl).any() else np.where(np.isnan(kl), 0.0, kl)
+    total = row_sums(without_nan, offsets)
     columns["kl_k3"] = np.where(count > 0, total, np.nan)
     with np.errstate(invalid="ignore"):
         columns["kl_k3_mean"] = columns["kl_k3"] / count
@@ -80,7 +80,7 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
 
 
 def _penalty(columns: dict[str, Floats], x: Floats, y: Floats, offsets: Ints) -> None:
-    """Add the sums for estimating the KL coefficient: y = -beta x before the last token."""
+    """Add the sums for fitting reward y = -beta · log-ratio x, without each row's last token."""
     usable = np.isfinite(x + y)
     usable[row_ends(offsets)] = False
     x, y = np.where(usable, x, 0.0), np.where(usable, y, 0.0)
@@ -95,21 +95,21 @@ def _critic(
     if value is not None:
         columns["value_mean"] = finite_means(value, offsets)[1]
     if value is not None and returns is not None and figures.value_error is not None:
-        known = np.isfinite(returns)
-        if not known.all():
-            value, returns = np.where(known, value, np.nan), np.where(known, returns, np.nan)
+        finite = np.isfinite(returns)
+        if not finite.all():
+            value, returns = np.where(finite, value, np.nan), np.where(finite, returns, np.nan)
         count, mean, columns["value_m2"] = row_moments(value, offsets)
-        # A row without returns keeps the mean of its values: other rows must not affect it.
+        # A row without returns keeps the mean of all its values, whatever other rows log.
         columns["value_mean"] = np.where(count > 0, mean, columns["value_mean"])
         columns["value_tokens"] = np.where(count > 0, count, np.nan)
         _, columns["return_mean"], columns["return_m2"] = row_moments(returns, offsets)
         error = row_moments(figures.value_error, offsets)
         _, columns["value_error_mean"], columns["value_error_m2"] = error
         if figures.token_reward is not None:
-            # λ-returns are bootstrapped from the values; sums of actual rewards are not.
-            came = discounted_sums(figures.token_reward, offsets, 1.0)
-            _, columns["mc_return_mean"], columns["mc_return_m2"] = row_moments(came, offsets)
-            error = row_moments(value - came, offsets)
+            # Unlike λ-returns, sums of actual rewards do not depend on the predicted values.
+            mc_return = discounted_sums(figures.token_reward, offsets, 1.0)
+            _, columns["mc_return_mean"], columns["mc_return_m2"] = row_moments(mc_return, offsets)
+            error = row_moments(value - mc_return, offsets)
             _, columns["mc_error_mean"], columns["mc_error_m2"] = error
     for name, advantage in (
         ("advantage_mean", figures.advantage),
@@ -122,7 +122,7 @@ def _critic(
 def _engines(
     columns: dict[str, Floats], figures: TokenFigures, old: Floats | None, offsets: Ints
 ) -> None:
-    """Add comparisons of the policy's log-probabilities with the sampler's and the old policy's."""
+    """Add columns that compare the log-probabilities of the policy with sampler and old policy."""
     logp, sampler, prob = figures.logp, figures.sampler_logp, figures.prob
     if logp is not None and prob is not None and sampler is not None:
         ratio = mismatch_ratio(logp, sampler)
@@ -140,9 +140,9 @@ def _engines(
 
 
 def mismatch_by_turn(
-    figures: TokenFigures, offsets: Ints, sampled: NDArray[np.bool_], laid: Ints
+    figures: TokenFigures, offsets: Ints, sampled: NDArray[np.bool_], token_offsets: Ints
 ) -> dict[str, Floats]:
-    """Return the mismatch of sampler and trainer in the first and last turn of each response.
+    """Return the sampler-trainer mismatch in the first and in the last turn of each response.
 
     A turn is a run of sampled tokens between tokens that the environment wrote; responses of
     one turn have NaN. The mismatch is the larger k3 of both directions, in nats per token.
@@ -150,28 +150,28 @@ def mismatch_by_turn(
     Args:
         figures: figures of the sampled tokens.
         offsets: int64 (R + 1,), offsets of the sampled tokens.
-        sampled: bool, whether each of all tokens was sampled.
-        laid: int64 (R + 1,), offsets of all tokens.
+        sampled: bool, one value for every token of the responses: whether the policy sampled it.
+        token_offsets: int64 (R + 1,), offsets of every token, sampled or not.
     """
     if figures.logp is None or figures.sampler_logp is None or not len(sampled):
         return {}
     gap = figures.logp - figures.sampler_logp
     mismatch = np.maximum(k3(gap), k3(-gap))
     # A turn starts at a sampled token after one that was not sampled, or at the row's start.
-    before = np.append(False, sampled[:-1])
-    before[laid[:-1][laid[:-1] < len(sampled)]] = False
-    turn = np.cumsum((sampled & ~before)[sampled])
+    follows_sampled = np.append(False, sampled[:-1])
+    follows_sampled[token_offsets[:-1][token_offsets[:-1] < len(sampled)]] = False
+    turn = np.cumsum((sampled & ~follows_sampled)[sampled])
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    filled = np.flatnonzero(np.diff(offsets))
+    nonempty = np.flatnonzero(np.diff(offsets))
     first, last = np.zeros(len(offsets) - 1, np.int64), np.zeros(len(offsets) - 1, np.int64)
-    first[filled], last[filled] = turn[offsets[:-1][filled]], turn[offsets[1:][filled] - 1]
-    several = last > first
-    found = {}
-    for name, wanted in (("first", first), ("last", last)):
-        own = np.where(turn == wanted[rows], mismatch, np.nan)
-        mean = finite_means(own, offsets)[1]
-        found[f"mismatch_{name}_turn"] = np.where(several, mean, np.nan)
-    return found
+    first[nonempty], last[nonempty] = turn[offsets[:-1][nonempty]], turn[offsets[1:][nonempty] - 1]
+    has_two_turns = last > first
+    columns = {}
+    for name, turn_of_row in (("first", first), ("last", last)):
+        turn_mismatch = np.where(turn == turn_of_row[rows], mismatch, np.nan)
+        mean = finite_means(turn_mismatch, offsets)[1]
+        columns[f"mismatch_{name}_turn"] = np.where(has_two_turns, mean, np.nan)
+    return columns
 
 
 def thinking_tokens(
@@ -181,11 +181,11 @@ def thinking_tokens(
 
     Args:
         opens: bool (N,), tokens that open thinking.
-        closes: bool (N,), tokens that close it.
+        closes: bool (N,), tokens that close thinking.
         offsets: int64 (R + 1,).
 
     Returns:
-        two columns, NaN for responses without a mark; none if no token is a mark.
+        two columns, NaN for responses without a mark; no columns if no token is a mark.
     """
     marks = np.flatnonzero(opens | closes)
     if not len(marks):
@@ -195,12 +195,12 @@ def thinking_tokens(
     latest = np.zeros(len(opens), np.int64)
     latest[marks] = marks + 1
     latest = np.maximum.accumulate(latest) - 1
-    own = latest >= start
-    inside = np.where(own, opens[latest], False) | closes
-    # Tokens before a row's first mark are thinking if that mark closes it.
-    place = np.minimum(np.searchsorted(marks, offsets[:-1]), len(marks) - 1)
-    first = marks[place]
-    has = (first >= offsets[:-1]) & (first < offsets[1:])
-    inside |= ~own & np.repeat(has & closes[first], lengths)
-    thought = np.where(has, row_sums(inside.astype(np.float64), offsets), np.nan)
-    return {"thinking_tokens": thought, "answer_tokens": lengths - thought}
+    has_mark_before = latest >= start
+    inside = np.where(has_mark_before, opens[latest], False) | closes
+    # Tokens before a row's first mark are thinking if that mark closes thinking.
+    index = np.minimum(np.searchsorted(marks, offsets[:-1]), len(marks) - 1)
+    first = marks[index]
+    has_mark = (first >= offsets[:-1]) & (first < offsets[1:])
+    inside |= ~has_mark_before & np.repeat(has_mark & closes[first], lengths)
+    thinking = np.where(has_mark, row_sums(inside.astype(np.float64), offsets), np.nan)
+    return {"thinking_tokens": thinking, "answer_tokens": lengths - thinking}

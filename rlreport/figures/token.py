@@ -1,4 +1,4 @@
-"""The per-token formulas, on flat arrays of any number of responses.
+"""Formulas of per-token figures, on flat arrays with the tokens of any number of responses.
 
 Arrays are float64 of shape (N,): the concatenated tokens of R responses, with ``offsets`` of
 shape (R + 1,) for formulas that depend on other tokens of the response. Log-probabilities are
@@ -19,7 +19,7 @@ _CHUNK = 32
 
 @dataclass(slots=True)
 class TokenFigures:
-    """All per-token figures of one response; each array is float64 of shape (T,), or None.
+    """Per-token figures of one or more responses, float64 (T,) each; None if not computable.
 
     NaN marks a value missing from the log. Units: nats for logp, ref_logp, log_ratio, kl
     and surprisal; probabilities in [0, 1]; the rest in units of the reward.
@@ -40,18 +40,18 @@ class TokenFigures:
     sampler_logp: Floats | None = None
 
     def spread(self, sampled: NDArray[np.bool_]) -> TokenFigures:
-        """Return the figures for all tokens: those of sampled tokens in place, NaN for others."""
-        spread = []
+        """Expand figures of the sampled tokens to all tokens, with NaN for tokens not sampled."""
+        arrays = []
         for name in self.__slots__:
-            part = getattr(self, name)
-            if part is not None:
-                part, own = np.full(len(sampled), np.nan), part
-                part[sampled] = own
-            spread.append(part)
-        return TokenFigures(*spread)
+            values = getattr(self, name)
+            if values is not None:
+                values, sampled_values = np.full(len(sampled), np.nan), values
+                values[sampled] = sampled_values
+            arrays.append(values)
+        return TokenFigures(*arrays)
 
     def between(self, start: int, stop: int) -> TokenFigures:
-        """Return the figures of the tokens from ``start`` to ``stop`` (exclusive)."""
+        """Return the figures of the tokens in ``[start, stop)``."""
         parts = (getattr(self, name) for name in self.__slots__)
         return TokenFigures(*(None if part is None else part[start:stop] for part in parts))
 
@@ -67,8 +67,8 @@ def log_ratio(logp: Floats, ref_logp: Floats) -> Floats:
 def k3(ratio: Floats) -> Floats:
     """Return exp(−x) − 1 + x of the log-ratio x, nats: the k3 estimate of KL(π‖π_ref).
 
-    Never negative, and unbiased for tokens sampled from π. ``expm1`` keeps the digits of
-    small ratios. Source: J. Schulman, "Approximating KL divergence" (2020), estimator k3.
+    Never negative, and unbiased for tokens sampled from π. ``expm1`` is accurate for small
+    log-ratios. Source: J. Schulman, "Approximating KL divergence" (2020), estimator k3.
     """
     with np.errstate(over="ignore"):
         result = np.expm1(-ratio)
@@ -82,7 +82,7 @@ def surprisal(logp: Floats) -> Floats:
 
 
 def probability(logp: Floats) -> Floats:
-    """Return the probability for a log-probability."""
+    """Return the probabilities exp(logp) of log-probabilities."""
     with np.errstate(over="ignore"):
         return np.asarray(np.exp(logp))
 
@@ -105,7 +105,7 @@ def gae(rewards: Floats, values: Floats, offsets: Ints, gamma: float, lam: float
 
 
 def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
-    """Return y_t = x_t + factor · y_{t+1} inside every row, shape (N,).
+    """Return the discounted sums y_t = x_t + factor · y_{t+1} of every row, shape (N,).
 
     A loop over positions would take as many iterations as the longest row has tokens. Instead,
     rows are cut into chunks of 32 that are summed in parallel; the sums at the starts of chunks
@@ -116,9 +116,9 @@ def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
     chunk_offsets = offsets_of(chunks)
     # Padding rows with zeros at their end does not change the sums.
     shift = np.repeat(chunk_offsets[:-1] * _CHUNK - offsets[:-1], lengths)
-    place = np.arange(len(flat)) + shift
+    index = np.arange(len(flat)) + shift
     grid = np.zeros((int(chunk_offsets[-1]), _CHUNK))
-    grid.reshape(-1)[place] = flat
+    grid.reshape(-1)[index] = flat
     columns = np.ascontiguousarray(grid.T)
     for t in range(_CHUNK - 2, -1, -1):
         columns[t] += factor * columns[t + 1]
@@ -130,7 +130,7 @@ def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
         carry[chunk_offsets[1:][chunks > 0] - 1] = 0.0
         powers = factor ** np.arange(_CHUNK, 0, -1.0)
         columns += powers[:, None] * carry
-    return np.asarray(columns.T.reshape(-1)[place])
+    return np.asarray(columns.T.reshape(-1)[index])
 
 
 def importance_ratio(new_logp: Floats, old_logp: Floats) -> Floats:
@@ -158,7 +158,7 @@ def token_figures(
     gamma: float = 1.0,
     lam: float = 0.95,
 ) -> TokenFigures:
-    """Return all per-token figures that can be computed from these arrays, shape (T,).
+    """Compute all per-token figures, shape (T,), that the given arrays allow.
 
     The arrays are those of one response, or of R concatenated responses with ``offsets``, int64
     (R + 1,). A logged ``advantage`` is returned as it is. The return is computed by GAE, because
@@ -186,9 +186,9 @@ def token_figures(
             rows = np.array([0, len(value)], dtype=np.int64) if offsets is None else offsets
             estimate = gae(token_reward, value, rows, gamma, lam)
             if advantage is not None:
-                # Responses may log different fields; the result must not depend on the batch.
-                unpaid = np.repeat(finite_sums(token_reward, rows)[0] == 0, np.diff(rows))
-                estimate = np.where(unpaid, advantage, estimate)
+                # A response without token rewards uses its advantage, whatever other responses log.
+                without_reward = np.repeat(finite_sums(token_reward, rows)[0] == 0, np.diff(rows))
+                estimate = np.where(without_reward, advantage, estimate)
         if estimate is not None:
             logged = np.full(len(value), np.nan) if advantage is None else advantage
             figures.advantage = np.where(np.isnan(logged), estimate, logged)

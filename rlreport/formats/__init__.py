@@ -1,7 +1,7 @@
-"""Log formats: which one a file has, and its objects as canonical rows.
+"""Detect the log format of a file, and convert its objects to canonical rows (see ``base``).
 
-``detect`` returns the format of a file, given its path and first objects, ``refusal`` explains why
-a file is no rollout log, and ``RowReader`` converts objects to canonical rows (see ``base``).
+``detect`` returns the format of a file, given its path and first objects. ``refusal`` explains why
+a file is not a rollout log. ``RowReader`` converts objects to canonical rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]  # fmt: skip
 
 ENTRY_POINTS = "rlreport.formats"
-"""Entry point group; each entry is a Format class whose constructor takes no arguments."""
+"""Entry point group of installed formats: Format classes whose constructor takes no arguments."""
 
 _FORMATS: tuple[Callable[[], Format], ...] = (
     simple.RLBoard, TRL, simple.Verl, NemoRL, SkyRL, simple.PrimeRLTokens, Verifiers, simple.AReaL,
@@ -48,7 +48,7 @@ _FORMATS: tuple[Callable[[], Format], ...] = (
 
 
 class Detected(NamedTuple):
-    """The format of a file, and how it was recognized."""
+    """The format of a file, and the reason for which it was chosen, in words."""
 
     format: Format
     reason: str
@@ -56,7 +56,7 @@ class Detected(NamedTuple):
 
 @cache
 def formats() -> dict[str, Format]:
-    """Return every format by id: built-in ones first, then those of installed packages by name.
+    """Return all formats by id: built-in formats, then those of other packages, sorted by name.
 
     Raises:
         UsageError: an installed format cannot be loaded, or its id is already in use.
@@ -78,10 +78,10 @@ def formats() -> dict[str, Format]:
 
 
 def format_by_id(identity: str) -> Format:
-    """Return the format of that id.
+    """Return the format with the given id.
 
     Raises:
-        UsageError: there is none; the message lists the ids.
+        UsageError: no format has this id; the message lists the ids.
     """
     try:
         return formats()[identity]
@@ -99,17 +99,17 @@ def detect(
     mapping: Mapping[str, str] | None = None,
     step_from_path: str | None = None,
 ) -> Detected | None:
-    """Return the format of a file, None if it is no rollout log (``refusal`` explains why).
+    """Return the format of a file, or None if no format fits (``refusal`` explains why).
 
     Args:
-        name: path relative to the logs' folder, parts joined by ``/``.
-        objects: the file's first objects (twenty are plenty).
+        name: path relative to the logs' folder, with ``/`` as separator.
+        objects: the file's first objects (twenty are enough).
         log_format: id of a format to use without detection.
-        mapping: canonical field -> dotted path, from ``--map``.
+        mapping: canonical field -> dotted path in an object, from ``--map``.
         step_from_path: regular expression that finds the step in ``name``.
 
     Raises:
-        UsageError: unknown format id, unknown mapped field, or invalid expression.
+        UsageError: unknown format id, unknown field in ``mapping``, or invalid expression.
     """
     detected = None
     if log_format is not None:
@@ -128,12 +128,12 @@ def detect(
 
 
 def beside(form: Format, path: str, listed: Collection[Path]) -> Format | str:
-    """Return a file's format configured for its sibling files, or why the file is not read.
+    """Return the format configured for the files next to a log, or why the log is not read.
 
     Args:
-        form: the detected format.
-        path: path of the file.
-        listed: paths of all files of the logs.
+        form: the format detected for the log.
+        path: path of the log.
+        listed: paths of all log files of the run.
     """
     configure = getattr(form, "with_siblings", None)
     configured: Format | str = configure(Path(path), listed) if configure else form
@@ -141,13 +141,13 @@ def beside(form: Format, path: str, listed: Collection[Path]) -> Format | str:
 
 
 class RowReader:
-    """Converts objects of one format to canonical rows, with tokens and texts decoded from ids.
+    """A converter of logged objects to canonical rows, which also decodes token ids to strings.
 
-    Small and picklable; a worker process gets its own copy.
+    It is picklable; each worker process gets a copy.
 
     Args:
-        form: the format, from ``Detected.format``.
-        names: token strings by id, shared by all files.
+        form: the format of the objects.
+        names: the tokenizer's token strings; None if there is no tokenizer.
     """
 
     def __init__(self, form: Format, names: TokenNames | None = None) -> None:
@@ -157,19 +157,19 @@ class RowReader:
 
     @property
     def rewarded(self) -> bool:
-        """Whether the format logs rewards."""
+        """Whether files of the format contain rewards."""
         return bool(getattr(self._format, "rewarded", True))
 
     @property
     def alone(self) -> bool:
-        """Whether rows depend on the object only, and are made by this package (cacheable)."""
+        """Whether rows may be cached: the format is built in and reads no sibling files."""
         ours = type(self._format).__module__.startswith("rlreport.")
         return ours and bool(getattr(self._format, "alone", False))
 
     def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the canonical rows of ``obj``; raise RowError if it cannot be converted.
 
-        If only one of several rows cannot be read, an ``UnreadRow`` is yielded in its place.
+        If only some of its rows cannot be read, an ``UnreadRow`` is yielded for each of them.
         """
         watched = Watched(obj)
         try:
@@ -177,7 +177,7 @@ class RowReader:
                 if isinstance(row, UnreadRow):
                     yield row
                 else:
-                    yield self._completed(read_all(row) if row is watched else row, where)
+                    yield self._complete(read_all(row) if row is watched else row, where)
         except RowError:
             raise
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -189,21 +189,24 @@ class RowReader:
             count_not_taken(self._not_taken, name, kind_of(value))
 
     def splits_of(self, objects: Collection[Row], name: str) -> set[str]:
-        """Return the splits named in the rows of a file's first objects."""
+        """Return the values of ``split`` in the rows of ``objects`` from the file ``name``."""
         splits: set[str] = set()
         for obj in objects:
             with suppress(RowError, RecursionError):
                 splits |= {split_named(row.get("split")) for row in self(obj, Where(name))}
-        self._not_taken = {}  # these objects are read again
+        self._not_taken = {}  # these objects are read again later, and would be counted twice
         return splits
 
     def take_not_taken(self) -> NotTaken:
-        """Return the fields that have not been read since the last call, and forget them."""
-        taken, self._not_taken = self._not_taken, {}
-        return taken
+        """Return the unrecognized fields counted since the last call, and reset the counts."""
+        counts, self._not_taken = self._not_taken, {}
+        return counts
 
-    def _completed(self, row: Row, where: Where) -> Row:
-        """Add values from token ids and path, and drop values that are no field or column."""
+    def _complete(self, row: Row, where: Where) -> Row:
+        """Complete a row: decode token ids, repeat a single advantage, and add the path's split.
+
+        Values that are neither a canonical field nor a scalar are counted and removed.
+        """
         row = self._names.fill(row)
         advantage, tokens = row.get("advantages"), row.get("response_tokens")
         if isinstance(advantage, int | float):

@@ -1,8 +1,9 @@
-"""Updates of prime-rl's traces, which its processes write after the trace itself.
+"""Updates of prime-rl traces: values that its processes log after the trace itself was written.
 
-Lines such as ``{"version": 1, "trace_id": "t1", "info": {"train": {"effective": true}},
-"branches": [{"index": 0, "advantages": [null, 0.5]}]}``. Of updates of one trace the newest wins.
-Arrays have one number per token of a branch, the path of nodes from the root to a leaf.
+An update is a line such as ``{"version": 1, "trace_id": "t1", "info": {"train": {"effective":
+true}}, "branches": [{"index": 0, "advantages": [null, 0.5]}]}``. Later updates of a trace replace
+earlier values. A trace is a tree of nodes (messages); a branch is the path from the root to a leaf,
+and its arrays have one number per token.
 """
 
 from __future__ import annotations
@@ -27,47 +28,47 @@ FOLDER = "annotations"
 _ID = re.compile(rb'"trace_id"\s*:\s*"([^"\\]+)"')
 _INDEX = ".index.jsonl"
 _CHUNK = re.compile(r"(\d{5,})\.jsonl(?:\.zst)?")
-_KEPT = ("token_ids", "mask")  # of a node, which no update changes
+_FIXED_KEYS = ("token_ids", "mask")  # keys of a node that updates must not change
 MAX_LINE = 64 << 20
-"""Maximum bytes of an update."""
+"""Maximum bytes of an update's line."""
 
 
 def annotation_files(path: Path) -> tuple[FileStamp, ...]:
-    """Return the files with updates of the traces in ``path``, () without any.
+    """Return the files with updates of the traces in file ``path``, () if there are none.
 
-    They are in ``annotations``, next to one of the three folders above the file, by producer.
+    They are below the folder ``annotations`` in one of the three folders above the file.
     """
     for folder in list(path.parents)[:3]:
         if (folder / FOLDER).is_dir():
             files = sorted((folder / FOLDER).rglob("*.jsonl"))
-            # A chunk that was just packed may lie beside its copy.
-            packed = sorted((folder / FOLDER).rglob("*.jsonl.zst"))
-            files = [f for f in files if f.with_name(f"{f.name}.zst") not in packed]
-            stamps = [FileStamp.of(f) for f in files + packed if not f.name.endswith(_INDEX)]
+            # While prime-rl compresses a chunk, both versions of it may exist: read one of them.
+            archives = sorted((folder / FOLDER).rglob("*.jsonl.zst"))
+            files = [f for f in files if f.with_name(f"{f.name}.zst") not in archives]
+            stamps = [FileStamp.of(f) for f in files + archives if not f.name.endswith(_INDEX)]
             return tuple(stamp for stamp in sorted(filter(None, stamps)))
     return ()
 
 
 class Updates:
-    """Where the updates of each trace are; they are read when they are asked for.
+    """An index of update files: the location of each trace's updates, which ``of`` then reads.
 
-    Memory grows with the number of updates. A compressed file is unpacked into a temporary one.
+    Memory grows with the number of updates. Compressed files are unpacked into temporary files.
 
     Attributes:
-        judged: the kinds of work (train, eval) of which some traces are marked as effective.
-        trained: whether some have log-probabilities of the trainer.
-        problems: what could not be read.
+        judged: kinds of work (``train``, ``eval``) in which at least one trace is ``effective``.
+        trained: whether an update contains the trainer's log-probabilities.
+        problems: sentences about missing chunks, truncated files and invalid lines.
     """
 
     def __init__(self, files: Sequence[FileStamp]) -> None:
         self._files: list[IO[bytes]] = []
-        self._places: dict[str, list[tuple[int, int]]] = {}
+        self._locations: dict[str, list[tuple[int, int]]] = {}
         self.judged: set[str] = set()
         self.trained = False
         self.problems = missing_chunks([Path(file.path) for file in files])
         for number, stamp in enumerate(files):
             path = Path(stamp.path)
-            file, cut = _opened(path)
+            file, cut = _open_unpacked(path)
             self._files.append(file)
             name, unread = f"{path.parent.name}/{path.name}", 0
             for offset, line in _lines(file):
@@ -83,13 +84,13 @@ class Updates:
                 )
                 self.problems.append(text)
 
-    def _add(self, line: bytes, place: tuple[int, int]) -> bool:
-        """Remember where an update is; return whether the line is one."""
-        update = {} if (found := _ID.search(line)) else logged.json_object(line)
-        trace = found[1].decode(errors="surrogatepass") if found else update.get("trace_id")
+    def _add(self, line: bytes, location: tuple[int, int]) -> bool:
+        """Index the update in a line; return False if the line is neither an update nor blank."""
+        update = {} if (match := _ID.search(line)) else logged.json_object(line)
+        trace = match[1].decode(errors="surrogatepass") if match else update.get("trace_id")
         if not isinstance(trace, str) or not line.rstrip().endswith(b"}"):
             return not line.strip()
-        self._places.setdefault(trace, []).append(place)
+        self._locations.setdefault(trace, []).append(location)
         self.trained |= b'"trainer_logprobs"' in line
         if b'"effective"' in line:
             info = mapping(logged.json_object(line).get("info"))
@@ -97,8 +98,8 @@ class Updates:
         return True
 
     def of(self, trace: str) -> Iterator[Row]:
-        """Yield the updates of a trace, the oldest first."""
-        for number, offset in self._places.get(trace, ()):
+        """Yield the updates of the trace with id ``trace``, in the order of files and lines."""
+        for number, offset in self._locations.get(trace, ()):
             self._files[number].seek(offset)
             update = logged.json_object(self._files[number].readline(MAX_LINE))
             if update.get("trace_id") == trace:
@@ -107,17 +108,17 @@ class Updates:
 
 @lru_cache(maxsize=1)
 def updates_in(files: tuple[FileStamp, ...]) -> Updates:
-    """Return the updates in files."""
+    """Return the index of the updates in ``files``; the last one is cached."""
     return Updates(files)
 
 
 def is_effective(info: Row, kind: str) -> bool:
-    """Return whether a trace was used: trained on, or counted in an evaluation."""
+    """Return whether a trace's ``info`` marks it as used in ``kind`` (``train`` or ``eval``)."""
     return mapping(info.get(kind)).get("effective") is True
 
 
 def updated(trace: Row, updates: Iterator[Row]) -> Row:
-    """Merge updates into a trace in place: its ``info``, and arrays of its nodes."""
+    """Merge updates into a trace's ``info`` and the arrays of its nodes, in place; return it."""
     nodes = dicts(trace.get("nodes"))
     branches = _branches(nodes)
     for update in updates:
@@ -128,41 +129,41 @@ def updated(trace: Row, updates: Iterator[Row]) -> Row:
                 continue
             for name, values in branch.items():
                 if isinstance(values, list):
-                    _lay([nodes[i] for i in branches[index]], name, values)
+                    _split_among_nodes([nodes[i] for i in branches[index]], name, values)
     return trace
 
 
-def _lay(nodes: Sequence[Row], name: str, values: list[Any]) -> None:
-    """Give each node its part of an array; what is no number of a sampled token is NaN.
+def _split_among_nodes(nodes: Sequence[Row], name: str, values: list[Any]) -> None:
+    """Split a branch's array ``values`` among its nodes: a number per sampled token, NaN for null.
 
-    A node gets nothing if the array ends inside it, or has no number for it.
+    A node stays unchanged if the array ends before its last token or has no number for it.
     """
-    at = 0
+    offset = 0
     for node in nodes:
         mask = node.get("mask") or []
-        span = values[at : at + len(node.get("token_ids") or [])]
-        at += len(node.get("token_ids") or [])
-        sampled = [logged.real(value) for value, one in zip(span, mask, strict=False) if one]
-        known = [math.nan if value is None else value for value in sampled]
-        if len(span) == len(mask) and not all(map(math.isnan, known)) and name not in _KEPT:
-            node[name] = known
+        span = values[offset : offset + len(node.get("token_ids") or [])]
+        offset += len(node.get("token_ids") or [])
+        sampled = [logged.real(value) for value, bit in zip(span, mask, strict=False) if bit]
+        numbers = [math.nan if value is None else value for value in sampled]
+        if len(span) == len(mask) and not all(map(math.isnan, numbers)) and name not in _FIXED_KEYS:
+            node[name] = numbers
 
 
 def _branches(nodes: Sequence[Row]) -> list[list[int]]:
-    """Return the nodes from the root to each leaf, in the order of the leaves."""
+    """Return for each leaf the indices of the nodes from the root to it, in order of leaf index."""
     parents = [logged.integer(node.get("parent")) for node in nodes]
     branches = []
     for leaf in sorted(set(range(len(nodes))) - set(parents)):
-        path, place = [leaf], parents[leaf]
-        while place is not None and 0 <= place < path[-1]:  # a parent comes before its children
-            path.append(place)
-            place = parents[place]
+        path, parent = [leaf], parents[leaf]
+        while parent is not None and 0 <= parent < path[-1]:  # a parent comes before its children
+            path.append(parent)
+            parent = parents[parent]
         branches.append(path[::-1])
     return branches
 
 
 def _merge(old: Row, new: Row) -> None:
-    """Merge ``new`` deeply into ``old``, without marking keys of a logged object as read."""
+    """Merge ``new`` recursively into ``old``; keys of a ``Watched`` object do not count as read."""
     for key, value in new.items():
         before = dict.get(old, key)
         if isinstance(before, dict):
@@ -172,7 +173,7 @@ def _merge(old: Row, new: Row) -> None:
 
 
 def missing_chunks(files: Sequence[Path]) -> list[str]:
-    """Return a sentence for each folder of numbered chunks that lacks some."""
+    """Return a sentence for each folder with gaps in the numbers of its chunk files."""
     numbers: dict[Path, set[int]] = {}
     for file in files:
         if number := _CHUNK.fullmatch(file.name):
@@ -184,16 +185,16 @@ def missing_chunks(files: Sequence[Path]) -> list[str]:
             missing,
             folder=folder.name,
         )
-        for folder, found in numbers.items()
-        if (missing := max(found) + 1 - len(found))
+        for folder, chunk_numbers in numbers.items()
+        if (missing := max(chunk_numbers) + 1 - len(chunk_numbers))
     ]
 
 
-def _opened(path: Path) -> tuple[IO[bytes], str]:
-    """Return a file, unpacked as far as it can be, and why not further."""
+def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
+    """Open a file and return it with "", or with the error that ended its decompression early."""
     if path.suffix != ".zst":
         return path.open("rb"), ""
-    plain, why = tempfile.TemporaryFile(), ""  # noqa: SIM115 (open as long as the updates are)
+    plain, why = tempfile.TemporaryFile(), ""  # noqa: SIM115 (stays open as long as Updates)
     try:
         with path.open("rb") as packed:
             stream = ZstdFile(packed)
@@ -205,6 +206,7 @@ def _opened(path: Path) -> tuple[IO[bytes], str]:
 
 
 def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the byte offset and the content of each line."""
     offset = 0
     file.seek(0)
     while line := file.readline(MAX_LINE):

@@ -1,8 +1,8 @@
-"""The interface of log formats, which recognize files and convert their objects to rows.
+"""The interface of log formats: recognize a file, and convert its objects to canonical rows.
 
-A canonical row is a dict with fields of ``rlreport.fields``. Other numbers, booleans and short
-strings become extra columns. If ``advantages`` is a single number, ``RowReader`` repeats it for
-all tokens; without tokens it becomes the column ``advantage``.
+A canonical row is a dict with the fields of ``rlreport.fields``. Its other numbers, booleans and
+short strings become extra columns. If ``advantages`` is a single number, ``RowReader`` repeats it
+for all tokens; in a row without tokens it becomes the column ``advantage``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Location of an object: file name relative to the log folder, line from 1, index from 0."""
+    """The location of an object: file (path in the log folder), line from 1, index from 0."""
 
     name: str
     line: int = 0
@@ -30,10 +30,10 @@ class Where:
 
 
 class Match(NamedTuple):
-    """A format's claim on a file: its confidence (1 to 100), and the reason in words.
+    """A format's claim that it can read a file: its confidence (1 to 100), and the reason in words.
 
-    The claim with the highest confidence wins; ties go to the format registered first. ``plain``
-    claims with 40, native rows with 60, and formats with unique keys with 80 to 95.
+    The claim with the highest confidence wins; ties go to the format registered first. The
+    confidence is 40 for ``plain``, 60 for canonical rows, and 80 to 97 for distinctive keys.
     """
 
     confidence: int
@@ -42,22 +42,22 @@ class Match(NamedTuple):
 
 @runtime_checkable
 class Format(Protocol):
-    """One log format. Stateless, so that any object can be read on its own, in any process.
+    """A log format. It has no state, so that each object can be read separately, in any process.
 
-    A format may also have:
+    A format may also define:
 
     - ``rewarded = False``: its files have no rewards, so missing rewards are not reported as NaN;
-    - ``alone = True``: its rows depend only on the object and the name of the file, not on other
+    - ``alone = True``: its rows depend only on the object and the name of its file, not on other
       files, so that results may be cached (see ``rlreport.read.chunk``);
-    - ``with_siblings(path, listed)``, called once for each local file with its path and the paths
-      of all files of the logs: it returns the format configured for the file's siblings (it must be
-      picklable, and may have a ``remark`` for the reader of the report), or a text that explains
-      why the file should not be read.
+    - ``with_siblings(path, listed)``: called once for each local log with its path and the paths of
+      all log files; returns the format configured for the files next to the log, or a text that
+      explains why the log is not read. The configured format must be picklable, and may have a
+      ``remark`` for readers of the report.
 
     Attributes:
         id: the name used on the command line.
         description: one line for ``rlreport formats``.
-        container: ``lines``, ``json`` (one object or array a file), ``parquet``, ``torch``, ….
+        container: ``lines``, ``json`` (one object or array per file), ``parquet``, ``torch``, ….
     """
 
     id: str
@@ -66,27 +66,27 @@ class Format(Protocol):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of its files, as globs."""
+        """The typical names of its files, as glob patterns."""
         ...
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim on the file ``name`` with these first objects, or None."""
+        """Return a claim on file ``name``, given its first objects; None if it cannot be read."""
         ...
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the canonical rows of one object; raise RowError if it cannot be converted.
 
-        If only one of several rows cannot be read, an ``UnreadRow`` is yielded in its place.
+        If only some of its rows cannot be read, yield an ``UnreadRow`` for each of them.
         """
         ...
 
     def split(self, name: str) -> str | None:
-        """Return ``train``, ``val`` or ``eval`` if the path names a split, else None."""
+        """Return the split that a path contains (``train``, ``val`` or ``eval``), else None."""
         ...
 
 
 class FileStamp(NamedTuple):
-    """A file next to a log; cached contents are valid while size and time stay the same."""
+    """Path, size and modification time (ns) of a file, which identify its cached contents."""
 
     path: str
     size: int
@@ -102,16 +102,16 @@ class FileStamp(NamedTuple):
 
 
 class BaseFormat:
-    """Base class of the formats of this package.
+    """The base class of the built-in formats.
 
     Attributes:
-        claims: sets of keys; at least half of the objects of a file have all keys of one set.
-        confidence: confidence of its claims.
-        columnar: whether these keys have lists, so that each line is a whole step.
+        claims: sets of keys; a file matches if half of its objects have all keys of one set.
+        confidence: confidence of a claim, from 1 to 100.
+        columnar: whether these keys hold lists, so that one line contains a whole step.
         alone, rewarded: see ``Format``.
-        evaluates: whether it logs only evaluations.
-        sibling: another file that provides values for its rows.
-        remark: a remark about the file for readers of the report.
+        evaluates: whether the format logs only evaluations.
+        sibling: another file with values for the rows, None if there is none.
+        remark: a sentence about the file for readers of the report, or "".
     """
 
     id = ""
@@ -130,34 +130,34 @@ class BaseFormat:
         self.remark = remark
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim files by the keys of their objects."""
+        """Return a claim if at least half of the objects have the keys of one of ``claims``."""
         for keys in self.claims:
-            having = [obj for obj in objects if has_keys([obj], *keys)]
-            # A few rows may lack one, such as those of a failed grader.
-            if having and 2 * len(having) >= len(objects) and all(map(self.recognizes, having)):
-                writer = self.writer(having[0])
+            matches = [obj for obj in objects if has_keys([obj], *keys)]
+            # Some rows may lack a key, for example after the grader failed.
+            if matches and 2 * len(matches) >= len(objects) and all(map(self.recognizes, matches)):
+                writer = self.writer(matches[0])
                 reason = has_phrase(keys)
                 return Match(self.confidence, f"{reason}: {writer}" if writer else reason)
         return None
 
     def writer(self, obj: Row) -> str:
-        """Return which version of the framework wrote an object, "" if that cannot be told."""
+        """Return the framework version that wrote an object, "" if it is unknown."""
         return ""
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether an object that has the keys of a claim is of this format."""
+        """Return whether an object with the keys of a claim also has values of this format."""
         return not self.columnar or all(isinstance(obj.get(k), list) for k in self.claims[0])
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Self | str:
-        """Return the format configured for the siblings of ``path``, or why not to read it."""
+        """Return the format configured for files next to ``path``, or why ``path`` is not read."""
         return self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the rows of an object."""
+        """Yield the canonical rows of an object."""
         raise NotImplementedError
 
     def split(self, name: str) -> str | None:
-        """Return the split that the path names, if it is not always an evaluation."""
+        """Return ``eval`` for formats of evaluations, else the split that the path contains."""
         return "eval" if self.evaluates else split_of(name)
 
 
@@ -169,7 +169,7 @@ _SPLIT_WORDS = (
 
 
 def split_of(name: str) -> str | None:
-    """Return the split named by a word of the path; the file name has precedence."""
+    """Return the split named by a word of the path, or None; the file name has precedence."""
     for part in reversed(name.split("/")):
         for split, word in _SPLIT_WORDS:
             if word.search(part):
@@ -178,11 +178,11 @@ def split_of(name: str) -> str | None:
 
 
 def has_keys(objects: Sequence[Row], *keys: str) -> bool:
-    """Return whether there are objects and all of them have every key."""
+    """Return whether every object has all ``keys``; False if there are no objects."""
     return bool(objects) and all(key in obj for obj in objects for key in keys)
 
 
 def has_phrase(keys: Sequence[str]) -> str:
-    """Return keys as a phrase: ``has `a`, `b` and `c```."""
+    """Return a phrase that lists the keys, such as ``has `a`, `b` and `c```."""
     *first, last = (f"`{key}`" for key in keys)
     return f"has {', '.join(first)} and {last}" if first else f"has {last}"

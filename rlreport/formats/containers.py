@@ -1,6 +1,6 @@
-"""Logs that are not line-based: objects in JSON documents, databases and archives.
+"""Read logs that are not line-based: JSON documents, parquet files, databases and archives.
 
-``rlreport.read`` reads line-based logs. Here objects are located by their index in the file.
+``rlreport.read`` reads line-based logs itself. Objects are identified by their index in the file.
 """
 
 from __future__ import annotations
@@ -30,63 +30,63 @@ if TYPE_CHECKING:
 File = str | Path | IO[bytes]
 
 HEADER = "log.eval"
-"""Key added to each Inspect sample: the evaluation's metadata from the log header."""
+"""Key added to each Inspect sample; its value is the evaluation's metadata from the log header."""
 
 MAX_SAMPLE = 64_000_000
-"""Maximum unpacked bytes of a document in an ``.eval`` log, and of a value in a database."""
+"""Maximum bytes of a decompressed document in an ``.eval`` log, and of a value in a database."""
 
 MOST_GROWTH = 200
-"""Maximum compression ratio of an archive; JSON of tokens has a ratio of about 20."""
+"""Maximum compression ratio of an archive; JSON with tokens has a ratio of about 20."""
 
 _SUFFIXES = {
     ".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".parquet": "parquet", ".pt": "torch",
     ".db": "sqlite",
     ".eval": "inspect",
 }  # fmt: skip
-_COMPRESSED = ("lines", "json")
-"""Containers that may be compressed as a whole."""
+_COMPRESSIBLE = ("lines", "json")
+"""Containers whose files may also be compressed: ``.gz`` or ``.zst``."""
 
 _ZSTANDARD = 93
-_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
-_DAMAGED = (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError, RuntimeError,
-            zlib.error, struct.error, zstandard.ZstdError)  # fmt: skip
+_ZIP_ERRORS = (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError, RuntimeError,
+               zlib.error, struct.error, zstandard.ZstdError)  # fmt: skip
 _QUERIES = {
     "metrics": "SELECT run_name, step, timestamp, metrics FROM metrics "
     "WHERE CAST(metrics AS TEXT) LIKE '%\"trackio.table\"%' ORDER BY rowid",
     "traces": "SELECT run_name, step, timestamp, key, trace_index, messages, metadata "
     "FROM traces ORDER BY rowid",
 }
-"""Trackio's tables and conversations; its entries of numbers only are not rollouts."""
+"""Queries for rollouts by table of a Trackio database; entries with numbers only are skipped."""
 
 
 def container_of(name: str) -> str | None:
-    """Return the container type of a file by its suffix, None if it is unknown."""
+    """Return the container type (``lines``, ``json``, …) for a file's suffix, None if unknown."""
     plain = name.lower()
-    for packed in (".gz", ".zst"):
-        plain = plain.removesuffix(packed)
+    for suffix in (".gz", ".zst"):
+        plain = plain.removesuffix(suffix)
     container = _SUFFIXES.get(Path(plain).suffix)
-    return None if container not in _COMPRESSED and plain != name.lower() else container
+    return None if container not in _COMPRESSIBLE and plain != name.lower() else container
 
 
 def iterate(
     file: File, container: str, wanted: set[int] | None = None
 ) -> Iterator[tuple[int, Row]]:
-    """Yield (index, object) of each object of a file, in bounded memory.
+    """Yield (index, object) for each object of a file, in bounded memory.
 
-    A JSON document is one object, an array of them, a table of ``columns`` and ``data``, or
-    JSON lines with a wrong suffix. A parquet file is read in batches of rows. A database is
-    Trackio's; its objects are like the rows of Trackio's parquet export. Inspect's ``.eval`` log
-    is a zip of samples; for a damaged or too large one the object has only ``error_reading``.
+    A JSON document may be one object, an array of objects, a table of ``columns`` and ``data``, or
+    JSON lines with a wrong suffix. A database must be Trackio's; its objects are like the rows of
+    Trackio's parquet export. An Inspect ``.eval`` log is a zip archive with a document per sample;
+    if a document is damaged or too large, its object has only ``error_reading`` and ``HEADER``.
 
     Args:
         file: path or binary stream.
-        container: see ``container_of``.
-        wanted: indices of the objects to yield; others are skipped if possible. None for all.
+        container: container type from ``container_of``.
+        wanted: indices of the objects to yield; None for all.
 
     Raises:
-        RowError: the file is no such container, or a JSON document above MAX_JSON.
-        MissingExtraError: parquet without pyarrow.
+        RowError: the file is not of this container type, or a JSON document exceeds MAX_JSON.
+        MissingExtraError: the file is parquet, and pyarrow is not installed.
     """
     if isinstance(file, str | Path):
         with Path(file).open("rb") as stream:
@@ -100,10 +100,10 @@ def iterate(
 
 
 def json_objects(file: IO[bytes]) -> Iterator[Row]:
-    """Yield the objects of a JSON document: itself, those of an array, a table or lines.
+    """Yield the objects of a JSON document: one object, an array, a table, or JSON lines.
 
     Raises:
-        RowError: it is none of these, or larger than MAX_JSON.
+        RowError: the document is not valid JSON, or exceeds the limits for JSON documents.
     """
     file.seek(0)
     try:
@@ -122,7 +122,7 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
             message("a JSON document beyond what is read: {why}", why=error.reason)
         ) from None
     except ValueError as error:
-        # Data sets in `.json` are often lines.
+        # Files named `.json` often contain JSON lines.
         document = _objects_of_lines(data)
         if len(document) < 2:
             raise RowError(message("no JSON document: {why}", why=str(error))) from None
@@ -138,14 +138,14 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
 
 
 def _is_table(document: Row) -> bool:
-    """Return whether a document is a table as W&B and pandas write it: columns and rows."""
+    """Return whether a document is a table of W&B or pandas, with ``columns`` and rows ``data``."""
     names, data = document.get("columns"), document.get("data")
     texts = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
     return texts and isinstance(data, list) and len(document) <= 3
 
 
 def _objects_of_lines(data: bytes) -> list[Row]:
-    """Return the objects of JSON lines, [] if any line is not an object."""
+    """Return the objects of JSON lines, [] if a line is not a JSON object."""
     try:
         objects = [load_json(line) for line in io.BytesIO(data) if line.strip()]
     except ValueError:
@@ -154,6 +154,7 @@ def _objects_of_lines(data: bytes) -> list[Row]:
 
 
 def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
+    """Yield (index, object) for the rollout entries of a Trackio database."""
     import sqlite3
 
     path = getattr(file, "name", None)
@@ -175,7 +176,7 @@ def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open a database to read it; what it brings of views and functions is not run."""
+    """Open an untrusted SQLite database read-only, with limits on what its schema may run."""
     import sqlite3
 
     address = f"{path.resolve().as_uri()}?mode=ro"
@@ -183,10 +184,10 @@ def open_database(path: Path) -> sqlite3.Connection:
         database = sqlite3.connect(address, uri=True)
         database.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
-        # Reading a write-ahead log needs a writable folder; without one its rows are left out.
+        # SQLite reads a write-ahead log only in a writable folder; else skip the rows in that log.
         database = sqlite3.connect(f"{address}&immutable=1", uri=True)
     database.row_factory = sqlite3.Row
-    # A file may define views and functions; none of them is run.
+    # Views and triggers in the file could call functions with side effects.
     database.execute("PRAGMA trusted_schema = OFF")
     database.execute("PRAGMA query_only = ON")
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_SAMPLE)
@@ -194,59 +195,60 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
-    """Return whether there is such a table without computed columns.
+    """Return whether ``name`` is a table without computed columns.
 
-    A view or a computed column could run for ever.
+    Views and computed columns are not read, because their expressions could run forever.
     """
-    found = database.execute(
+    entry = database.execute(
         "SELECT type, sql FROM sqlite_master WHERE name = ?", (name,)
     ).fetchone()
-    if found is None or found["type"] != "table":
+    if entry is None or entry["type"] != "table":
         return False
-    if not str(found["sql"]).upper().startswith("CREATE TABLE"):
+    if not str(entry["sql"]).upper().startswith("CREATE TABLE"):
         return False
-    hidden = database.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,))
-    return not any(computed for (computed,) in hidden)
+    flags = database.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,))
+    return not any(computed for (computed,) in flags)
 
 
 def _queries(database: sqlite3.Connection) -> Iterator[str]:
-    """Yield the queries of tables that are there and have no computed column."""
+    """Yield the queries for those Trackio tables that exist and have no computed columns."""
     yield from (query for name, query in _QUERIES.items() if is_plain_table(database, name))
 
 
 def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    """Yield the samples in the order of the archive, without their events."""
+    """Yield (index, sample) of an Inspect log in the order of the archive, without ``events``."""
     try:
         with open_zip(file) as archive:
-            # If several documents have the same name, the last one replaces the others.
+            # Of several documents with the same name, use the last one.
             infos = {info.filename: info for info in archive.infolist()}
             names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
             if not names:
                 raise RowError(message("no samples in it"))
-            about: Any = {}
+            header: Any = {}
             for name in ("_journal/start.json", "header.json"):
                 if name in infos:
-                    about = mapping(_document(archive, infos[name]).get("eval"))
+                    header = mapping(_document(archive, infos[name]).get("eval"))
             size = archive.fp.seek(0, io.SEEK_END) if archive.fp else 0
             if sum(info.compress_size for info in infos.values()) > size:
                 raise RowError("its entries overlap")
-            room = MAX_SAMPLE + MOST_GROWTH * size
+            budget = MAX_SAMPLE + MOST_GROWTH * size
             for index, name in enumerate(names):
                 if wanted is None or index in wanted:
-                    room -= min(infos[name].file_size, MAX_SAMPLE)
-                    if room < 0:
+                    budget -= min(infos[name].file_size, MAX_SAMPLE)
+                    if budget < 0:
                         raise RowError(f"it unpacks to more than {MOST_GROWTH} times its size")
-                    yield index, {**_document(archive, infos[name]), HEADER: about}
+                    yield index, {**_document(archive, infos[name]), HEADER: header}
     except RowError:
         raise
-    except _DAMAGED as error:
+    except _ZIP_ERRORS as error:
         raise RowError(message("no log of Inspect's: {why}", why=str(error))) from None
 
 
 def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
+    """Return a document without ``events``; only ``error_reading`` if it cannot be read."""
     try:
-        document = load_json(_unpacked(archive, info))
-    except _DAMAGED as error:
+        document = load_json(_decompress(archive, info))
+    except _ZIP_ERRORS as error:
         return {"error_reading": f"{info.filename[:80]}: {error}"}
     if not isinstance(document, dict):
         return {"error_reading": f"{info.filename[:80]}: no JSON object"}
@@ -254,9 +256,9 @@ def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
     return document
 
 
-def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Return a document's bytes, without trusting the size that its entry declares."""
-    if info.compress_type not in _PACKED:
+def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Return the decompressed bytes of an archive entry: at most MAX_SAMPLE, else ValueError."""
+    if info.compress_type not in _METHODS:
         raise ValueError("packed in a way that Inspect does not write")
     if info.compress_type != _ZSTANDARD:
         with archive.open(info) as entry:
@@ -270,8 +272,8 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     if signature != b"PK\x03\x04":
         raise zipfile.BadZipFile("no entry where one should be")
     stream.seek(name + extra, io.SEEK_CUR)
-    packed = io.BytesIO(stream.read(info.compress_size))
-    unpacker = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+    compressed = io.BytesIO(stream.read(info.compress_size))
+    unpacker = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
     return read_stream(unpacker, MAX_SAMPLE)
 
 

@@ -1,4 +1,4 @@
-"""Evaluation harnesses: Inspect's ``.eval`` logs, lm-evaluation-harness, Harbor (ATIF)."""
+"""Log formats of evaluation harnesses: Inspect, lm-evaluation-harness and Harbor (ATIF)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rlreport.text.chat import conversation_fields, prompt_fields
 from rlreport.text.messages import message
 
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-"""Inspect's letters: correct, partial, incorrect, no answer."""
+"""Inspect's letter grades as rewards: correct, partial, incorrect, no answer."""
 
 _LENGTHS = frozenset({"max_tokens", "model_length", "message", "token", "context", "turn"})
-"""Inspect's stop reasons and limits that truncate a sample."""
+"""Inspect's stop reasons and types of limits that mean that the response was cut off."""
 
-_ATTACHED = "attachment://"
+_ATTACHMENT_PREFIX = "attachment://"
 _LM_EVAL_NAME = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT[^/]*)?\.(?:jsonl|json)")
 _LM_EVAL_KEYS = frozenset(
     {"doc_id", "arguments", "resps", "target", "doc", "filtered_resps", "filter", "metrics"}
@@ -34,7 +34,7 @@ _ATIF_ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 
 
 class InspectAI(BaseFormat):
-    """One row per sample and epoch; the reward is the value of the first scorer."""
+    """Inspect's format: one row per sample and epoch, rewarded with the first scorer's value."""
 
     id = "inspect"
     evaluates = True
@@ -45,19 +45,19 @@ class InspectAI(BaseFormat):
     container = "inspect"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim samples of a log."""
-        whole = [obj for obj in objects if "error_reading" not in obj]
-        return super().match(name, whole)
+        """Return a claim if the readable objects are samples of an Inspect log."""
+        samples = [obj for obj in objects if "error_reading" not in obj]
+        return super().match(name, samples)
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether an object comes from an ``.eval`` log."""
+        """Return whether an object was read from an ``.eval`` log."""
         return HEADER in obj
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row; a sample without a score has no grade."""
+        """Yield the row of a sample; its reward is None if it has no score."""
         if "error_reading" in obj:
             raise RowError(logged.text(obj["error_reading"]))
-        about, attachments = mapping(obj.get(HEADER)), mapping(obj.get("attachments"))
+        header, attachments = mapping(obj.get(HEADER)), mapping(obj.get("attachments"))
         messages = [_message(one, attachments) for one in dicts(obj.get("messages"))]
         sampled = [m["role"] == "assistant" and m["source"] != "input" for m in messages]
         if any(m["role"] == "assistant" for m in messages):
@@ -77,8 +77,8 @@ class InspectAI(BaseFormat):
             "reward": next(iter(parts.values()), None),
             "group_id": logged.text(obj.get("id")),
             **fields(
-                task=about.get("task"),
-                model=about.get("model"),
+                task=header.get("task"),
+                model=header.get("model"),
                 reward_parts=parts if len(parts) > 1 else None,
                 ground_truth=", ".join(map(logged.text, targets)),
                 seconds=obj.get("total_time"),
@@ -88,7 +88,7 @@ class InspectAI(BaseFormat):
 
 
 def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
-    """Return finish reason and errors, and the tokens if there is only one answer."""
+    """Return a sample's finish reason and errors, and its tokens if the policy replied once."""
     output = mapping(obj.get("output"))
     choice = next(iter(dicts(output.get("choices"))), {})
     row: Row = {}
@@ -108,7 +108,7 @@ def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
 
 
 def _scores(scores: Row) -> dict[str, float]:
-    """Return the scorers' values as numbers; an object becomes one entry per key."""
+    """Return scores as numbers by scorer; a score that is an object becomes ``scorer/key``."""
     values: Row = {}
     for name in scores:
         value: Any = mapping(scores[name]).get("value")
@@ -119,21 +119,21 @@ def _scores(scores: Row) -> dict[str, float]:
 
 
 def _message(logged_message: Row, attachments: Row) -> Row:
-    """Return a message with attachments inserted and its parts under the usual names."""
+    """Return Inspect's message as a chat message, with reasoning, tool calls and attachments."""
     role, parts = logged.text(logged_message.get("role")), logged_message.get("content")
     result: Row = {"role": role, "source": logged_message.get("source")}
     if isinstance(parts, list):
         thoughts = [p.get("reasoning") for p in dicts(parts) if p.get("type") == "reasoning"]
         result["reasoning_content"] = "\n".join(filter(None, map(logged.text, thoughts)))
         result["content"] = [
-            {**part, "text": _attached(text, attachments)}
+            {**part, "text": _resolve_attachment(text, attachments)}
             if (text := mapping(part).get("text"))
             else part
             for part in parts
             if mapping(part).get("type") != "reasoning"
         ]
     else:
-        result["content"] = _attached(parts, attachments)
+        result["content"] = _resolve_attachment(parts, attachments)
     result["tool_calls"] = [
         {"id": call.get("id"), "name": call.get("function"), "arguments": call.get("arguments")}
         for call in dicts(logged_message.get("tool_calls"))
@@ -148,19 +148,21 @@ def _message(logged_message: Row, attachments: Row) -> Row:
     return result
 
 
-def _attached(content: Any, attachments: Row) -> Any:
-    if isinstance(content, str) and content.startswith(_ATTACHED):
-        return attachments.get(content.removeprefix(_ATTACHED), content)
+def _resolve_attachment(content: Any, attachments: Row) -> Any:
+    """Return the attachment if ``content`` refers to one, else ``content`` itself."""
+    if isinstance(content, str) and content.startswith(_ATTACHMENT_PREFIX):
+        return attachments.get(content.removeprefix(_ATTACHMENT_PREFIX), content)
     return content
 
 
 class LMEval(BaseFormat):
-    """One document per line; of several choices the likeliest is the response.
+    """The format of lm-evaluation-harness samples: one document (question) per line.
 
-    A task with several filters repeats each document: only the file's first filter is read.
+    If a task has several filters, each document is logged once per filter, and only the lines of
+    the file's first filter are read.
 
     Attributes:
-        filter: the filter that is read; None to read all.
+        filter: the filter whose lines are read; None to read all lines.
     """
 
     id = "lm_eval"
@@ -171,7 +173,7 @@ class LMEval(BaseFormat):
     filter: str | None = None
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> LMEval:
-        """Return the format with the file's first filter."""
+        """Return the format restricted to the filter named in the file's first line."""
         try:
             with path.open("rb") as lines:
                 first = logged.json_object(lines.readline()).get("filter")
@@ -179,13 +181,13 @@ class LMEval(BaseFormat):
             return self
         if not isinstance(first, str):
             return self
-        several = message("only filter {filter} is read, one of several", filter=f"`{first}`")
-        form = LMEval(remark="" if first == "none" else several)
+        remark_text = message("only filter {filter} is read, one of several", filter=f"`{first}`")
+        form = LMEval(remark="" if first == "none" else remark_text)
         form.filter = first
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a document, unless it belongs to another filter."""
+        """Yield the row of a line, or nothing if the line belongs to another filter."""
         if self.filter is not None and obj.get("filter") != self.filter:
             logged.read_all(obj)
             return
@@ -221,20 +223,23 @@ class LMEval(BaseFormat):
 
 
 def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
-    """Return the first generated text, or of a multiple-choice task the likeliest choice."""
-    firsts = [resp[0] if isinstance(resp, list) and resp else resp for resp in resps]
-    if isinstance(firsts[0], str):
-        return firsts[0]
+    """Return the first generated text; for multiple choice, the choice with the best likelihood."""
+    outputs = [resp[0] if isinstance(resp, list) and resp else resp for resp in resps]
+    if isinstance(outputs[0], str):
+        return outputs[0]
     likelihoods = [
         logged.parse_number(first[0]) if isinstance(first, list) and first else -math.inf
-        for first in firsts
+        for first in outputs
     ]
     best = likelihoods.index(max(likelihoods))
     return logged.text(arguments[min(best, len(arguments) - 1)].get("arg_1"))
 
 
 class ATIF(BaseFormat):
-    """One trajectory per file; the trial's ``result.json`` has the reward, times and errors."""
+    """Harbor's format: one trajectory per file.
+
+    The reward, times and errors come from the trial's ``result.json`` (``sibling``).
+    """
 
     id = "atif"
     alone = False
@@ -246,20 +251,20 @@ class ATIF(BaseFormat):
     container = "json"
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether the schema is a version of ATIF."""
+        """Return whether ``schema_version`` names a version of ATIF."""
         return str(obj["schema_version"]).startswith("ATIF")
 
     def writer(self, obj: Row) -> str:
-        """Return the version of the schema."""
+        """Return the schema version, shortened to 40 characters."""
         return str(obj["schema_version"])[:40]
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> ATIF:
-        """Return the format with the trial's result as its sibling."""
+        """Return the format with the trial's ``result.json`` as its sibling, if the file exists."""
         outer, inner = (folder / "result.json" for folder in (path.parent.parent, path.parent))
         return ATIF(FileStamp.of(outer) or FileStamp.of(inner))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row; without a result its reward is unknown."""
+        """Yield the row of a trajectory; its reward is None if there is no ``result.json``."""
         steps = dicts(obj.get("steps"))
         if not steps:
             raise RowError(message("a trajectory without `steps`"))
@@ -295,7 +300,7 @@ def _atif_conversation(steps: Sequence[Row]) -> Row:
             {"role": role, "content": step.get("message"), "tool_calls": calls,
              "reasoning_content": step.get("reasoning_content")}
         )  # fmt: skip
-        # Agents also log steps that no model wrote, and steps copied from other trajectories.
+        # Steps of an agent without a model call, or copied from another trajectory, do not count.
         copied = step.get("llm_call_count") == 0 or step.get("is_copied_context") is True
         sampled.append(role == "assistant" and not copied)
         for result in dicts(mapping(step.get("observation")).get("results")):
@@ -306,7 +311,7 @@ def _atif_conversation(steps: Sequence[Row]) -> Row:
 
 
 def _trial_outcome(result: Row) -> Row:
-    """Return reward, group, time and errors of a trial; the reward is None if it has none."""
+    """Return the fields of a row from a trial's ``result.json``: reward, group, time and errors."""
     parts = logged.reals(mapping(mapping(result.get("verifier_result")).get("rewards")))
     row: Row = {"reward": parts.get("reward")}
     if len(parts) == 1:
@@ -316,16 +321,17 @@ def _trial_outcome(result: Row) -> Row:
     task = logged.string(result.get("task_name"))
     seconds = _seconds_between(mapping(result.get("agent_execution")) or result)
     row |= fields(group_id=task, task=task, seconds=seconds)
-    failed = mapping(result.get("exception_info"))
-    if failed:
-        kind = failed.get("exception_type")
-        parts_of_error = (kind, failed.get("exception_message"))
-        row["errors"] = [": ".join(logged.text(part) for part in parts_of_error if part)]
+    exception = mapping(result.get("exception_info"))
+    if exception:
+        kind = exception.get("exception_type")
+        error_parts = (kind, exception.get("exception_message"))
+        row["errors"] = [": ".join(logged.text(part) for part in error_parts if part)]
         row["finish_reason"] = "length" if "Timeout" in logged.text(kind) else "error"
     return row
 
 
 def _seconds_between(times: Row) -> float | None:
+    """Return the seconds from ``started_at`` to ``finished_at``, None if either is invalid."""
     try:
         begin, end = (datetime.fromisoformat(times[key]) for key in ("started_at", "finished_at"))
         return max(0.0, (end - begin).total_seconds())

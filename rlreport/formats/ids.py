@@ -1,4 +1,4 @@
-"""Token ids: their strings, and the tokens of a response assembled from logged ids and masks."""
+"""Convert token ids to strings, and assemble the tokens of a response from logged ids and masks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from rlreport.text.numbers import byte_size
 from rlreport.text.tokens import Style, detect_style, readable_tokens
 
 MOST_BYTES = 500_000_000
-"""Maximum bytes of a tokenizer file; the largest known ones have 33 MB."""
+"""Maximum bytes of a tokenizer file; the largest tokenizers in use have 33 MB."""
 
 
 class TokenNames:
-    """Token strings by id.
+    """A converter of token ids to strings; picklable.
 
     Args:
-        tokenizer: path of a ``tokenizer.json`` of the ``tokenizers`` library; without one, strings
-            are like ``#17``.
+        tokenizer: path of a ``tokenizer.json`` of the ``tokenizers`` library; None if there is
+            none, then the string of token 17 is ``#17``.
 
     Raises:
         UsageError: the file is not a valid tokenizer.
@@ -40,17 +40,17 @@ class TokenNames:
             self._style = detect_style(self._tokenizer.get_vocab())
 
     def __reduce__(self) -> tuple[type[TokenNames], tuple[str | None]]:
-        """Pickle only the path; the other process loads the tokenizer again."""
+        """Pickle the path only; unpickling loads the tokenizer again."""
         return TokenNames, (self._path,)
 
     def strings(self, ids: Sequence[int]) -> list[str]:
-        """Return the token strings of ``ids`` as in the tokenizer's vocabulary."""
+        """Return one token string per id, spelled as in the tokenizer's vocabulary."""
         if self._tokenizer is None:
             return [f"#{token}" for token in ids]
         return [self._tokenizer.id_to_token(token) or f"#{token}" for token in ids]
 
     def text(self, ids: Sequence[int]) -> str:
-        """Return the text of ``ids`` without special tokens; ``#17 #19`` without a tokenizer."""
+        """Return the decoded text without special tokens; without a tokenizer, ``#17 #19``."""
         strings = self.strings(ids)
         if self._tokenizer is None:
             return " ".join(strings)
@@ -58,7 +58,7 @@ class TokenNames:
         return "".join(token for token in tokens if not is_special(token))
 
     def fill(self, row: Row) -> Row:
-        """Add missing token strings and texts to a canonical row with ids, in place."""
+        """Decode token ids into the row's missing tokens and texts, in place; return the row."""
         ids = row.get("token_ids")
         if isinstance(ids, list):
             if row.get("response_tokens") is None:
@@ -83,7 +83,7 @@ def _load(path: str) -> Any:
         raise MissingExtraError(
             "--tokenizer needs the tokenizers library: pip install 'rlreport[tokenizer]'"
         ) from None
-    # Reading a pipe or a device might never end.
+    # Only regular files: reading a pipe or a device might never end.
     if not Path(path).is_file() or Path(path).stat().st_size > MOST_BYTES:
         raise UsageError(f"--tokenizer {path}: no file of at most {byte_size(MOST_BYTES)}")
     try:
@@ -95,13 +95,16 @@ def _load(path: str) -> Any:
 
 
 def after_prompt(obj: Row, ids: list[int], mask: list[int], arrays: Mapping[str, str]) -> Row:
-    """Return ids, mask and floats of the response, which begins with the first sampled token.
+    """Split a token sequence at its first sampled token; return the row's token fields.
 
     Args:
-        obj: the logged object.
-        ids: token ids of prompt and response.
-        mask: 1 where the policy sampled; ids beyond its end are padding.
-        arrays: keys of float arrays in the object -> fields of the row.
+        obj: the logged object, with float arrays as long as ``ids``.
+        ids: token ids of the prompt and the response.
+        mask: 1 for tokens that the policy sampled; ids beyond its end are padding.
+        arrays: key of a float array in the object -> field of the row.
+
+    Returns:
+        prompt ids, response ids, response mask, and the arrays' values for the response.
     """
     first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
     floats = {canonical: logged.numbers(obj.get(name)) for name, canonical in arrays.items()}
@@ -114,38 +117,39 @@ def after_prompt(obj: Row, ids: list[int], mask: list[int], arrays: Mapping[str,
 
 
 def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
-    """Return ids, mask and logprobs of everything after the first prompt.
+    """Join the steps (model calls) of a conversation; return the row's token fields.
 
     Args:
-        steps: per step: ids of the prompt, ids and logprobs of the reply.
+        steps: for each step the ids of its prompt, and the ids and logprobs of its reply.
 
     Returns:
-        {} if a step has no ids, or a prompt does not continue the step before it.
+        ids of the first prompt; ids, mask and logprobs of the tokens after it. {} if a step has no
+        ids, or if a prompt does not begin with the prompt and reply of the step before it.
     """
-    before: list[int] = []
+    history: list[int] = []
     row: Row = {}
     for prompt_ids, reply_ids, reply_logprobs in steps:
         prompt, reply = logged.ints(prompt_ids), logged.ints(reply_ids)
-        if not prompt or not reply or prompt[: len(before)] != before:
+        if not prompt or not reply or prompt[: len(history)] != history:
             return {}
-        given = prompt[len(before) :]
+        context = prompt[len(history) :]
         logprobs = logged.numbers(reply_logprobs) or []
         if len(logprobs) != len(reply):
             logprobs = [math.nan] * len(reply)
         if not row:
             row = {"prompt_token_ids": prompt, "token_ids": [], "response_mask": [], "logprobs": []}
-            given = []
-        row["token_ids"] += given + reply
-        row["response_mask"] += [0] * len(given) + [1] * len(reply)
-        row["logprobs"] += [math.nan] * len(given) + logprobs
-        before = prompt + reply
+            context = []
+        row["token_ids"] += context + reply
+        row["response_mask"] += [0] * len(context) + [1] * len(reply)
+        row["logprobs"] += [math.nan] * len(context) + logprobs
+        history = prompt + reply
     if row and all(map(math.isnan, row["logprobs"])):
         del row["logprobs"]
     return row
 
 
 def mask_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (start, stop) of each run of equal values in a mask."""
+    """Return (start, stop) of each run of consecutive equal values in a mask."""
     edges = [0, *(i for i in range(1, len(mask)) if mask[i] != mask[i - 1]), len(mask)]
     return list(pairwise(edges)) if mask else []
 
@@ -153,7 +157,7 @@ def mask_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
 def span_turns(row: Row) -> None:
     """Add token spans to turns if the mask has as many sampled runs as the policy has turns.
 
-    Tokens between two of these runs belong to the turn, or the turns, between them.
+    A single turn between two turns of the policy gets the tokens between them.
     """
     turns, mask = row.get("turns"), row.get("response_mask")
     if not turns or not mask:

@@ -1,4 +1,4 @@
-"""Logged objects: track which keys a format reads, and convert values."""
+"""Track which keys of a logged object a format reads, and convert the values."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from rlreport.text.messages import message
 Entry = TypeVar("Entry")
 
 SHORT = 200
-"""Maximum characters of a string that becomes a column; longer ones are text."""
+"""Maximum characters of a string that becomes a column; longer strings are not scalars."""
 
 _WATCHED_LEVELS = 2
-"""Nesting levels whose keys are tracked, such as traces of an episode and nodes of a trace."""
+"""Nested levels of objects whose keys are tracked, such as an episode's traces and their nodes."""
 
 _NULLS = ("", "none", "null")
 _WORDS = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-# Written with a point or an exponent: "0.5" came from a float, "4" may be an answer.
+# Only with a point or an exponent: "0.5" was a float before it was logged, "4" may be an answer.
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
 _TENSOR = re.compile(r"(?:tensor|array|np\.float\d*|np\.bool_?|np\.int\d*)\((.*?)(?:, \w+=.*)?\)")
 
 
 class Watched(dict[str, Any]):
-    """A logged object that remembers which of its keys were read by ``get`` or ``[]``.
+    """A logged object that records which of its keys are read with ``get`` or ``[]``.
 
     Attributes:
-        plain: the object as logged.
+        plain: the original dict, without tracking.
         read: the keys that were read.
-        entries: objects made from this one's columns; their keys are tracked instead.
+        entries: objects derived with ``entry_of``; if any, their keys are tracked instead.
     """
 
     def __init__(self, obj: dict[str, Any], depth: int = 0) -> None:
@@ -50,12 +50,12 @@ class Watched(dict[str, Any]):
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value like ``dict.get``, and remember that the key was read."""
+        """Return a value like ``dict.get``, and record that the key was read."""
         self.read.add(key)
         return super().get(key, default)
 
     def unread(self, prefix: str = "") -> Iterator[tuple[str, object]]:
-        """Yield dotted name and value of every unread field that is not empty."""
+        """Yield the dotted name and the value of each key that was not read and is not empty."""
         if self.entries:
             for entry in self.entries:
                 yield from entry.unread(prefix)
@@ -81,7 +81,7 @@ def _watch(value: Any, depth: int) -> Any:
 
 
 def read_all(obj: dict[str, Any]) -> Row:
-    """Return a plain copy of an object; if it is watched, every key counts as read."""
+    """Return a plain copy of an object, and count all its keys as read if it is ``Watched``."""
     if not isinstance(obj, Watched):
         return dict(obj)
     obj.clear()
@@ -89,7 +89,7 @@ def read_all(obj: dict[str, Any]) -> Row:
 
 
 def entry_of(obj: Row, entry: Row) -> Row:
-    """Return an object made from columns of ``obj``, whose keys are tracked instead of those."""
+    """Return ``entry``, which was derived from ``obj``, with its keys tracked in place of them."""
     if not isinstance(obj, Watched):
         return entry
     obj.entries.append(Watched(entry, _WATCHED_LEVELS))
@@ -97,10 +97,12 @@ def entry_of(obj: Row, entry: Row) -> Row:
 
 
 def explode(obj: Row, key: str) -> Iterator[Row]:
-    """Yield one dict per entry of column ``key``; values that are not lists repeat in each.
+    """Convert an object of columns (lists) to one object per element of column ``key``.
+
+    Values that are not lists are repeated in each object.
 
     Raises:
-        RowError: ``key`` is no list, or another column has a different length.
+        RowError: ``key`` is not a list, or another column has a different length.
     """
     column = obj.get(key)
     if not isinstance(column, list):
@@ -123,10 +125,10 @@ def explode(obj: Row, key: str) -> Iterator[Row]:
 
 
 def parse_number(value: object) -> float:
-    """Return ``value`` as a float: NaN for null, 0 or 1 for booleans, strings parsed.
+    """Return ``value`` as a float: NaN for null, 0 or 1 for booleans; strings are parsed.
 
     Raises:
-        RowError: it is not a number.
+        RowError: ``value`` is not a number.
     """
     if isinstance(value, int | float):
         try:
@@ -152,16 +154,16 @@ def parse_number(value: object) -> float:
 
 
 def grade(value: object) -> float | None:
-    """Return a reward, None for null, which means that the response was not graded."""
-    absent = isinstance(value, str) and value.strip().lower() in _NULLS
-    return None if value is None or absent else parse_number(value)
+    """Return a reward as a float, None for null (the response was not graded)."""
+    is_null = isinstance(value, str) and value.strip().lower() in _NULLS
+    return None if value is None or is_null else parse_number(value)
 
 
 def required(obj: Mapping[str, Any], key: str) -> float | None:
-    """Return the reward under ``key``.
+    """Return the reward under ``key``, None for null (the response was not graded).
 
     Raises:
-        RowError: the key is absent, or holds no number.
+        RowError: the key is absent, or its value is not a number.
     """
     if key not in obj:
         raise RowError(message("no {field}", field=f"`{key}`"))
@@ -169,33 +171,33 @@ def required(obj: Mapping[str, Any], key: str) -> float | None:
 
 
 def parse_stringified(value: str) -> str | bool | float:
-    """Undo ``json.dumps(..., default=str)``: convert "True" and "0.5" to their original types.
+    """Convert strings that ``json.dumps(..., default=str)`` made of values: "True", "tensor(0.5)".
 
-    A string of digits stays a string, as it may be an answer.
+    Other strings are returned unchanged, also those of digits only, which may be answers.
     """
     word = _WORDS.get(value.strip().lower()) if len(value) <= 5 else None
     if word is not None:
         return word
     if len(value) > 48:
         return value
-    wrapped = _TENSOR.fullmatch(value)
-    inner = wrapped[1] if wrapped else value
+    tensor = _TENSOR.fullmatch(value)
+    inner = tensor[1] if tensor else value
     if inner in ("True", "False"):
         return inner == "True"
-    if _FLOAT.fullmatch(inner) or (wrapped and re.fullmatch(r"[-+]?\d+", inner)):
+    if _FLOAT.fullmatch(inner) or (tensor and re.fullmatch(r"[-+]?\d+", inner)):
         return float(inner)
     return value
 
 
 def text(value: object) -> str:
-    """Return ``value`` as text: strings unchanged, null as "", the rest as JSON."""
+    """Return ``value`` as text: a string unchanged, null as "", any other value as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def text_if_any(value: object) -> str | None:
-    """Return ``value`` as text, None for null and for empty text."""
+    """Return ``value`` as text like ``text``, but None for null and for ""."""
     return None if value is None or value == "" else text(value)
 
 
@@ -205,7 +207,7 @@ def string(value: object) -> str | None:
 
 
 def real(value: object) -> float | None:
-    """Return ``value`` as a float if it is a number that fits into one, else None."""
+    """Return ``value`` as a float if it is a number within the range of floats, else None."""
     try:
         return float(value) if isinstance(value, int | float) else None
     except OverflowError:
@@ -213,12 +215,12 @@ def real(value: object) -> float | None:
 
 
 def reals(values: Row) -> dict[str, float]:
-    """Return the values that are numbers, as floats."""
+    """Return the entries whose values are numbers, converted to floats."""
     return {key: float(v) for key in values if isinstance(v := values[key], int | float)}
 
 
 def integer(value: object) -> int | None:
-    """Return ``value`` as an integer if it is one (also ``"12"``, ``12.0``), else None."""
+    """Return ``value`` as an int if it is a whole number (also ``"12"``, ``12.0``), else None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -231,29 +233,29 @@ def integer(value: object) -> int | None:
 
 
 def numbers(value: object) -> list[float] | None:
-    """Return a list of floats, None if ``value`` is no list (null, absent)."""
+    """Return a list as floats (see ``parse_number``), None if ``value`` is not a list."""
     return [parse_number(item) for item in value] if isinstance(value, list) else None
 
 
 def ints(value: object) -> list[int] | None:
-    """Return a list of token ids, None if ``value`` is no list of integers."""
+    """Return ``value`` if it is a list of integers, such as token ids, else None."""
     if not isinstance(value, list) or not all(type(item) is int for item in value):
         return None
     return value
 
 
 def dicts(value: object) -> list[Row]:
-    """Return the objects of a list, [] if ``value`` is no list."""
+    """Return the elements of a list that are objects, [] if ``value`` is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def mapping(value: object) -> Row:
-    """Return ``value`` if it is an object, else an empty one."""
+    """Return ``value`` if it is an object, else {}."""
     return value if isinstance(value, dict) else {}
 
 
 def from_json(value: Any) -> Any:
-    """Return a text or bytes parsed as JSON, None if invalid; other values unchanged."""
+    """Parse a string or bytes as JSON, None if invalid; return other values unchanged."""
     if not isinstance(value, str | bytes):
         return value
     try:
@@ -263,22 +265,22 @@ def from_json(value: Any) -> Any:
 
 
 def json_object(data: bytes | str) -> Row:
-    """Return a JSON object; {} for anything else, such as an incomplete last line."""
+    """Parse a JSON object; return {} for anything else, such as an incomplete last line."""
     return mapping(from_json(data))
 
 
 def total(parts: Iterable[float]) -> float | None:
-    """Return the sum of the parts that are numbers, None if none is."""
+    """Return the sum of the parts that are not NaN, None if all are NaN."""
     numbers_only = [part for part in parts if not math.isnan(part)]
     return math.fsum(numbers_only) if numbers_only else None
 
 
 def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
-    """Return the version of the sampling policy, or the first and the last one if several."""
-    whole = [version for value in versions or () if (version := integer(value)) is not None]
-    if not whole:
+    """Return the policy version that sampled a rollout, or [lowest, highest]; None if unknown."""
+    integers = [version for value in versions or () if (version := integer(value)) is not None]
+    if not integers:
         return None
-    first, last = min(whole), max(whole)
+    first, last = min(integers), max(integers)
     return first if first == last else [first, last]
 
 
@@ -296,9 +298,9 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def fields(**values: Any) -> Row:
-    """Return fields of a row converted to their types, without those that are absent.
+    """Convert values to the types of their canonical fields, and drop those that are None.
 
-    ``policy_version`` takes the versions of all parts of the rollout.
+    ``policy_version`` is a list with the versions of all parts of the rollout.
     """
     for name in values.keys() & _CONVERSIONS.keys():
         values[name] = _CONVERSIONS[name](values[name])
@@ -306,10 +308,9 @@ def fields(**values: Any) -> Row:
 
 
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
-    """Return the other numbers, booleans and short strings of ``obj``; see ``parse_stringified``.
+    """Return the scalars of ``obj`` as extra columns, except the keys ``used``.
 
-    ``used`` are keys that are already mapped or contain text. A key with the name of a canonical
-    field but another meaning becomes ``<key>_logged``.
+    A key with the name of a canonical field becomes ``<key>_logged``, as its meaning may differ.
     """
     row: Row = {}
     for key, value in obj.items():
@@ -322,15 +323,15 @@ def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
 
 
 def is_scalar(value: object) -> bool:
-    """Return whether ``value`` can be in a column: a number, a boolean or a short string."""
+    """Return whether ``value`` is a number, a boolean or a string of at most SHORT characters."""
     return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= SHORT)
 
 
 def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None) -> int:
-    """Return the step in the row, else the one in the path.
+    """Return the row's step ``value`` if it is an integer, else the step in the file's path.
 
     Raises:
-        RowError: there is neither.
+        RowError: there is no step in either place.
     """
     step = integer(value)
     if step is None and pattern is not None:
@@ -341,7 +342,7 @@ def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None)
 
 
 def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
-    """Return the number that group ``step`` of ``pattern`` (else its first) matches in the path."""
+    """Return the step in a path: the pattern's group ``step``, else its first; None if absent."""
     match = pattern.search(name)
     if match is None:
         return None
@@ -350,7 +351,7 @@ def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
 
 
 def failed_fields(prompt: str, *errors: str) -> Row:
-    """Return the fields of a rollout that failed before the policy wrote anything."""
+    """Return the fields of a rollout that failed before the policy wrote a response."""
     return {
         "prompt": prompt, "response": "", "reward": None, "trainable": False,
         "errors": list(errors),
@@ -358,7 +359,7 @@ def failed_fields(prompt: str, *errors: str) -> Row:
 
 
 def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[Row]:
-    """Yield the row of each entry of an object, an UnreadRow if ``row_of`` raises RowError."""
+    """Yield ``row_of(entry)`` for each entry, or an UnreadRow if it raises RowError."""
     for entry in entries:
         try:
             yield row_of(entry)
@@ -367,13 +368,13 @@ def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[R
 
 
 def lines_of(file: FileStamp) -> Iterator[Row]:
-    """Yield the objects in the lines of a sibling file."""
+    """Yield the object in each line of a file, {} for a line that is not a JSON object."""
     with Path(file.path).open("rb") as lines:
         yield from map(json_object, lines)
 
 
 def document_of(file: FileStamp) -> Row:
-    """Return the object in a sibling file, {} if it is none or too large."""
+    """Return the JSON object in a file, {} if it is unreadable, too large or not an object."""
     try:
         return json_object(read_bounded(Path(file.path), MAX_JSON))
     except (OSError, LimitError):

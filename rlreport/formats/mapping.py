@@ -1,4 +1,4 @@
-"""Files that no format claims: read them with ``--map``, or explain why they are not read."""
+"""Files without a known format: read them with ``--map``, or explain why they are not read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _BY_KEYS = {
     ),
     ("cells", "nbformat"): marked("a notebook"),
 }
-_LIKELY: dict[str, tuple[str, ...]] = {
+_FIELD_ALIASES: dict[str, tuple[str, ...]] = {
     "step": (
         "global_step", "global_steps", "training_step", "train_step", "iteration", "iter", "steps",
         "update",
@@ -61,7 +61,7 @@ _LIKELY: dict[str, tuple[str, ...]] = {
     "group_id": ("uid", "prompt_id", "group", "task_id", "example_id"),
     "finish_reason": ("stop_reason", "stop_condition"),
 }  # fmt: skip
-"""Canonical field -> names that other logs use for it, the likeliest first."""
+"""Canonical field -> other names for it in logs, the likeliest first."""
 _NUMBERS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 
 
@@ -69,9 +69,9 @@ class Mapped(BaseFormat):
     """A format defined by ``--map`` and ``--step-from-path``, alone or on top of another format.
 
     Args:
-        mapping: canonical field -> dotted path in the object; a part of digits indexes a list.
-        step_from_path: regular expression with one group, or a group named ``step``.
-        base: the format whose rows are changed; mapped fields replace its fields.
+        mapping: canonical field -> dotted path in the object; integers in it index lists.
+        step_from_path: regular expression whose first group, or group ``step``, is the step.
+        base: the format whose rows get the mapped fields; None to convert objects directly.
 
     Raises:
         UsageError: the mapping has an unknown field, or the expression is invalid.
@@ -97,7 +97,7 @@ class Mapped(BaseFormat):
         self._step = None if step_from_path is None else _step_pattern(step_from_path)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim files whose objects have all mapped paths."""
+        """Return a claim if each mapped path exists in at least one of the first objects."""
         for path in self.mapping.values():
             if not any(look_up(obj, path)[0] for obj in objects):
                 return None
@@ -105,28 +105,29 @@ class Mapped(BaseFormat):
         return Match(100, f"has what was mapped ({options or 'step from the path'})")
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the rows of the base format, or the object, with the mapped fields set."""
+        """Yield the base format's rows, or else the object itself, with the mapped fields set."""
         step = logged.step_in_path(where.name, self._step) if self._step else None
-        more = {} if step is None else {"step": step}
+        step_field = {} if step is None else {"step": step}
         # The base format would reject an object without a step.
-        obj = logged.entry_of(obj, {**obj, **more}) if more else obj
+        obj = logged.entry_of(obj, {**obj, **step_field}) if step_field else obj
         mapped = {key: look_up(obj, path)[1] for key, path in self.mapping.items()}
         if self.base is None:
             used = {path.partition(".")[0] for path in self.mapping.values()}
             canonical = {key: obj[key] for key in obj if key in CANONICAL and key not in used}
             extra = logged.columns(obj, used | canonical.keys())
-            yield _checked({**extra, **_typed({**canonical, **mapped}), **more})
+            yield _check({**extra, **_convert_types({**canonical, **mapped}), **step_field})
             return
         for row in self.base.rows(obj, where):
             unread = isinstance(row, UnreadRow)
-            yield row if unread else _checked({**row, **_typed(mapped), **more})
+            yield row if unread else _check({**row, **_convert_types(mapped), **step_field})
 
     def split(self, name: str) -> str | None:
-        """Return the split according to the base format, else the one named by the path."""
+        """Return the base format's split if there is a base format, else the path's split."""
         return super().split(name) if self.base is None else self.base.split(name)
 
 
 def _step_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile ``--step-from-path``; raise UsageError if it is invalid or has no group."""
     try:
         compiled = re.compile(pattern)
     except re.error as error:
@@ -139,9 +140,9 @@ def _step_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def look_up(obj: object, path: str) -> tuple[bool, Any]:
-    """Return whether the dotted path exists, and its value.
+    """Return whether a dotted path exists in ``obj``, and its value (None if it does not).
 
-    A key that contains dots itself is tried before the path is split.
+    The whole path is first tried as a key, as keys may contain dots.
     """
     if isinstance(obj, dict) and path in obj:
         return True, obj[path]
@@ -153,7 +154,8 @@ def look_up(obj: object, path: str) -> tuple[bool, Any]:
     return False, None
 
 
-def _typed(mapped: Row) -> Row:
+def _convert_types(mapped: Row) -> Row:
+    """Convert mapped values to the types of their fields, such as chat messages to text."""
     typed = dict(mapped)
     for key in ("prompt", "response", "ref_response"):
         if typed.get(key) is not None:
@@ -169,18 +171,19 @@ def _typed(mapped: Row) -> Row:
     return typed
 
 
-def _checked(row: Row) -> Row:
+def _check(row: Row) -> Row:
+    """Return the row, at step 0 if it has no step; raise RowError if it has no response."""
     if all(row.get(key) is None for key in ("response", "token_ids", "response_tokens")):
         raise RowError(message("no response at the mapped path"))
     return {"step": 0, **row}
 
 
 def refusal(name: str, objects: Sequence[Row]) -> str:
-    """Return why a file that no format claims is not read, with a mapping if one is likely."""
-    if certain := certain_refusal(name, objects):
-        return certain
-    if likely := suggest(objects):
-        options = " ".join(f"--map {field}={path}" for field, path in likely.items())
+    """Return why a file without a known format is not read; suggest ``--map`` options if likely."""
+    if reason := certain_refusal(name, objects):
+        return reason
+    if suggestions := suggest(objects):
+        options = " ".join(f"--map {field}={path}" for field, path in suggestions.items())
         return message("no known log format; try {options}", options=options)
     if _are_metrics(objects):
         return message(_METRICS)
@@ -195,7 +198,7 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
 
 
 def certain_refusal(name: str, objects: Sequence[Row]) -> str:
-    """Return why a file is certainly no rollout log, or "" when it may be one."""
+    """Return why a file is certainly not a rollout log, or "" if it may be one."""
     last = name.rpartition("/")[2].lower().removesuffix(".gz").removesuffix(".zst")
     if last in _BY_NAME:
         return message(_BY_NAME[last])
@@ -224,21 +227,22 @@ def _keys(obj: Row) -> str:
 
 
 def suggest(objects: Sequence[Row]) -> dict[str, str]:
-    """Return likely mappings, canonical field -> dotted path, for fields that are absent.
+    """Suggest values for ``--map``: canonical field -> dotted path with a similar name.
 
-    Empty if text and reward are not both found, as the file is no rollout log then.
+    Returns:
+        {} if no response or no reward is found, as the file is not a rollout log then.
     """
     paths: dict[str, Any] = {}
     for obj in objects[:20]:
         for path, value in _paths(obj):
             paths.setdefault(path, value)
     paths_by_field: dict[str, str] = {}
-    for field, others in _LIKELY.items():
-        for wanted in (field, *others):
-            fits = [path for path in paths if _fits(field, wanted, path, paths[path])]
-            fits = [path for path in fits if path not in paths_by_field.values()]
-            if fits:
-                best = min(fits, key=lambda path: path.count("."))
+    for field, aliases in _FIELD_ALIASES.items():
+        for alias in (field, *aliases):
+            candidates = [path for path in paths if _fits(field, alias, path, paths[path])]
+            candidates = [path for path in candidates if path not in paths_by_field.values()]
+            if candidates:
+                best = min(candidates, key=lambda path: path.count("."))
                 if best != field:
                     paths_by_field[field] = best
                 break
@@ -246,8 +250,9 @@ def suggest(objects: Sequence[Row]) -> dict[str, str]:
     return paths_by_field if has_all else {}
 
 
-def _fits(field: str, wanted: str, path: str, value: Any) -> bool:
-    if path.rpartition(".")[2].lower() != wanted:
+def _fits(field: str, alias: str, path: str, value: Any) -> bool:
+    """Return whether a path ends with the name ``alias``, and its value suits the field."""
+    if path.rpartition(".")[2].lower() != alias:
         return False
     if field == "step":
         return logged.integer(value) is not None
@@ -262,6 +267,7 @@ def _fits(field: str, wanted: str, path: str, value: Any) -> bool:
 
 
 def _paths(obj: Mapping[str, Any], prefix: str = "", depth: int = 3) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted path and the value of each key, down to ``depth`` levels."""
     for key, value in obj.items():
         yield prefix + key, value
         if depth > 1 and isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Rows of trainer metrics: the step and the numbers of one logged object."""
+"""Recognize logged objects with trainer metrics, and read their step and numbers."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ STEP_KEYS = (
     "global_step", "_step", "Step", "global_step/max_steps",  # ms-swift, as "3/100"
     "train/step", "eval/step", "optimizer_step", "optim_step",
 )  # fmt: skip
-"""Keys of the step in order of preference: rollout steps before optimizer steps."""
+"""Keys of a step, in order of preference: rollout steps before optimizer steps."""
 
 KIND_KEYS = frozenset({"type", "kind", "split", "phase", "mode", "event"})
-"""Keys of the field with the kind of a row: rollout phase, update or evaluation, for example."""
+"""Keys whose value is the kind of an event, such as ``train`` or ``eval``."""
 
 TEXT_KEYS = frozenset({"prompt", "response", "completion", "input", "output"})
-"""Keys of the texts of a rollout, which is no row of metrics."""
+"""Keys of a rollout's texts; an object with one of them is not a row of metrics."""
 
 Record = tuple[int, dict[str, float]]
-"""Step and the metrics logged at it."""
+"""A step, and its metrics by name."""
 
-_DEEPEST = 16
-"""Maximum nesting of objects that are searched for metrics."""
+_MAX_DEPTH = 16
+"""Maximum depth to which nested objects are searched for metrics."""
 
 MAX_NAME = 500
 """Maximum length of a metric's name; metrics with longer names are omitted."""
 
-_STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")
+_STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")  # such as "3/100"
 
 NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
+"""Names of numbers that are not metrics."""
 
 _TRAINING = re.compile(r"(train|optim|update|learn|step|metric|log|iter|grpo|ppo|rl\b).*")
-"""Kinds of rows that report training itself."""
+"""Kinds of events that report training itself; names of their metrics get no prefix."""
 
 _KIND = re.compile(r"[a-z][\w.-]{0,39}")
 
 _NON_FINITE = {"NaN", "Infinity", "-Infinity"}
-"""Strings for non-finite numbers in JSON."""
+"""Strings that stand for non-finite numbers in JSON."""
 
 
 def flat_numbers(
-    obj: dict[str, Any], prefix: str = "", depth: int = _DEEPEST
+    obj: dict[str, Any], prefix: str = "", depth: int = _MAX_DEPTH
 ) -> Iterator[tuple[str, float]]:
-    """Yield (name, value) of every number in an object, nested names joined by ``/``."""
+    """Yield (name, value) of every metric in an object; nested keys are joined by ``/``."""
     for key, logged in obj.items():
         name, value = f"{prefix}{key}", logged
         if len(name) > MAX_NAME:
@@ -65,56 +66,55 @@ def flat_numbers(
 
 
 def step_in(obj: dict[str, Any]) -> int | None:
-    """Return the step of an object, None if it has none.
+    """Return the step of an object, None if it has no step, or an invalid or too large one.
 
-    A step that is not a whole number, or too large for float64, is none: another key would count
-    something else.
+    Only the first of STEP_KEYS in the object is used, because others may count something else.
     """
     value = next((value for key in STEP_KEYS if (value := obj.get(key)) is not None), None)
     if isinstance(value, str):
-        counted = _STEP_OF_STEPS.fullmatch(value)
-        return int(counted[1]) if counted else None
+        match = _STEP_OF_STEPS.fullmatch(value)
+        return int(match[1]) if match else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if abs(value) <= LARGEST_STEP and value == int(value) else None
 
 
 def numbers_of(event: dict[str, Any]) -> dict[str, float]:
-    """Return the metrics of an event by name.
+    """Return the metrics of a logged event by name.
 
-    Names of metrics that do not report training are prefixed with the kind of the event.
+    If the event does not report training, its kind is a prefix, as in ``eval/loss``.
     """
-    own = _own_metrics(event)
+    metrics = _metrics_object(event)
     kinds = (
         value.lower() for key, value in event.items() if key in KIND_KEYS and isinstance(value, str)
     )
     kind = next(kinds, "")
-    found = dict(flat_numbers(own))
-    return {prefixed(kind, name): value for name, value in found.items()} if kind else found
+    numbers = dict(flat_numbers(metrics))
+    return {prefixed(kind, name): value for name, value in numbers.items()} if kind else numbers
 
 
 def prefixed(kind: str, name: str) -> str:
-    """Return the name of a metric in an event of a kind: with the kind unless it is training's."""
+    """Return ``kind/name``, or ``name`` if the kind means training, is invalid or already in it."""
     if not kind or _TRAINING.fullmatch(kind) or not _KIND.fullmatch(kind) or name.startswith(kind):
         return name
     return f"{kind}/{name}"
 
 
 def is_event(obj: object) -> bool:
-    """Return whether an object has a step and numbers, but no text or list of a rollout."""
+    """Return whether an object is a row of metrics: step and numbers, no long text, no list."""
     if not isinstance(obj, dict) or step_in(obj) is None:
         return False
-    own = _own_metrics(obj)
-    if any(isinstance(value, list) for value in own.values()):
+    metrics = _metrics_object(obj)
+    if any(isinstance(value, list) for value in metrics.values()):
         return False
-    if not TEXT_KEYS.isdisjoint(own):
+    if not TEXT_KEYS.isdisjoint(metrics):
         return False
-    if any(isinstance(value, str) and len(value) > MAX_NAME for value in own.values()):
+    if any(isinstance(value, str) and len(value) > MAX_NAME for value in metrics.values()):
         return False
-    return any(True for _ in flat_numbers(own))
+    return any(True for _ in flat_numbers(metrics))
 
 
-def _own_metrics(event: dict[str, Any]) -> dict[str, Any]:
-    """Return the object with the metrics of an event: verl puts them under ``data``."""
-    own = event.get("data")
-    return own if isinstance(own, dict) else event
+def _metrics_object(event: dict[str, Any]) -> dict[str, Any]:
+    """Return the object that has the metrics: ``data`` in events of verl, else the event itself."""
+    metrics = event.get("data")
+    return metrics if isinstance(metrics, dict) else event

@@ -1,4 +1,4 @@
-"""NeMo-RL's ``train_data_step{N}.jsonl`` and ``val_data_step{N}.jsonl``."""
+"""The log format of NeMo-RL: ``train_data_step{N}.jsonl`` and ``val_data_step{N}.jsonl``."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _ARRAYS = {
     "advantages": "advantages",
     "reference_policy_logprobs": "ref_logprobs",
 }
-_KNOWN = frozenset(
+_USED_KEYS = frozenset(
     {"content", "rewards", "filtered_rewards", "input_lengths", "token_ids", "token_loss_mask"}
     | _ARRAYS.keys()
 )
 
 
 class NemoRL(BaseFormat):
-    """One sample per line, each value in a list of length 1, sequences padded to the batch.
+    """NeMo-RL's format: one sample per line, with each value in a list of length 1.
 
-    ``input_lengths`` are lengths without padding, ``token_loss_mask`` marks the policy's tokens.
-    Position 0 of the log-probabilities is a placeholder. With dynamic sampling, ``rewards``
-    contains the batch before filtering, and ``filtered_rewards`` the rewards of the rows.
+    Sequences are padded to the longest of the batch. ``input_lengths`` is the length without
+    padding, ``token_loss_mask`` marks the policy's tokens, and the log-probability of token 0 is a
+    placeholder. With dynamic sampling, only ``filtered_rewards`` belongs to the logged rows.
     """
 
     id = "nemo_rl"
@@ -41,15 +41,15 @@ class NemoRL(BaseFormat):
     claims = (("content", "rewards"), ("rewards", "token_ids", "input_lengths"))
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim samples with tokens, and samples without tokens by the name of the file."""
-        recognized = _STEP.search(name) or any("token_ids" in obj for obj in objects)
-        return super().match(name, objects) if recognized else None
+        """Return a claim on files that have NeMo-RL's name, or samples with token ids."""
+        is_nemo_rl = _STEP.search(name) or any("token_ids" in obj for obj in objects)
+        return super().match(name, objects) if is_nemo_rl else None
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row, with token arrays if it is a training sample."""
-        flat = logged.entry_of(obj, {key: _unwrapped(value) for key, value in obj.items()})
+        """Yield the row of a sample, with token arrays if the sample has token ids."""
+        flat = logged.entry_of(obj, {key: _unwrap(value) for key, value in obj.items()})
         reward = logged.required(flat, "rewards")
-        if "filtered_rewards" in flat:  # then ``rewards`` belongs to other rows
+        if "filtered_rewards" in flat:  # then ``rewards`` is of the batch before filtering
             reward = logged.grade(flat["filtered_rewards"])
         tokens = _tokens(flat)
         runs = mask_runs(tokens.get("response_mask", []))
@@ -57,13 +57,13 @@ class NemoRL(BaseFormat):
         if not texts and not runs:
             raise RowError(message("neither `content` nor `token_ids`"))
         if runs and not texts.get("prompt"):
-            texts.pop("prompt", None)  # the ids have it
+            texts.pop("prompt", None)  # RowReader decodes the prompt from its ids
         turns = texts.get("turns", [])
         if len(turns) == len(runs):
             for turn, run in zip(turns, runs, strict=True):
                 turn["tokens"] = list(run)
         yield {
-            **columns(flat, _KNOWN),
+            **columns(flat, _USED_KEYS),
             "step": logged.step_of(flat.get("step"), where, _STEP),
             "reward": reward,
             **tokens,
@@ -72,21 +72,21 @@ class NemoRL(BaseFormat):
         }
 
     def split(self, name: str) -> str | None:
-        """Return ``train`` or ``val`` by the file's name."""
+        """Return ``train`` or ``val`` by the prefix of the file's name, else None."""
         last = name.rpartition("/")[2]
         return {"val_": "val", "trai": "train"}.get(last[:4])
 
 
-def _unwrapped(value: Any) -> Any:
-    """Return the only element of a batch of one."""
+def _unwrap(value: Any) -> Any:
+    """Return the element of a list of length 1; return any other value unchanged."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _texts(content: Any, runs: int) -> Row:
-    """Return the texts and turns of a sample.
+    """Return the prompt, response and turns of a sample.
 
-    In training each message is a string without a role. After the prompt, messages of the policy
-    and of the environment alternate like the runs of the loss mask.
+    Messages of training samples are strings without a role. The last ``runs`` messages, one per run
+    of the loss mask, are those after the prompt, in which policy and environment alternate.
     """
     if is_messages(content):
         return conversation_fields(content, [one["role"] == "assistant" for one in content])
@@ -104,13 +104,13 @@ def _texts(content: Any, runs: int) -> Row:
 
 
 def _tokens(flat: Row) -> Row:
-    """Return the token arrays of a sample, {} without any."""
+    """Return the token fields of a sample, {} if it has no token ids."""
     ids = logged.ints(flat.get("token_ids"))
     if ids is None:
         return {}
     length = logged.integer(flat.get("input_lengths"))
     length = len(ids) if length is None else max(0, min(length, len(ids)))
     sampled = logged.numbers(flat.get("token_loss_mask")) or [1.0] * length
-    # Nothing precedes position 0, so its log-probability is a placeholder.
+    # The log-probability of token 0 is a placeholder, so this token counts as not sampled.
     mask = [int(i > 0 and bool(one)) for i, one in enumerate(sampled[:length])]
     return after_prompt(flat, ids, mask, _ARRAYS)

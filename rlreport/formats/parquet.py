@@ -1,7 +1,7 @@
-"""Rows of parquet files, in bounded memory.
+"""Read the rows of parquet files in bounded memory.
 
-A few kilobytes of parquet can expand to gigabytes, as repeated values are stored once. Texts are
-therefore read dictionary-encoded and decoded a few at a time, after the footer was checked.
+A few kilobytes of parquet can expand to gigabytes, because repeated values are stored once. So the
+footer is checked first, and texts stay dictionary-encoded until a few rows at a time are decoded.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ MAX_FOOTER = 32_000_000
 """Maximum bytes of the footer, which describes columns and row groups."""
 
 MAX_ELEMENTS = 8_000
-"""Maximum elements of the schema, and row groups; pyarrow recurses into nested elements."""
+"""Maximum number of schema elements and of row groups; pyarrow recurses into nested elements."""
 
 MAX_GROWTH = 200
-"""Maximum compression ratio of a file above the absolute limits below."""
+"""Uncompressed bytes allowed per byte of the file, in addition to MAX_UNPACKED or MAX_TEXT."""
 
 MAX_UNPACKED = 256_000_000
-"""Bytes of unpacked pages that every file may have, regardless of its size."""
+"""Uncompressed bytes allowed for a file of any size."""
 
 MAX_VALUES = 20_000_000
-"""Numbers and texts, list elements counted singly, that every file may have."""
+"""Number of values allowed for a file of any size; each list element counts as a value."""
 
 MAX_VALUE_GROWTH = 20
-"""Further numbers and texts that a file may have per byte of its size."""
+"""Number of values allowed per byte of the file, in addition to MAX_VALUES."""
 
 MAX_TEXT = 1_000_000_000
-"""Maximum bytes of a file's texts, with repetitions."""
+"""Bytes of decoded texts, including repetitions, allowed for a file of any size."""
 
 MAX_ROW_TEXT = 256_000_000
-"""Maximum bytes of the texts of one row."""
+"""Maximum bytes of the decoded texts of one row."""
 
-_BATCH = 256
+_BATCH_ROWS = 256
 _BATCH_VALUES = 4_000_000
-_BATCH_TEXT = 64_000_000
-_FEW_BYTES = 1_000_000
+_BATCH_TEXT = 64_000_000  # bytes
+_FEW_BYTES = 1_000_000  # texts that cannot exceed this are not counted
 
 
 @contextmanager
 def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
-    """Open a file as ``pyarrow.parquet.ParquetFile``; its texts are read as dictionaries."""
+    """Open a file as ``pyarrow.parquet.ParquetFile`` that reads texts dictionary-encoded."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -77,22 +77,25 @@ def parquet_rows(
     wanted: set[int] | None = None,
     columns: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, Row]]:
-    """Yield (index, row) of a file, or of its rows whose indices are ``wanted``.
+    """Yield (index, row) for the rows of a file.
 
-    ``columns`` names those to read; by default all are.
+    Args:
+        file: binary stream.
+        wanted: indices of the rows to yield, or None for all.
+        columns: names of the columns to read, or None for all.
 
     Raises:
-        RowError: it is no parquet file, or too large.
+        RowError: the file is not a parquet file, or too large.
         MissingExtraError: pyarrow is not installed.
     """
     with _open_parquet(file) as parquet:
-        start, room = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
+        start, budget = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
         for group in range(parquet.num_row_groups):
             stop = start + parquet.metadata.row_group(group).num_rows
             if wanted is None or any(start <= index < stop for index in wanted):
                 for batch in _batches(parquet, group, columns):
-                    room -= _text_bytes(batch)
-                    if room < 0:
+                    budget -= _text_bytes(batch)
+                    if budget < 0:
                         raise LimitError(message("texts that repeat too often for its size"))
                     rows = range(start, start + batch.num_rows)
                     if wanted is None or wanted.intersection(rows):
@@ -103,15 +106,15 @@ def parquet_rows(
 
 
 def _batches(parquet: Any, group: int, columns: Sequence[str] | None) -> Iterator[Any]:
-    """Yield the rows of a row group in batches, which are smaller if rows are long."""
-    about = parquet.metadata.row_group(group)
-    values = sum(about.column(i).num_values for i in range(about.num_columns))
-    rows = max(1, min(_BATCH, _BATCH_VALUES * about.num_rows // max(1, values)))
+    """Yield the rows of a row group in batches, which have fewer rows if rows have many values."""
+    metadata = parquet.metadata.row_group(group)
+    values = sum(metadata.column(i).num_values for i in range(metadata.num_columns))
+    rows = max(1, min(_BATCH_ROWS, _BATCH_VALUES * metadata.num_rows // max(1, values)))
     yield from parquet.iter_batches(batch_size=rows, row_groups=[group], columns=columns)
 
 
 def _rows(batch: Any) -> Iterator[Row]:
-    """Yield the rows of a batch; if texts repeat, they are decoded in several parts."""
+    """Yield the rows of a batch, decoded in several parts if their texts are too large together."""
     size, middle = _text_bytes(batch), batch.num_rows // 2
     if size <= (_BATCH_TEXT if middle else MAX_ROW_TEXT):
         yield from batch.to_pylist()
@@ -123,7 +126,7 @@ def _rows(batch: Any) -> Iterator[Row]:
 
 
 def _text_bytes(batch: Any) -> int:
-    """Return the bytes of a batch's texts, with repetitions."""
+    """Return the bytes that a batch's texts take when decoded, including repetitions."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -143,7 +146,7 @@ def _text_bytes(batch: Any) -> int:
 
 
 def _check_footer(file: IO[bytes]) -> None:
-    """Raise LimitError if the footer is too long."""
+    """Raise LimitError if the footer declares more than MAX_FOOTER bytes."""
     file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
     length, mark = file.read(4), file.read(4)
     if mark == b"PAR1" and int.from_bytes(length, "little") > MAX_FOOTER:
@@ -151,7 +154,7 @@ def _check_footer(file: IO[bytes]) -> None:
 
 
 def _check_metadata(metadata: Any, size: int) -> None:
-    """Raise LimitError if a file of ``size`` bytes would expand too far."""
+    """Raise LimitError for too many columns, or values and data too large for ``size`` bytes."""
     if metadata.num_columns > MAX_COLUMNS:
         raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]

@@ -1,4 +1,4 @@
-"""rLLM's episodes: of training (``episodes/…_step_…/``) and of ``rllm eval`` (``eval_results``)."""
+"""The log format of rLLM: episodes of training (``episodes``) and of ``rllm eval``."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rlreport.text.chat import is_messages, prompt_fields, response_fields
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"step_(\d+)")
-_KNOWN = frozenset(
+_USED_KEYS = frozenset(
     {"training_step", "task", "task_hash", "termination_reason", "trajectories", "id"}
     | {"episode_id", "session_id"}
 )
-_NO_POLICY = re.compile(r"judge|grader|verifier|critic|reviewer|simulat", re.IGNORECASE)
+_OTHER_AGENTS = re.compile(r"judge|grader|verifier|critic|reviewer|simulat", re.IGNORECASE)
 """Names of agents that are not the policy; episodes do not say which agent is trained."""
 
 
 class RLLM(BaseFormat):
-    """One episode per file; each trajectory in it is a response.
+    """rLLM's format: one episode per file, one row per trajectory in it.
 
-    If there are several, a trajectory named like a judge is not a response of the policy.
+    Agents with a name like a judge's are marked as not trained, unless all agents have such names.
     """
 
     id = "rllm"
@@ -36,15 +36,15 @@ class RLLM(BaseFormat):
     claims = tuple(("trajectories", key) for key in ("task_hash", "training_step", "eval_idx"))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield a row for each trajectory of the episode; without a step it is an evaluation."""
-        evaluated = "eval_idx" in obj
+        """Yield a row for each trajectory of an episode, at step 0 if it is an evaluation."""
+        is_evaluation = "eval_idx" in obj
         task = obj.get("task")
         shared = {
-            **columns(obj, _KNOWN),
+            **columns(obj, _USED_KEYS),
             **columns(mapping(obj.get("metrics")), ("step", "reward")),
-            "step": 0 if evaluated else logged.step_of(obj.get("training_step"), where, _STEP),
+            "step": 0 if is_evaluation else logged.step_of(obj.get("training_step"), where, _STEP),
             **fields(
-                split="eval" if evaluated else None,
+                split="eval" if is_evaluation else None,
                 finish_reason=obj.get("termination_reason"),
                 ground_truth=_label(mapping(task)),
             ),
@@ -57,7 +57,7 @@ class RLLM(BaseFormat):
             yield {**shared, **logged.failed_fields(_question(task), reason)}
             return
         names = [logged.text(trajectory.get("name")) for trajectory in trajectories]
-        judged = [bool(_NO_POLICY.search(name)) for name in names]
+        is_other = [bool(_OTHER_AGENTS.search(name)) for name in names]
         group = _group(obj)
 
         def row_of(i: int) -> Row:
@@ -69,13 +69,13 @@ class RLLM(BaseFormat):
                 **fields(
                     seconds=timing.get("total_time"),
                     agent=names[i] or None,
-                    trainable=None if all(judged) else not judged[i],
+                    trainable=None if all(is_other) else not is_other[i],
                 ),
             }
-            if evaluated and trajectory.get("reward") is None:
+            if is_evaluation and trajectory.get("reward") is None:
                 row["reward"] = logged.grade(obj.get("is_correct"))
             if group:
-                # Different agents on one task, such as a solver and a judge, form separate groups.
+                # Different agents on the same task, such as solver and judge, are separate groups.
                 row["group_id"] = f"{group}:{names[i]}" if len(set(names)) > 1 else group
             return row
 
@@ -87,24 +87,26 @@ def _question(task: Any) -> str:
 
 
 def _group(obj: Row) -> str:
+    """Return the group of an episode: the hash or id of its task, else the id without attempt."""
     if obj.get("task_hash") is not None:
         return logged.text(obj["task_hash"])
     identity = mapping(obj.get("task")).get("id")
     if identity is None and isinstance(obj.get("id"), str):
-        identity = obj["id"].rpartition(":")[0]  # task and attempt
+        identity = obj["id"].rpartition(":")[0]  # the id is <task>:<attempt>
     return logged.text(identity)
 
 
 def _label(task: Row) -> Any:
-    about = mapping(task.get("metadata"))
-    return task.get("ground_truth", task.get("answer", about.get("ground_truth")))
+    """Return the ground truth of a task, None if it has none."""
+    metadata = mapping(task.get("metadata"))
+    return task.get("ground_truth", task.get("answer", metadata.get("ground_truth")))
 
 
 def _trajectory(trajectory: Row, task: Any) -> Row:
     steps = dicts(trajectory.get("steps"))
     chats = [step.get("chat_completions") or [] for step in steps]
     if steps and all(map(is_messages, chats)):
-        texts = _joined_chats(chats, steps)
+        texts = _join_chats(chats, steps)
     else:
         observation = steps[0].get("observation") or steps[0].get("input") if steps else None
         replies = [
@@ -136,30 +138,30 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
     }
 
 
-def _joined_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
-    """Return the fields of the steps' chats; each continues the one before or is a new chat."""
-    before: list[Row] = []
+def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
+    """Join the steps' chats into one conversation, without repeated messages; return its fields."""
+    last_chat: list[Row] = []
     messages: list[Row] = []
     sampled: list[bool] = []
     rewards: dict[int, float] = {}
     prompt: list[Row] = []
     for chat, step in zip(chats, steps, strict=True):
         shared = 0
-        while shared < min(len(before), len(chat)) and before[shared] == chat[shared]:
+        while shared < min(len(last_chat), len(chat)) and last_chat[shared] == chat[shared]:
             shared += 1
         new = chat[shared:]
         answer = len(new) - 1
         while answer > 0 and new[answer - 1].get("role") == "assistant":
             answer -= 1
-        if not before:
+        if not last_chat:
             prompt, new, answer = new[:answer], new[answer:], 0
         messages += new
-        sampled += [i >= answer and one.get("role") == "assistant" for i, one in enumerate(new)]
+        sampled += [i >= answer and turn.get("role") == "assistant" for i, turn in enumerate(new)]
         reward = logged.real(step.get("reward"))
         if messages and reward is not None and len(steps) > 1:
             rewards[len(messages) - 1] = reward
-        before = chat
+        last_chat = chat
     row = prompt_fields(prompt) | response_fields(messages, sampled)
-    for place, reward in rewards.items():
-        row["turns"][place]["reward"] = reward
+    for position, reward in rewards.items():
+        row["turns"][position]["reward"] = reward
     return row

@@ -1,4 +1,4 @@
-"""ROLL's rollout dumps of its rlvr and agentic pipelines: one line of columns per step."""
+"""The log formats of ROLL's rlvr and agentic pipelines: one line per step, with columns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rlreport.text.messages import message
 
 _STEP = re.compile(r"step_(\d+)")
 _TRAJECTORY = re.compile(r"(.+)_[^_]+_\d{8}_\d{6}_\d{6}(?:_b\d+)?")
-"""``{tag}_{group}_{episode}_{seed}_{env}_{time}``: all but the last two name the group."""
+"""A trajectory id, ``{tag}_{group}_{episode}_{seed}_{env}_{time}``; the group ends before env."""
 
-_DONE = {"finish": "stop", "max_length": "length", "max_steps": "length"}
-"""ROLL's stop reasons -> finish reasons."""
+_FINISH_REASONS = {"finish": "stop", "max_length": "length", "max_steps": "length"}
+"""ROLL's stop reason -> finish reason in a row."""
 
 
 class Roll(Renamed):
-    """ROLL's rlvr pipeline: one line per step, an object of columns; ``id`` is the group."""
+    """The format of ROLL's rlvr pipeline: one line of columns per step; ``id`` names the group."""
 
     id = "roll"
     description = "ROLL rlvr rollout dumps: one line of columns a step"
@@ -38,9 +38,10 @@ class Roll(Renamed):
 
 
 class RollAgentic(BaseFormat):
-    """One line per step; each entry of ``trajectory_data`` and ``messages`` is JSON in a string.
+    """The format of ROLL's agentic pipeline: one line of columns per training step.
 
-    In step mode a trajectory is dumped at each of its steps; only the last dump is read.
+    The entries of ``trajectory_data`` and ``messages`` are strings with JSON. In ROLL's step mode a
+    trajectory is dumped once per environment step; only its last dump is read.
     """
 
     id = "roll_agentic"
@@ -55,12 +56,12 @@ class RollAgentic(BaseFormat):
 
 
 def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:
-    """Yield the entries of the columns with their parsed ``trajectory_data``."""
+    """Yield each trajectory of a line, and its parsed ``trajectory_data``; only its last dump."""
     for entry in logged.explode(obj, "trajectory_data"):
         about = mapping(logged.from_json(entry.get("trajectory_data")))
-        place = logged.integer(about.get("branch_or_step_idx"))
+        position = logged.integer(about.get("branch_or_step_idx"))
         count = logged.integer(about.get("num_branches_or_steps"))
-        if place is None or count is None or place >= count - 1:
+        if position is None or count is None or position >= count - 1:
             yield entry, about
 
 
@@ -69,9 +70,9 @@ def _row(entry: Row, about: Row, where: Where) -> Row:
     if not isinstance(messages, list):
         raise RowError(message("`messages` is not a JSON list"))
     if any(isinstance(item, list) for item in messages):
-        # One list of messages for each context that the agent worked in.
+        # After the agent's context was replaced, a new list of messages begins: join the lists.
         messages = [m for part in messages for m in (part if isinstance(part, list) else [part])]
-    sampled = [mapping(one).get("role") == "assistant" for one in messages]
+    sampled = [mapping(turn).get("role") == "assistant" for turn in messages]
     environment, timing = mapping(about.get("env_info")), mapping(about.get("timing_info"))
     failure = mapping(about.get("failure_info"))
     row = columns(entry, ("global_step", "trajectory_data", "messages", "tools"))
@@ -85,7 +86,7 @@ def _row(entry: Row, about: Row, where: Where) -> Row:
         "step": logged.step_of(entry.get("global_step"), where, _STEP),
         "reward": logged.required(mapping(about.get("reward_info")), "episode_reward"),
         **fields(
-            finish_reason=_DONE.get(reason, reason) or None,
+            finish_reason=_FINISH_REASONS.get(reason, reason) or None,
             seconds=timing.get("traj_time_env_total"),
             errors=errors if isinstance(errors, list) else None,
             split=mode if mode in ("train", "val") else None,

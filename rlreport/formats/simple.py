@@ -1,4 +1,4 @@
-"""Formats that mostly rename keys; each declares its keys for the fields of a row."""
+"""Log formats that mostly need renamed keys: each declares its keys for canonical fields."""
 
 from __future__ import annotations
 
@@ -30,25 +30,26 @@ _PRIME_RL_ARRAYS = {
 
 
 class RLBoard(BaseFormat):
-    """Canonical rows, which need no conversion; the reader has a fast path without this class."""
+    """The canonical rows themselves; ``rlreport.read`` usually reads them without this class."""
 
     id = "rlboard"
     description = "RLLoggingBoard and its OpenRLHF fork: one response a line, token arrays"
     files = ("*.jsonl",)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim rows of text with a reward and a step."""
-        usable = [obj for obj in objects if "step" in obj and _is_native(obj)]
-        if 2 * len(usable) <= len(objects) or not usable:
+        """Return a claim if most objects have a step, a reward, and prompt and response as text."""
+        native_rows = [obj for obj in objects if "step" in obj and _is_native(obj)]
+        if 2 * len(native_rows) <= len(objects) or not native_rows:
             return None
         return Match(60, has_phrase(("step", *_TEXTS, "reward")))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the object itself."""
+        """Yield the object unchanged."""
         yield logged.read_all(obj)
 
 
 def _is_native(obj: Row) -> bool:
+    """Return whether an object has texts, a scalar reward, and no ids as ``response_tokens``."""
     tokens = obj.get("response_tokens")
     ids = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], int)
     texts = all(isinstance(obj.get(key), str) for key in _TEXTS)
@@ -56,10 +57,7 @@ def _is_native(obj: Row) -> bool:
 
 
 class Plain(BaseFormat):
-    """The native fields, but texts may be chat messages, and the step may be missing.
-
-    If no row has a step, the log is one evaluation, shown as step 0.
-    """
+    """Canonical rows, except that texts may be chat messages, and a missing step becomes 0."""
 
     id = "plain"
     description = "prompt, response and reward; texts may be chat messages, a step may be absent"
@@ -68,19 +66,19 @@ class Plain(BaseFormat):
     confidence = 40
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim objects with the required fields; the step may be absent from all."""
+        """Return a claim if the objects have prompt, response and reward; a step is optional."""
         match = super().match(name, objects)
         if match is None or any("step" in obj for obj in objects):
             return match
         return Match(match.confidence, f"{match.reason}, and no step: read as one step, 0")
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether prompt and response are text or messages, and the reward is a value."""
+        """Return whether prompt and response are text or chat messages, and the reward a scalar."""
         texts = all(isinstance(obj[key], str) or is_messages(obj[key]) for key in _TEXTS)
         return texts and not isinstance(obj["reward"], dict | list)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the object with messages converted to text."""
+        """Yield the object with chat messages converted to text."""
         row = {"step": 0, **logged.read_all(obj)}
         if not all(isinstance(row.get(key), str) for key in _TEXTS):
             row |= prompt_and_response_fields(row.get("prompt"), row.get("response"))
@@ -90,15 +88,15 @@ class Plain(BaseFormat):
 
 
 class Renamed(BaseFormat):
-    """A log whose objects become rows by renaming their keys.
+    """The base class of formats whose objects become rows by renaming keys.
 
     Attributes:
-        step, prompt, response, reward: keys of these fields; "" for ``response`` if the log has
-            no texts.
-        step_path: pattern of the step in the path, used if the row has no step.
-        step_else: keys of the step if row and path have none.
-        renames: (field, key) of further fields.
-        hidden: keys that do not become columns, although no field is read from them.
+        step, prompt, response, reward: the log's keys for these fields; ``response`` is "" if the
+            log has no texts.
+        step_path: pattern of the step in the file's path, used if the object has no step.
+        step_else: keys to use as the step if neither object nor path has one.
+        renames: (field, key) pairs of further fields.
+        hidden: keys that do not become extra columns, in addition to the keys above.
     """
 
     step = "step"
@@ -111,14 +109,14 @@ class Renamed(BaseFormat):
     hidden: frozenset[str] = frozenset()
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row, or one per entry if the values are columns."""
+        """Yield the row of an object, or one row per entry of its columns if it is columnar."""
         if not self.columnar:
             return iter((self.row(obj, where),))
         entries = logged.explode(obj, self.response)
         return logged.each(entries, lambda entry: self.row(entry, where))
 
     def row(self, obj: Row, where: Where) -> Row:
-        """Return the row of an object with one response."""
+        """Return the row of an object that contains one response."""
         used = {self.step, self.reward, *dict(self.renames).values()}
         texts: Row = {}
         if self.response:
@@ -137,7 +135,7 @@ class Renamed(BaseFormat):
         return row
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add to a row the fields that are not renamed keys."""
+        """Add fields that need more than renaming to ``row``, in place (for subclasses)."""
 
     def _step(self, obj: Row, where: Where) -> int:
         step = obj.get(self.step)
@@ -147,7 +145,7 @@ class Renamed(BaseFormat):
 
 
 class AReaL(Renamed):
-    """Rows with the policy versions that wrote them; the name of the folder is the step."""
+    """AReaL's format: one file per task, in a folder whose name is the step."""
 
     id = "areal"
     description = "AReaL rollouts: a folder a policy version, a file a task"
@@ -159,12 +157,12 @@ class AReaL(Renamed):
     renames = (("group_id", "task_id"),)
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add the range of policy versions."""
+        """Add the range of policy versions that sampled the response."""
         row |= fields(policy_version=[obj.get("head_version"), obj.get("tail_version")])
 
 
 class AgileRL(Renamed):
-    """Sampled completions; several agents of a population may be in one file."""
+    """AgileRL's format: completions, from one or several agents of a population."""
 
     id = "agilerl"
     description = (
@@ -176,7 +174,7 @@ class AgileRL(Renamed):
     hidden = frozenset({"agent_index", "group_index", "sample_index"})
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add the agent, and the group, which is one of its agent and step."""
+        """Add the agent, and a group id that includes it, as each agent counts its own groups."""
         agent = logged.integer(obj.get("agent_index"))
         row |= fields(
             agent=None if agent is None else f"agent {agent}",
@@ -185,7 +183,10 @@ class AgileRL(Renamed):
 
 
 class Verl(Renamed):
-    """verl's ``rollout_data_dir`` and ``validation_data_dir``, legacy and V1 trainer."""
+    """verl's format: files in ``rollout_data_dir`` and ``validation_data_dir``.
+
+    The V1 trainer's ``uid`` is ``<group>_<session>_<output>`` (matched by ``key``).
+    """
 
     id = "verl"
     description = "verl rollout_data_dir and validation_data_dir, legacy and V1 trainer"
@@ -203,14 +204,11 @@ class Verl(Renamed):
     key = re.compile(r"((.+)_\d+)_\d+")
 
     def writer(self, obj: Row) -> str:
-        """Return the trainer, of which only V1 logs a uid."""
+        """Return which trainer wrote an object: only the V1 trainer logs ``uid``."""
         return "V1 trainer" if "uid" in obj else "legacy trainer"
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add reward parts, texts, and what the V1 trainer's ``uid`` holds.
-
-        It is ``<group>_<session>_<output>``. All outputs of a session have the reward of the last.
-        """
+        """Add reward parts, further texts, and the rollout and group ids in the V1 ``uid``."""
         parts = {key: value for key, value in row.items() if self.part.fullmatch(key)}
         row |= fields(reward_parts=logged.reals(parts))
         row |= {key: obj[key] for key in self.texts & obj.keys() if isinstance(obj[key], str)}
@@ -218,7 +216,7 @@ class Verl(Renamed):
             row["group_id"] = uid
             if key := self.key.fullmatch(uid):
                 row["rollout_id"], row["group_id"] = key[1], key[2]
-        # Validation logs the score twice; a reward that differs is a column.
+        # Validation logs the score also as `reward`; it becomes a column only if it differs.
         other = obj.get("reward")
         other = logged.parse_stringified(other) if isinstance(other, str) else other
         if isinstance(other, int | float) and float(other) != row["reward"] and other == other:
@@ -226,7 +224,7 @@ class Verl(Renamed):
 
 
 class OpenInstruct(Renamed):
-    """open-instruct's ``save_traces``: ``response_tokens`` holds ids here, not strings."""
+    """The format of open-instruct's ``save_traces``; its ``response_tokens`` are token ids."""
 
     id = "open_instruct"
     description = "open-instruct save_traces: ids and logprobs, no text"
@@ -245,11 +243,11 @@ class OpenInstruct(Renamed):
     )
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether prompt and response are lists of ids."""
+        """Return whether prompt and response tokens are lists of ids."""
         return None not in (logged.ints(obj["prompt_tokens"]), logged.ints(obj["response_tokens"]))
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add errors of tools and the label; ``RowReader`` decodes the texts from ids."""
+        """Add tool errors and the ground truth; ``RowReader`` decodes texts from ids later."""
         if "token_ids" not in row:
             raise RowError(message("`response_tokens` is not a list of ids"))
         request = mapping(obj.get("request_info"))
@@ -261,7 +259,7 @@ class OpenInstruct(Renamed):
 
 
 class PrimeRLTokens(Renamed):
-    """prime-rl's ``enable_token_export``: ids and arrays per token, no text, no reward."""
+    """The format of prime-rl's ``enable_token_export``: ids and arrays per token, no rewards."""
 
     rewarded = False
     id = "prime_rl_tokens"
@@ -272,7 +270,7 @@ class PrimeRLTokens(Renamed):
     hidden = frozenset({"schema_version"})
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add the tokens after the prompt, whose end ``loss_mask`` shows, and means over them."""
+        """Add the response tokens, which begin where ``loss_mask`` does, and means over them."""
         ids, mask = logged.ints(obj.get("token_ids")), obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
             raise RowError(message("no `token_ids` and `loss_mask`"))
@@ -285,10 +283,10 @@ class PrimeRLTokens(Renamed):
 
 
 class Swift(Renamed):
-    """ms-swift's GRPO completions: each reward function is a float column, there is no total.
+    """The format of ms-swift's GRPO completions: a column per reward function, no total reward.
 
-    Megatron calls the step ``gen_step``; its Ray trainer writes one line per response, with only
-    the total reward.
+    With Megatron the step is ``gen_step``. The Ray trainer writes one line per response instead,
+    with the total reward only.
     """
 
     id = "swift"
@@ -302,12 +300,12 @@ class Swift(Renamed):
     figures = frozenset({"entropy", "rewards_std", "kl", "length", "response_clip_ratio"})
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether steps, prompts and completions are lists, or the row is Ray's."""
+        """Return whether step, prompt and completion are lists, or the object has ``gen_step``."""
         columns = ("step", "prompt", "completion")
         return "gen_step" in obj or all(isinstance(obj[key], list) for key in columns)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row per entry of the columns, or a single row if the values are no lists."""
+        """Yield one row per entry of the columns, or one row if ``completion`` is not a column."""
         columnar = isinstance(obj.get("completion"), list) and not is_messages(obj["completion"])
         functions = self._reward_functions(obj) if columnar else []
         entries = logged.explode(obj, "completion") if columnar else iter((obj,))
@@ -320,7 +318,7 @@ class Swift(Renamed):
         return logged.each(entries, row_of) if columnar else map(row_of, entries)
 
     def _reward_functions(self, obj: Row) -> list[str]:
-        """Return the float columns; only those before ``advantages`` if that is logged."""
+        """Return the names of float columns; if ``advantages`` is logged, only those before it."""
         names = list(obj)
         if "advantages" in names:
             names = names[: names.index("advantages")]
@@ -329,13 +327,14 @@ class Swift(Renamed):
 
 
 def _is_float_column(values: object) -> bool:
+    """Return whether ``values`` is a list of floats and nulls with at least one number."""
     if not isinstance(values, list) or not all(v is None or isinstance(v, float) for v in values):
         return False
     return any(v is not None and not math.isnan(v) for v in values)
 
 
 class ART(Renamed):
-    """OpenPipe ART's rows of messages; ``metrics`` and ``metadata`` are JSON in a string."""
+    """OpenPipe ART's format: rows with messages; the keys in ``objects`` hold JSON in a string."""
 
     id = "art"
     description = "OpenPipe ART trajectories: parquet, a file a step, messages"
@@ -348,7 +347,7 @@ class ART(Renamed):
     hidden = frozenset(objects)
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add the conversation, metrics and metadata."""
+        """Add the conversation, and the metrics and metadata as columns."""
         messages = obj.get("messages")
         if not isinstance(messages, list) or not messages:
             raise RowError(message("no `messages`"))

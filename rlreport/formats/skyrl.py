@@ -1,4 +1,4 @@
-"""SkyRL's evaluation dumps: ``global_step_{N}_evals/{data_source}.jsonl``."""
+"""The log format of SkyRL's evaluations: ``global_step_{N}_evals/{data_source}.jsonl``."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from rlreport.text.chat import Turn, prompt_and_response_fields
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"global_step_(\d+)")
-_KNOWN = frozenset({"input_prompt", "output_response", "score", "stop_reason", "env_extras"})
+_USED_KEYS = frozenset({"input_prompt", "output_response", "score", "stop_reason", "env_extras"})
 
 Spans = list[tuple[int, int]]
+"""(start, stop) in characters of the policy's earlier turns in a prompt."""
 
 
 class SkyRL(BaseFormat):
-    """Rows with ``input_prompt`` and ``output_response``; the step is in the folder's name.
+    """SkyRL's format: one line per response, or per turn of a trajectory in step-wise evaluations.
 
-    A step-wise evaluation dumps one row per turn, and the reward in the last. A row is an earlier
-    turn of the next one if the next prompt begins with this row's prompt and response. Where the
-    mean in ``aggregated_results.jsonl`` is that of trajectories and not of rows, so are rows in
-    sequence with one ``extra_info.index``. To find such rows, the file itself is also read as
-    ``sibling``.
+    Of a trajectory's lines only the last has the reward and becomes a row. A line belongs to the
+    same trajectory as the next line if the next prompt begins with this line's prompt and response,
+    or if both have the same ``extra_info.index`` and the mean in ``aggregated_results.jsonl``
+    counts such lines as one trajectory. To find them, the file is read twice, also as ``sibling``.
     """
 
     id = "skyrl"
@@ -41,7 +41,7 @@ class SkyRL(BaseFormat):
     claims = (("input_prompt", "output_response", "score"),)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
-        """Set the sibling; do not mix an evaluation without a step with those that have one."""
+        """Return the format with the file itself as sibling, or why the file is not read."""
         evaluations = path.parent.parent
         if path.parent.name == "eval_only" and any(
             file.parent.parent == evaluations and _STEP.search(file.parent.name) for file in listed
@@ -52,14 +52,17 @@ class SkyRL(BaseFormat):
         return SkyRL(FileStamp.of(path)) if path.suffix == ".jsonl" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row; a list of scores is a reward per token, and the reward is its sum."""
+        """Yield the row of a line, unless the line is an earlier turn of a later line.
+
+        If ``score`` is a list, it has one reward per token, and their sum is the reward.
+        """
         if obj.get("output_response") is None:
             raise RowError(message("no `output_response`"))
         scores, extras = logged.numbers(obj.get("score")), mapping(obj.get("env_extras"))
         spec = extras.get("reward_spec") or extras.get("reward_model")
         about = spec if isinstance(spec, dict) else extras
         row = {
-            **columns(obj, _KNOWN),
+            **columns(obj, _USED_KEYS),
             **prompt_and_response_fields(obj.get("input_prompt"), obj["output_response"]),
             "step": _step(obj, where),
             "reward": logged.required(obj, "score") if scores is None else logged.total(scores),
@@ -70,38 +73,38 @@ class SkyRL(BaseFormat):
             row["turns"] = turns = _turns(row["prompt"], row["response"], spans)
             row["prompt"] = row["prompt"][: spans[0][0]]
             row["response"] = "\n".join(turn["text"] for turn in turns if turn["sampled"])
-        if spans != []:  # else the next row goes on from here
+        if spans != []:  # [] marks a line that a later line continues
             yield row
 
 
 @lru_cache(maxsize=4)
 def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
-    """Find the rows of a file that are turns of one trajectory.
+    """Find the lines of a file that are turns of the same trajectory.
 
     Returns:
-        hash of a row's texts -> spans of the earlier turns in its prompt; [] for a row that is
-        itself an earlier turn of another row.
+        hash of a line's texts -> spans of the earlier turns in its prompt, or [] if the line is
+        itself an earlier turn. Lines without earlier turns in the prompt are absent.
     """
     spans_by_row: dict[int, Spans] = {}
-    before: Row = {}
+    last_line: Row = {}
     spans: Spans = []
     by_index = _counts_trajectories(file)
     for obj in logged.lines_of(file):
-        prompt, texts = obj.get("input_prompt"), _texts(before)
+        prompt, texts = obj.get("input_prompt"), _texts(last_line)
         if all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts)):
             spans = [*spans, (len(texts[0]), len("".join(texts)))]
-            spans_by_row[_digest(before)] = []
+            spans_by_row[_digest(last_line)] = []
             spans_by_row[_digest(obj)] = spans
         else:
             spans = []
-            if by_index and _index(obj) is not None and _index(obj) == _index(before):
-                spans_by_row[_digest(before)] = []
-        before = obj
+            if by_index and _index(obj) is not None and _index(obj) == _index(last_line):
+                spans_by_row[_digest(last_line)] = []
+        last_line = obj
     return spans_by_row
 
 
 def _counts_trajectories(file: FileStamp) -> bool:
-    """Return whether the logged mean is that of the last of rows with one index in sequence."""
+    """Return whether the logged mean counts only the last of successive lines with one index."""
     logged_means = FileStamp.of(Path(file.path).with_name("aggregated_results.jsonl"))
     if logged_means is None:
         return False
@@ -126,6 +129,7 @@ def _counts_trajectories(file: FileStamp) -> bool:
 
 
 def _index(obj: Row) -> int | None:
+    """Return ``env_extras.extra_info.index`` of a line, None if it is absent."""
     extras = mapping(mapping(obj.get("env_extras")).get("extra_info"))
     return logged.integer(extras.get("index"))
 
@@ -140,6 +144,7 @@ def _digest(obj: Row) -> int:
 
 
 def _turns(prompt: str, response: str, spans: Spans) -> list[Turn]:
+    """Cut a prompt into the policy's earlier turns (``spans``) and the environment's answers."""
     turns: list[Turn] = []
     starts = [*(start for start, _ in spans[1:]), len(prompt)]
     for (start, stop), after in zip(spans, starts, strict=True):
@@ -149,7 +154,7 @@ def _turns(prompt: str, response: str, spans: Spans) -> list[Turn]:
 
 
 def _step(obj: Row, where: Where) -> int:
-    # An evaluation outside training (`eval_only`) has no step: it is the only one.
+    # An evaluation outside training (`eval_only`) has no step.
     if "step" not in obj and not _STEP.search(where.name):
         return 0
     return logged.step_of(obj.get("step"), where, _STEP)

@@ -1,4 +1,4 @@
-"""slime's and Miles' rollout dumps: ``rollout_data/<n>.pt``, ``trajectory/<n>.jsonl``."""
+"""The log format of slime and Miles: ``rollout_data/<n>.pt``, ``trajectory/<n>.jsonl``."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _STEP = re.compile(r"(?:^|/)(?:eval_)?(\d+)\.[^/]*$")
 _SAMPLE = ("prompt", "tokens", "response", "response_length", "status")
 _TRAJECTORY = ("sample_index", "prompt", "messages", "status")
 _TOKENS = ["response_length", "tokens", "loss_mask", "rollout_log_probs"]
-_KNOWN = frozenset(
+_USED_KEYS = frozenset(
     {*_SAMPLE, *_TRAJECTORY, *_TOKENS, "reward", "label", "group_index", ROLLOUT_ID}
     | {"generate_function_path", "custom_rm_path", "session_id", "routing_key"}
 )
-_DONE = {"completed": "stop", "truncated": "length", "aborted": "abort", "failed": "error"}
-"""``Sample.Status`` as finish reasons."""
+_REASONS = {"completed": "stop", "truncated": "length", "aborted": "abort", "failed": "error"}
+"""Value of slime's ``Sample.Status`` -> finish reason in a row."""
 
 _TOTALS = ("score", "reward", "total")
-"""Keys of the total in a reward that is an object."""
+"""Keys of the total reward if the reward is an object, in order of preference."""
 
 
 class Slime(BaseFormat):
-    """Samples of a rollout; conversations recorded by Miles are in sibling files.
+    """The format of slime and Miles: torch dumps of samples, or Miles' trajectories.
 
-    The ``sibling`` is ``trajectory/<n>.jsonl`` of a dump, or ``dashboard_columns/*.parquet``
-    (ids, mask and logprobs) of trajectories that are read alone.
+    A dump's ``sibling`` is ``trajectory/<n>.jsonl``, which has conversations. Without a dump the
+    trajectories are read, with a sibling in ``dashboard_columns``: ids, mask and logprobs.
     """
 
     id = "slime"
@@ -51,11 +51,11 @@ class Slime(BaseFormat):
     container = "torch"
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether the status is that of a sample."""
+        """Return whether ``status`` is a string, as in samples and trajectories."""
         return isinstance(obj["status"], str)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Slime | str:
-        """Return the format with the sibling: trajectories of a dump, or their token columns."""
+        """Return the format with its sibling, or why trajectories are not read: a dump has them."""
         root = path.parent.parent
         if path.parent.name != "trajectory":
             return Slime(FileStamp.of(root / "trajectory" / f"{path.stem}.jsonl"))
@@ -65,30 +65,30 @@ class Slime(BaseFormat):
         return Slime(FileStamp.of(tokens)) if find_spec("pyarrow") else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row; a sample without a reward, as an aborted one is, has no grade."""
+        """Yield the row of a sample, completed from the sibling; without a reward it is None."""
         if self.sibling and "sample_index" not in obj:
-            more = _messages(self.sibling, logged.integer(obj.get("index")))
+            sibling_fields = _messages(self.sibling, logged.integer(obj.get("index")))
         elif self.sibling:
-            more = _token_columns(self.sibling, logged.integer(obj.get("sample_index")))
+            sibling_fields = _token_columns(self.sibling, logged.integer(obj.get("sample_index")))
         else:
-            more = {}
-        obj.update({key: value for key, value in more.items() if key not in obj})
+            sibling_fields = {}
+        obj.update({key: value for key, value in sibling_fields.items() if key not in obj})
         yield _row(obj, where)
 
     def split(self, name: str) -> str | None:
-        """Return ``eval`` for ``eval_<n>``, else what the path names."""
+        """Return ``eval`` for files named ``eval_<n>``, else the split in the path."""
         return "eval" if name.rpartition("/")[2].startswith("eval_") else split_of(name)
 
 
 def _row(obj: Row, where: Where) -> Row:
-    about = mapping(obj.get("metadata"))
-    row = {**columns(obj, _KNOWN), **columns(about, ("messages", "error"))}
+    metadata = mapping(obj.get("metadata"))
+    row = {**columns(obj, _USED_KEYS), **columns(metadata, ("messages", "error"))}
     for name in ("spec_info", "prefix_cache_info"):
         row |= {key: v for key, v in columns(mapping(obj.get(name))).items() if v}
     row |= {
         "step": logged.step_of(obj.get(ROLLOUT_ID), where, _STEP),
         **_reward(obj.get("reward")),
-        **_conversation(obj, obj.get("messages") or about.get("messages")),
+        **_conversation(obj, obj.get("messages") or metadata.get("messages")),
         **_token_arrays(obj),
         **fields(
             group_id=obj.get("group_index"),
@@ -98,16 +98,16 @@ def _row(obj: Row, where: Where) -> Row:
     }
     span_turns(row)
     status = logged.text(obj.get("status"))
-    row["finish_reason"] = _DONE.get(status, status)
+    row["finish_reason"] = _REASONS.get(status, status)
     if status in ("failed", "aborted"):
-        row["errors"] = [logged.text(about.get("error")) or status]
+        row["errors"] = [logged.text(metadata.get("error")) or status]
         if not row["response"] and not row.get("turns"):
             row.update(reward=None, trainable=False)
     return row
 
 
 def _reward(reward: Any) -> Row:
-    """Return the reward; if it is an object, its total, with its other numbers as columns."""
+    """Return the reward; if it is an object, its total, and its numbers as reward parts."""
     if not isinstance(reward, dict):
         return {"reward": logged.grade(reward)}
     parts = logged.reals(reward)
@@ -127,7 +127,7 @@ def _conversation(obj: Row, messages: Any) -> Row:
 
 
 def _token_arrays(obj: Row) -> Row:
-    """Return ids, mask and the sampler's logprobs of the tokens after the prompt."""
+    """Return the ids of the prompt, and ids, mask and logprobs of the tokens after it."""
     tokens, size = logged.ints(obj.get("tokens")), logged.integer(obj.get("response_length"))
     if not tokens or size is None or not 0 < size <= len(tokens):
         return {}
@@ -137,13 +137,14 @@ def _token_arrays(obj: Row) -> Row:
         "token_ids": tokens[-size:],
         **fields(
             response_mask=[int(m) for m in mask] if isinstance(mask, list) else None,
-            # One kind alone has nothing to be compared with.
+            # These are the sampler's logprobs, but the only ones in the log.
             logprobs=obj.get("rollout_log_probs"),
         ),
     }
 
 
 def _messages(file: FileStamp, sample: int | None) -> Row:
+    """Return ``messages`` of a sample from a file of trajectories, {} if they are not there."""
     offset = _offsets(file).get(sample)
     if offset is None:
         return {}
@@ -153,6 +154,7 @@ def _messages(file: FileStamp, sample: int | None) -> Row:
 
 
 def _token_columns(file: FileStamp, sample: int | None) -> Row:
+    """Return the token arrays of a sample from a parquet file, {} if they are not there."""
     index = _indices(file).get(sample)
     if index is None:
         return {}
@@ -162,28 +164,28 @@ def _token_columns(file: FileStamp, sample: int | None) -> Row:
 
 @lru_cache(maxsize=4)
 def _offsets(file: FileStamp) -> dict[int | None, int]:
-    """Return sample -> byte offset of its line."""
+    """Return sample index -> byte offset of its line in a file of trajectories."""
     offset, samples = 0, []
     with Path(file.path).open("rb") as lines:
         for line in lines:
             samples.append((offset, logged.json_object(line).get("sample_index")))
             offset += len(line)
-    return _without_repeated(samples)
+    return _unique_samples(samples)
 
 
 @lru_cache(maxsize=4)
 def _indices(file: FileStamp) -> dict[int | None, int]:
-    """Return sample -> index of its row in a parquet file."""
+    """Return sample index -> index of its row in a parquet file."""
     try:
         with Path(file.path).open("rb") as stream:
             rows = parquet_rows(stream, columns=["sample_index"])
-            return _without_repeated((index, row.get("sample_index")) for index, row in rows)
+            return _unique_samples((index, row.get("sample_index")) for index, row in rows)
     except (OSError, RowError):
         return {}
 
 
-def _without_repeated(places: Iterable[tuple[int, Any]]) -> dict[int | None, int]:
-    """Return sample -> place, without indices that occur in several data sets."""
-    samples = [(logged.integer(sample), place) for place, sample in places]
-    times = Counter(sample for sample, _ in samples)
-    return {sample: place for sample, place in samples if sample is not None and times[sample] == 1}
+def _unique_samples(positions: Iterable[tuple[int, Any]]) -> dict[int | None, int]:
+    """Map sample indices to positions; omit indices that several samples (data sets) share."""
+    samples = [(logged.integer(sample), index) for index, sample in positions]
+    count = Counter(sample for sample, _ in samples)
+    return {sample: index for sample, index in samples if sample is not None and count[sample] == 1}

@@ -1,4 +1,4 @@
-"""tinker-cookbook's ``<name>_rollout_summaries.jsonl``, with texts from the logtree."""
+"""The log format of tinker-cookbook: ``<name>_rollout_summaries.jsonl``, texts in the logtree."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _SUMMARIES, _LOGTREE = "_rollout_summaries.jsonl", "_logtree.json"
 _MAX_LEVELS = 200
 
 Group = tuple[list[tuple[str, list[int]]], list[tuple[str, Row]]]
-"""(return, lengths of the steps) of each trajectory, and (reward, message) of each answer in the
-order of the logtree."""
+"""(total return, lengths of the steps in tokens) of each trajectory, and (reward, prompt and
+response) of each answer; returns and rewards are texts as in the logtree, such as ``0.500``."""
 
 
 class Tinker(BaseFormat):
-    """One trajectory per line, without texts; those of one-answer trajectories are in the logtree.
+    """tinker-cookbook's format: one trajectory per line, without texts.
 
-    The logtree (``sibling``) contains some of the groups, and does not link answers to
-    trajectories. Groups are matched by returns and lengths, answers by reward, then by length.
+    The logtree (``sibling``) has the texts of some trajectories with one answer, but does not name
+    the trajectories: groups are matched by returns and lengths, answers by reward and length.
     """
 
     id = "tinker"
@@ -45,13 +45,13 @@ class Tinker(BaseFormat):
         super().__init__(logtree, remark)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Tinker:
-        """Return the format with the logtree of the same name."""
+        """Return the format with the logtree of the same name as its sibling, if there is one."""
         if not path.name.endswith(_SUMMARIES):
             return self
         return Tinker(FileStamp.of(path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE)))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row; texts are empty if unknown."""
+        """Yield the row of a trajectory; its texts are empty if they are unknown."""
         steps, group = dicts(obj.get("steps")), logged.integer(obj.get("group_idx"))
         texts, tags = self._texts(group, obj, steps), obj.get("tags")
         row = {
@@ -77,31 +77,32 @@ class Tinker(BaseFormat):
         yield row
 
     def _texts(self, group: int | None, obj: Row, steps: Sequence[Row]) -> Row:
-        """Return prompt and response of a one-answer trajectory, {} if they are unknown."""
-        place = logged.integer(obj.get("traj_idx"))
+        """Return the prompt and response of a trajectory, {} if they cannot be identified."""
+        number = logged.integer(obj.get("traj_idx"))
         groups = _groups(self.sibling) if self.sibling else []
-        if group is None or place is None or not 0 <= group < len(groups) or len(steps) != 1:
+        if group is None or number is None or not 0 <= group < len(groups) or len(steps) != 1:
             return {}
         trajectories, answers = groups[group]
         reward = obj.get("total_reward")
         summary = f"{reward:.3f}" if isinstance(reward, int | float) else "", [_length(steps[0])]
-        if trajectories[place : place + 1] != [summary] or len(answers) != len(trajectories):
+        if trajectories[number : number + 1] != [summary] or len(answers) != len(trajectories):
             return {}
-        # Match trajectories and answers with this reward in the order of their lengths.
+        # Sort trajectories and answers with this reward by length: those at equal ranks match.
         siblings = [i for i, (returned, _) in enumerate(trajectories) if returned == summary[0]]
         siblings.sort(key=lambda i: trajectories[i][1])
         texts = [text for returned, text in answers if returned == summary[0]]
         texts.sort(key=lambda text: len(conversation_text(text["response"])))
-        return texts[siblings.index(place)] if len(texts) == len(siblings) else {}
+        return texts[siblings.index(number)] if len(texts) == len(siblings) else {}
 
 
 def _length(step: Row) -> int:
+    """Return the number of tokens of a step's action."""
     return logged.integer(step.get("ac_len")) or 0
 
 
 @lru_cache(maxsize=2)
 def _groups(file: FileStamp) -> list[Group]:
-    """Return the groups of a logtree, in its order."""
+    """Return the groups of rollouts in a logtree, in order."""
     root = mapping(logged.document_of(file).get("root"))
     return [_group(node) for title, node in _sections(root) if title == "Group Rollout"]
 
@@ -126,7 +127,7 @@ def _group(node: Row) -> Group:
 
 
 def _sections(node: Row) -> Iterator[tuple[str, Row]]:
-    """Yield title and body of the sections directly below a node."""
+    """Yield (title, body) of each section directly below a node of the logtree."""
     for child in dicts(node.get("children")):
         inner = dicts(child.get("children"))
         if child.get("tag") == "section" and len(inner) == 2:
@@ -152,6 +153,6 @@ def _messages(node: Row) -> list[Row]:
 
 
 def _cells(node: Row, name: str) -> list[str]:
-    """Return the cells of column ``name`` in the tables below a node."""
+    """Return the values labelled ``name`` in the two-column tables below a node of the logtree."""
     rows = [dicts(part.get("children")) for part in _walk(node) if part.get("tag") == "tr"]
     return [_text(row[1]) for row in rows if len(row) == 2 and row[0].get("children") == [name]]

@@ -1,7 +1,7 @@
-"""Rollout dumps that ``torch.save`` wrote, read by torch's weights-only loader.
+"""Read rollout dumps written by ``torch.save``, with torch's weights-only loader.
 
-Unpickling can run arbitrary code; that loader only creates plain values and tensors, and rejects
-everything else. NumPy arrays are rejected, too, as NumPy does not validate their state.
+Unpickling can run arbitrary code, but this loader only creates plain values and tensors and rejects
+everything else. NumPy arrays are rejected, too, because NumPy does not validate their state.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from rlreport.sidefiles import LimitError, open_zip
 from rlreport.text.messages import message
 
 MAX_PICKLE = 256_000_000
-"""Maximum bytes of a dump without its tensors; they are in memory at once."""
+"""Maximum bytes of a dump without its tensors; all of these are in memory at once."""
 
-_MOST = 1 << 28
-"""Maximum cost of the values of a dump, as a few bytes of pickle can repeat values endlessly."""
+_MAX_COST = 1 << 28
+"""Maximum cost of all values of a dump: a short pickle can repeat a value any number of times."""
 
-_WALKED = 64
-"""Cost of a value in addition to its number of elements or characters."""
+_BASE_COST = 64
+"""Cost of each value, to which its number of elements or characters is added."""
 
-_DEEPEST = 64
+_MAX_DEPTH = 64
 _EXPORT = (
     'where you trust it, export it: python -c "import json, sys, torch; '
     "[print(json.dumps(s, default=lambda v: v.tolist() if hasattr(v, 'tolist') else str(v))) "
@@ -36,12 +36,12 @@ ROLLOUT_ID = "dump.rollout_id"
 
 
 def torch_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, sample) of a dump ``{"rollout_id": …, "samples": […]}``.
+    """Yield (index, sample) for the samples of a dump ``{"rollout_id": …, "samples": […]}``.
 
     ``wanted`` are the indices of the samples to yield; None for all.
 
     Raises:
-        RowError: torch is not installed, or its loader rejects the file.
+        RowError: torch is not installed, its loader rejects the file, or the dump is too large.
     """
     dump = _load(file)
     samples = dump.get("samples") if isinstance(dump, dict) else None
@@ -61,14 +61,14 @@ def _load(file: IO[bytes]) -> Any:
             f"reading a .pt file needs torch (pip install torch); or, {_EXPORT}"
         ) from None
     _check(file)
-    # Tensors of a local file stay on disk until they are used.
+    # With mmap, tensors of a local file stay on disk until they are used.
     path = getattr(file, "name", None)
     try:
         if isinstance(path, str | Path) and Path(path).is_file():
             return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         file.seek(0)
         return torch.load(file, map_location="cpu", weights_only=True)
-    except (Exception, MemoryError) as error:  # its unpickler raises what it meets
+    except (Exception, MemoryError) as error:  # the unpickler may raise anything
         text = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split())
         reason = (text or repr(error)).partition(" Please ")[0][:160]
         raise RowError(
@@ -79,7 +79,7 @@ def _load(file: IO[bytes]) -> Any:
 
 
 def _check(file: IO[bytes]) -> None:
-    """Raise RowError for a file that torch did not write, or that does not fit into memory."""
+    """Raise RowError if the file was not written by ``torch.save``, or is too large."""
     try:
         with open_zip(file) as archive:
             infos = archive.infolist()
@@ -100,21 +100,21 @@ def _check(file: IO[bytes]) -> None:
 
 
 class _Budget:
-    """Converts loaded values to JSON types, up to a maximum cost."""
+    """A converter of loaded values to JSON types, with a limit on their total cost."""
 
     def __init__(self) -> None:
-        self._left = _MOST
+        self._left = _MAX_COST
 
     def plain(self, value: Any, depth: int = 0) -> Any:
-        """Return a value with 1-D tensors as lists; of other tensors only the shape, as text.
+        """Convert a value; tensors of 2 or more dimensions become a text with their shape.
 
         Raises:
-            RowError: the values cost too much.
+            RowError: the total cost is too high, or the value is too deeply nested.
         """
         size = value.numel() if hasattr(value, "numel") else _size(value)
         flat = len(value.shape) <= 1 if hasattr(value, "numel") else True
-        self._left -= _WALKED + (size if flat else 1)
-        if self._left < 0 or depth > _DEEPEST:
+        self._left -= _BASE_COST + (size if flat else 1)
+        if self._left < 0 or depth > _MAX_DEPTH:
             raise RowError(message("too large or too deeply nested; convert it to .jsonl"))
         if isinstance(value, dict):
             return {str(key): self.plain(item, depth + 1) for key, item in value.items()}
@@ -123,12 +123,12 @@ class _Budget:
                 return list(value)
             return [self.plain(item, depth + 1) for item in value]
         if hasattr(value, "numel"):
-            return _listed(value) if flat else f"tensor of shape {tuple(value.shape)}"
+            return _tensor_values(value) if flat else f"tensor of shape {tuple(value.shape)}"
         return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def _listed(tensor: Any) -> Any:
-    """Return a tensor as a list; its shape as text if it is sparse or quantized."""
+def _tensor_values(tensor: Any) -> Any:
+    """Return a tensor's numbers, or a text with its shape if it is sparse or quantized."""
     try:
         return tensor.tolist()
     except (RuntimeError, TypeError, ValueError):
@@ -136,4 +136,5 @@ def _listed(tensor: Any) -> Any:
 
 
 def _size(value: Any) -> int:
+    """Return the cost of a value that is no tensor: its length + 1, or 1."""
     return len(value) + 1 if isinstance(value, str | bytes | list | tuple | dict | set) else 1

@@ -1,4 +1,4 @@
-"""Trackio's tables and traces, from its database or the parquet files that it exports."""
+"""The log format of Trackio: tables and traces, in its database or its parquet exports."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rlreport.text.chat import conversation_fields, is_messages
 from rlreport.text.messages import message
 
 _REWARDS = ("reward", "score")
-_KNOWN = frozenset(
+_USED_KEYS = frozenset(
     {*_REWARDS, "group_id", "duration_ms", "latency_ms", "status", "error"}
     | {"advantage", "model_version"}
 )
-_PART = "rewards/"
-"""Prefix of the parts of the reward in TRL's traces."""
+_PREFIX = "rewards/"
+"""Prefix of the keys of reward parts in the metadata of TRL's traces."""
 
 SAMPLED = "traces of TRL's AsyncGRPO, a sample of at most 16 rollouts at a time"
 _NUMBERS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
-"""How Trackio writes NaN and infinities in JSON."""
+"""Trackio's strings for NaN and infinities -> strings that ``float`` parses."""
 
 
 class Trackio(BaseFormat):
-    """Entries of a run: tables of completions, as TRL logs them, and traces with a reward."""
+    """Trackio's format: an entry is a trace with a reward, or has tables of completions (TRL)."""
 
     id = "trackio"
     description = "Trackio: tables of completions, and traces whose metadata hold a reward"
@@ -37,15 +37,15 @@ class Trackio(BaseFormat):
     claims = (("run_name", "step", "timestamp"),)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim a file if one of the entries is a trace or contains a table."""
+        """Return a claim if one of the entries is a trace or contains a table."""
         recognized = any("messages" in obj or _table_keys(obj) for obj in objects)
         match = super().match(name, objects) if recognized else None
-        # Its metadata are JSON in a text.
+        # The metadata of a trace are JSON in a string.
         sampled = any("model_version" in logged.text(obj.get("metadata")) for obj in objects)
         return Match(match.confidence, SAMPLED) if match and sampled else match
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the rows of an entry's tables, or the row of a trace."""
+        """Yield the row of a trace, or the rows of all tables of an entry."""
         if "messages" in obj:
             yield _trace(obj, where)
             return
@@ -73,30 +73,32 @@ def _number(value: Any) -> Any:
 
 def _trace(obj: Row, where: Where) -> Row:
     messages = logged.from_json(obj.get("messages"))
-    about = mapping(logged.from_json(obj.get("metadata")))
+    metadata = mapping(logged.from_json(obj.get("metadata")))
     if not is_messages(messages):
         raise RowError(message("`messages` does not contain messages"))
-    reward = next((about[key] for key in _REWARDS if key in about), None)
+    reward = next((metadata[key] for key in _REWARDS if key in metadata), None)
     if reward is None:
         raise RowError(message("a trace without `reward` in its metadata"))
-    millis = logged.real(about.get("duration_ms", about.get("latency_ms")))
-    failed = about.get("error") or about.get("status") == "error"
+    millis = logged.real(metadata.get("duration_ms", metadata.get("latency_ms")))
+    is_error = metadata.get("error") or metadata.get("status") == "error"
     return {
-        **columns({key: v for key, v in about.items() if not key.startswith(_PART)}, _KNOWN),
+        **columns(
+            {key: v for key, v in metadata.items() if not key.startswith(_PREFIX)}, _USED_KEYS
+        ),
         **conversation_fields(messages),
         "step": logged.step_of(obj.get("step"), where),
         "reward": logged.parse_number(reward),
         "run": logged.text(obj.get("run_name")),
         **fields(
-            group_id=about.get("group_id"),
-            advantages=logged.real(about.get("advantage")),
-            policy_version=(about.get("model_version"),),
+            group_id=metadata.get("group_id"),
+            advantages=logged.real(metadata.get("advantage")),
+            policy_version=(metadata.get("model_version"),),
             reward_parts={
-                key.removeprefix(_PART): logged.parse_number(about[key])
-                for key in about
-                if key.startswith(_PART)
+                key.removeprefix(_PREFIX): logged.parse_number(metadata[key])
+                for key in metadata
+                if key.startswith(_PREFIX)
             },
             seconds=None if millis is None else millis / 1000,
-            errors=[about.get("error") or "error"] if failed else None,
+            errors=[metadata.get("error") or "error"] if is_error else None,
         ),
     }

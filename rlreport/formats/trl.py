@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer with ``log_completions``: one parquet file per logged step."""
+"""The log format of TRL's GRPO trainer (``log_completions``): a parquet file per logged step."""
 
 from __future__ import annotations
 
@@ -22,28 +22,27 @@ from rlreport.text.messages import message
 
 _STEP = re.compile(r"completions_(\d+)\.parquet$")
 _TEXTS = ("prompt", "completion")
-_KNOWN = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
+_KEYS = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
 _REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
-_CLOSE = 1e-3
-"""Relative tolerance for TRL's logged means, which are of float32 rewards."""
+_TOLERANCE = 1e-3
+"""Relative tolerance when comparing means with TRL's, which it computes in float32."""
 
 _LEVELS = 12
-"""Nesting levels of messages in which nulls are dropped."""
+"""Depth to which nulls are dropped from nested messages."""
 
 
 class TRL(BaseFormat):
-    """Rows of ``completions/completions_00005.parquet``.
+    """TRL's format: files such as ``completions/completions_00005.parquet``.
 
-    TRL logs a column for each reward function, then those of ``log_extra``, and no total. The
-    names of the reward functions are in ``trainer_state.json`` if there is one; else every float
-    column between ``completion`` and ``advantage`` is assumed to be a reward. The total is
-    ``reward`` if this version logs it, else the sum of the functions that judged the row (those
-    that returned None are NaN); weights other than 1 are not in the log. An evaluation overwrites
-    the file that training wrote at the same step, so its rows are those of the evaluation.
+    TRL logs a column per reward function, followed by the columns of ``log_extra``. The names of
+    the functions come from ``trainer_state.json``; without this file, every float column between
+    ``completion`` and ``advantage`` is assumed to be a reward. The total reward is ``reward`` if it
+    is logged, else the sum of the functions' rewards that are not null; TRL does not log weights.
+    An evaluation overwrites the file that training wrote at the same step.
 
     Attributes:
         functions: names of the reward functions, None if unknown.
-        evaluated: whether the rows of the file are those of an evaluation.
+        evaluated: whether an evaluation wrote the file.
     """
 
     id = "trl"
@@ -56,20 +55,20 @@ class TRL(BaseFormat):
     evaluated = False
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim rows with rewards and an ``advantage`` or TRL's file name."""
-        match, numbered = super().match(name, objects), _STEP.search(name)
-        rewarded = any("reward" in obj or _floats(obj) for obj in objects)
-        if match is None or not rewarded or not (numbered or has_keys(objects, "advantage")):
+        """Return a claim on rows with rewards that have TRL's file name or an ``advantage``."""
+        match, step_match = super().match(name, objects), _STEP.search(name)
+        has_rewards = any("reward" in obj or _float_columns(obj) for obj in objects)
+        if match is None or not has_rewards or not (step_match or has_keys(objects, "advantage")):
             return None
-        return Match(95 if numbered else 70, match.reason)
+        return Match(95 if step_match else 70, match.reason)
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether an object is one response, and not of AReaL's or a columnar log."""
+        """Return whether an object is a single response that has no keys of AReaL's logs."""
         other = "token_ids" in obj or "version_rle" in obj
         return not other and not isinstance(obj.get("step"), list)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> TRL | str:
-        """Return the format with reward functions and evaluations from the trainer's state."""
+        """Return the format configured from ``trainer_state.json``, or why ``path`` is not read."""
         number = _STEP.search(path.name)
         if number is None or path.parent.name != "completions":
             return self
@@ -88,13 +87,13 @@ class TRL(BaseFormat):
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row: text, total reward, its parts, the advantage."""
+        """Yield the row of a response: text, total reward, reward parts and advantage."""
         if obj.get("completion") is None:
             raise RowError(message("no `completion`"))
         parts = self._parts(obj)
         prompt, answer = _without_nulls(obj.get("prompt")), _without_nulls(obj["completion"])
         yield {
-            **columns(obj, _KNOWN | parts.keys()),
+            **columns(obj, _KEYS | parts.keys()),
             **prompt_and_response_fields(prompt, answer),
             "step": logged.step_of(obj.get("step"), where, _STEP),
             "reward": logged.grade(obj["reward"]) if "reward" in obj else _sum(parts),
@@ -106,25 +105,25 @@ class TRL(BaseFormat):
         }
 
     def split(self, name: str) -> str | None:
-        """Return ``val`` for rows of an evaluation, else the split named by the path."""
+        """Return ``val`` for a file of an evaluation, else the split in the path."""
         return "val" if self.evaluated else super().split(name)
 
     def _parts(self, obj: Row) -> dict[str, float]:
-        names = _floats(obj) if self.functions is None else self.functions
+        names = _float_columns(obj) if self.functions is None else self.functions
         return {name: logged.parse_number(obj[name]) for name in names if name in obj}
 
     def _remark_on(self, path: Path, entries: Sequence[Row]) -> str:
-        """Return a remark if reward columns are guessed or their mean is not TRL's, else ""."""
-        read = None if self.functions is None else ["step", "reward", *self.functions]
+        """Return a remark if reward columns are guessed or their mean is not TRL's, or ""."""
+        columns_to_read = None if self.functions is None else ["step", "reward", *self.functions]
         try:
             with path.open("rb") as stream:
-                objects = [obj for _, obj in parquet_rows(stream, columns=read)]
+                objects = [obj for _, obj in parquet_rows(stream, columns=columns_to_read)]
         except (MissingExtraError, RowError, OSError):
             return ""
         if any("reward" in obj for obj in objects):
             return ""
         if self.functions is None:
-            names = dict.fromkeys(f"`{name}`" for obj in objects for name in _floats(obj))
+            names = dict.fromkeys(f"`{name}`" for obj in objects for name in _float_columns(obj))
             return message(
                 "no trainer_state.json names the reward functions; assumed: {names}",
                 names=tuple(names),
@@ -133,7 +132,7 @@ class TRL(BaseFormat):
         means = [mean for entry in entries if (mean := logged.real(entry.get(key))) is not None]
         sums = [value for obj in objects if (value := _sum(self._parts(obj))) is not None]
         mean = math.fsum(sums) / len(sums) if sums else math.nan
-        if not means or not sums or abs(mean - means[-1]) <= _CLOSE * max(1.0, abs(means[-1])):
+        if not means or not sums or abs(mean - means[-1]) <= _TOLERANCE * max(1.0, abs(means[-1])):
             return ""
         return message(
             "the mean of the summed rewards is {mean}, but the trainer's is {logged}: the "
@@ -148,10 +147,10 @@ def _sum(parts: Mapping[str, float]) -> float | None:
     return logged.total(parts.values())
 
 
-def _floats(obj: Mapping[str, Any]) -> list[str]:
-    """Return the float columns between ``completion`` and ``advantage``.
+def _float_columns(obj: Mapping[str, Any]) -> list[str]:
+    """Return the names of float columns between ``completion`` and ``advantage``.
 
-    None counts as a float in a column named like a reward: the function did not judge the row.
+    Columns named like a reward may also be None, if their reward function returned no reward.
     """
     names = list(obj)
     first = names.index("completion") + 1 if "completion" in obj else 0
@@ -161,16 +160,17 @@ def _floats(obj: Mapping[str, Any]) -> list[str]:
     return [
         name
         for name, value in list(obj.items())[first:last]
-        if name not in _KNOWN and (isinstance(value, float) or (value is None and _is_reward(name)))
+        if name not in _KEYS and (isinstance(value, float) or (value is None and _is_reward(name)))
     ]
 
 
 def _is_reward(name: str) -> bool:
+    """Return whether a column is named like a reward function."""
     return "reward" in name.lower() or name.endswith(("_func", "_fn"))
 
 
 def _without_nulls(value: Any, levels: int = _LEVELS) -> Any:
-    """Drop null members of objects, which parquet adds when it merges the objects' types."""
+    """Drop nulls from nested objects; parquet adds them for keys that other objects have."""
     if isinstance(value, dict) and levels:
         return {k: _without_nulls(v, levels - 1) for k in value if (v := value[k]) is not None}
     if isinstance(value, list) and levels:
@@ -180,7 +180,7 @@ def _without_nulls(value: Any, levels: int = _LEVELS) -> Any:
 
 @lru_cache(maxsize=8)
 def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int, list[Row]], tuple[str, ...]]:
-    """Return the log by step and the reward functions, from the longest history."""
+    """Return the log entries by step, and the reward functions' names, from the longest log."""
     logs = [dicts(logged.document_of(file).get("log_history")) for file in states]
     entries = max(logs, key=len, default=[])
     by_step: dict[int, list[Row]] = {}
@@ -193,10 +193,10 @@ def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int, list[Row]], tuple
 
 
 def repeated_files(files: Iterable[tuple[str, File]], container: str = "parquet") -> dict[str, str]:
-    """Return files that repeat the rows of an earlier step: name -> name of the earlier file.
+    """Find files that repeat the rows of an earlier step: name -> name of the earlier file.
 
-    TRL keeps the rows of its last generation and writes all of them at every log event. If it
-    logs more often than it generates, it repeats a whole file with only ``step`` changed.
+    TRL writes the completions of its last generation at every log event. If it logs more often than
+    it generates, several files are equal except for ``step``.
 
     Args:
         files: (name, file) of one folder, in order of step.

@@ -1,4 +1,4 @@
-"""verifiers: v1 traces (also prime-rl's rollouts), and the older ``results.jsonl``."""
+"""The log format of verifiers and prime-rl: v1 traces, and ``results.jsonl`` before v1."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from rlreport.text.messages import message, phrases
 _STEP = re.compile(r"step[_-]?(\d+)")
 _OLD_KEYS = ("example_id", "prompt", "completion", "reward")
 _UPDATE_KEYS = ("trace_id", "info", "branches")
-_OLD_KNOWN = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
+_OLD_USED_KEYS = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
 _LIMITS = frozenset(
     {"max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "max_turn_tokens"}
     | {"context_length", "compaction_failed"}
 )
-"""Stop conditions that count as truncation in verifiers (``Trace.is_truncated``)."""
+"""Stop conditions that verifiers regards as truncation (``Trace.is_truncated``)."""
 
 _STREAMS = {
     "logprobs": "sampler_logprobs",
@@ -43,21 +43,20 @@ _STREAMS = {
     "advantages": "advantages",
     "entropies": "entropies",
 }
-"""Float arrays of a node, with one entry per sampled token."""
+"""Key of a node's float array -> field of the row; arrays have one number per sampled token."""
 
 _STAGES = ("boot", "setup", "agent", "finalize", "scoring")
 _FLAGS = ("stop_condition", "is_completed", "is_timeout", "dropped")
 
 
 class Verifiers(BaseFormat):
-    """v1: one episode per line; each trace in it is a response with reward Σ score · weight.
+    """The format of verifiers and prime-rl: one episode (v1) or one rollout (before v1) per line.
 
-    Traces of agents that are not trained (``trainable`` false) are no responses of the policy,
-    and an episode without traces is a failed rollout. Before v1: one rollout per line. Steps are
-    not logged; they are read from the path, else all rows are step 0. The ``sibling`` is
-    prime-rl's file of the traces that were trained on; since September 2026 it writes updates of
-    traces instead (``annotations``): then the step is the one the trace was trained at, and
-    traces that were not used are left out.
+    Each trace of an episode is a response with reward Σ score · weight; an episode without traces
+    is a failed rollout. The step is in the path or in prime-rl's metadata, else 0. The ``sibling``
+    is prime-rl's file ``effective``, with the traces that were trained on. Since September 2026
+    prime-rl writes updates of traces instead (``annotations``): these contain the step at which a
+    trace was trained on, and mark the traces that were used; others are filtered out.
     """
 
     id = "verifiers"
@@ -76,11 +75,11 @@ class Verifiers(BaseFormat):
         self.annotations = annotations
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether an object with traces is an episode."""
+        """Return whether ``traces``, if present, is a list of traces."""
         return "traces" not in obj or _is_episode(obj)
 
     def writer(self, obj: Row) -> str:
-        """Return the version of verifiers, which every trace names."""
+        """Return what wrote an object: the version of verifiers, or prime-rl's updates."""
         if "traces" not in obj:
             return "prime-rl's updates of traces" if "trace_id" in obj else "before version 1"
         traces = dicts(obj["traces"]) or [{}]
@@ -88,7 +87,10 @@ class Verifiers(BaseFormat):
         return f"verifiers {version[:40]}" if version else ""
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Verifiers | str:
-        """Read prime-rl's ``all``, but not ``effective``, its subset that was trained on."""
+        """Return the format with prime-rl's updates or ``effective``, or why ``path`` is not read.
+
+        Of prime-rl's folders ``all`` and ``effective`` (traces trained on), only ``all`` is read.
+        """
         subset, folder = path.parent.name, path.parent.parent
         if FOLDER in path.parts[-3:-1]:
             return message("prime-rl's updates of traces, merged into the traces")
@@ -98,15 +100,15 @@ class Verifiers(BaseFormat):
             chunks = [file for file in listed if file.parent == path.parent]
             problems = [*updates_in(files).problems, *missing_chunks(chunks)]
             text = message("prime-rl's updates of traces: {problems}", problems=phrases(problems))
-            told = problems and path == min(chunks)
-            return Verifiers(annotations=files, remark=text if told else "")
+            in_remark = problems and path == min(chunks)
+            return Verifiers(annotations=files, remark=text if in_remark else "")
         if subset == "effective" and folder / "all" / path.name in listed:
             return message("a subset of the sibling `all`, where its rows are read and marked")
         effective = folder / "effective" / path.name
         return Verifiers(FileStamp.of(effective)) if subset == "all" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield a row per trace of an episode, or the row of a result older than v1."""
+        """Yield a row per trace of an episode, or the row of a rollout before v1."""
         if "trace_id" in obj and "traces" not in obj:
             raise RowError(
                 message(
@@ -126,30 +128,30 @@ class Verifiers(BaseFormat):
             return
 
         def row_of(entry: tuple[int, Row]) -> Row:
-            place, trace = entry
+            position, trace = entry
             if self.annotations:
                 updates = updates_in(self.annotations)
                 trace = updated(trace, updates.of(logged.text(trace["id"])))
             row = {**shared, **_trace(trace, obj)}
             if self.annotations:
-                row |= _use(mapping(trace.get("info")), row, updates)
+                row |= _training_fields(mapping(trace.get("info")), row, updates)
                 if updates.trained and not any("trainer_logprobs" in n for n in trace["nodes"]):
-                    # Those of the sampler are not comparable with the trainer's of other rows.
+                    # Other rows have the trainer's logprobs: the sampler's are not comparable.
                     row |= fields(sampler_logprobs=row.pop("logprobs", None))
-            if not place and errors:
+            if not position and errors:
                 row["errors"] = [*errors, *row.get("errors", [])]
             if self.sibling:
-                trained, identity = _trained(self.sibling), logged.text(trace.get("id"))
-                row["trained"] = identity in trained
-                if identity in trained:
-                    row.setdefault("advantages", trained[identity])
+                advantages, identity = _advantages(self.sibling), logged.text(trace.get("id"))
+                row["trained"] = identity in advantages
+                if identity in advantages:
+                    row.setdefault("advantages", advantages[identity])
             return row
 
         yield from logged.each(enumerate(obj["traces"]), row_of)
 
 
-def _use(info: Row, row: Row, updates: Updates) -> Row:
-    """Return the step a trace was trained at, and whether it was filtered out before."""
+def _training_fields(info: Row, row: Row, updates: Updates) -> Row:
+    """Return the step at which a trace was trained on, and whether it was filtered out."""
     kind = "eval" if row.get("split") == "eval" else "train"
     step = logged.integer(mapping(info.get(kind)).get("trained_at_step"))
     return fields(
@@ -166,8 +168,8 @@ def _is_episode(obj: Row) -> bool:
 
 
 @lru_cache(maxsize=2)
-def _trained(file: FileStamp) -> dict[str, float | None]:
-    """Return id -> advantage of the traces that prime-rl trained on."""
+def _advantages(file: FileStamp) -> dict[str, float | None]:
+    """Return trace id -> advantage (None if not logged) of the traces that were trained on."""
     advantages: dict[str, float | None] = {}
     for obj in logged.lines_of(file):
         for trace in dicts(obj.get("traces")):
@@ -177,24 +179,24 @@ def _trained(file: FileStamp) -> dict[str, float | None]:
 
 
 def _result(obj: Row, where: Where) -> Row:
-    """Return the row of a result in the format before v1; its metrics become columns."""
+    """Return the row of a rollout in the format before v1; its metrics become columns."""
     if obj.get("completion") is None:
         raise RowError(message("no `completion`"))
     timing, error = mapping(obj.get("timing")), obj.get("error")
     seconds, millis = logged.real(timing.get("total")), logged.real(timing.get("total_ms"))
     if seconds is None and millis is not None:
         seconds = millis / 1000
-    cut = obj.get("is_truncated") is True
+    truncated = obj.get("is_truncated") is True
     return {
-        **columns(obj, _OLD_KNOWN),
-        **columns(mapping(obj.get("metrics")), _OLD_KNOWN),
+        **columns(obj, _OLD_USED_KEYS),
+        **columns(mapping(obj.get("metrics")), _OLD_USED_KEYS),
         **prompt_and_response_fields(obj.get("prompt"), obj["completion"]),
         "step": _step(obj.get("step"), where),
         "reward": logged.required(obj, "reward"),
         "group_id": logged.text(obj.get("example_id")),
         **fields(
             ground_truth=obj.get("answer"),
-            finish_reason="length" if cut else obj.get("stop_condition"),
+            finish_reason="length" if truncated else obj.get("stop_condition"),
             seconds=seconds,
             failed=None if error is None else True,
             errors=error and [_error(error)],
@@ -208,7 +210,7 @@ def _step(value: Any, where: Where) -> int:
 
 
 def _episode(obj: Row, where: Where) -> Row:
-    """Return what the traces of an episode share: step, group, environment, ground truth."""
+    """Return the fields that all traces of an episode share: step, group, environment, …."""
     run = mapping(obj.get("run"))
     work = mapping(run.get("work"))
     data = mapping(mapping(obj.get("task")).get("data"))
@@ -228,6 +230,7 @@ def _episode(obj: Row, where: Where) -> Row:
 
 
 def _trace(trace: Row, episode: Row) -> Row:
+    """Return the fields of one trace's row that do not come from its episode."""
     nodes = dicts(trace["nodes"])
     sampled = [bool(node.get("sampled")) for node in nodes]
     start = sampled.index(True) if any(sampled) else len(nodes)
@@ -235,7 +238,7 @@ def _trace(trace: Row, episode: Row) -> Row:
     prompt = prompt_fields(messages[:start])
     texts = prompt | response_fields(messages[start:], sampled[start:])
     rewards = mapping(trace.get("rewards"))
-    parts = {name: _weighted(rewards[name]) for name in rewards}
+    parts = {name: _weighted_score(rewards[name]) for name in rewards}
     info, agent = mapping(trace.get("info")), mapping(trace.get("agent"))
     trainable, advantage = agent.get("trainable"), logged.real(info.get("advantage"))
     tokens, spans = _tokens(nodes, start)
@@ -276,14 +279,13 @@ def _question(episode: Row) -> str:
 
 
 def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]]]:
-    """Return the fields of the tokens after the prompt, and the span of each node in them.
+    """Return the token fields of a trace, and the token span (start, stop) of each node.
 
-    Node ``start`` begins with tokens of the chat template, which belong to the prompt. A node
-    that lacks an array of the others was not trained on, such as a summary of the context: its
-    tokens count as given.
+    The response begins with the first sampled token of the nodes from ``start`` on. A node without
+    an array that other nodes have was not trained on: its tokens count as not sampled.
     """
-    present = [name for name in _STREAMS if any(node.get(name) for node in nodes[start:])]
-    before = [token for node in nodes[:start] for token in logged.ints(node.get("token_ids")) or []]
+    arrays = [name for name in _STREAMS if any(node.get(name) for node in nodes[start:])]
+    prefix = [token for node in nodes[:start] for token in logged.ints(node.get("token_ids")) or []]
     ids: list[int] = []
     mask: list[int] = []
     streams: dict[str, list[float]] = {name: [] for name in _STREAMS}
@@ -291,23 +293,23 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
     for node in nodes[start:]:
         node_ids, node_mask = logged.ints(node.get("token_ids")) or [], node.get("mask")
         sampled = list(map(bool, node_mask)) if isinstance(node_mask, list) else []
-        absent = not all(node.get(name) for name in present if name != "entropies")
-        if absent or len(sampled) != len(node_ids):
+        is_untrained = not all(node.get(name) for name in arrays if name != "entropies")
+        if is_untrained or len(sampled) != len(node_ids):
             sampled = [False] * len(node_ids)
         skip = 0
         if not any(mask):
             skip = sampled.index(True) if any(sampled) else len(node_ids)
-            before += node_ids[:skip]
+            prefix += node_ids[:skip]
         spans.append((len(ids), len(ids) + len(node_ids) - skip))
         ids += node_ids[skip:]
         mask += map(int, sampled[skip:])
         for name, values in streams.items():
-            values.extend(_aligned(node.get(name), sampled)[skip:])
+            values.extend(_align(node.get(name), sampled)[skip:])
     if not ids:
         return {}, []
     row: Row = {"token_ids": ids, "response_mask": mask}
-    if before:
-        row["prompt_token_ids"] = before
+    if prefix:
+        row["prompt_token_ids"] = prefix
     entropies = [value for value in streams.pop("entropies") if not math.isnan(value)]
     if entropies:
         row["entropy_mean"] = math.fsum(entropies) / len(entropies)
@@ -315,25 +317,25 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
         if not all(map(math.isnan, values)):
             row[_STREAMS[name]] = values
     if "logprobs" not in row and "sampler_logprobs" in row:
-        # One kind alone has nothing to be compared with.
+        # Only the sampler's logprobs are logged: use them as the policy's.
         row["logprobs"] = row.pop("sampler_logprobs")
     return row, spans
 
 
-def _aligned(value: Any, sampled: Sequence[bool]) -> list[float]:
-    """Return a number for each token, NaN for tokens that were not sampled.
+def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
+    """Return one number per token, NaN for tokens that were not sampled.
 
-    The log has one number per sampled token, or one per token.
+    ``value`` is a list with one number per sampled token, or with one per token.
     """
     values = logged.numbers(value) or []
     if len(values) == len(sampled):
         values = list(compress(values, sampled))
-    left = iter(values)
-    return [next(left, math.nan) if one else math.nan for one in sampled]
+    numbers = iter(values)
+    return [next(numbers, math.nan) if is_sampled else math.nan for is_sampled in sampled]
 
 
 def _time_turns(turns: Sequence[Row], calls: Sequence[Row], start: int) -> None:
-    """Set the seconds of the turns to the durations of their model calls."""
+    """Set ``seconds`` of each turn to the duration of its model call; turn 0 is node ``start``."""
     for call in calls:
         node, time = logged.integer(call.get("node")), mapping(call.get("time"))
         begin, end = logged.real(time.get("start")), logged.real(time.get("end"))
@@ -351,7 +353,8 @@ def _seconds(timing: Row) -> float | None:
     return None if begin is None or last is None or last < begin else last - begin
 
 
-def _weighted(reward: Any) -> float:
+def _weighted_score(reward: Any) -> float:
+    """Return a reward function's score times its weight; a plain number is its own score."""
     if not isinstance(reward, dict):
         return logged.parse_number(reward)
     score, weight = logged.parse_number(reward.get("score")), reward.get("weight")
@@ -359,11 +362,11 @@ def _weighted(reward: Any) -> float:
 
 
 def _finish_reason(trace: Row) -> str | None:
-    """Return the finish reason; ``length`` at a limit, whatever other reason is logged."""
+    """Return the logged stop condition, or ``length`` if the trace ended at a limit."""
     reason = trace.get("stop_condition")
     answered = [call for call in dicts(trace.get("calls")) if call.get("error") is None]
-    cut = bool(answered) and answered[-1].get("finish_reason") == "length"
-    if cut or reason in _LIMITS or trace.get("is_truncated") is True:
+    truncated = bool(answered) and answered[-1].get("finish_reason") == "length"
+    if truncated or reason in _LIMITS or trace.get("is_truncated") is True:
         return "length"
     return logged.string(reason)
 

@@ -1,4 +1,4 @@
-"""The trainer's own metrics: from the files given, else from those found in the logs."""
+"""Read the metrics that the trainer logged itself, from given files or those in the logs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ __all__ = ["TrainerMetrics", "find_metrics", "metrics_beside", "read_metrics"]
 
 @dataclass(slots=True)
 class TrainerMetrics:
-    """Metrics of all files and notes on what could not be read.
+    """The trainer's metrics from all files, and notes on what could not be read.
 
     Attributes:
-        table: ``step`` and one column a metric, see ``MetricsTable.frame``.
-        broken: by metric, the steps at which it was NaN or infinite.
-        paths, files: the files, and how a report names them.
-        runs: names of the runs that the files hold; empty if they are one run.
+        table: ``step`` and one column per metric, see ``MetricsTable.frame``.
+        broken: metric -> steps at which it was NaN or infinite.
+        paths, files: the files that were read, and their descriptions in the report.
+        runs: names of the runs if several have metrics at the same steps, else empty.
+        notes: notes on files and rows that could not be read.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -49,21 +50,21 @@ def metrics_beside(
     run: str = "",
     workers: Workers | None = None,
 ) -> TrainerMetrics:
-    """Read the given metrics files, or else those found in the logs.
+    """Read the metrics files in ``given``, or if it is empty those found in the logs.
 
     Args:
         logs: files and folders of logs.
         given: metrics files, read instead of those found in ``logs``.
-        run: name of the run to read, where the files hold several; "" for all.
+        run: name of the only run to read; "" for all runs.
         workers: processes that parse large files.
 
     Raises:
         RlreportError: a file named by the user cannot be read, or there is no such run.
     """
-    read, whole = TrainerMetrics(), MetricsTable()
+    result, table = TrainerMetrics(), MetricsTable()
     seen: dict[str, Ints] = {}
     overlapping = False
-    named = {Path(path) for path in logs}
+    log_paths = {Path(path) for path in logs}
     if given:
         sources = [source for path in map(Path, given) for source in sources_of(path)]
     else:
@@ -85,29 +86,29 @@ def metrics_beside(
             try:
                 part = read_metrics(source, left_out, workers or Workers(1))
             except RlreportError as error:
-                # Trackio's database may have rollouts alone.
-                if given or (source.path in named and source.path.suffix != ".db"):
+                # Trackio's database may contain only rollouts.
+                if given or (source.path in log_paths and source.path.suffix != ".db"):
                     raise
                 why = message("trainer metrics not read: {why}", why=str(error))
-                read.notes.append(Note("metrics", why, 1, name))
+                result.notes.append(Note("metrics", why, 1, name))
                 continue
-            read.notes += left_out.notes(name)
-            read.paths.append(source.path)
-            read.files.append(MetricsFile(name, len(part.steps), sorted(part.parts)))
+            result.notes += left_out.notes(name)
+            result.paths.append(source.path)
+            result.files.append(MetricsFile(name, len(part.steps), sorted(part.parts)))
             of_run.extend(part)
         for name, steps in of_run.steps_of().items() if len(by_run) > 1 else ():
             overlapping |= bool(np.isin(steps, seen.get(name, ())).any())
             seen[name] = np.union1d(seen.get(name, ()), steps).astype(np.int64)
-        whole.extend(of_run)
+        table.extend(of_run)
     if overlapping:
-        read.runs = sorted(by_run)
-    read.table, read.broken = whole.frame()
-    read.notes += [Note("metrics", limit, 1) for limit in whole.limits]
-    return read
+        result.runs = sorted(by_run)
+    result.table, result.broken = table.frame()
+    result.notes += [Note("metrics", limit, 1) for limit in table.limits]
+    return result
 
 
 def read_metrics(source: MetricsSource, left_out: LeftOut, workers: Workers) -> MetricsTable:
-    """Read a file of metrics; ``left_out`` counts rows that cannot be used.
+    """Read a metrics file into a table; count rows that cannot be used in ``left_out``.
 
     Raises:
         UnusableInputError: the file cannot be read as metrics.

@@ -1,4 +1,4 @@
-"""Tables of metrics in CSV files, such as the history and the charts that W&B exports."""
+"""Read metrics from CSV files, such as histories and charts exported from W&B."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ _BLOCK_ROWS = 10_000
 def csv_blocks(
     path: Path, left_out: LeftOut, _: object = None, *, run: str = ""
 ) -> Iterator[Block]:
-    """Yield the numbers of a table with a column of steps, separated by commas, semicolons or tabs.
+    """Yield the metrics of a CSV file; cells are separated by commas, semicolons or tabs.
 
     Args:
         path: the file.
         left_out: counts rows that cannot be used.
-        run: only columns "RUN - METRIC" of this run, as W&B exports charts of several runs.
+        run: read only this run's columns "RUN - METRIC", as W&B exports charts; "" for all columns.
 
     Raises:
-        UnusableInputError: it has no such column.
+        UnusableInputError: there is no column of steps, or the file is encoded as UTF-16.
+        LimitError: the table has over MAX_COLUMNS columns.
     """
     lines = lines_of(path, left_out=left_out)
     header = next(lines, b"")
@@ -56,91 +57,91 @@ def csv_blocks(
         table = _csv_rows(chunk, len(names), separator)
         numbers = [_numbers(table[i]) for i in range(len(names))]
         steps = numbers[names.index(step)][0]
-        whole = _whole(steps)
+        whole = _is_whole(steps)
         if not whole.all() or len(table) != len(chunk):
-            _leave_out_rows((first, chunk), names, step, separator, left_out)
+            _count_unusable_rows((first, chunk), names, step, separator, left_out)
         first += len(chunk)
         kinds = table[names.index(kind)] if kind else None
         groups = kinds.groupby(kinds).groups if kinds is not None else {"": table.index}
-        for one, rows in groups.items():
-            inside = np.zeros(len(table), bool)
-            inside[rows] = True
-            for place, name in metrics.items():
-                values, logged = numbers[place]
-                chosen = inside & whole & logged
-                if chosen.any():
-                    named = prefixed(str(one).lower(), name)
-                    yield steps[chosen].astype(np.int64), {named: values[chosen]}
+        for group, rows in groups.items():
+            in_group = np.zeros(len(table), bool)
+            in_group[rows] = True
+            for index, name in metrics.items():
+                values, logged = numbers[index]
+                selection = in_group & whole & logged
+                if selection.any():
+                    metric = prefixed(str(group).lower(), name)
+                    yield steps[selection].astype(np.int64), {metric: values[selection]}
 
 
 def _csv_rows(lines: list[bytes], columns: int, separator: str) -> pd.DataFrame:
-    """Return the cells of lines, NaN for an empty one; a line that is torn is left out."""
+    """Return the cells of lines as a table, NaN for empty cells; skip malformed lines."""
     try:
         return pd.read_csv(
             io.BytesIO(b"\n".join(lines)), sep=separator, decimal="," if separator == ";" else ".",
             header=None, names=range(columns), index_col=False, keep_default_na=False,
             na_values=[""], encoding_errors="replace", on_bad_lines="skip", low_memory=False,
         )  # fmt: skip
-    except ValueError:  # an open quotation mark swallows the lines after it
+    except ValueError:  # an unclosed quotation mark swallows the lines after it
         cells = (csv_cells(line, separator) for line in lines)
         rows = [row for row in cells if len(row) == columns]
         return pd.DataFrame(rows, columns=range(columns), dtype=object).replace("", np.nan)
 
 
-def _whole(steps: Floats) -> NDArray[np.bool_]:
+def _is_whole(steps: Floats) -> NDArray[np.bool_]:
     whole: NDArray[np.bool_] = (np.abs(steps) <= LARGEST_STEP) & (steps == np.floor(steps))
     return whole
 
 
-def _leave_out_rows(
+def _count_unusable_rows(
     chunk: tuple[int, list[bytes]], names: list[str], step: str, separator: str, left_out: LeftOut
 ) -> None:
-    """Count the rows that no table has, as ``_csv_rows`` reads them; a row may take several lines.
+    """Count the rows of a chunk that are not in the table; a row may span several lines.
 
     Args:
         chunk: number of its first line, and its lines.
-        names: the columns.
-        step: the one with the step.
-        separator: of the cells.
-        left_out: counts them.
+        names: names of the columns.
+        step: name of the column with the step.
+        separator: character between cells.
+        left_out: receives the counts.
     """
     first, lines = chunk
     texts = [line.decode("utf-8", "replace") + "\n" for line in lines]
-    read = csv.reader(texts, delimiter=separator, strict=True)
+    reader = csv.reader(texts, delimiter=separator, strict=True)
     rows, before = [], 0
     try:
-        for cells in read:
+        for cells in reader:
             rows.append((first + before, cells))
-            before = read.line_num
+            before = reader.line_num
         fewest = 0
     except csv.Error:
         rows = [(first + i, csv_cells(line, separator)) for i, line in enumerate(lines)]
         fewest = len(names)
-    place = names.index(step)
+    step_index = names.index(step)
     for line, cells in rows:
         if not any(cells):
             continue
         if not fewest <= len(cells) <= len(names):
             left_out.add(CELLS, line)
             continue
-        value = number(cells[place]) if place < len(cells) else None
-        if value is None or not _whole(np.array([value]))[0]:
+        value = number(cells[step_index]) if step_index < len(cells) else None
+        if value is None or not _is_whole(np.array([value]))[0]:
             left_out.add(STEP, line)
 
 
 def csv_separator(header: bytes) -> str:
-    """Return what separates the cells of a CSV file: the commonest of comma, semicolon and tab."""
+    """Return the separator of a CSV file: the most frequent of comma, semicolon and tab."""
     return max(",;\t", key=header.decode("utf-8", "replace").count)
 
 
 def csv_cells(line: bytes, separator: str) -> list[str]:
-    """Return the cells of a line of a CSV file."""
+    """Return the cells of one line of a CSV file as text."""
     text = line.decode("utf-8-sig", "replace").strip("\r\n")
     return next(csv.reader([text], delimiter=separator), [])
 
 
 def csv_runs(names: list[str]) -> list[str]:
-    """Return the runs in the header of W&B's exported charts, whose columns are "RUN - METRIC"."""
+    """Return the runs of a W&B chart, whose metrics are all named "RUN - METRIC"; else []."""
     metrics = [name for name in names if name not in NO_METRICS]
     if not metrics or not all(" - " in name for name in metrics):
         return []
@@ -148,9 +149,9 @@ def csv_runs(names: list[str]) -> list[str]:
 
 
 def csv_metrics(names: list[str], run: str) -> dict[int, str]:
-    """Return the place and the metric of the columns to read; W&B's ranges are left out."""
-    found = {}
-    for place, name in enumerate(names):
+    """Return column index -> metric of the columns to read, without W&B's __MIN and __MAX."""
+    metrics = {}
+    for index, name in enumerate(names):
         base, _, end = name.rpartition("__")
         if name in NO_METRICS or name in KIND_KEYS or not name:
             continue
@@ -158,14 +159,14 @@ def csv_metrics(names: list[str], run: str) -> dict[int, str]:
             continue
         owner, separator, metric = name.rpartition(" - ")
         if not run:
-            found[place] = name
+            metrics[index] = name
         elif separator and owner == run:
-            found[place] = metric
-    return found
+            metrics[index] = metric
+    return metrics
 
 
 def _numbers(column: pd.Series) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Return the numbers of a column, and which cells hold any; text holds none."""
+    """Return the numbers of a column, float64 (R,), and which cells contain a number, bool (R,)."""
     if column.dtype.kind in "fiub":
         values = column.to_numpy(np.float64)
         return values, ~np.isnan(values)

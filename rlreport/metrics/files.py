@@ -1,4 +1,4 @@
-"""Find files of trainer metrics, and say to which run each belongs."""
+"""Find files of trainer metrics, and determine the run that each belongs to."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from rlreport.sidefiles import load_json
 from rlreport.workers import Workers
 
 EVENTS = "events.out.tfevents"
-"""How names of TensorBoard's files begin."""
+"""Prefix of the names of TensorBoard event files."""
 
 ONLY_METRICS = ("events", ".csv", ".wandb")
-"""Kinds of files that hold no rollouts."""
+"""Kinds of files (see ``_kind``) that never contain rollouts."""
 
 _DEPTH = 6
 _PEEK = 1 << 20
 _CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
 _CONSOLE = (".log", ".txt", ".out")
 _JSON_NAME = re.compile(r"metrics|history|trainer_state", re.IGNORECASE)
-"""JSON documents that a folder is searched for; others are read only if they are given."""
+"""Names of JSON documents to read in a folder; others are read only if the user names them."""
 
 
 class MetricsSource(NamedTuple):
-    """A file (or MLflow's folder) of metrics: how to read it, and the run it belongs to.
+    """The metrics of one run in a file or MLflow folder, and the function that reads them.
 
-    ``run`` is a name, or "" for files of the folder that was given.
+    ``run`` is the name of the run, "" for files directly in the folder that was searched.
     """
 
     path: Path
@@ -47,52 +47,55 @@ class MetricsSource(NamedTuple):
 def find_metrics(path: Path) -> list[MetricsSource]:
     """Return the metrics files of a file or folder, sorted by path.
 
-    A folder is searched for files by name (``*trainer_state.json``, TensorBoard events, W&B's
-    ``run-*.wandb``), by content (JSON lines whose first line is a step with numbers, CSV with a
-    step column among numbers, both also compressed; Trackio's database; verl's console log) and
-    for MLflow's ``metrics`` folders. Of several ``trainer_state.json`` of a run, as checkpoints
-    keep them, only the longest history is taken. Links to folders are not followed.
+    Files are recognized by name (``*trainer_state.json``, TensorBoard events, W&B's
+    ``run-*.wandb``) or by content (JSON lines that begin with a step and numbers; CSV with a step
+    and other numbers; Trackio's database; verl's console log); JSON lines and CSV may be
+    compressed. MLflow's ``metrics`` folders count as files. If the checkpoints of a run each have
+    a ``trainer_state.json``, only the largest is used. Links to folders are not followed.
     """
     if not path.is_dir():
-        known = path.is_file() and _kind(path) in ONLY_METRICS
-        return _files_of(path, path.parent) if known or _is_metrics(path) else []
+        only_metrics = path.is_file() and _kind(path) in ONLY_METRICS
+        return _files_of(path, path.parent) if only_metrics or _is_metrics(path) else []
     if _is_mlflow(path):
         return [_mlflow(path, path)]
-    found: list[MetricsSource] = []
+    sources: list[MetricsSource] = []
     states: dict[str, list[Path]] = {}
-    for place, folders, names in os.walk(path):
-        here = Path(place)
+    for folder_path, folders, names in os.walk(path):
+        here = Path(folder_path)
         deep = len(here.relative_to(path).parts) >= _DEPTH
         folders[:] = [] if deep else sorted(f for f in folders if not f.startswith("."))
         for folder in [f for f in folders if _is_mlflow(here / f)]:
             folders.remove(folder)
-            found.append(_mlflow(here / folder, path))
+            sources.append(_mlflow(here / folder, path))
         for file in (here / name for name in names):
             if not file.is_file():
-                continue  # a pipe would be waited for
+                continue  # opening a pipe would block
             if file.name.endswith("trainer_state.json"):
                 states.setdefault(_run_of(file, path), []).append(file)
             elif _is_metrics(file, in_folder=True):
-                found += _files_of(file, path)
+                sources += _files_of(file, path)
     for files in states.values():
-        found += _files_of(max(files, key=lambda file: (file.stat().st_size, str(file))), path)
-    return sorted(found, key=lambda one: (one.path, one.run))
+        sources += _files_of(max(files, key=lambda file: (file.stat().st_size, str(file))), path)
+    return sorted(sources, key=lambda one: (one.path, one.run))
 
 
 def sources_of(path: Path) -> list[MetricsSource]:
-    """Return what a given file holds, one entry a run, whether it looks like metrics or not."""
+    """Return the metrics in a file or folder named by the user, one entry per file and run.
+
+    A file that the user names is accepted even if it does not look like metrics.
+    """
     if path.is_dir():
-        if found := find_metrics(path):
-            return found
+        if sources := find_metrics(path):
+            return sources
         raise UnusableInputError(f"{path.name}: no trainer metrics in this folder")
     if not path.is_file():
-        # Opening a pipe would wait for its writer.
+        # Opening a pipe would block until another process writes to it.
         raise UnusableInputError(f"{path.name}: there is no such file")
     return _files_of(path, path.parent)
 
 
 def _run_of(path: Path, root: Path) -> str:
-    """Return the folder of a run's file as its name; that of its checkpoints is left out."""
+    """Return the name of a file's run: its folder relative to ``root``, without checkpoints."""
     parts = path.parent.relative_to(root).parts
     return "/".join(part for part in parts if not _CHECKPOINT.fullmatch(part))
 
@@ -112,7 +115,7 @@ def _mlflow(folder: Path, root: Path) -> MetricsSource:
 
 
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
-    """Return the runs of a file, by its kind."""
+    """Return the metrics of each run in a file, with the reader for this kind of file."""
     run = _run_of(path, root)
     kind = _kind(path)
     if kind == ".db":
@@ -126,8 +129,8 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
         runs = csv_table.csv_runs(csv_table.csv_cells(header, csv_table.csv_separator(header)))
         if runs:
             return [
-                MetricsSource(path, partial(csv_table.csv_blocks, path, run=one), one)
-                for one in runs
+                MetricsSource(path, partial(csv_table.csv_blocks, path, run=csv_run), csv_run)
+                for csv_run in runs
             ]
         return [MetricsSource(path, partial(csv_table.csv_blocks, path), run)]
     if kind == "events":
@@ -152,12 +155,12 @@ def _trackio(path: Path, run: str, *_: object) -> Iterator[Block]:
 
 
 def _kind(path: Path) -> str:
-    """Return how a file's name says it is read; ``console`` if nothing else is known."""
+    """Return the kind of a file by its name: ``events``, a suffix, or else ``console``."""
     name = path.name.removesuffix(path.suffix) if path.suffix in COMPRESSIONS else path.name
     if EVENTS in name:
         return "events"
-    known = (".jsonl", ".csv", ".json", ".wandb", ".db")
-    return next((kind for kind in known if name.endswith(kind)), "console")
+    suffixes = (".jsonl", ".csv", ".json", ".wandb", ".db")
+    return next((kind for kind in suffixes if name.endswith(kind)), "console")
 
 
 def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:

@@ -1,4 +1,4 @@
-"""Which trainer wrote metrics, told from their names, and how it logs rollouts."""
+"""Recognize the trainer that wrote metrics by their names, and advise how it logs rollouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROLLOUT_WRITER = (
 
 
 class Framework(NamedTuple):
-    """A trainer: its name, what its metrics are called, and the setting that logs rollouts."""
+    """A trainer: its name, a regular expression of its metrics, and the setting to log rollouts."""
 
     name: str
     metrics: str
@@ -58,11 +58,11 @@ FRAMEWORKS = (
         "trainer.rollout_data_dir=ROLLOUTS",
     ),
 )  # fmt: skip
-"""The most specific first."""
+"""Known trainers; the most specific names come first, as the first match counts."""
 
 
 def logging_advice(metrics: Iterable[str]) -> dict[str, str]:
-    """Return how the trainer of these metrics logs rollouts: ``how`` and a line of ``code``."""
+    """Return how to log rollouts with the trainer: ``how`` (a sentence) and ``code`` (a line)."""
     framework = framework_of(metrics)
     if framework is None:
         how = message("Log them with {name}:", name="rlreport.RolloutWriter")
@@ -72,13 +72,13 @@ def logging_advice(metrics: Iterable[str]) -> dict[str, str]:
 
 
 def framework_of(metrics: Iterable[str]) -> Framework | None:
-    """Return the trainer whose names at least two metrics have, None if it is not known."""
+    """Return the first trainer that at least two of the metrics match, None if there is none."""
     names = list(metrics)
     return next(
         (
-            one
-            for one in FRAMEWORKS
-            if sum(bool(re.fullmatch(one.metrics, name)) for name in names) >= 2
+            framework
+            for framework in FRAMEWORKS
+            if sum(bool(re.fullmatch(framework.metrics, name)) for name in names) >= 2
         ),
         None,
     )

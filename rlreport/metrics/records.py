@@ -1,4 +1,4 @@
-"""Read files of trainer metrics in blocks of numbers, by their kind."""
+"""Read trainer metrics as blocks of numbers from JSON, verl's console log and TensorBoard."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from rlreport.text.messages import marked, message
 from rlreport.workers import Workers
 
 Block = tuple[Ints, dict[str, Floats]]
-"""Steps in the order of the log, int64 (R,), and the metrics logged at them, float64 (R,)."""
+"""R rows of metrics: their steps, int64 (R,), and metric -> values, float64 (R,)."""
 
 STEP, JSON, CELLS, REST = "metrics_step", "metrics_json", "metrics_cells", "metrics_rest"
 
@@ -55,12 +55,12 @@ _WHY = {
 
 @dataclass(slots=True)
 class LeftOut:
-    """Counts the rows of a file that cannot be used, by kind, with the line of the first."""
+    """Unusable rows of a metrics file: ``found`` is reason -> (number of rows, first line)."""
 
     found: dict[str, tuple[int, int | None]] = field(default_factory=dict)
 
     def add(self, kind: str, line: int | None) -> None:
-        """Count a row; it is at a line, or the file has none."""
+        """Count a row that cannot be used, for reason ``kind``; ``line`` is None if unknown."""
         times, first = self.found.get(kind, (0, line))
         self.found[kind] = (times + 1, first)
 
@@ -71,7 +71,7 @@ class LeftOut:
             self.found[kind] = (before + times, first)
 
     def notes(self, file: str) -> list[Note]:
-        """Return a note for each kind; none quotes the log."""
+        """Return one note per reason, without text from the log."""
         return [
             Note("metrics", message(_WHY[kind]), times, file, first)
             for kind, (times, first) in self.found.items()
@@ -79,13 +79,13 @@ class LeftOut:
 
 
 MAX_UNPACKED = 4_000_000_000
-"""Maximum decompressed bytes of a file."""
+"""Maximum decompressed size of a metrics file in bytes."""
 
 MAX_EVENTS = 1_000_000_000
-"""Maximum bytes of a TensorBoard event file, which is read into memory."""
+"""Maximum size of a TensorBoard event file in bytes, as it is read into memory."""
 
 CONSOLE_LINE = re.compile(rb"\bstep:(\d{1,15}) - (?=\S+:)")
-"""What verl's console logger writes before the metrics of a step."""
+"""Start of the metrics of a step in a line of verl's console log."""
 
 STEPS = frozenset(STEP_KEYS)
 
@@ -99,21 +99,21 @@ _LARGE = 50_000_000
 _CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
 _ANSI = re.compile(rb"\x1b\[[0-9;]*m")
 _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss")
-"""Keys of transformers' summary at the end of training, which are no curves."""
+"""Keys that transformers logs once at the end of training, so they make no curve."""
 
 
 def blocks_of(records: Iterable[Record]) -> Iterator[Block]:
-    """Gather consecutive records with the same metrics."""
+    """Group consecutive records with the same metrics into blocks of up to _BLOCK_ROWS rows."""
     names: tuple[str, ...] = ()
     steps: list[int] = []
     rows: list[list[float]] = []
-    for step, found in records:
-        if tuple(found) != names or len(rows) >= _BLOCK_ROWS:
+    for step, metrics in records:
+        if tuple(metrics) != names or len(rows) >= _BLOCK_ROWS:
             if rows:
                 yield _block(names, steps, rows)
-            names, steps, rows = tuple(found), [], []
+            names, steps, rows = tuple(metrics), [], []
         steps.append(step)
-        rows.append([*found.values()])
+        rows.append([*metrics.values()])
     if rows:
         yield _block(names, steps, rows)
 
@@ -136,38 +136,38 @@ def _float(value: float) -> float:
 def lines_of(
     path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
 ) -> Generator[bytes]:
-    """Yield the decompressed lines of a file, up to the first damage.
+    """Yield the decompressed lines of a file until its end or the first damaged part.
 
     Raises:
-        LimitError: a line or the file is too long.
-        ValueError: nothing can be decompressed.
+        LimitError: a line is over ``longest`` bytes, or the file over MAX_UNPACKED.
+        ValueError: not even the first line can be decompressed.
     """
     source = Source("", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, ""))
-    lines, line, read = Lines(ByteRange(0, source), longest), None, 0
+    lines, line, count = Lines(ByteRange(0, source), longest), None, 0
     for line in lines:
         if line.data is None:
             raise LimitError(message("a line of over {most:count} bytes", most=longest))
         if line.offset > MAX_UNPACKED:
             raise LimitError(message("larger than {most:count} bytes", most=MAX_UNPACKED))
-        read += 1
+        count += 1
         yield line.data
     if lines.damage and line is None:
         raise ValueError(lines.damage)
     if lines.damage and left_out is not None:
-        left_out.add(REST, read)
+        left_out.add(REST, count)
 
 
 def json_line_blocks(path: Path, left_out: LeftOut, workers: Workers) -> Iterator[Block]:
-    """Yield the numbers of a JSONL log; several processes parse the lines of a large one."""
+    """Yield the metrics of a JSONL log; several processes parse the lines of a large one."""
     batches = _batches(lines_of(path, left_out=left_out))
     large = path.stat().st_size > _LARGE
-    for blocks, skipped in workers.map(_parsed, batches, None, parallel=large):
+    for blocks, skipped in workers.map(_parse_batch, batches, None, parallel=large):
         left_out.extend(skipped)
         yield from blocks
 
 
-def _parsed(batch: list[tuple[int, bytes]], _: None) -> tuple[list[Block], LeftOut]:
-    """Parse numbered lines, and count those that cannot be used."""
+def _parse_batch(batch: list[tuple[int, bytes]], _: None) -> tuple[list[Block], LeftOut]:
+    """Return the metrics of numbered lines, and the counts of lines that cannot be used."""
     left_out = LeftOut()
     numbers, lines = zip(*batch, strict=True)
     try:
@@ -175,14 +175,14 @@ def _parsed(batch: list[tuple[int, bytes]], _: None) -> tuple[list[Block], LeftO
     except orjson.JSONDecodeError:
         events = []
     if len(events) != len(lines):
-        events = [_tolerant(line, number, left_out) for number, line in batch]
-    if block := _block_of_alike(events):
+        events = [_parse_tolerantly(line, number, left_out) for number, line in batch]
+    if block := _uniform_block(events):
         return [block], left_out
     return [*blocks_of(_records(zip(numbers, events, strict=True), left_out))], left_out
 
 
 def _batches(lines: Iterator[bytes]) -> Iterator[list[tuple[int, bytes]]]:
-    """Gather non-empty lines of a few megabytes in all, with their numbers."""
+    """Group non-empty lines, as (line number, line), into batches of a few megabytes."""
     batch: list[tuple[int, bytes]] = []
     size = 0
     for number, line in enumerate(lines, 1):
@@ -196,8 +196,8 @@ def _batches(lines: Iterator[bytes]) -> Iterator[list[tuple[int, bytes]]]:
         yield batch
 
 
-def _tolerant(line: bytes, number: int, left_out: LeftOut) -> Any:
-    """Parse a JSON line, in which NaN is allowed; an invalid line is None, and counted."""
+def _parse_tolerantly(line: bytes, number: int, left_out: LeftOut) -> Any:
+    """Parse a JSON line that may contain NaN; count an invalid line and return None."""
     try:
         return load_json(line, "replace")
     except ValueError:
@@ -205,8 +205,8 @@ def _tolerant(line: bytes, number: int, left_out: LeftOut) -> Any:
         return None
 
 
-def _block_of_alike(events: list[Any]) -> Block | None:
-    """Return a block of events that have the same keys and numbers alone, else None."""
+def _uniform_block(events: list[Any]) -> Block | None:
+    """Return one block of all events if they have the same keys and only numbers, else None."""
     if not events or not isinstance(events[0], dict) or not KIND_KEYS.isdisjoint(events[0]):
         return None
     names = tuple(events[0])
@@ -227,13 +227,13 @@ def _block_of_alike(events: list[Any]) -> Block | None:
 
 
 def _records(events: Iterable[tuple[int | None, Any]], left_out: LeftOut) -> Iterator[Record]:
-    """Yield the records of events, each with its line; a row that names no step is of no curve."""
+    """Yield the records of (line, event) pairs; count events whose step is no whole number."""
     for line, event in events:
-        if not isinstance(event, dict) or not (found := numbers_of(event)):
+        if not isinstance(event, dict) or not (metrics := numbers_of(event)):
             continue
         step = step_in(event)
         if step is not None:
-            yield step, found
+            yield step, metrics
         elif not STEPS.isdisjoint(event):
             left_out.add(STEP, line)
 
@@ -241,11 +241,11 @@ def _records(events: Iterable[tuple[int | None, Any]], left_out: LeftOut) -> Ite
 def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
     """Yield the records of a JSON document.
 
-    It is transformers' ``trainer_state.json``, an array of events, or a table of columns as pandas
-    writes it, such as an exported history of W&B.
+    The document is transformers' ``trainer_state.json``, an array of events, or a table by columns
+    as pandas writes it, such as a history exported from W&B.
 
     Raises:
-        UnusableInputError: it is none of these.
+        UnusableInputError: the document is none of these.
     """
     content = read_bounded(path, MAX_JSON)
     document = load_json(content, "replace")
@@ -254,23 +254,23 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
         for event in history:
             step = step_in(event) if isinstance(event, dict) else None
             if step is not None:
-                found = {k: v for k, v in flat_numbers(event) if k not in _SUMMARY}
-                if found:
-                    yield step, found
+                metrics = {k: v for k, v in flat_numbers(event) if k not in _SUMMARY}
+                if metrics:
+                    yield step, metrics
             elif isinstance(event, dict) and not STEPS.isdisjoint(event):
                 left_out.add(STEP, None)
         return
     if path.name.endswith("trainer_state.json"):
         raise UnusableInputError(f"{path.name}: no `log_history` in it, so no trainer state")
-    events: Iterable[Any] = _transposed(document) or json_objects(io.BytesIO(content))
+    events: Iterable[Any] = _rows_of_columns(document) or json_objects(io.BytesIO(content))
     records = [*_records(((None, event) for event in events), left_out)]
     if not records:
         raise UnusableInputError(f"{path.name}: no steps with numbers in it, so no metrics")
     yield from records
 
 
-def _transposed(document: Any) -> list[dict[str, Any]]:
-    """Return the rows of a table of columns, each a dict by row (pandas' default) or a list."""
+def _rows_of_columns(document: Any) -> list[dict[str, Any]]:
+    """Convert a dict of columns (each a dict by row label or a list) to rows; else return []."""
     if not isinstance(document, dict):
         return []
     tables = [v for k, v in document.items() if k in STEP_KEYS and isinstance(v, dict | list)]
@@ -304,9 +304,9 @@ def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
         for pair in plain[start.end() :].decode(errors="replace").strip().split(" - "):
             if matched := _CONSOLE_PAIR.fullmatch(pair):
                 event[matched[1]] = number(matched[2])
-        if found := dict(flat_numbers(event)):
+        if metrics := dict(flat_numbers(event)):
             found_any = True
-            yield int(start[1]), found
+            yield int(start[1]), metrics
     if not found_any:
         raise UnusableInputError(
             f"{path.name}: no metrics file; known are trainer_state.json, .jsonl, .csv and .json, "
@@ -316,9 +316,9 @@ def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
 
 
 def number(cell: object) -> float | None:
-    """Return the number in a cell; "nan" is a number that was logged, an empty cell is not."""
+    """Return the number in a cell, NaN for the text "nan"; None if there is no number."""
     if isinstance(cell, float) and np.isnan(cell):
-        return None  # how pandas gives an empty cell
+        return None  # pandas represents an empty cell as NaN
     try:
         return float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -326,10 +326,11 @@ def number(cell: object) -> float | None:
 
 
 def tensorboard_blocks(path: Path) -> Iterator[Block]:
-    """Yield the scalars of a file of TensorBoard events.
+    """Yield the scalars of a TensorBoard event file.
 
     Raises:
-        MissingExtraError: without tensorboard.
+        MissingExtraError: tensorboard is not installed.
+        LimitError: the file is over MAX_EVENTS bytes.
     """
     try:
         from tensorboard.backend.event_processing import event_accumulator
@@ -351,7 +352,7 @@ def tensorboard_blocks(path: Path) -> Iterator[Block]:
     for tag in tags[event_accumulator.TENSORS]:
         for event in log.Tensors(tag):
             if event.tensor_proto.tensor_shape.dim:
-                continue  # a few bytes can declare an array of any size
+                continue  # reading an array is unsafe: a few bytes can declare any size
             value = tensor_util.make_ndarray(event.tensor_proto)
             if value.ndim == 0 and value.dtype.kind in "fiu":
                 yield np.array([event.step], np.int64), {tag: np.array([value], np.float64)}

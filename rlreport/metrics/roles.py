@@ -1,4 +1,4 @@
-"""Roles of trainer metrics (what they measure), recognized by name, and their healthy ranges.
+"""Recognize what trainer metrics measure (their role) by name, and give healthy ranges.
 
 A role has one meaning and one unit in all frameworks. Metrics with unknown names have no role:
 they are drawn, but no check uses them.
@@ -16,7 +16,7 @@ _MEAN = r"(?:[_/.](?:all[_/.])?(?:mean|avg|average))?"
 _AVG = r"(?:(?:mean|avg|average)_)?"
 _POLICY = r"(?:(?:actor|policy|optim|optimizer)/)?"
 _VALIDATION = (
-    # Not parts of the reward, figures of groups, counts and extremes.
+    # Exclude components of the reward, figures of groups, counts and extremes.
     r"(?!.*(?:format|length|_len\b|trunc|std|baseline|ref_|groups|chosen|rejected|margin|accuracies"
     r"|num_|penalty|overlong|[_/](?:min|max)\b|(?:worst|best|maj)@))"
     r"(?:val|valid|validation|eval|evaluation|test|dev|heldout)(?:s|_?set|_?step)?[_/.-]"
@@ -107,7 +107,7 @@ ROLES: dict[str, tuple[str, ...]] = {
 }
 """Role -> regular expressions of metric names, in order of preference.
 
-Each has to match the whole name in lower case, without the parts that say only when it was logged.
+Each has to match the whole name in lower case, without the prefixes that ``_PREFIXES`` removes.
 """
 
 PLAIN_NAMES = {
@@ -117,16 +117,16 @@ PLAIN_NAMES = {
     "kl_token": "kl",
     "length": "response_length",
 }
-"""A plain name of each role, which ``roles_of`` knows."""
+"""Role -> a simple metric name that ``roles_of`` recognizes as this role."""
 
 _PREFIXES = re.compile(r"^(?:.* - )?(?:(?:train|training|trainer|rollouts?|metrics|agg)[/_.])*")
 """Prefixes that name the run or the phase of a metric, not what it measures."""
 
 
 def roles_of(metrics: Iterable[str]) -> dict[str, str]:
-    """Return role -> metric: for each role the metric with the most preferred name, if any.
+    """Return role -> metric: the metric that matches the role's most preferred pattern, if any.
 
-    Ties go to the metric of the rollout phase, which covers all responses, then the shortest name.
+    Ties go to a metric of the rollout phase, which covers all responses, then to the shortest name.
     """
     names = sorted(
         metrics, key=lambda name: (not name.lower().startswith("rollout"), len(name), name)
@@ -141,7 +141,7 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
 
 
 class Guide(NamedTuple):
-    """The healthy range of a metric, what it means, and the source of the range."""
+    """The healthy range of a metric (``low`` to ``high``), its meaning and the range's source."""
 
     metric: str
     low: float
@@ -174,10 +174,10 @@ GUIDANCE: tuple[Guide, ...] = (
         "verl's metrics; PPO practice",
     ),
 )  # fmt: skip
-"""Guides by metric name, as the trainers write it."""
+"""Known healthy ranges; metric names are written as the trainers log them."""
 
 
 def guide_for(metric: str) -> Guide | None:
-    """Return the guide of a metric; prefixes such as ``train/`` and ``eval_`` are ignored."""
+    """Return the healthy range of a metric, None if unknown; ignore ``train/`` and ``eval_``."""
     plain = metric.removeprefix("train/").removeprefix("eval/").removeprefix("eval_")
     return next((guide for guide in GUIDANCE if guide.metric == plain), None)

@@ -1,4 +1,4 @@
-"""The table of trainer metrics: one value a step of each metric, in bounded memory."""
+"""Build the table of trainer metrics, one value per step and metric, in bounded memory."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
 MAX_METRICS = 2_000
-"""Names of metrics that are read; those that come first stay."""
+"""Maximum number of metrics; further ones, in the order of the log, are left out."""
 
 MAX_STEPS = 20_000
-"""Steps of a table; of more, several consecutive ones are one row."""
+"""Maximum number of rows; of more steps, consecutive ones are merged into one row."""
 
 MAX_VALUES = 5_000_000
-"""Values in memory, before consecutive steps are merged."""
+"""Maximum number of values in memory; beyond it, consecutive steps are merged."""
 
 MAX_BROKEN = 1_000
-"""Steps of a metric that are named as NaN or infinite."""
+"""Maximum number of steps per metric that are reported as NaN or infinite."""
 
 _GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
 
 
 class Part(NamedTuple):
-    """Values of one metric in the order of the log: their steps, and which are not finite."""
+    """Values of a metric at its ``steps``; ``broken`` marks those logged as NaN or infinity."""
 
     steps: Ints
     values: Floats
     broken: NDArray[np.bool_]
 
     def merged(self, width: int, *, largest: bool) -> Part:
-        """Merge consecutive values of the same ``width`` steps; the first step stands for all.
+        """Merge runs of values whose steps fall into the same interval of ``width`` steps.
 
-        Values become the mean of the finite ones, or the largest.
+        A merged value has the first step of the interval. It is the mean of the finite values, or
+        the largest if ``largest``; NaN if none is finite.
         """
         at = self.steps - self.steps % width
         starts = np.flatnonzero(np.diff(at, prepend=at[0] - 1))
@@ -60,11 +61,11 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class MetricsTable:
-    """Collects blocks of values, and gives the table.
+    """Collects blocks of metrics (``add``) and returns them as a table (``frame``).
 
     Attributes:
-        parts: of each metric.
-        width: consecutive steps that are one row.
+        parts: metric -> its values.
+        width: number of consecutive steps that are merged into one row.
         left_out: hashes of the names of metrics beyond MAX_METRICS.
         size: number of values in memory.
     """
@@ -85,7 +86,7 @@ class MetricsTable:
                     self._merge(2 * self.width)
 
     def extend(self, other: MetricsTable) -> None:
-        """Add what another table has collected."""
+        """Append the values of another table."""
         for name, parts in other.parts.items():
             self._add(name, parts)
         self.left_out |= other.left_out
@@ -103,27 +104,27 @@ class MetricsTable:
     def _merge(self, width: int) -> None:
         self.width, self.size = width, 0
         for name, parts in self.parts.items():
-            whole = Part(*map(np.concatenate, zip(*parts, strict=True)))
-            merged = whole.merged(width, largest=bool(_GRAD_NORM.search(name)))
+            joined = Part(*map(np.concatenate, zip(*parts, strict=True)))
+            merged = joined.merged(width, largest=bool(_GRAD_NORM.search(name)))
             self.parts[name] = [merged]
             self.size += len(merged.steps)
 
     @property
     def steps(self) -> Ints:
-        """The steps at which anything was logged, int64, ascending."""
+        """The distinct steps of all metrics, int64, ascending."""
         steps = np.empty(0, np.int64)
-        for own in self.steps_of().values():
-            if not np.array_equal(own, steps):  # most metrics have the same steps
-                steps = np.union1d(steps, own)
+        for metric_steps in self.steps_of().values():
+            if not np.array_equal(metric_steps, steps):  # usually all metrics have equal steps
+                steps = np.union1d(steps, metric_steps)
         return steps
 
     def frame(self) -> tuple[pd.DataFrame, dict[str, list[int]]]:
         """Return the table, and the first MAX_BROKEN steps at which each metric was not finite.
 
-        The table has ``step`` (int64, ascending) and one float64 column a metric, by name. Several
-        values in a row at one step, as of several updates, become their mean; for the norm of the
-        gradient the largest. A step that is logged again later, as after a restart, replaces the
-        earlier one. Values that are not finite are NaN.
+        The table has ``step`` (int64, ascending) and one float64 column per metric, by name. Values
+        logged in a row at one step, such as one per update, become their mean, or the largest for
+        gradient norms. If a step is logged again later, as after a restart, the later value counts.
+        Values that are not finite are NaN.
         """
         self._merge(self.width)
         while (rows := len(self.steps)) > MAX_STEPS or rows * len(self.parts) > MAX_VALUES:
@@ -133,16 +134,16 @@ class MetricsTable:
         broken: dict[str, list[int]] = {}
         for name in sorted(set(self.parts) - {"step"}):
             (part,) = self.parts[name]
-            place = np.searchsorted(steps, part.steps)
+            indices = np.searchsorted(steps, part.steps)
             columns[name], bad = np.full(len(steps), np.nan), np.zeros(len(steps), bool)
-            columns[name][place], bad[place] = part.values, part.broken
+            columns[name][indices], bad[indices] = part.values, part.broken
             if bad.any():
                 broken[name] = steps[bad][:MAX_BROKEN].tolist()
         _drop_placeholders(columns)
         return pd.DataFrame(columns), broken
 
     def steps_of(self) -> dict[str, Ints]:
-        """Return the steps of each metric."""
+        """Return metric -> its steps in the order of the log."""
         return {
             name: np.concatenate([part.steps for part in parts])
             for name, parts in self.parts.items()
@@ -150,7 +151,7 @@ class MetricsTable:
 
     @property
     def limits(self) -> list[str]:
-        """Sentences on what was too much to keep."""
+        """Sentences for the report on what was left out or merged to limit the size."""
         sentences = []
         if self.left_out:
             sentences.append(
@@ -172,9 +173,9 @@ class MetricsTable:
 
 
 def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
-    """Drop the zeros of the validation reward at steps where its sibling metrics are missing.
+    """Replace zeros of the validation reward by NaN at steps without an evaluation, in place.
 
-    Some trainers log 0 for the one and null for the other at every step without an evaluation.
+    At such steps some trainers log 0 as reward and null for other metrics with the same prefix.
     """
     name = roles_of(columns).get("validation")
     if name is None:

@@ -1,4 +1,4 @@
-"""Records of the databases and folders that experiment trackers write."""
+"""Read metrics from the files of experiment trackers: MLflow, Trackio and W&B."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlreport.sidefiles import LimitError, load_json
 from rlreport.text.messages import message
 
 MAX_RECORD = 64_000_000
-"""Bytes of one record of a W&B file."""
+"""Maximum size of one record of a W&B file in bytes."""
 
 _BLOCK = 32_768
 _CHUNK_HEADER = struct.Struct("<IHB")
@@ -28,9 +28,9 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def mlflow_records(folder: Path) -> Iterator[Record]:
-    """Yield the records of MLflow's ``metrics`` folder: a file a metric, "time value step" a line.
+    """Yield the records of MLflow's ``metrics`` folder, which has a file per metric.
 
-    Lines of another form and links are left out.
+    Each line is "time value step"; other lines, and links, are skipped.
     """
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
         name = path.relative_to(folder).as_posix()
@@ -41,7 +41,7 @@ def mlflow_records(folder: Path) -> Iterator[Record]:
 
 
 def trackio_runs(path: Path) -> list[str]:
-    """Return the names of the runs in Trackio's database that have metrics."""
+    """Return the names of the runs that have metrics in a Trackio database, sorted."""
     with closing(open_database(path)) as database:
         if not is_plain_table(database, "metrics"):
             return []
@@ -50,19 +50,19 @@ def trackio_runs(path: Path) -> list[str]:
 
 
 def trackio_records(path: Path, run: str) -> Iterator[Record]:
-    """Yield the records of one run of Trackio's database."""
+    """Yield the metrics of one run in a Trackio database."""
     query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
     with closing(open_database(path)) as database:
         for step, metrics in database.execute(query, (run,)):
-            found = dict(flat_numbers(json_object(metrics)))
-            if found:
-                yield int(step), found
+            numbers = dict(flat_numbers(json_object(metrics)))
+            if numbers:
+                yield int(step), numbers
 
 
 def wandb_run(path: Path) -> str:
-    """Return the name of the run of a W&B run file and its id, as "swift-fox-3-1a2b3c4d".
+    """Return name and id of the run in a W&B run file, such as "swift-fox-3-1a2b3c4d".
 
-    The name is number 8 of the record's field 17.
+    The name is field 8 of the run message, which is field 17 of a record.
     """
     run, names = path.stem.removeprefix("run-"), []
     with suppress(RlreportError):
@@ -75,12 +75,13 @@ def wandb_run(path: Path) -> str:
 def wandb_records(path: Path) -> Iterator[Record]:
     """Yield the history of a W&B run file (``run-ID.wandb``).
 
-    Such a file is a log of LevelDB's form with a protocol buffer ``Record`` per entry
-    (``wandb_internal.proto``): field 2 is the history, whose items (field 1) have a key (1), or a
-    nested key (2), and a number or JSON (5, 6, 8, 16); its step is field 2, number 1.
+    Such a file is a LevelDB log with one protocol buffer ``Record`` per entry
+    (``wandb_internal.proto``). Its field 2 is the history: items (field 1) and the step (field 2,
+    whose field 1 is the number). An item has a key (field 1) or nested key (2), and a number or
+    JSON value (5, 6, 8 or 16).
 
     Raises:
-        UnusableInputError: it is no such file.
+        UnusableInputError: the file is not a W&B run file.
     """
     for entry in _wandb_entries(path):
         for number, history in _fields(entry):
@@ -96,7 +97,7 @@ def _wandb_entries(path: Path) -> Iterator[bytes]:
 
 
 def _entries(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Yield the entries of a LevelDB log after its header of 7 bytes; a torn end is left out."""
+    """Yield the entries of a LevelDB log after its 7-byte header; skip an incomplete last entry."""
     left, parts = _BLOCK - 7, bytearray()
     while True:
         if left < _CHUNK_HEADER.size:
@@ -133,8 +134,8 @@ def _history(data: bytes) -> Record | None:
         elif number == 2:
             event.setdefault("_step", next((v for n, v in _fields(item) if n == 1), 0))
     step = step_in(event)
-    found = numbers_of(event)
-    return (step, found) if step is not None and found else None
+    metrics = numbers_of(event)
+    return (step, metrics) if step is not None and metrics else None
 
 
 def _value(number: int, value: Any) -> Any:
@@ -149,7 +150,7 @@ def _value(number: int, value: Any) -> Any:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield (number, value) of the fields of a protocol buffer; numbers as int, others as bytes."""
+    """Yield (field number, value) of a protocol buffer: varints as int, other values as bytes."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -1,1 +1,1 @@
-"""Reading logs: all responses become rows of numbers; some are read again with their texts."""
+"""Read logs: convert every response to a row of numbers; re-read a sample with its texts."""

@@ -1,4 +1,4 @@
-"""Convert rows to columns: compute the figures of many responses at a time."""
+"""Convert rows to columns of the response table, many responses at a time."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.tokens import structure_of
 
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
-"""Sources of ``finished``, by their code in ``finish_source``; 0 without a source."""
+"""Values of ``finish_source``: what ``finished`` was derived from; 0 if nothing."""
 
 MAX_EXTRAS = 64
 MAX_CHUNK_EXTRAS = 256
-"""Larger than the number in the report, as rows may be left out when all have been read."""
+"""Larger than MAX_EXTRAS, as names that occur only in rows left out later are dropped."""
 
 MAX_TEXT = 1 << 22
-"""Words are counted in this many characters of a text."""
+"""Words are counted only in this many characters at the start of a text."""
 
 FIELD_BITS = {name: 1 << bit for bit, name in enumerate(sorted(CANONICAL))}
-"""Bits of the canonical fields in the column ``carried``, which shows the fields of a row."""
+"""Canonical field -> its bit in the column ``carried``, set if the row logs the field."""
 
 _OPENING, _CLOSING = "<think>", "</think>"
 _ENDINGS = tuple(EOS_TOKENS)
@@ -45,7 +45,7 @@ Columns = dict[str, NDArray[np.generic]]
 
 
 class RangeCounts(NamedTuple):
-    """Lines counted in a byte range."""
+    """Numbers of all lines and of unusable lines in the byte range that begins at ``start``."""
 
     file: int
     start: int
@@ -55,7 +55,7 @@ class RangeCounts(NamedTuple):
 
 @dataclass(slots=True)
 class Extra:
-    """An extra scalar: rows with numbers and their values, and row -> text."""
+    """Values of an extra scalar: ``numbers`` logged in ``rows``, and ``texts`` (row -> text)."""
 
     rows: array[int] = field(default_factory=lambda: array("q"))
     numbers: array[float] = field(default_factory=lambda: array("d"))
@@ -64,19 +64,19 @@ class Extra:
 
 @dataclass(slots=True)
 class Chunk:
-    """The rows of some byte ranges as columns, with counters.
+    """The rows of some byte ranges as columns, with counters and remarks.
 
     Attributes:
-        rows: number of rows R, failed rollouts included.
-        columns: name -> array (R,): columns of the response table, and ``group_hash``,
+        rows: number of rows R, including failed rollouts.
+        columns: name -> array (R,): columns of the response table, plus ``group_hash``,
             ``finish_source``, ``carried`` (bits of FIELD_BITS) and ``failed``. A column
             without any value is absent.
-        extras: extra scalars, at most MAX_CHUNK_EXTRAS: the first names in alphabetical order.
-        extras_dropped: whether further names were left out.
-        reward_parts: names of extras that are parts of the reward.
-        tools: row, name and ToolCounts, for each tool of each row.
-        counts: number of lines of each range.
-        remarks: lines that could not be used, and oddities.
+        extras: extra scalars by name; of more than MAX_CHUNK_EXTRAS the alphabetically first.
+        extras_dropped: whether any extra scalar was left out.
+        reward_parts: names of the extras that are components of the reward.
+        tools: (row, tool name, *ToolCounts) for each tool used in each row.
+        counts: numbers of lines, one entry per range.
+        remarks: unusable lines and repaired values, for notes in the report.
     """
 
     rows: int = 0
@@ -90,7 +90,10 @@ class Chunk:
 
 
 class Place(NamedTuple):
-    """Location and kind of a row, as columns; the hash is 0 in containers without lines."""
+    """Location of a row in the logs, its split, and whether its rollout failed.
+
+    ``sub`` is its index among the rows of one object; ``line_hash`` is 0 in files without lines.
+    """
 
     file: int
     offset: int
@@ -109,9 +112,9 @@ def batch_columns(
     figures: FigureOptions,
     chunk: Chunk,
 ) -> Columns:
-    """Return the columns of some rows; add their extras, tools and remarks to the chunk."""
+    """Return the columns of ``rows``, and add their extras, tools and remarks to ``chunk``."""
     positions = [LogPosition(*place[:3]) for place in places]
-    _remark(rows, positions, chunk)
+    _collect_remarks(rows, positions, chunk)
     texts = [clean_text(row.response, options.pad_tokens) for row in rows]
     columns = _row_columns(rows, places, texts, options)
     # Logged numbers may be as large as float64 allows; overflow yields infinity.
@@ -127,7 +130,7 @@ def batch_columns(
     return columns
 
 
-def _remark(rows: Sequence[Row], positions: Sequence[LogPosition], chunk: Chunk) -> None:
+def _collect_remarks(rows: Sequence[Row], positions: Sequence[LogPosition], chunk: Chunk) -> None:
     remarks, extras = chunk.remarks, chunk.extras
     for number, (row, position) in enumerate(zip(rows, positions, strict=True), chunk.rows):
         tokens = row.tokens
@@ -173,8 +176,8 @@ def _row_columns(
     }
     columns |= {
         "step": np.array([row.step for row in rows], np.int64),
-        "prompt_hash": np.array([one[0] for one in prompts], np.uint64),
-        "prompt_chars": np.array([one[1] for one in prompts], np.int64),
+        "prompt_hash": np.array([prompt[0] for prompt in prompts], np.uint64),
+        "prompt_chars": np.array([prompt[1] for prompt in prompts], np.int64),
         "group_hash": np.array(groups, np.uint64),
         "response_hash": np.array(list(map(text_hash, texts)), np.uint64),
         "response_chars": np.array(list(map(len, texts)), np.int64),
@@ -205,30 +208,30 @@ def _row_columns(
 def _add_token_columns(
     columns: Columns, tokens: TokenRows, sampled: TokenRows, options: FigureOptions
 ) -> None:
-    """Add the columns computed from tokens; ``tokens`` also contains tokens not sampled."""
+    """Add the columns computed from tokens: all ``tokens``, and those ``sampled`` by the policy."""
     figures = sampled.figures(options)
-    found = response_figures(
+    token_figures = response_figures(
         figures,
         sampled.offsets,
         logged_advantage=sampled.arrays.get("advantages"),
         old_logp=sampled.arrays.get("old_logprobs"),
     )
-    if any(own and (_OPENING in own or _CLOSING in own) for own in sampled.strings):
+    if any(strings and (_OPENING in strings or _CLOSING in strings) for strings in sampled.strings):
         opens, closes = sampled.marks(_OPENING), sampled.marks(_CLOSING)
-        found |= thinking_tokens(opens, closes, sampled.offsets)
+        token_figures |= thinking_tokens(opens, closes, sampled.offsets)
     if tokens.sampled is not None and tokens.masked is not None:
-        given = tokens.lengths - sampled.lengths
-        found["env_tokens"] = np.where(tokens.masked, given, np.nan)
-        found |= mismatch_by_turn(figures, sampled.offsets, tokens.sampled, tokens.offsets)
-        if "kl_max_position" in found:
-            # Positions refer to all tokens of the response, as shown.
-            found["kl_max_position"] = _positions_in_all(
-                found["kl_max_position"], tokens, sampled.offsets
+        env_tokens = tokens.lengths - sampled.lengths
+        token_figures["env_tokens"] = np.where(tokens.masked, env_tokens, np.nan)
+        token_figures |= mismatch_by_turn(figures, sampled.offsets, tokens.sampled, tokens.offsets)
+        if "kl_max_position" in token_figures:
+            # The report counts positions among all tokens of the response.
+            token_figures["kl_max_position"] = _positions_in_all(
+                token_figures["kl_max_position"], tokens, sampled.offsets
             )
-    for name, values in found.items():
+    for name, values in token_figures.items():
         columns[name] = np.full(len(columns["step"]), np.nan)
         columns[name][tokens.rows] = values
-    if "rlhf_reward" in found:
+    if "rlhf_reward" in token_figures:
         columns["non_score_reward"] = columns["rlhf_reward"] - columns["reward"]  # type: ignore[operator]
     nan_values = columns["nan_values"].astype(np.int64)
     nan_values[tokens.rows] += sampled.nan_values
@@ -239,13 +242,13 @@ def _add_token_columns(
 def _prompt_figures(
     prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None
 ) -> tuple[int, int]:
-    """Return hash and length of the cleaned prompt; cached, as most prompts occur many times."""
+    """Return hash and number of characters of the cleaned prompt (most prompts recur: cached)."""
     cleaned = clean_prompt(prompt, pad_tokens, system_end_token)
     return text_hash(cleaned), len(cleaned)
 
 
 def joined_columns(parts: Sequence[Columns]) -> Columns:
-    """Concatenate columns; parts without a column get NaN, or 0 for integers."""
+    """Concatenate columns by name; where a part lacks one, fill NaN (0 for integers)."""
     lengths = [len(part["step"]) for part in parts]
     joined: Columns = {}
     for name in sorted({name for part in parts for name in part}):
@@ -261,18 +264,18 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
 
 
 def text_hash(text: str) -> int:
-    """Return the hash that identifies a text in tables and exports."""
+    """Return the 64-bit hash that identifies a text in tables and exports."""
     return xxhash.xxh3_64_intdigest(text.encode(errors="surrogatepass"))
 
 
 def _rollout(row: Row) -> float:
-    """Return a hash of the logged ``rollout_id``, NaN without one."""
+    """Return a 53-bit hash of the row's ``rollout_id`` as float, NaN if not logged."""
     rollout = row.carried.get("rollout_id")
     return float(text_hash(str(rollout)) >> 11) if isinstance(rollout, str | int) else np.nan
 
 
 def _field_bits(row: Row) -> int:
-    """Return which canonical fields a row holds, as bits of FIELD_BITS."""
+    """Return the FIELD_BITS of the canonical fields that a row logs, combined by OR."""
     names = ["step", "prompt", "response", *row.carried, *row.tokens.arrays]
     names += [
         name for name, reward in zip(_REWARDS, row.rewards, strict=True) if math.isfinite(reward)
@@ -289,16 +292,16 @@ def _field_bits(row: Row) -> int:
 def _set_finished(
     columns: Columns, rows: Sequence[Row], texts: Sequence[str], tokens: TokenRows | None
 ) -> None:
-    """Add ``finished`` (1, 0, NaN if unknown) and ``finish_source``, the source of the value."""
+    """Add the columns ``finished`` (1, 0, NaN if unknown) and ``finish_source``."""
     finished: Floats = np.array([row.finish for row in rows], dtype=np.float64)
     source = np.where(np.isnan(finished), 0, FROM_REASON).astype(np.int8)
-    named = np.zeros(len(rows), dtype=bool)
+    has_tokens = np.zeros(len(rows), dtype=bool)
     if tokens is not None:
         for row, strings in zip(tokens.rows.tolist(), tokens.strings, strict=True):
-            named[row] = strings is not None
+            has_tokens[row] = strings is not None
             if strings and not source[row]:
                 finished[row], source[row] = strings[-1] in EOS_TOKENS, FROM_TOKEN
-    for i in np.flatnonzero((source == 0) & ~named).tolist():
+    for i in np.flatnonzero((source == 0) & ~has_tokens).tolist():
         stripped = texts[i].rstrip()
         finished[i] = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)
         source[i] = FROM_TEXT
@@ -306,11 +309,11 @@ def _set_finished(
 
 
 def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets: Ints) -> Floats:
-    """Convert positions among a row's sampled tokens to positions among all its tokens."""
+    """Convert positions among a row's sampled tokens to positions among all its tokens, (R,)."""
     assert tokens.sampled is not None
-    known = np.isfinite(among_sampled)
+    finite = np.isfinite(among_sampled)
     where = np.flatnonzero(tokens.sampled)
-    found = np.full(len(among_sampled), np.nan)
-    first = sampled_offsets[:-1][known] + among_sampled[known].astype(np.int64)
-    found[known] = where[first] - tokens.offsets[:-1][known]
-    return found
+    positions = np.full(len(among_sampled), np.nan)
+    first = sampled_offsets[:-1][finite] + among_sampled[finite].astype(np.int64)
+    positions[finite] = where[first] - tokens.offsets[:-1][finite]
+    return positions

@@ -1,8 +1,8 @@
-"""The first pass: read byte ranges of the logs as tables with one row per response.
+"""The first pass over the logs: read byte ranges into tables with one row per response.
 
 Tables are cached for the next build (``--cache``). The key covers everything that a table depends
-on: the program, the options, the format, name and range, and a hash of the bytes. Appending to a
-file therefore invalidates only its last range.
+on: program, options, format, file name, byte range, and a hash of the bytes. Appending to a file
+therefore invalidates only its last range.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _BATCH_BYTES, _BATCH_ROWS = 1 << 20, 16384
 _END = 2**62
 _TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
 _CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval")
-"""Containers that consist of one file; a database may have a write-ahead log next to it."""
+"""Containers that are a single file, unlike databases, which may have a write-ahead log."""
 
 _UNUSABLE = (RowError, RecursionError, OverflowError)
-"""Exceptions for unreadable lines, including deep nesting and huge integers in valid JSON."""
+"""Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers."""
 
 
 def read_chunk(ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> Chunk:
-    """Return the table of the rows in some byte ranges."""
+    """Read byte ranges into one table."""
     chunk, columns = Chunk(), list[Columns]()
     rows, places, size = list[Row](), list[Place](), 0
     for row, place in _rows(ranges, options.max_line, chunk):
@@ -76,11 +76,11 @@ def _rows(ranges: Sequence[ByteRange], max_line: int, chunk: Chunk) -> Iterator[
 
 
 class _RangeReader:
-    """Reads the rows of a byte range; remarks go to the chunk.
+    """A reader of the rows of a byte range, which adds its remarks to ``chunk``.
 
     Attributes:
-        lines: number of lines, or of objects of another container, read so far.
-        unread: lines among them that could not be used.
+        lines: number of lines (or objects, in a file without lines) read so far.
+        unread: number of lines, or rows of objects, that could not be used.
     """
 
     def __init__(self, part: ByteRange, max_line: int, chunk: Chunk) -> None:
@@ -118,7 +118,7 @@ class _RangeReader:
             self._add_unread(_END, why, torn=True)
 
     def _rows_of_container(self) -> Iterator[tuple[Row, Place]]:
-        """Yield the rows of a file without lines; an object's index is its offset."""
+        """Yield the rows of a file without lines; a row's offset is the index of its object."""
         from rlreport.formats.containers import iterate
 
         part = self._part
@@ -136,7 +136,7 @@ class _RangeReader:
     def _rows_of_object(
         self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
     ) -> Iterator[tuple[Row, Place]]:
-        """Yield the rows of an object; one bad row does not affect others."""
+        """Yield the rows of an object that belong in the table; record why others do not."""
         part = self._part
         records = part.format.rows(obj, part.source.name, self.lines, offset)
         for sub, record in enumerate(records):
@@ -181,24 +181,24 @@ def _reason(error: Exception) -> str:
 def read_cached(
     group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions, store: Store
 ) -> Chunk:
-    """Return the table of the rows in byte ranges, from the cache if nothing has changed."""
+    """Read byte ranges into one table, or load it from the cache if nothing has changed."""
     key = _key(group, options, figures)
     files = [part.file for part in group]
     if key and (data := store.get(key)):
         # If the cached data is not a valid table, read the ranges again.
         with suppress(ValueError, TypeError, LookupError, AttributeError):
-            return _in_files(_decoded(data), files)
-    # Cached tables number only the files of these ranges, as other builds may list more files.
+            return _renumber_files(_decode(data), files)
+    # Number only the files of these ranges: another build may list other files.
     numbered = [replace(part, file=number) for number, part in enumerate(group)]
     chunk = read_chunk(numbered, options, figures)
-    if key and key == _key(group, options, figures):  # nothing changed meanwhile
-        with suppress(TypeError):  # text that is not Unicode
-            store.put(key, _encoded(chunk))
-    return _in_files(chunk, files)
+    if key and key == _key(group, options, figures):  # unchanged since the first key
+        with suppress(TypeError):  # a value that JSON cannot represent
+            store.put(key, _encode(chunk))
+    return _renumber_files(chunk, files)
 
 
 def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> bytes:
-    """Return the cache key of a table; b"" if these ranges cannot be cached or read."""
+    """Return the cache key of a table of these ranges; b"" if they cannot be cached or read."""
     formats = format_keys([part.format for part in group], options.tokenizer)
     if not formats:
         return b""
@@ -218,20 +218,20 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOption
 
 
 def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
-    """Return strings that identify formats in a cache key; [] if rows cannot be cached.
+    """Return hashes of the formats and the tokenizer for a cache key; [] if not cacheable.
 
     Args:
         formats: the formats of the files.
         tokenizer: the file that maps token ids to strings.
     """
     keys: dict[int, str] = {}
-    for one in formats:
-        alone = one.reader.alone if one.reader else one.id == NATIVE
-        if not alone or one.container not in _CACHED_CONTAINERS:
+    for log_format in formats:
+        cacheable = log_format.reader.alone if log_format.reader else log_format.id == NATIVE
+        if not cacheable or log_format.container not in _CACHED_CONTAINERS:
             return []
-        if id(one) not in keys:
-            keys[id(one)] = xxhash.xxh3_128_hexdigest(pickle.dumps(one, 5))
-    return [*(keys[id(one)] for one in formats), _digest_of(tokenizer) if tokenizer else ""]
+        if id(log_format) not in keys:
+            keys[id(log_format)] = xxhash.xxh3_128_hexdigest(pickle.dumps(log_format, 5))
+    return [*(keys[id(item)] for item in formats), _digest_of(tokenizer) if tokenizer else ""]
 
 
 @cache
@@ -240,23 +240,23 @@ def _digest_of(path: str) -> str:
         return xxhash.xxh3_128_hexdigest(file.read())
 
 
-def _in_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
-    """Return the table with its files, numbered from 0, renumbered as ``files``."""
+def _renumber_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
+    """Replace each file number n in the table by ``files[n]``, in place; return the table."""
 
     def at(position: LogPosition) -> LogPosition:
         return position._replace(file=files[position.file])
 
     if chunk.rows:
         chunk.columns["file"] = np.array(files, np.int64)[chunk.columns["file"]]
-    chunk.counts = [one._replace(file=files[one.file]) for one in chunk.counts]
+    chunk.counts = [item._replace(file=files[item.file]) for item in chunk.counts]
     remarks = chunk.remarks
-    remarks.unread = [one._replace(position=at(one.position)) for one in remarks.unread]
+    remarks.unread = [item._replace(position=at(item.position)) for item in remarks.unread]
     for kind, (times, first) in remarks.oddities.items():
         remarks.oddities[kind] = Oddity(times, at(first))
     return chunk
 
 
-def _encoded(chunk: Chunk) -> bytes:
+def _encode(chunk: Chunk) -> bytes:
     remarks = chunk.remarks
     head = {
         "rows": chunk.rows,
@@ -277,7 +277,7 @@ def _encoded(chunk: Chunk) -> bytes:
     return pack(head, arrays)
 
 
-def _decoded(data: bytes) -> Chunk:
+def _decode(data: bytes) -> Chunk:
     head, arrays = unpack(data)
     columns = dict(zip(head["columns"], arrays, strict=False))
     if len(arrays) != len(columns) + 2 * len(head["extras"]):
@@ -310,7 +310,7 @@ def _decoded(data: bytes) -> Chunk:
 
 
 def _to_json(reason: Any) -> Any:
-    """Convert a reason (a message or a text) to JSON, so that it can still be translated later."""
+    """Convert a reason (message or text) to JSON values from which it can still be translated."""
     if isinstance(reason, Message) and not reason.plural:
         return [reason.literal, {name: _to_json(value) for name, value in reason.places.items()}]
     if type(reason) in (str, int, float):

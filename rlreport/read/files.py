@@ -1,4 +1,4 @@
-"""The files of the logs: find them, open them, detect changes, and describe their format."""
+"""List the log files under paths, globs and URLs, and describe the format of a file."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ NATIVE = "rlboard"
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 _SUFFIXES = (*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval")
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
-"""Names of rollout dumps; other torch files are mostly weights."""
+"""Names of torch files that hold rollouts; other torch files are mostly model weights."""
 
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 
 
 @dataclass(frozen=True, slots=True)
 class LogFormat:
-    """The format of a file; picklable.
+    """The format of a log file and how to convert its objects to rows; picklable.
 
     Attributes:
-        container: ``lines``, ``json``, ``parquet``, …
-        reader: turns an object into canonical rows; None for the native format.
-        why: why the file has this format, in words.
-        split: default split, for rows without a split.
-        main: the split that is judged, usually ``train``.
-        watched: the split that is shown but not judged, None for none; others are not read.
+        container: file structure: ``lines``, ``json``, ``parquet``, …
+        reader: converts a logged object to canonical rows; None for the native format.
+        why: text that explains why this format was chosen.
+        split: split of rows that do not name one.
+        main: the split that the checks judge, usually ``train``.
+        watched: the split that is shown but not judged, or None; further splits are not read.
     """
 
     id: str = NATIVE
@@ -54,11 +54,11 @@ class LogFormat:
 
     @property
     def rewarded(self) -> bool:
-        """Whether files of this format hold rewards at all."""
+        """Whether files of this format contain rewards."""
         return self.reader is None or self.reader.rewarded
 
     def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
-        """Return the canonical rows of an object; an ``UnreadRow`` for one that cannot be read.
+        """Convert a logged object to canonical rows; a row that cannot be read is an ``UnreadRow``.
 
         Raises:
             RowError: the object cannot be converted.
@@ -69,23 +69,23 @@ class LogFormat:
 
         try:
             return [
-                UnreadRow(self._refused(row.error)) if isinstance(row, UnreadRow) else row
+                UnreadRow(self._conversion_error(row.error)) if isinstance(row, UnreadRow) else row
                 for row in self.reader(obj, Where(name, line, index))
             ]
         except RlreportError:
             raise
         except Exception as error:
-            # Formats meet objects of any shape, and may come from other packages.
-            raise self._refused(error) from None
+            # Readers may get objects of any shape, and may be plugins of other packages.
+            raise self._conversion_error(error) from None
 
-    def _refused(self, error: Exception) -> RowError:
+    def _conversion_error(self, error: Exception) -> RowError:
         text = str(error) if isinstance(error, ValueError) else repr(error)
         return RowError(f"no {self.id} row: {text:.200}")
 
 
 @dataclass(slots=True)
 class Listing:
-    """The log files by name, and everything else that the given paths contain."""
+    """Log files (``sources``), other files, and (path, reason) of files that are unreadable."""
 
     sources: list[Source]
     unreadable: list[tuple[str, str]]
@@ -100,25 +100,25 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
         MissingExtraError: a URL is given and fsspec is not installed.
     """
     listing = Listing([], [], [])
-    found: list[_Found] = []
+    entries: list[_Found] = []
     roots: list[str] = []
     for path in paths:
         text = os.fspath(path)
         if is_url(text):
             root, given, files = list_remote(text)
-            found += [
+            entries += [
                 _Found(Source("", url, size, store=text, version=version), url, given)
                 for url, size, version in files
             ]
         else:
             root, given = str(_root(Path(text))), Path(text).is_file()
             for file in _local_files(text, listing):
-                found += _found(file, listing, given=given)
+                entries += _entry_of(file, listing, given=given)
         roots.append(root)
     common = _common_root(roots)
     distinct: dict[object, _Found] = {}
-    for one in sorted(found, key=lambda one: one.source.path):
-        distinct.setdefault(one.identity, one)
+    for entry in sorted(entries, key=lambda entry: entry.source.path):
+        distinct.setdefault(entry.identity, entry)
     for source, _, given in distinct.values():
         name = _relative(source.path, common)
         compression = COMPRESSIONS.get(PurePosixPath(name.lower()).suffix, "")
@@ -131,7 +131,7 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
 
 
 def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
-    """Return a file's path relative to the logs, or its name if it is not below them."""
+    """Return a file's path relative to the logs' root, or its name if it lies outside of it."""
     roots = [str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))]
     whole, root = path.resolve(), Path(_common_root(roots))
     return whole.relative_to(root).as_posix() if whole.is_relative_to(root) else path.name
@@ -144,7 +144,7 @@ def is_url(path: str) -> bool:
 
 
 class _Found(NamedTuple):
-    """A file whose name in the logs is not known yet; equal identities mean the same file."""
+    """A listed file; equal ``identity`` means the same file, ``given`` that the user named it."""
 
     source: Source
     identity: object
@@ -166,9 +166,9 @@ def _local_files(text: str, listing: Listing) -> Iterator[Path]:
 
 
 def _recursive_matches(pattern: str, listing: Listing) -> Iterator[str]:
-    """Yield the files below what a pattern with ``**`` matches; each real folder is entered once.
+    """Yield the files that match a pattern with ``**``, or are below a folder that matches.
 
-    ``glob`` would follow links that point back up again and again.
+    Unlike ``glob``, enter each real folder only once, so links to parent folders do no harm.
     """
     root = _root(Path(pattern))
     wanted = Path(pattern).relative_to(root).parts
@@ -179,7 +179,7 @@ def _recursive_matches(pattern: str, listing: Listing) -> Iterator[str]:
 
 
 def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Return whether a path matches a pattern, part by part; ``*`` matches no hidden name."""
+    """Return whether the parts of a path match those of a glob; ``*`` skips hidden names."""
     if not pattern:
         return not parts
     first, *rest = pattern
@@ -196,7 +196,7 @@ def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
     visited: set[tuple[int, int]] = set()
 
     def denied(error: OSError) -> None:
-        _refuse(listing, error.filename, error)
+        _add_unreadable(listing, error.filename, error)
 
     for here, folders, names in os.walk(folder, onerror=denied, followlinks=True):
         status = Path(here).stat()
@@ -209,7 +209,7 @@ def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
         yield from (Path(here) / name for name in sorted(names))
 
 
-def _found(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
+def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -218,13 +218,13 @@ def _found(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
         if not os.access(path, os.R_OK):
             raise OSError(0, message("Permission denied"))
     except OSError as error:
-        _refuse(listing, path, error)
+        _add_unreadable(listing, path, error)
         return []
     source = Source("", str(path), status.st_size)
     return [_Found(source, (status.st_dev, status.st_ino), given)]
 
 
-def _refuse(listing: Listing, path: str | Path, error: OSError) -> None:
+def _add_unreadable(listing: Listing, path: str | Path, error: OSError) -> None:
     listing.unreadable.append((str(path), error.strerror or message("cannot be read")))
 
 
@@ -235,7 +235,7 @@ def _kind(mode: int) -> str:
 
 
 def _root(path: Path) -> Path:
-    """Return the base folder for the names of the files under a path, which may be a glob."""
+    """Return the folder that file names are relative to, for a file, folder or glob."""
     if path.exists():
         return path if path.is_dir() else path.parent
     return Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
@@ -257,12 +257,12 @@ def _relative(path: str, root: str) -> str:
 
 
 def with_content(sources: Sequence[Source], most: int) -> list[Source]:
-    """Return the files; those in object stores have their first ``most`` bytes, read together."""
+    """Return the files; those in object stores with their first ``most`` bytes in ``content``."""
     remote = [source for source in sources if source.store and source.size]
     parts = read_ranges([(source, 0, min(source.size, most)) for source in remote])
-    known = {
+    local_copies = {
         source: replace(source, size=len(part), content=part)
         for source, part in zip(remote, parts, strict=True)
         if isinstance(part, bytes)
     }
-    return [known.get(source, source) for source in sources]
+    return [local_copies.get(source, source) for source in sources]

@@ -1,4 +1,4 @@
-"""Byte ranges of files, and their lines."""
+"""Cut log files into byte ranges, and read the lines of each range."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BUFFER = 1 << 20
 _SLICE = 16 << 10
-"""Decompressed bytes read at a time; at most this many are lost before a damaged part."""
+"""Decompressed bytes per read; at most this many intact bytes are lost before damaged data."""
 
 _FLUSHED = b"\x00\x00\xff\xff"
 BOM = b"\xef\xbb\xbf"
@@ -31,7 +31,7 @@ DAMAGED = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 
 
 RANGE_BYTES = 32 << 20
-"""Files are cut at multiples of this, so that a growing file keeps its earlier ranges."""
+"""Files are cut at multiples of this, so appending to a file does not change earlier ranges."""
 
 _NO_END = 2**62
 _GROUP_FILES = 256
@@ -41,15 +41,15 @@ _SMALL_PACKED_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A part of a file: the lines that *start* at an offset in [start, stop).
+    """A part of a file: all lines whose first byte is at an offset in [start, stop).
 
-    Files can be cut anywhere: a line belongs to the range with its first byte. A compressed file,
-    and a file that does not consist of lines, is one range.
+    Files can therefore be cut anywhere. Compressed files and files that do not consist of lines
+    are never cut: they are one range.
 
     Attributes:
-        file: index of the source.
+        file: index of the file in the list of log files.
         source: the file.
-        start, stop: decompressed bytes; ``stop`` is None for "to the end".
+        start, stop: offsets in decompressed bytes; ``stop`` is None for the end of the file.
         format: the log format.
     """
 
@@ -61,19 +61,19 @@ class ByteRange:
 
     @property
     def weight(self) -> int:
-        """Bytes on disk, for progress."""
+        """Size of the range in bytes on disk, to report progress."""
         return (self.source.size if self.stop is None else self.stop) - self.start
 
     @property
     def small(self) -> bool:
-        """Whether it fits into memory along with others."""
+        """Whether the range is small enough to be read together with ranges of other files."""
         return self.weight <= (_SMALL_PACKED_BYTES if self.stop is None else _SMALL_BYTES)
 
 
 def byte_ranges(
     sources: Sequence[Source], formats: Sequence[LogFormat], *, range_bytes: int = RANGE_BYTES
 ) -> list[ByteRange]:
-    """Cut every source at multiples of ``range_bytes``."""
+    """Return the ranges of all files, cut at multiples of ``range_bytes`` where possible."""
     ranges: list[ByteRange] = []
     for file, (source, log_format) in enumerate(zip(sources, formats, strict=True)):
         if source.compression or log_format.container != "lines":
@@ -86,28 +86,28 @@ def byte_ranges(
 
 
 def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
-    """Return groups of ranges to read together: large ranges alone, small files in groups."""
+    """Return groups of ranges to read together: small files in groups, each large range alone."""
     groups: list[list[ByteRange]] = [[]]
     size = 0
-    for one in ranges:
+    for part in ranges:
         last = groups[-1]
-        fits = size + one.weight <= RANGE_BYTES and len(last) < _GROUP_FILES
-        if last and last[-1].small and one.small and last[-1].file != one.file and fits:
-            last.append(one)
-            size += one.weight
+        fits = size + part.weight <= RANGE_BYTES and len(last) < _GROUP_FILES
+        if last and last[-1].small and part.small and last[-1].file != part.file and fits:
+            last.append(part)
+            size += part.weight
         else:
-            groups.append([one])
-            size = one.weight
+            groups.append([part])
+            size = part.weight
     return groups[1:]
 
 
 class Line(NamedTuple):
-    """A line without its line end.
+    """A line of a log without its line terminator.
 
     Attributes:
-        offset: where it begins, in decompressed bytes.
-        data: its bytes; None for a line over the limit.
-        torn: whether the line has no line end because the file ends, as while it is written.
+        offset: offset of its first byte in the decompressed file.
+        data: its bytes; None if the line is longer than the limit.
+        torn: whether the file ends without a line terminator, as while a line is written.
     """
 
     offset: int
@@ -117,13 +117,13 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Lines:
-    """The lines of a byte range, blank ones included.
+    """An iterable of the lines of a byte range, including blank lines.
 
-    Never reads beyond the size that the file had when it was listed. After iterating:
+    It stops at the size that the file had when it was listed. Set after iteration:
 
     Attributes:
-        damage: why the rest of the file could not be read; the lines before are intact.
-        unended: whether the compressed stream has no end marker, as after a killed writer, but no
+        damage: why the rest of the file could not be read; None if all of it was read.
+        unended: whether the compressed stream lacks an end marker (its writer was killed) but no
             line is lost.
     """
 
@@ -131,7 +131,7 @@ class Lines:
     max_line: int
     damage: str | None = None
     unended: bool = False
-    _early: bool = False  # whether the damage is an early end
+    _early: bool = False  # whether the compressed stream ends too early
 
     def __iter__(self) -> Iterator[Line]:
         torn = False
@@ -143,7 +143,7 @@ class Lines:
             self.damage, self.unended = None, True
 
     def _pieces(self) -> Generator[bytes]:
-        """Yield the file's decompressed bytes from just before the range up to any damage."""
+        """Yield the decompressed bytes from one byte before the range on; stop at damaged data."""
         source, start = self.part.source, max(0, self.part.start - 1)
         try:
             if source.store and not source.compression and not source.content:
@@ -164,7 +164,7 @@ class Lines:
         stop = end if part.stop is None else part.stop
         position = max(0, part.start - 1)
         if part.start:
-            # One byte early: a range that begins right after a line end begins with a line.
+            # Start one byte early: if that byte is a line end, no line of this range is skipped.
             position += _skip_line(stream)
         while position < stop:
             line = stream.readline(self.max_line + 2)[: end - position]
@@ -189,11 +189,11 @@ class _Pieces(io.RawIOBase):
         self._pieces, self._piece = pieces, memoryview(b"")
 
     def readable(self) -> bool:
-        """See io."""
+        """Return True, as ``io.RawIOBase`` requires of a readable stream."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """See io."""
+        """Copy the next bytes into ``buffer``; return their number, 0 at the end."""
         self._piece = self._piece or memoryview(next(self._pieces, b""))
         size = min(memoryview(buffer).nbytes, len(self._piece))
         memoryview(buffer)[:size], self._piece = self._piece[:size], self._piece[size:]
@@ -201,7 +201,7 @@ class _Pieces(io.RawIOBase):
 
 
 def _skip_line(stream: io.BufferedIOBase) -> int:
-    """Read up to the next line end; return the number of bytes."""
+    """Skip the rest of the current line; return the number of bytes skipped."""
     skipped = 0
     while piece := stream.readline(_BUFFER):
         skipped += len(piece)
@@ -211,7 +211,7 @@ def _skip_line(stream: io.BufferedIOBase) -> int:
 
 
 def _ends_flushed(source: Source) -> bool:
-    """Return whether a gzip file ends with an empty stored block, as after a flush."""
+    """Return whether a gzip file ends with an empty stored block, which a flush writes."""
     if source.compression != "gz" or source.size < len(_FLUSHED):
         return False
     with source.open_packed() as packed:

@@ -1,4 +1,4 @@
-"""Read logs: find the files, read them in parallel, and return tables."""
+"""Read logs: list the files, read them in parallel, and combine them into tables."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from rlreport.text.messages import message
 from rlreport.workers import Workers
 
 MIN_PARALLEL_BYTES = 48 << 20
-"""Logs below this size are read in this process, which is faster than starting workers."""
+"""Smaller logs are read in the main process, which is faster than starting workers."""
 
 SPLIT = "split"
-"""Kind of the note on the split that is shown but not judged."""
+"""Kind of note: a split is shown but not judged."""
 
 UNREAD_FIELDS = "not_taken"
-"""Kind of the note on unrecognized fields."""
+"""Kind of note: unrecognized fields."""
 
 _MAX_SHOWN = 20
 _MAX_NAMED = 3
@@ -58,30 +58,30 @@ def read_logs(
     metrics: Iterable[Path] = (),
     workers: Workers | None = None,
 ) -> Scan:
-    """Read logs from files, folders, globs and URLs, and compute their figures.
+    """Read logs from files, folders, globs and URLs into tables.
 
     Args:
         paths: the logs.
         options: how to read them.
-        figures: γ and λ.
+        figures: options of figures: discount γ and GAE parameter λ.
         progress: receives the number of bytes read.
-        metrics: files that are read as trainer metrics; not reported if they are not logs.
+        metrics: files that are read as trainer metrics; no note says that they are not logs.
         workers: processes to read with; by default they are started according to ``options``.
 
     Raises:
         UsageError: a path, format or mapping is invalid.
         UnusableInputError: no response can be read; the message describes what was found.
-        StrictError: ``options.strict`` and anything was skipped or repaired.
+        StrictError: ``options.strict`` is set and anything was skipped or repaired.
         MissingExtraError: the logs need an optional library.
         RlreportError: a worker process was killed.
     """
     options, figures = options or ReadOptions(), figures or FigureOptions()
     progress = progress or Progress()
     if workers is None:
-        with Workers(options.workers, options.ray, progress.say) as own:
-            return read_logs(paths, options, figures, progress, metrics, own)
+        with Workers(options.workers, options.ray, progress.say) as started_workers:
+            return read_logs(paths, options, figures, progress, metrics, started_workers)
     listing = find_sources(paths)
-    if options.ray is not None:  # nodes of a cluster have other current folders
+    if options.ray is not None:  # relative paths mean something else on other nodes of a cluster
         if options.tokenizer:
             options = replace(options, tokenizer=str(Path(options.tokenizer).absolute()))
         listing.sources = [
@@ -91,7 +91,7 @@ def read_logs(
         workers.check_files([s.path for s in listing.sources if not s.store], options.tokenizer)
     files = detect_formats(listing, options, metrics)
     ranges = byte_ranges(files.sources, files.formats)
-    parallel = sum(one.weight for one in ranges) >= MIN_PARALLEL_BYTES
+    parallel = sum(part.weight for part in ranges) >= MIN_PARALLEL_BYTES
     chunks = read_chunks(ranges, options, figures, progress, workers, parallel=parallel)
     name = safe_text(_name(paths))
     scan = _scan(name, chunks, listing, files, options, with_metrics=bool(metrics))
@@ -109,7 +109,7 @@ def read_chunks(
     *,
     parallel: bool = True,
 ) -> list[Chunk]:
-    """Return the tables of all byte ranges, in order.
+    """Read all byte ranges; return one table per group of ranges, in order.
 
     Raises:
         RlreportError: a worker process was killed or raised an error.
@@ -117,14 +117,14 @@ def read_chunks(
     groups = grouped_ranges(ranges)
     store = store_at(options.cache, options.cache_size) if options.cache else None
     chunks: list[Chunk] = []
-    with progress.phase(message("reading"), sum(one.weight for one in ranges), "B") as phase:
+    with progress.phase(message("reading"), sum(part.weight for part in ranges), "B") as phase:
         for group, chunk in zip(
             groups,
             workers.map(_read, groups, (options, figures, store), parallel=parallel),
             strict=True,
         ):
             chunks.append(chunk)
-            phase.advance(sum(one.weight for one in group))
+            phase.advance(sum(part.weight for part in group))
     if store:
         store.trim()
     return chunks
@@ -151,23 +151,23 @@ def _scan(
     if with_metrics and not files.sources:
         return no_responses(name, [n for n in files.notes if n.kind != METRICS_FILE])
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
-    bad = _bad_lines(rows, listing, files)
+    bad_lines = _bad_lines(rows, listing, files)
     bad_count = rows.chunk.remarks.unread_count + len(listing.unreadable)
-    extras, carried_extras, many = extras_table(rows)
-    rows.chunk.extras_dropped |= many
+    extras, carried_extras, overflow = extras_table(rows)
+    rows.chunk.extras_dropped |= overflow
     notes = [*_notes(rows, files), *files.notes]
     if not len(rows.order):
-        raise UnusableInputError(_no_data_message(files, bad, bad_count, notes))
+        raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
     notes = [note for note in notes if note.kind != METRICS_FILE] + rows.notes
-    unclean = [note for note in notes if note.kind not in (UNREAD_FIELDS, FORMAT, SPLIT)]
-    if options.strict and (bad or unclean):
-        raise StrictError(_strict_message(bad, bad_count, unclean))
+    problems = [note for note in notes if note.kind not in (UNREAD_FIELDS, FORMAT, SPLIT)]
+    if options.strict and (bad_lines or problems):
+        raise StrictError(_strict_message(bad_lines, bad_count, problems))
     tools = tool_table(rows)
     fields = carried_fields(rows)
     chunks.clear()
     responses, prompt_rows = response_table(rows)
     unrewarded = [i for i, log_format in enumerate(files.formats) if not log_format.rewarded]
-    # Fields that a format never logs are absent, not NaN.
+    # A reward missing from a format that never logs rewards is not counted as a NaN value.
     responses.loc[
         responses["file"].isin(unrewarded) & responses["reward"].isna(), "nan_values"
     ] -= 1
@@ -187,7 +187,7 @@ def _scan(
         reward_parts=reward_parts,
         prompt_rows=prompt_rows,
         positions=pd.DataFrame(),
-        bad_lines=bad,
+        bad_lines=bad_lines,
         bad_count=bad_count,
         notes=notes,
         fields=dict(sorted(fields.items())) | carried_extras,
@@ -201,7 +201,7 @@ def _scan(
 def _with_split(
     responses: pd.DataFrame, extras: pd.DataFrame, files: LogFiles
 ) -> tuple[pd.DataFrame, Note]:
-    """Return the extras with the split of each row, and the note on the watched split."""
+    """Return ``extras`` with a column ``split``, and the note on the split that is not judged."""
     validation = responses["validation"].to_numpy() == 1
     main, watched = files.formats[0].main, files.formats[0].watched or ""
     split = np.where(validation, watched, main).astype(object)
@@ -223,10 +223,10 @@ def _name(paths: Sequence[str | Path]) -> str:
     return path.name.partition(".")[0] if path.is_file() and len(paths) == 1 else path.parent.name
 
 
-def _places(
+def _file_lines(
     rows: LogRows, files: LogFiles, positions: Sequence[LogPosition]
 ) -> list[tuple[str, int]]:
-    """Return the name of the file and the line of each position."""
+    """Return the file name and the line number (from 1) of each position."""
     table = pd.DataFrame(positions, columns=LogPosition._fields).astype(np.int64)
     before = lines_before(rows.chunk.counts, table["file"].to_numpy(), table["offset"].to_numpy())
     lines = (table["line"].to_numpy() + before).tolist()
@@ -235,7 +235,7 @@ def _places(
 
 def _bad_lines(rows: LogRows, listing: Listing, files: LogFiles) -> list[BadLine]:
     unread = rows.chunk.remarks.unread
-    places = _places(rows, files, [line.position for line in unread])
+    places = _file_lines(rows, files, [line.position for line in unread])
     unreadable = [BadLine(name, 0, reason) for name, reason in listing.unreadable]
     return unreadable + [
         BadLine(*place, line.reason, line.torn) for place, line in zip(places, unread, strict=True)
@@ -244,7 +244,7 @@ def _bad_lines(rows: LogRows, listing: Listing, files: LogFiles) -> list[BadLine
 
 def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
     oddities = sorted(rows.chunk.remarks.oddities.items())
-    places = _places(rows, files, [oddity.first for _, oddity in oddities])
+    places = _file_lines(rows, files, [oddity.first for _, oddity in oddities])
     notes = [
         Note(kind, message(ODDITIES[kind]), oddity.times, *place)
         for (kind, oddity), place in zip(oddities, places, strict=True)
@@ -265,11 +265,11 @@ def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
 
 def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[LogFile]:
     totals = np.zeros((len(files.sources), 2), dtype=np.int64)
-    for one in rows.chunk.counts:
-        totals[one.file] += (one.lines, one.unread)
-    kept = np.bincount(responses["file"], minlength=len(files.sources)).tolist()
+    for range_counts in rows.chunk.counts:
+        totals[range_counts.file] += (range_counts.lines, range_counts.unread)
+    counts = np.bincount(responses["file"], minlength=len(files.sources)).tolist()
     return [
-        LogFile(source.name, source.size, kept[i], lines, bad, log_format.id, log_format.why)
+        LogFile(source.name, source.size, counts[i], lines, bad, log_format.id, log_format.why)
         for i, (source, log_format, (lines, bad)) in enumerate(
             zip(files.sources, files.formats, totals.tolist(), strict=True)
         )
@@ -277,30 +277,30 @@ def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[
 
 
 def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
-    """Return the message that explains why there is no data to report on."""
+    """Return the error message for logs without any usable response."""
     if not files.sources and not bad:
-        # List files that --map could read before files that are not logs.
+        # Name the files that --map could read first.
         refused = sorted((n for n in notes if n.file), key=lambda n: "--map " not in n.text)
-        found = [f"{note.file}: {note.text}" for note in refused[:_MAX_NAMED]]
+        reasons = [f"{note.file}: {note.text}" for note in refused[:_MAX_NAMED]]
         if len(refused) > _MAX_NAMED:
-            found.append(f"and {len(refused) - _MAX_NAMED:,} files more")
-        return "No rollout log found" + (f" ({'; '.join(found)})" if found else "")
+            reasons.append(f"and {len(refused) - _MAX_NAMED:,} files more")
+        return "No rollout log found" + (f" ({'; '.join(reasons)})" if reasons else "")
     text = f"No usable response in {len(files.sources):,} log files"
     if bad:
         first = bad[0]
         where = f"{first.file}, line {first.line:,}" if first.line else first.file
         text += f"; {bad_count:,} lines could not be read, the first: {where}: {first.reason}"
     kinds = ("untrained", "filtered_out", "failed", "other_split_rows")
-    left_out = [n for n in notes if n.kind in kinds]
-    return text + "".join(f"; {note.count:,} {note.text}" for note in left_out)
+    omissions = [n for n in notes if n.kind in kinds]
+    return text + "".join(f"; {note.count:,} {note.text}" for note in omissions)
 
 
 def _strict_message(bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
-    found = [f"{b.file}:{b.line}: {b.reason}" for b in bad]
-    found += [
+    problems = [f"{b.file}:{b.line}: {b.reason}" for b in bad]
+    problems += [
         f"{note.file or 'logs'}{f':{note.line}' if note.line else ''}: {note.text} ({note.count:,})"
         for note in notes
     ]
     total = bad_count + len(notes)
     rest = f"\n… and {total - _MAX_SHOWN:,} more" if total > _MAX_SHOWN else ""
-    return "The logs are not clean (--strict):\n" + "\n".join(found[:_MAX_SHOWN]) + rest
+    return "The logs are not clean (--strict):\n" + "\n".join(problems[:_MAX_SHOWN]) + rest

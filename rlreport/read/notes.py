@@ -1,4 +1,4 @@
-"""Notes on problems of the logs: lines left out, odd values, restarts, missing grades."""
+"""Collect problems of the logs: unusable lines, invalid values, restarts, missing grades."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rlreport.tables import Note
 from rlreport.text.messages import marked, message
 
 MAX_UNREAD = 1000
-"""Maximum number of listed unread lines; further ones are only counted."""
+"""Maximum number of unusable lines that are listed; further ones are only counted."""
 
 
 class LogPosition(NamedTuple):
-    """A position in the logs; ``line`` counts from 1 within its byte range."""
+    """File number, byte offset, and line counted from 1 within the byte range that was read."""
 
     file: int
     offset: int
@@ -29,7 +29,7 @@ class LogPosition(NamedTuple):
 
 
 class UnreadLine(NamedTuple):
-    """A line that could not be used, and why; ``torn``: the file ends within it."""
+    """A line that could not be used, and why; ``torn``: whether the file ends within the line."""
 
     position: LogPosition
     reason: str
@@ -37,7 +37,7 @@ class UnreadLine(NamedTuple):
 
 
 class Oddity(NamedTuple):
-    """Number of occurrences of an oddity, and the position of the first one."""
+    """How often a kind of invalid value occurred, and the position of the first occurrence."""
 
     times: int
     first: LogPosition
@@ -45,13 +45,13 @@ class Oddity(NamedTuple):
 
 @dataclass(slots=True)
 class Remarks:
-    """Remarks about the lines that were read, added in the order of the logs.
+    """Problems of the lines that were read, added in the order of the logs.
 
     Attributes:
-        oddities: by kind, see ODDITIES.
+        oddities: kind (a key of ODDITIES) -> number and first position.
         unread: the first MAX_UNREAD lines that could not be used.
-        unread_count: number of all of them.
-        unread_fields: unrecognized fields.
+        unread_count: number of all lines that could not be used.
+        unread_fields: unrecognized field -> number of occurrences and type.
     """
 
     oddities: dict[str, Oddity] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Remarks:
     unread_fields: NotTaken = field(default_factory=dict)
 
     def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
-        """Count an oddity."""
+        """Count ``count`` oddities of a kind; ``position`` is that of the first."""
         times, first = self.oddities.get(kind, (0, position))
         self.oddities[kind] = Oddity(times + count, first)
 
@@ -71,13 +71,13 @@ class Remarks:
             self.unread.append(line)
 
     def add_unread_fields(self, found: NotTaken) -> None:
-        """Add unrecognized fields."""
+        """Add counts of unrecognized fields."""
         for name, (times, kind) in found.items():
             count_not_taken(self.unread_fields, name, kind, times)
         trim_not_taken(self.unread_fields)
 
     def update(self, other: Remarks) -> None:
-        """Add all remarks of another."""
+        """Add all remarks of ``other``, which must come later in the logs."""
         for kind, oddity in other.oddities.items():
             self.add(kind, oddity.first, oddity.times)
         self.unread = [*self.unread, *other.unread][:MAX_UNREAD]
@@ -116,40 +116,40 @@ ODDITIES = {
     "long_text": marked("responses of over 4,194,304 characters; words after that are not counted"),
     "many_extras": marked("extra scalar fields beyond the first 64, left out"),
 }
-"""Text for each kind of oddity; the count precedes it."""
+"""Kind of oddity -> text of its note, which is shown after the count."""
 
 
 def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mark rows whose step a restarted run logged again later in the same file.
+    """Return which rows are superseded: a restarted run logged their step again in the same file.
 
-    At a restart the step is lower than in the row before. Files whose step changes at most rows
-    and often decreases are not sorted by step, and have no restarts.
+    A restart is a row with a lower step than the row before. A file in which over a quarter of the
+    changes of step are decreases is taken to be unsorted, without restarts.
 
     Args:
         steps: int64 (R,), steps of the rows of one file in their order.
-        validation: bool (R,), validation rows; they may be logged late, so they indicate restarts
-            only in files without other rows.
+        validation: bool (R,), whether a row is of the validation split; such rows may be logged
+            late, so they indicate restarts only in files without other rows.
 
     Returns:
-        bool (R,), rows whose step occurs again, for rows of the same kind, after a restart.
+        bool (R,), whether a row of the same split has the same step after a later restart.
     """
-    telling = np.arange(len(steps)) if validation.all() else np.flatnonzero(~validation)
-    change = np.diff(steps[telling])
-    back = change < 0
-    if not back.any() or 4 * int(back.sum()) > int((change != 0).sum()):
+    sorted_rows = np.arange(len(steps)) if validation.all() else np.flatnonzero(~validation)
+    change = np.diff(steps[sorted_rows])
+    is_restart = change < 0
+    if not is_restart.any() or 4 * int(is_restart.sum()) > int((change != 0).sum()):
         return np.zeros(len(steps), dtype=bool)
     attempt = np.zeros(len(steps), dtype=np.int64)
-    attempt[telling[1:][back]] = 1
+    attempt[sorted_rows[1:][is_restart]] = 1
     attempt = np.cumsum(attempt)
     _, pair = np.unique(2 * steps + validation, return_inverse=True)
     last = np.zeros(int(pair.max()) + 1, dtype=np.int64)
     np.maximum.at(last, pair, attempt)
-    older: NDArray[np.bool_] = attempt < last[pair]
-    return older
+    is_superseded: NDArray[np.bool_] = attempt < last[pair]
+    return is_superseded
 
 
 def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
-    """Return the note on the older rows of steps that were logged again after a restart."""
+    """Return the note on superseded rows of file ``name``; ``steps`` are their steps."""
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
     text = marked("steps run backwards: {steps} logged again after a restart, all rows kept")
@@ -161,7 +161,7 @@ def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
 
 
 class Missing(IntEnum):
-    """Values of the column ``missing_grade``: why a response has no grade; 0 if it has one."""
+    """Why a response has no grade: codes of the column ``missing_grade``, 0 if it has one."""
 
     NULL = 1
     JUDGE_FAILED = 2
@@ -205,12 +205,12 @@ _SIGNS = (
     # NeMo Gym: such a row has the reward 0.
     (Missing.JUDGE_FAILED, ("judge_failed",), ("_ng_failure_class",)),
 )
-"""Flags in rows: their meaning, the values (as text) that have this meaning, and their names."""
+"""Flags in rows: (reason, values as lower-case text that signal it, names of the flags)."""
 
 _FLAGS = {name: (kind, values) for kind, values, names in _SIGNS for name in names}
 _ERRORS = _names("error", "errors", "exception")
 _OWN_ERRORS = ("errors", "error")
-"""Fields with errors of the whole rollout, which concern the grader only if the text says so."""
+"""Errors of the whole rollout; they mean a missing grade if they name a grader."""
 
 _FIELDS = _FLAGS.keys() | _ERRORS
 _NESTED = ("metadata", "info", "extra_info", "reward_info", "reward_extra_info")
@@ -219,7 +219,7 @@ _ORDER = (Missing.JUDGE_FAILED, Missing.ERROR, Missing.MASKED, Missing.NULL)
 
 
 def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
-    """Return why a row has no grade, 0 if it has one; ``null``: whether its reward is null."""
+    """Return why a row has no grade, 0 if it has one; ``null`` tells if its reward is null."""
     kinds: set[int] = {Missing.NULL} if null else set()
     nested = [inner for name in _NESTED if isinstance(inner := record.get(name), dict)]
     for fields in (record, *nested):
@@ -233,7 +233,7 @@ def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
                 if str(value).lower() in values:
                     kinds.add(kind)
     for name in _OWN_ERRORS:
-        # Tools and environments fail, too; rewards of such rollouts may be valid.
+        # Errors of tools and environments do not make a logged reward invalid.
         errors = _error_text(record.get(name))
         if errors and (null or any(grader in errors for grader in _GRADERS)):
             kinds.add(Missing.ERROR)
@@ -241,7 +241,7 @@ def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
 
 
 def _error_text(value: object) -> str:
-    """Return the text of an error in lower case, "" without an error."""
+    """Return the text of a logged error in lower case, "" if the value means no error."""
     if isinstance(value, list | dict):
         return str(value).lower() if value else ""
     word = value.strip().lower() if isinstance(value, str) else ""
@@ -249,9 +249,9 @@ def _error_text(value: object) -> str:
 
 
 def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
-    """Make the rewards of responses without a grade NaN.
+    """Set the rewards of responses without a grade to NaN, in place.
 
-    A mask on every response of the log is ignored, as no reward would be left.
+    If the trainer masked every response, ignore the masks, as no reward would be left.
     """
     kinds = columns["missing_grade"]
     if len(kinds) and (kinds == Missing.MASKED).all():
@@ -262,7 +262,7 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
 
 
 def missing_grade_notes(kinds: Sequence[int] | NDArray[Any]) -> list[Note]:
-    """Return a note for each kind of missing grades, with its count."""
+    """Return one note per reason for missing grades; ``kinds`` has the code of each response."""
     counts = {kind: int(np.count_nonzero(np.asarray(kinds) == kind)) for kind in Missing}
     return [
         Note(MISSING_GRADES, message(_NOTES[kind]), count)

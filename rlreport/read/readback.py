@@ -1,4 +1,4 @@
-"""Read responses again: the rows of the logs behind rows of the response table."""
+"""Read rows of the response table back from the logs, with their texts and tokens."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _COLUMNS = ("file", "line", "offset", "length", "sub", "step", "n")
 _MAX_OPEN = 16
 _AT_ONCE_BYTES = 32 << 20
 _REQUEST_COST = 64 << 10
-"""Minimum bytes counted for a row in a store, which limits the number of requests at once."""
+"""Bytes added to a row's length when forming batches, to limit the requests per batch."""
 
 _BATCH_UNITS = 1 << 17
-"""Tokens (or characters) of the rows that are in memory at a time."""
+"""Tokens of the rows that are in memory at a time."""
 
 
 class RowLocations:
     """Locations of responses in the logs: picklable, 56 bytes per response.
 
     Attributes:
-        sources, formats: by file.
-        style: encoding of the run's token strings; None if unknown.
+        sources, formats: the log files and their formats, by file number.
+        style: how the run's token strings encode bytes; None if unknown.
         file, line, offset, length, sub, step, n: int64 (R,), columns of the response table.
     """
 
@@ -52,47 +52,47 @@ class RowLocations:
         self._streams: dict[int, IO[bytes]] = {}
 
     def without_rows(self) -> RowLocations:
-        """Return a copy without rows; ``select`` adds rows."""
+        """Return a copy with the files but without rows, which ``select`` sets."""
         return RowLocations(self.sources, self.formats, self.style)
 
     def select(self, responses: pd.DataFrame) -> None:
-        """Restrict to these rows of the response table, renumbered from 0."""
+        """Set the rows to these rows of the response table, renumbered from 0."""
         for name in _COLUMNS:
             setattr(self, name, responses[name].to_numpy())
 
     def source(self, row: int) -> Source:
-        """Return the file of a row."""
+        """Return the log file that contains a row."""
         return self.sources[int(self.file[row])]
 
     def lines(self, rows: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield rows of line-based files with their bytes; rows ascend by file and offset.
+        """Yield (row, line as bytes) for rows of line-based files, sorted by file and offset.
 
         Raises:
             UnusableInputError: a file cannot be read any more.
         """
         numbers = np.array(rows, np.int64)
         batch = np.cumsum(self.length[numbers] + _REQUEST_COST) // _AT_ONCE_BYTES
-        for one in np.unique(batch):
-            some = numbers[batch == one].tolist()
-            requested = self._request(some)
-            for row in some:
-                with _unchanged(self.source(row)):
-                    line = requested.pop(row) if row in requested else self._read(row)
+        for number in np.unique(batch):
+            batch_rows = numbers[batch == number].tolist()
+            remote_lines = self._request(batch_rows)
+            for row in batch_rows:
+                with _report_changed_file(self.source(row)):
+                    line = remote_lines.pop(row) if row in remote_lines else self._read(row)
                     if isinstance(line, OSError):
                         raise line
                 yield row, line
 
     def _request(self, rows: Sequence[int]) -> dict[int, bytes | OSError]:
-        """Return the lines of those rows that are in uncompressed files in stores."""
-        wanted = {
+        """Return the line, or the error, of each row that is in an uncompressed remote file."""
+        ranges = {
             row: (source, int(self.offset[row]), int(self.offset[row] + self.length[row]))
             for row in rows
             if (source := self.source(row)).store and not source.compression
         }
-        return dict(zip(wanted, read_ranges(list(wanted.values())), strict=True))
+        return dict(zip(ranges, read_ranges(list(ranges.values())), strict=True))
 
     def _read(self, row: int) -> bytes:
-        """Read a line; streams stay open, so that compressed files are unpacked once."""
+        """Read the line of a row; files stay open, so that each is decompressed only once."""
         file, source, offset = int(self.file[row]), self.source(row), int(self.offset[row])
         stream = self._streams.pop(file, None)
         if stream is None or (source.compression and stream.tell() > offset):
@@ -116,29 +116,29 @@ class RowLocations:
 
 
 def reading_order(locations: RowLocations, rows: Sequence[int] | Ints) -> Ints:
-    """Return distinct rows ordered by file, offset and position in the line."""
-    wanted = np.unique(np.asarray(rows, dtype=np.int64))
-    keys = (locations.sub[wanted], locations.offset[wanted], locations.file[wanted])
-    ordered: Ints = wanted[np.lexsort(keys)]
+    """Return the distinct rows sorted by file, offset, and index within the logged object."""
+    distinct = np.unique(np.asarray(rows, dtype=np.int64))
+    keys = (locations.sub[distinct], locations.offset[distinct], locations.file[distinct])
+    ordered: Ints = distinct[np.lexsort(keys)]
     return ordered
 
 
 def read_rows(locations: RowLocations, rows: Sequence[int] | Ints) -> Iterator[tuple[int, Row]]:
-    """Yield rows as the first pass parsed them, in ``reading_order``.
+    """Read rows back, and yield (row number, parsed row) in ``reading_order``.
 
     Raises:
         UnusableInputError: a log changed or vanished since the first pass.
     """
     records: list[dict[str, Any]] = []
-    converted = None
+    last_location = None
     for row, logged in _objects(locations, reading_order(locations, rows).tolist()):
-        place = int(locations.file[row]), int(locations.offset[row])
-        source, log_format = locations.source(row), locations.formats[place[0]]
-        with _unchanged(source):
-            if place != converted:  # not another row of the same object
+        location = int(locations.file[row]), int(locations.offset[row])
+        source, log_format = locations.source(row), locations.formats[location[0]]
+        with _report_changed_file(source):
+            if location != last_location:  # the first row of this object
                 obj = load_object(logged)[0] if isinstance(logged, bytes) else logged
-                records = log_format.rows(obj, source.name, int(locations.line[row]), place[1])
-                converted = place
+                records = log_format.rows(obj, source.name, int(locations.line[row]), location[1])
+                last_location = location
             record = records[int(locations.sub[row])]
             if isinstance(record, UnreadRow):
                 raise record.error
@@ -147,7 +147,7 @@ def read_rows(locations: RowLocations, rows: Sequence[int] | Ints) -> Iterator[t
 
 
 def batches(rows: Iterator[tuple[int, Row]]) -> Iterator[list[tuple[int, Row]]]:
-    """Group rows so that each group holds about _BATCH_UNITS tokens or characters."""
+    """Group consecutive rows into lists of about _BATCH_UNITS tokens each."""
     batch: list[tuple[int, Row]] = []
     size = 0
     for item in rows:
@@ -163,18 +163,18 @@ def batches(rows: Iterator[tuple[int, Row]]) -> Iterator[list[tuple[int, Row]]]:
 def _objects(
     locations: RowLocations, rows: Sequence[int]
 ) -> Iterator[tuple[int, bytes | dict[str, Any]]]:
-    """Yield rows with their line, or with the object of their file."""
-    containers = [one.container != "lines" for one in locations.formats]
+    """Yield (row, logged object), as unparsed bytes for rows of line-based files."""
+    containers = [log_format.container != "lines" for log_format in locations.formats]
 
     def container(row: int) -> int | None:
         file = int(locations.file[row])
         return file if containers[file] else None
 
-    for file, some in groupby(rows, key=container):
+    for file, file_rows in groupby(rows, key=container):
         if file is None:
-            yield from locations.lines(list(some))
+            yield from locations.lines(list(file_rows))
         else:
-            yield from _container_objects(locations, file, some)
+            yield from _container_objects(locations, file, file_rows)
 
 
 def _container_objects(
@@ -186,7 +186,7 @@ def _container_objects(
     for row in rows:
         by_index.setdefault(int(locations.offset[row]), []).append(row)
     source = locations.sources[file]
-    with _unchanged(source), source.open() as stream:
+    with _report_changed_file(source), source.open() as stream:
         for index, obj in iterate(stream, locations.formats[file].container, set(by_index)):
             yield from ((row, obj) for row in by_index.pop(index))
         if by_index:
@@ -194,8 +194,8 @@ def _container_objects(
 
 
 @contextmanager
-def _unchanged(source: Source) -> Iterator[None]:
-    """Turn errors into one that says the file changed: the first pass could read it."""
+def _report_changed_file(source: Source) -> Iterator[None]:
+    """Turn reading errors into one that says that the file changed since the first pass."""
     try:
         yield
     except (RowError, IndexError, *DAMAGED) as error:

@@ -1,7 +1,7 @@
-"""Files of the logs: local ones, and ones in object stores, read through fsspec by byte ranges.
+"""Open log files: local ones, and ones in object stores, which fsspec reads by byte ranges.
 
-fsspec's libraries find the credentials. URLs are removed from error messages of stores, as they
-may contain signatures.
+The libraries behind fsspec find the credentials. URLs are removed from the error messages of
+stores, as they may contain signatures.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _VERSIONS = ("VersionId", "version_id", "generation", "ETag", "etag", "md5Hash")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file of the logs.
+    """A log file, local or in an object store.
 
     Attributes:
-        name: path relative to the folder the logs were given in, with ``/``.
-        path: where it is opened: a local path or a URL.
-        size: bytes on disk when the logs were listed; what is appended later is not read.
+        name: path relative to the common folder of the logs, with ``/``.
+        path: local path or URL.
+        size: bytes on disk when the logs were listed; bytes appended later are not read.
         compression: ``""``, ``gz`` or ``zst``.
-        store: the URL that its store was opened with, "" for a local file.
-        version: changes with a remote file's content, such as its ETag; "" if the store has none.
-        content: all bytes of the file if they are in memory, else b"".
+        store: the URL with which the file's object store is opened, "" for a local file.
+        version: ETag or similar id of a remote file's content, "" if the store has none.
+        content: all bytes of the file if they have been read already, else b"".
     """
 
     name: str
@@ -57,7 +57,7 @@ class Source:
     content: bytes = field(default=b"", repr=False, compare=False)
 
     def open(self) -> IO[bytes]:
-        """Open the file's decompressed bytes.
+        """Open the file for reading its decompressed bytes.
 
         Raises:
             OSError: it cannot be opened.
@@ -70,7 +70,7 @@ class Source:
         return raw
 
     def open_packed(self) -> IO[bytes]:
-        """Open the file's bytes as they are stored.
+        """Open the file for reading its bytes as stored, without decompressing them.
 
         Raises:
             OSError: it cannot be opened.
@@ -80,10 +80,10 @@ class Source:
         return open_remote(self.path, self.store) if self.store else Path(self.path).open("rb")
 
     def digest(self, start: int = 0, stop: int | None = None) -> str:
-        """Return an id of the lines that begin in [start, stop) and the byte before them.
+        """Return a string that changes when the lines that begin in [start, stop) change.
 
-        It contains the hash of the bytes (compressed ones if the file is), or the version of the
-        file in its store. "" if neither is known.
+        For a local file: a hash of these lines and the byte before them, as stored (compressed
+        bytes if the file is compressed). For a remote file: its version. "" if unknown.
         """
         if self.store:
             return f"{self.version}-{self.size}" if self.version else ""
@@ -107,21 +107,21 @@ class Source:
 
 @lru_cache(maxsize=16)
 def filesystem(store: str) -> Any:
-    """Return the fsspec file system of a URL.
+    """Return the fsspec file system for a URL.
 
     Raises:
-        MissingExtraError: fsspec, or the library of this kind of store, is not installed.
-        UsageError: there is no such kind of store.
+        MissingExtraError: fsspec or its library for this kind of store is not installed.
+        UsageError: the URL's kind of store is unknown.
     """
     try:
         import fsspec
 
         return fsspec.core.url_to_fs(store)[0]
     except ImportError as error:
-        wanted = "" if error.name == "fsspec" else f" ({error})"
+        detail = "" if error.name == "fsspec" else f" ({error})"
         raise MissingExtraError(
             f"{shown(store)} needs fsspec and the store's library: pip install "
-            f"'rlreport[remote]', and s3fs, gcsfs or adlfs{wanted}"
+            f"'rlreport[remote]', and s3fs, gcsfs or adlfs{detail}"
         ) from None
     except Exception as error:
         raise UsageError(f"{shown(store)}: {store_message(error)}") from None
@@ -132,7 +132,7 @@ def shown(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
-    # A question mark may belong to a glob; a signature has named parameters.
+    # Outside of http, a question mark without a later "=" is part of a glob, not of a signature.
     query = r"[?#]" if scheme.startswith("http") else r"\?(?=.*=)"
     rest = re.split(query, rest, maxsplit=1)[0]
     host, slash, path = rest.partition("/")
@@ -140,7 +140,7 @@ def shown(url: str) -> str:
 
 
 def store_message(error: BaseException) -> str:
-    """Return a store's error message as one line without addresses."""
+    """Return the message of a store's error as one short line without URLs."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     if isinstance(error, FileNotFoundError) and " " not in text:
         text = "not found"  # the text is the path
@@ -153,36 +153,36 @@ def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
     """List the files at a URL: a file, a folder or a glob.
 
     Returns:
-        the URL that names are relative to, whether one file was given, and URL, size and version
-        of each file; the version changes with the content and is "" if the store has none.
+        the URL that file names are relative to, whether ``url`` is a single file, and (URL, size in
+        bytes, version) of each file; for the version see ``Source``.
 
     Raises:
-        UsageError: nothing is there, or access is denied.
+        UsageError: there is no file, or access is denied.
         MissingExtraError: see ``filesystem``.
     """
     system = filesystem(url)
     path = system._strip_protocol(url)
     try:
-        system.invalidate_cache()  # a log may have grown since it was listed last
-        found: dict[str, dict[str, Any]]
+        system.invalidate_cache()  # the log may have grown since the last listing
+        infos: dict[str, dict[str, Any]]
         if has_magic(path) and not system.exists(path):
-            root, given, found = re.split(r"[^/]*[*?\[]", path)[0], False, {}
-            found = system.glob(path, detail=True)
+            root, is_file, infos = re.split(r"[^/]*[*?\[]", path)[0], False, {}
+            infos = system.glob(path, detail=True)
         elif system.isdir(path):
-            root, given, found = path, False, system.find(path, detail=True)
+            root, is_file, infos = path, False, system.find(path, detail=True)
         else:
-            root, given = system._parent(path), True
-            found = {path: system.info(path)} if system.exists(path) else {}
+            root, is_file = system._parent(path), True
+            infos = {path: system.info(path)} if system.exists(path) else {}
     except Exception as error:
         raise UsageError(f"Cannot list {shown(url)}: {store_message(error)}") from None
     files = [
         (system.unstrip_protocol(name), _size(url, info), _version(info))
-        for name, info in sorted(found.items())
+        for name, info in sorted(infos.items())
         if info.get("type") != "directory"
     ]
     if not files:
         raise UsageError(f"No such file or folder: {shown(url)}")
-    return system.unstrip_protocol(root), given, files
+    return system.unstrip_protocol(root), is_file, files
 
 
 def _size(url: str, info: dict[str, Any]) -> int:
@@ -216,13 +216,13 @@ def open_remote(path: str, store: str) -> IO[bytes]:
 
 
 def range_pieces(source: Source, start: int, stop: int) -> Iterator[bytes]:
-    """Yield a file's bytes from ``start`` on: up to ``stop`` in large requests, then in small ones.
+    """Yield a remote file's bytes from ``start`` to its end, in small requests after ``stop``.
 
     Raises:
-        OSError: the store refuses.
+        OSError: the store reports an error.
     """
     while start < source.size:
-        # Beyond the range only the end of one line is needed.
+        # Beyond ``stop``, the caller needs only the end of one line.
         end = min(stop, start + _REQUEST) if start < stop else start + _TAIL
         (data,) = read_ranges([(source, start, min(end, source.size))])
         if isinstance(data, OSError):
@@ -234,17 +234,20 @@ def range_pieces(source: Source, start: int, stop: int) -> Iterator[bytes]:
 
 
 def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSError]:
-    """Return byte ranges (file, start, stop), or why one cannot be read; all requested at once."""
+    """Return the bytes, or the error, of each (file, start, stop); all are requested at once."""
     ranges = [(source.store, source.path, start, stop) for source, start, stop in wanted]
-    found: dict[tuple[str, str, int, int], bytes | OSError] = {}
+    contents: dict[tuple[str, str, int, int], bytes | OSError] = {}
     for store, group in itertools.groupby(sorted(set(ranges)), key=itemgetter(0)):
-        asked = list(group)
-        found.update(zip(asked, _requested(store, [one[1:] for one in asked]), strict=True))
-    return [found[one] for one in ranges]
+        keys = list(group)
+        contents.update(zip(keys, _request_ranges(store, [key[1:] for key in keys]), strict=True))
+    return [contents[key] for key in ranges]
 
 
-def _requested(store: str, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | OSError]:
-    """Return ranges of a store's files; close ranges are merged into one request."""
+def _request_ranges(store: str, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | OSError]:
+    """Return the bytes, or the error, of each (path, start, stop) of a store's files.
+
+    Ranges close to each other are merged into one request.
+    """
     from fsspec.utils import merge_offset_ranges
 
     system = filesystem(store)
@@ -262,7 +265,7 @@ def _requested(store: str, ranges: Sequence[tuple[str, int, int]]) -> list[bytes
     for path, start, stop in ranges:
         i = bisect(begins, (path, start)) - 1
         if isinstance(data := blocks[i], bytes):
-            # A server without ranges sends the whole file.
+            # A server that does not support ranges sends the whole file.
             first = 0 if len(data) > stops[i] - starts[i] else starts[i]
             parts.append(data[start - first : stop - first])
         else:

@@ -1,4 +1,4 @@
-"""Convert a logged object to a row with values of the right types, and note invalid values."""
+"""Parse a logged object into a ``Row`` with values of the right types; note invalid values."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from rlreport.text.messages import message
 
 NAN = float("nan")
 MAX_EXTRA_CHARS = 200
-"""Maximum characters of a text that becomes a column."""
+"""Longer texts in extra fields do not become a column of the table of extras."""
 
 _OPTIONAL_REWARDS = ("ref_reward", "valid_reward", "ref_valid_reward")
 _CARRIED = (
     "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
     "errors", "seconds", "trainable", "filtered_out", "rollout_id",
 )  # fmt: skip
-"""Fields that the first pass only counts; they are used when rows are read again for display."""
+"""Canonical fields passed on as logged; only their presence is stored in the response table."""
 
 _FINISH_FIELDS = ("finish_reason", "stop_reason")
 _FINISH_REASONS = {
@@ -43,7 +43,7 @@ _FINISH_REASONS = {
     **dict.fromkeys(("truncated", "overlong", *TURN_LIMITS), 0.0),
     **dict.fromkeys(("max_response_length_exceeded", "max_prompt_length_exceeded"), 0.0),
 }
-"""Finish reasons of frameworks -> 1 if the response ended by itself, 0 at the limit."""
+"""Logged finish reason -> 1 if the response ended by itself, 0 if it hit a limit."""
 
 
 @dataclass(slots=True)
@@ -51,11 +51,11 @@ class TokenFields:
     """The token strings and arrays of one row.
 
     Attributes:
-        tokens: token strings, or None.
+        tokens: token strings, None if not logged.
         arrays: field of TOKEN_ARRAYS -> its values as doubles.
-        size: tokens in the shortest of them, -1 if the row has none.
-        uneven: whether the arrays differ in length.
-        mask: one byte per token, 1 where the policy sampled it; None if it sampled all.
+        size: length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none.
+        uneven: whether their lengths differ.
+        mask: one byte per token, 1 if the policy sampled it, else 0; None if it sampled all.
     """
 
     tokens: list[str] | None = None
@@ -65,7 +65,7 @@ class TokenFields:
     mask: bytes | None = None
 
     def fit(self, size: int) -> None:
-        """Account for an array of this length."""
+        """Update ``size`` and ``uneven`` for a further array of length ``size``."""
         if self.size < 0:
             self.size = size
         elif size != self.size:
@@ -74,20 +74,20 @@ class TokenFields:
 
 
 class Row(NamedTuple):
-    """The contents of one logged row.
+    """The parsed values of one logged row: one response to one prompt.
 
     Attributes:
         rewards: reward, ref_reward, valid_reward, ref_valid_reward; NaN where absent.
-        reference: response of the reference.
-        group: identifies the group; None if nothing does.
-        finish: 1 if it ended by itself, 0 at the limit, NaN if no reason is logged.
-        extras: further scalars by name.
-        carried: fields that are only counted in the first pass; None for unusable values.
-        parts: names of extras that are parts of the reward.
-        oddities: kinds of problems found, see ``notes.ODDITIES``.
-        unread: name and type of fields that are neither known nor a column.
-        metadata: split, agent, errors, version, and figures of turns.
-        missing_grade: why the reward is no grade, see ``grades.Missing``; 0 if it is one.
+        reference: response of the reference policy, None if not logged.
+        group: id of the group of responses to one prompt, None if not logged.
+        finish: 1 if the response ended by itself, 0 at a limit, NaN if no known reason is logged.
+        extras: (name, value) of further scalar fields.
+        carried: logged values of the canonical fields in ``_CARRIED``.
+        parts: names of the extras that are components of the reward.
+        oddities: kinds of repaired or dropped values, keys of ``notes.ODDITIES``.
+        unread: (name, type) of unrecognized fields that are neither numbers nor short texts.
+        metadata: split, agent, errors, policy version and figures of turns.
+        missing_grade: why the reward is not a grade, see ``notes.Missing``; 0 if it is one.
     """
 
     step: int
@@ -111,8 +111,8 @@ def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
     """Parse a line that should hold one JSON object.
 
     Returns:
-        the object, and whether it needed the lenient parser of the standard library (NaN,
-        Infinity, lone surrogates, integers beyond 64 bits).
+        the object, and whether only the lenient standard library could parse it (NaN, Infinity,
+        lone surrogates, integers beyond 64 bits).
 
     Raises:
         RowError: the line is not a JSON object.
@@ -146,7 +146,7 @@ def _load_lenient(line: bytes) -> object:
 
 
 def parse_record(record: dict[str, Any]) -> Row:
-    """Return the row of an object with canonical fields.
+    """Parse an object with canonical fields into a ``Row``.
 
     Raises:
         RowError: a required field is missing or unusable.
@@ -170,7 +170,7 @@ def parse_record(record: dict[str, Any]) -> Row:
     tokens.mask = _mask(record, tokens.size)
     extras, parts, unread = _extras(record)
     group = record.get("group_id")
-    # NaN is no group. Convert to text here, as this fails for values that are nested too deep.
+    # NaN is not a group. ``str`` may raise RecursionError, which the caller reports as a bad row.
     group = None if group is None or group != group else str(group)
     return Row(
         step, prompt, response, rewards, reference, group, finish, tokens, extras,
@@ -183,14 +183,14 @@ def parse_record(record: dict[str, Any]) -> Row:
 def _rewards(
     record: dict[str, Any], oddities: list[str]
 ) -> tuple[tuple[float, float, float, float], bool]:
-    """Return the four rewards, and whether any was logged as text."""
+    """Return the values of ``Row.rewards``, and whether any of them was logged as text."""
     try:
         reward, coerced = number_of(record["reward"])
     except ValueError:
         raise RowError(
             message("reward is not a number: {value}", value=f"{record['reward']!r:.60}")
         ) from None
-    others = []
+    optional = []
     for name in _OPTIONAL_REWARDS:
         try:
             number, as_text = number_of(record.get(name))
@@ -198,8 +198,8 @@ def _rewards(
             number, as_text = NAN, False
             oddities.append("not_a_number")
         coerced = coerced or as_text
-        others.append(number)
-    return (reward, others[0], others[1], others[2]), coerced
+        optional.append(number)
+    return (reward, optional[0], optional[1], optional[2]), coerced
 
 
 def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
@@ -215,14 +215,14 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
         if values is None or values == []:
             continue
         if fields.size > 0 and isinstance(values, (int, float)):
-            # One advantage for the whole response, as GRPO logs it.
+            # GRPO logs one advantage for the whole response.
             values = [values] * fields.size
         try:
-            floats, odd = _floats_of(values)
+            floats, has_text = _floats_of(values)
         except ValueError:
             oddities.append("nested")
             continue
-        if odd:
+        if has_text:
             oddities.append("array_strings")
         fields.arrays[name] = floats
         fields.fit(len(floats))
@@ -240,14 +240,14 @@ def _all_text(values: list[object]) -> bool:
 def _extras(
     record: dict[str, Any],
 ) -> tuple[list[tuple[str, float | str]], list[str], list[tuple[str, str]]]:
-    """Return further scalars, names of the reward's parts, and fields that are not scalars."""
+    """Return ``extras``, ``parts`` and ``unread`` of a ``Row``."""
     named, names = record, []
     parts = record.get("reward_parts")
     if isinstance(parts, dict):
-        # A part named like a canonical field is something else.
+        # A reward part may have the name of a canonical field; rename the part.
         parts = {f"{name}_logged" if name in NO_COLUMN else name: parts[name] for name in parts}
         names = [safe_text(str(part)) for part in parts]
-        # A part that is logged as a column too counts once.
+        # A part that is also logged as a field of its own becomes one column.
         named = {**record, **parts}
     extras: list[tuple[str, float | str]] = []
     unread: list[tuple[str, str]] = []
@@ -264,35 +264,35 @@ def _extras(
 
 
 def _mask(record: dict[str, Any], size: int) -> bytes | None:
-    """Return which tokens the policy sampled: as logged, else from the spans of turns."""
+    """Return ``TokenFields.mask``: as logged, else from the token spans of the turns."""
     if (logged := record.get("response_mask")) is not None:
         return bytes(map(bool, logged))
-    given = [t["tokens"] for t in record.get("turns") or () if not t["sampled"] and "tokens" in t]
-    if not given:
+    spans = [t["tokens"] for t in record.get("turns") or () if not t["sampled"] and "tokens" in t]
+    if not spans:
         return None
     mask = bytearray(b"\1" * size)
-    for start, stop in given:
+    for start, stop in spans:
         mask[start:stop] = bytes(stop - start)
     return bytes(mask)
 
 
 def _finish(record: dict[str, Any], oddities: list[str]) -> tuple[float, object]:
-    """Return whether the response finished, and the reason that is logged."""
+    """Return ``Row.finish`` and the first logged finish reason (None if there is none)."""
     first = None
     for name in _FINISH_FIELDS:
         reason = record.get(name)
         if reason is None:
             continue
         first = reason if first is None else first
-        known = _FINISH_REASONS.get(str(reason).lower())
-        if known is not None:
-            return known, first
+        finish = _FINISH_REASONS.get(str(reason).lower())
+        if finish is not None:
+            return finish, first
         oddities.append("reasonless")
     return NAN, first
 
 
 def _step_of(value: object) -> tuple[int, bool]:
-    """Return a step that float64 holds exactly, and whether it was logged as another type."""
+    """Return the step as int, and whether it was logged as another type (text or float)."""
     if type(value) is int and abs(value) <= LARGEST_STEP:
         return value, False
     if isinstance(value, bool) or value is None:
@@ -303,19 +303,19 @@ def _step_of(value: object) -> tuple[int, bool]:
             raise ValueError
         step = int(value)  # type: ignore[call-overload]
     except ValueError:
-        shown = repr(value)
-        shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
-        raise RowError(message("step is not an integer: {value}", value=shown)) from None
+        quote = repr(value)
+        quote = quote if len(quote) <= 40 else f"{quote[:40]}…"
+        raise RowError(message("step is not an integer: {value}", value=quote)) from None
     if abs(step) > LARGEST_STEP:
         raise RowError(message("step is beyond ±2^53"))
     return step, not isinstance(value, int)
 
 
 def number_of(value: object) -> tuple[float, bool]:
-    """Return a number (NaN for null and overflow), and whether it was logged as text.
+    """Convert a logged value to float; None and overflow give NaN; also return whether it was text.
 
     Raises:
-        ValueError: it is not a number.
+        ValueError: the value is not a number.
     """
     if type(value) is float:
         return value, False
@@ -334,26 +334,26 @@ def number_of(value: object) -> tuple[float, bool]:
 
 
 def _floats_of(values: object) -> tuple[array[float], bool]:
-    """Return a list of numbers as doubles, and whether it held text.
+    """Convert a list of numbers to doubles; also return whether it contained text.
 
-    A list of lists that contains as many numbers as lists, such as one each, is flattened.
+    Nested lists are flattened if they contain one number per item of the outer list.
     """
     if not isinstance(values, list):
         raise ValueError
     try:
         return array("d", values), False
     except (TypeError, OverflowError):  # null, text, lists, integers beyond float64
-        flat = list(_flattened(values))
+        flat = list(_flatten(values))
     if len(flat) != len(values):
         raise ValueError
-    odd = any(isinstance(value, str) for value in flat)
-    return array("d", [number_of(value)[0] for value in flat]), odd
+    has_text = any(isinstance(value, str) for value in flat)
+    return array("d", [number_of(value)[0] for value in flat]), has_text
 
 
-def _flattened(values: list[object]) -> Iterator[object]:
+def _flatten(values: list[object]) -> Iterator[object]:
     for value in values:
         if isinstance(value, list):
-            yield from _flattened(value)
+            yield from _flatten(value)
         else:
             yield value
 

@@ -1,4 +1,4 @@
-"""The sample of responses from which figures of texts and tokens are computed."""
+"""Choose a sample of responses, read it back, and collect its texts and tokens."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _PART_BYTES, _PART_ROWS, _MIN_PART_BYTES = 16 << 20, 512, 1 << 20
 
 
 def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
-    """Choose the rows of the response table that are sampled, ascending.
+    """Choose which rows of the response table to sample; return them in ascending order.
 
-    All rows if there are at most MAX_RESPONSES; otherwise k training responses per step, in whole
-    groups ordered by a hash of their location. k is the largest power of two that keeps the sample
-    within MAX_RESPONSES and MAX_TOKENS, so a growing run rarely changes its sample. If even k = 1
-    is too many, one response of every m-th step is sampled, with m a power of two.
+    Logs within MAX_RESPONSES and MAX_TOKENS are sampled whole. Otherwise take k training responses
+    per step, group by group in the order of a hash of their location. k is the largest power of two
+    that respects both limits, so a growing run rarely changes its sample. If even k = 1 is too
+    many, take one response of every m-th step, with m a power of two.
     """
     cost = _cost(responses)
     if len(responses) <= MAX_RESPONSES and cost.sum() <= MAX_TOKENS:
@@ -45,11 +45,11 @@ def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
     group = responses["group"].to_numpy()[rows]
     _, first, member = np.unique(group, return_index=True, return_inverse=True)
     order = np.lexsort((priority, group, priority[first][member], step))
-    place = places_in_runs(step[order])
+    rank = places_in_runs(step[order])
     ordinal = np.unique(step[order], return_inverse=True)[1]
     per_step, every = MAX_RESPONSES, 1
     while True:
-        chosen = rows[order[(place < per_step) & (ordinal % every == 0)]]
+        chosen = rows[order[(rank < per_step) & (ordinal % every == 0)]]
         if len(chosen) <= MAX_RESPONSES and cost[chosen].sum() <= MAX_TOKENS:
             return np.sort(chosen)
         if per_step > 1:
@@ -59,14 +59,14 @@ def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
 
 
 def _cost(responses: pd.DataFrame) -> Floats:
-    """Return the estimated number of units that each response adds to the sample."""
+    """Estimate how many tokens (or words) each response adds to the sample, float64 (R,)."""
     tokens = responses["response_tokens"].to_numpy(np.float64)
     words = responses["response_chars"].to_numpy(np.float64) / _CHARS_PER_WORD
     return np.minimum(np.where(np.isnan(tokens), words, tokens), 2 * EDGE)
 
 
 def _priorities(responses: pd.DataFrame, file_names: Sequence[str]) -> Hashes:
-    """Return a pseudorandom number per response that depends only on its location."""
+    """Return a hash of the location of each response (file name, offset, sub), uint64 (R,)."""
     names = np.array([xxhash.xxh3_64_intdigest(os.fsencode(n)) for n in file_names], np.uint64)
     file, offset, sub = (responses[name].to_numpy() for name in ("file", "offset", "sub"))
     place = mix(names[file]) + offset.astype(np.uint64)
@@ -82,7 +82,7 @@ def with_sample(
     *,
     parallel: bool,
 ) -> Scan:
-    """Read the sampled responses back, and return the scan with their texts and tokens.
+    """Read a sample of the responses back, and return the scan with its texts and tokens.
 
     Raises:
         UnusableInputError: a log changed or vanished since the first pass.
@@ -96,20 +96,20 @@ def with_sample(
     strings, words = Numbers(), Numbers()
     with progress.phase(message("sample"), len(rows), message("responses")) as phase:
         for part in workers.map(read_part, jobs, shared, parallel=parallel):
-            parts.append(_renumbered(part, strings, words))
+            parts.append(_renumber(part, strings, words))
             phase.advance(len(part.units.rows))
-    return _add(scan, parts, list(strings), list(words))
+    return _with_texts(scan, parts, list(strings), list(words))
 
 
 def _jobs(locations: RowLocations, rows: Ints) -> Iterator[Ints]:
-    """Split rows into jobs; a compressed file is one job, as it can only be read sequentially."""
+    """Split rows into jobs for workers; a compressed file is one job, as it is read in sequence."""
     length, file = locations.length[rows], locations.file[rows]
     start = size = 0
     for i in range(len(rows)):
         source = locations.sources[file[i]]
         whole = source.compression or locations.formats[file[i]].container != "lines"
         full = size + length[i] > _PART_BYTES or i - start >= _PART_ROWS
-        # Parts of a file do not depend on how much other files grew.
+        # Cut at file boundaries, so that jobs of a file do not change when other files grow.
         other = file[i] != file[i - 1] and (whole or size > _MIN_PART_BYTES)
         if i > start and (other or (full and not whole)):
             yield rows[start:i]
@@ -119,17 +119,23 @@ def _jobs(locations: RowLocations, rows: Ints) -> Iterator[Ints]:
         yield rows[start:]
 
 
-def _renumbered(part: Part, strings: Numbers, words: Numbers) -> Part:
-    """Return a part with the common numbering of units."""
-    number, word = strings.of(part.strings), words.of(part.word_strings)
-    units, own, references = (
+def _renumber(part: Part, strings: Numbers, words: Numbers) -> Part:
+    """Return a part whose unit ids refer to the vocabularies shared by all parts."""
+    ids, word_ids = strings.of(part.strings), words.of(part.word_strings)
+    units, word_units, references = (
         text._replace(ids=numbers[text.ids] if len(text.ids) else text.ids)
-        for text, numbers in ((part.units, number), (part.words, word), (part.references, word))
+        for text, numbers in (
+            (part.units, ids),
+            (part.words, word_ids),
+            (part.references, word_ids),
+        )
     )
-    return part._replace(units=units, words=own, references=references, strings=[], word_strings=[])
+    return part._replace(
+        units=units, words=word_units, references=references, strings=[], word_strings=[]
+    )
 
 
-def _add(scan: Scan, parts: list[Part], strings: list[str], word_strings: list[str]) -> Scan:
+def _with_texts(scan: Scan, parts: list[Part], strings: list[str], word_strings: list[str]) -> Scan:
     training = scan.responses["validation"].to_numpy() == 0
     everything, words, references = (
         Units(*(np.concatenate(arrays) for arrays in zip(*texts, strict=True)))
@@ -143,8 +149,8 @@ def _add(scan: Scan, parts: list[Part], strings: list[str], word_strings: list[s
     scan.responses["distinct_2"] = pd.Series(distinct_2, rows)
     trained = training[rows]
     filled = trained & (lengths > 0)
-    most = 2 * np.count_nonzero(filled & is_token) >= np.count_nonzero(filled)
-    unit = "token" if most and filled.any() else "word"
+    mostly_tokens = 2 * np.count_nonzero(filled & is_token) >= np.count_nonzero(filled)
+    unit = "token" if mostly_tokens and filled.any() else "word"
     of_unit = trained & (is_token == (unit == "token"))
     texts, places = _text_sample(everything, of_unit, strings, unit)
     every, notes = texts, []
@@ -199,18 +205,18 @@ def _text_sample(
     unit: str,
     labels: NDArray[np.int8] | None = None,
 ) -> tuple[TextSample | None, Ints]:
-    """Return the sample of the texts to keep (None if empty) and the positions of its units."""
+    """Return the sample of the texts in ``keep``, None if empty, and the positions of its units."""
     chosen, places = units.chosen(keep)
     if not len(places):
         return None, places
-    own = None if labels is None else labels[keep][np.argsort(units.rows[keep])]
+    kept_labels = None if labels is None else labels[keep][np.argsort(units.rows[keep])]
     offsets = offsets_of(chosen.lengths)
-    return TextSample(chosen.rows, offsets, chosen.ids, vocabulary, unit, own), places
+    return TextSample(chosen.rows, offsets, chosen.ids, vocabulary, unit, kept_labels), places
 
 
 def _positions(tenths: Floats) -> pd.DataFrame:
     deciles = np.flatnonzero(tenths[0])
     counts, *sums = tenths[:, deciles]
     names = ("abs_error_mean", "value_mean", "return_mean")
-    means = dict(zip(names, (one / counts for one in sums), strict=True))
+    means = dict(zip(names, (total / counts for total in sums), strict=True))
     return pd.DataFrame({"decile": deciles, "count": counts.astype(np.int64), **means})

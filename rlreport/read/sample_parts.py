@@ -1,6 +1,6 @@
-"""Read the sample for statistics of texts and tokens, in parts that can be cached.
+"""Read sampled responses back in parts, which workers return and the cache stores.
 
-A part has the ids of the tokens and words of some responses, and values such as KL per token.
+A part holds the token and word ids of some responses, and values such as the KL per token.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from rlreport.text.clean import clean_text, safe_text, without_special
 from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, units
 
 EDGE = 1024
-"""Of longer responses only the first and the last EDGE tokens (or words) are sampled."""
+"""Of responses over 2 * EDGE tokens (or words), only the first and last EDGE are sampled."""
 
 FIGURES = ("kl", "log_ratio", "prob", "ref_prob", "value_error")
 _MAX_STRING = 200
 _DECILES = 10
 _LARGEST = 2.0**40
-"""Values are clipped to this, as k3 may be infinite."""
+"""Figures are clipped to ± this value, as k3 may be infinite."""
 
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 
 class Units(NamedTuple):
-    """Texts as units: row and length of each text, and the ids of all their units."""
+    """Texts as vocabulary ids: row and length of each text, and the concatenated ids."""
 
     rows: Ints
     lengths: Ints
     ids: NDArray[np.int32]
 
     def chosen(self, keep: NDArray[np.bool_]) -> tuple[Units, Ints]:
-        """Return the texts to keep, sorted by row, and the positions of their units."""
+        """Return the texts selected by ``keep``, sorted by row, and the indices of their units."""
         texts = np.flatnonzero(keep)
         texts = texts[np.argsort(self.rows[texts])]
         lengths = self.lengths[texts]
@@ -56,17 +56,18 @@ class Units(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some sampled responses, as workers return them and the cache stores them.
+    """The texts and figures of some sampled responses, as returned by a worker or the cache.
 
     Attributes:
-        units, words, references: of the responses, and of the reference's responses.
-        is_token: bool (rows,), whether the units are tokens.
-        distinct_2: float64 (rows,), distinct among all bigrams, NaN without any.
+        units, words: tokens (words if none are logged) and words of the responses.
+        references: words of the reference responses.
+        is_token: bool (rows,), whether the response's units are tokens.
+        distinct_2: float64 (rows,), distinct bigrams / all bigrams, NaN without bigrams.
         labels: int8 (rows,), see ``TextSample``.
-        figures: float32 (len(FIGURES), units), or empty if no units are tokens.
-        tenths: float64 (4, 10): tokens with a critic error by tenth of the response, and sums
-            of the absolute errors, values and returns.
-        strings, word_strings: strings of the ids in ``units``, and in the others.
+        figures: float32 (len(FIGURES), units); (len(FIGURES), 0) if no units are tokens.
+        tenths: float64 (4, 10), by tenth of the response: number of tokens with a critic error,
+            and sums of the absolute errors, values and returns.
+        strings, word_strings: strings of the ids in ``units``, and in ``words``, ``references``.
     """
 
     units: Units
@@ -81,7 +82,7 @@ class Part(NamedTuple):
     word_strings: list[str]
 
     def moved(self, rows: Ints) -> Part:
-        """Return the part with its row numbers replaced by these rows of the response table."""
+        """Return the part with each row number r replaced by ``rows[r]``."""
         units, words, references = (
             text._replace(rows=rows[text.rows])
             for text in (self.units, self.words, self.references)
@@ -93,12 +94,12 @@ def read_part(
     responses: pd.DataFrame,
     shared: tuple[RowLocations, ReadOptions, FigureOptions, Store | None],
 ) -> Part:
-    """Read some responses again, or use the cached part of the same lines."""
+    """Read these responses back as a part, or load it from the cache if their lines are equal."""
     locations, options, figures, store = shared
     locations.select(responses)
     hashes = responses["line_hash"].to_numpy()
     key = _key(hashes, locations, options, figures) if store else b""
-    part = _decoded(store.get(key), len(responses)) if store and key else None
+    part = _decode(store.get(key), len(responses)) if store and key else None
     if part is None:
         reader = _Reader(options, figures)
         for batch in batches(read_rows(locations, range(len(responses)))):
@@ -127,15 +128,15 @@ def _key(
     return repr(parts).encode(errors="surrogatepass") + hashes.tobytes() + locations.sub.tobytes()
 
 
-def _decoded(data: bytes | None, rows: int) -> Part | None:
-    """Return a part of so many rows; None if it is missing or damaged."""
+def _decode(data: bytes | None, rows: int) -> Part | None:
+    """Decode a cached part; None if it is missing, damaged or not of ``rows`` responses."""
     try:
         head, arrays = unpack(data or b"")
         strings, words = ([str(string) for string in kind] for kind in head["strings"])
-        own, word, reference = (Units(*arrays[i : i + 3]) for i in (0, 3, 6))
-        part = Part._make([own, word, reference, *arrays[9:], strings, words])
-        fits = len(own.rows) == rows
-        for text, vocabulary in ((own, strings), (word, words), (reference, words)):
+        units, word_units, references = (Units(*arrays[i : i + 3]) for i in (0, 3, 6))
+        part = Part._make([units, word_units, references, *arrays[9:], strings, words])
+        fits = len(units.rows) == rows
+        for text, vocabulary in ((units, strings), (word_units, words), (references, words)):
             fits &= len(text.ids) == text.lengths.sum() and len(text.rows) == len(text.lengths)
             fits &= text.ids.max(initial=-1) < len(vocabulary) and text.rows.max(initial=0) < rows
         return part if fits else None
@@ -144,7 +145,7 @@ def _decoded(data: bytes | None, rows: int) -> Part | None:
 
 
 class Numbers(dict[str, int]):
-    """Assigns ids to strings in the order of their first occurrence."""
+    """A dict from string to id that assigns ids in the order of first occurrence."""
 
     def __missing__(self, string: str) -> int:
         self[string] = number = len(self)
@@ -156,7 +157,7 @@ class Numbers(dict[str, int]):
 
 
 class _Reader:
-    """Reads sampled responses batch by batch."""
+    """Collects batches of sampled responses (``add``) into a part (``part``)."""
 
     def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
         self._options, self._figures = options, figures
@@ -181,21 +182,21 @@ class _Reader:
         tokens_of: dict[int, tuple[list[str], TokenFigures]] = {}
         if tokens is not None:
             cuts = zip(tokens.offsets[:-1].tolist(), tokens.offsets[1:].tolist(), strict=True)
-            for place, strings, cut in zip(tokens.rows.tolist(), tokens.strings, cuts, strict=True):
+            for index, strings, cut in zip(tokens.rows.tolist(), tokens.strings, cuts, strict=True):
                 if strings is not None:
-                    tokens_of[place] = strings, figures.between(*cut)
-        for place, (number, row) in enumerate(batch):
-            strings, values = tokens_of.get(place, (None, None))
+                    tokens_of[index] = strings, figures.between(*cut)
+        for index, (number, row) in enumerate(batch):
+            strings, values = tokens_of.get(index, (None, None))
             text = row.response
-            if strings is not None and row.tokens.mask is not None:  # what the policy itself wrote
+            if strings is not None and row.tokens.mask is not None:  # omit tool outputs
                 text = "".join(readable_tokens(strings, detect_style(strings)))
             text = clean_text(text, pads)[:MAX_TEXT]
             words = self._word_numbers.of(spaced_units(without_special(text)))
             self._words.append((number, self._edges(words, self._word_numbers)))
             self._labels.append(holds_label(text, row.carried.get("ground_truth")))
             if row.reference is not None:
-                other = spaced_units(clean_text(row.reference, pads)[:MAX_TEXT])
-                ids = self._edges(self._word_numbers.of(other), self._word_numbers)
+                reference = spaced_units(clean_text(row.reference, pads)[:MAX_TEXT])
+                ids = self._edges(self._word_numbers.of(reference), self._word_numbers)
                 self._references.append((number, ids))
             self._add_units(number, units(text) if strings is None else strings, values)
 
@@ -220,7 +221,7 @@ class _Reader:
         return np.concatenate([ids[:EDGE], numbers.of([GAP]), ids[-EDGE:]])
 
     def _add_positions(self, figures: TokenFigures, offsets: Ints) -> None:
-        """Sum the critic's error by tenth of the response: token t of T is in floor(10 t / T)."""
+        """Sum the critic's error by tenth of the response (token t of T is in floor(10 t / T))."""
         if figures.value is None or figures.return_ is None or figures.value_error is None:
             return
         error = np.abs(figures.value_error)
@@ -230,10 +231,10 @@ class _Reader:
         pieces = np.append(cuts[:, :-1].reshape(-1), offsets[-1])
         decile = np.tile(tenths[:-1], len(lengths))
         count, total = finite_sums(error, pieces)
-        known = np.isfinite(error)
-        others = (np.where(known, one, np.nan) for one in (figures.value, figures.return_))
-        sums = [total, *(finite_sums(one, pieces)[1] for one in others)]
-        self._tenths += np.stack([np.bincount(decile, one, _DECILES) for one in (count, *sums)])
+        finite = np.isfinite(error)
+        others = (np.where(finite, values, np.nan) for values in (figures.value, figures.return_))
+        sums = [total, *(finite_sums(values, pieces)[1] for values in others)]
+        self._tenths += np.stack([np.bincount(decile, part, _DECILES) for part in (count, *sums)])
 
     def part(self) -> Part:
         return Part(
@@ -257,26 +258,26 @@ def _as_units(texts: Sequence[tuple[int, NDArray[np.int32]]]) -> Units:
 
 
 def no_values(count: int) -> NDArray[np.float32]:
-    """Return NaN for so many units, float32 (len(FIGURES), count)."""
+    """Return NaN for all figures of ``count`` units, float32 (len(FIGURES), count)."""
     return np.full((len(FIGURES), count), np.nan, dtype=np.float32)
 
 
 def holds_label(response: str, label: object) -> int:
-    """Return whether a response contains its label as text or number: 1, 0, or −1 without one.
+    """Return 1 if a response contains its label as text or number, else 0; −1 without a label.
 
-    Of a worked solution, the label is what follows ``####``.
+    In a label that is a worked solution, only the text after ``####`` counts.
     """
     if label is None or isinstance(label, dict | list):
         return -1
-    wanted = _plain(str(label).rpartition("####")[2])
+    wanted = _normalize(str(label).rpartition("####")[2])
     if not wanted:
         return -1
-    text = _plain(response)
+    text = _normalize(response)
     if not wanted[-1].isdigit():
         return int(wanted in text)
     return int(re.search(rf"(?<![\d.]){re.escape(wanted)}(?:\.0+)?(?!\.?\d)", text) is not None)
 
 
-def _plain(text: str) -> str:
-    """Return a text in lower case, with single blanks and without separators of thousands."""
+def _normalize(text: str) -> str:
+    """Return a text in lower case, with single spaces and without thousands separators."""
     return _THOUSANDS.sub("", " ".join(text.lower().split()))

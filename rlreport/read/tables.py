@@ -1,4 +1,4 @@
-"""Build the response table, and tables of extras and tools, from chunks of the logs."""
+"""Build the tables of responses, of extra scalars and of tools from chunks of the logs."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 @dataclass(slots=True, kw_only=True)
 class Scan(LogTables):
-    """All figures of the logs, and the location of each response.
+    """The tables computed from the logs, and the location of each response.
 
     Attributes:
-        name: name of the run: the folder or file that was given.
+        name: name of the run, from the folder or file that the user gave.
         prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
-        tokens: figures of the sampled tokens, None without token strings.
-        every: units of all sampled training responses, see ``TextSample``.
-        failed: step -> rollouts of training that failed before the policy wrote anything.
-        sources, formats: the files, for reading rows back (``locations``).
+        tokens: per-token figures of the sampled responses, None without token strings.
+        every: tokens, or words where no tokens are logged, of all sampled training responses.
+        failed: step -> number of training rollouts that failed before the policy wrote anything.
+        sources, formats: the log files and their formats, by file number.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Scan(LogTables):
     formats: list[LogFormat] = field(default_factory=list)
 
     def locations(self) -> RowLocations:
-        """Return the locations of the responses, to read some again; picklable."""
+        """Return the locations of all responses, with which workers can read them back."""
         named = self.ngrams is not None and self.ngrams.unit == "token"
         strings = self.ngrams.vocabulary[:_STYLE_TOKENS] if self.ngrams and named else []
         style = detect_style(np.array(strings, dtype=object)) if strings else None
@@ -73,7 +73,7 @@ class Scan(LogTables):
 
 
 def no_responses(name: str, notes: list[Note]) -> Scan:
-    """Return the scan of a run of which only the trainer's metrics are logged."""
+    """Return an empty scan, for a run of which only the trainer's metrics are logged."""
     responses = {column.name: np.empty(0, column.dtype) for column in RESPONSE_COLUMNS}
     return Scan(
         name=name,
@@ -87,12 +87,13 @@ def no_responses(name: str, notes: list[Note]) -> Scan:
 
 @dataclass(slots=True)
 class LogRows:
-    """All rows of the logs, concatenated, and which of them are responses.
+    """All rows of the logs, and which of them go into the response table.
 
     Attributes:
-        order: int64 (R',), rows of the response table in its order.
-        failed: training step -> rollouts that failed.
-        notes: on restarts.
+        chunk: all rows, concatenated.
+        order: int64 (R',), indices of the rows in the response table, in the order of the table.
+        failed: training step -> number of rollouts that failed.
+        notes: notes on rows left out because the run restarted or a rollout has later rows.
     """
 
     chunk: Chunk
@@ -104,9 +105,9 @@ class LogRows:
 def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) -> LogRows:
     """Concatenate chunks and choose the rows of the response table.
 
-    Rows of failed rollouts are only counted. Rows that a restarted run logged again are left out
-    unless ``keep_restarted``, and so are rows of a rollout before its last. A run without training
-    rows is judged by its validation rows.
+    Left out are rows of failed rollouts, which are only counted, all rows of a rollout but its
+    last, and, unless ``keep_restarted``, rows of steps that a restarted run logged again. If there
+    are only validation rows, they are treated as training rows.
     """
     rows = LogRows(joined_chunk(chunks), np.zeros(0, np.int64))
     columns = rows.chunk.columns
@@ -117,19 +118,19 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
         columns["validation"] = np.zeros_like(columns["validation"])
     keep = np.ones(len(responses), dtype=bool)
     rollout = columns.pop("rollout", None)
-    for file, own in _rows_by_file(columns):
-        steps = columns["step"][own].astype(np.int64)
-        older = superseded_rows(steps, columns["validation"][own] == 1)
-        keep[own[older]] = keep_restarted
-        older &= responses[own]
+    for file, index in _rows_by_file(columns):
+        steps = columns["step"][index].astype(np.int64)
+        older = superseded_rows(steps, columns["validation"][index] == 1)
+        keep[index[older]] = keep_restarted
+        older &= responses[index]
         if older.any():
             name = files.sources[file].name
             rows.notes.append(restart_note(steps[older], name, kept=keep_restarted))
         if rollout is not None:
-            keys = {"step": steps, "of": columns["validation"][own], "rollout": rollout[own]}
-            again = pd.DataFrame(keys).duplicated(keep="last").to_numpy()
-            earlier = again & ~np.isnan(rollout[own]) & responses[own]
-            keep[own[earlier]] = False
+            keys = {"step": steps, "of": columns["validation"][index], "rollout": rollout[index]}
+            repeats = pd.DataFrame(keys).duplicated(keep="last").to_numpy()
+            earlier = repeats & ~np.isnan(rollout[index]) & responses[index]
+            keep[index[earlier]] = False
             if earlier.any():
                 text = message("rows of a rollout before its last, left out of the figures")
                 name = files.sources[file].name
@@ -137,14 +138,14 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     failed = keep & ~responses & (columns["validation"] == 0)
     steps, times = np.unique(columns["step"][failed], return_counts=True)
     rows.failed = dict(zip(steps.tolist(), times.tolist(), strict=True))
-    kept = np.flatnonzero(keep & responses)
+    response_rows = np.flatnonzero(keep & responses)
     names = ("sub", "offset", "file", "validation", "step")
-    rows.order = kept[np.lexsort([columns[name][kept] for name in names])]
+    rows.order = response_rows[np.lexsort([columns[name][response_rows] for name in names])]
     return rows
 
 
 def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
-    """Concatenate chunks; their columns are removed to save memory."""
+    """Concatenate chunks into one; their columns are emptied to save memory."""
     joined = Chunk()
     for chunk in chunks:
         base = joined.rows
@@ -164,7 +165,7 @@ def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
-    """Return (number of the file, its rows in the order of the file) for each file."""
+    """Return, for each file, its number and the indices of its rows in the order of the file."""
     file, offset, sub = (columns[name].astype(np.int64) for name in ("file", "offset", "sub"))
     rows = np.lexsort((sub, offset, file))
     numbers, starts = np.unique(file[rows], return_index=True)
@@ -172,9 +173,9 @@ def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
 
 
 def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
-    """Return RESPONSE_COLUMNS, and the first row of each prompt, int64 (prompts,).
+    """Return the response table, and the index of each prompt's first row, int64 (prompts,).
 
-    The columns are removed from ``rows`` to save memory.
+    The columns of ``rows.chunk`` are emptied to save memory.
     """
     order, logged = rows.order, rows.chunk.columns
     columns = {name: logged.pop(name)[order] for name in list(logged)}
@@ -203,7 +204,7 @@ def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
                 columns[gap] = columns[left] - columns[right]  # type: ignore[operator]
     source = columns.pop("finish_source")
     for kind in (FROM_TOKEN, FROM_TEXT):
-        # Without any end token in the run, the log may omit them: finished is unknown.
+        # If no response of the run has an end token, the log may omit them: finished is unknown.
         if not columns["finished"][source == kind].any():
             columns["finished"][source == kind] = np.nan
     missing = np.full(len(order), np.nan)
@@ -218,47 +219,48 @@ def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
 
 
 def carried_fields(rows: LogRows) -> dict[str, int]:
-    """Return how many responses have each canonical field; call before ``response_table``."""
+    """Return how many responses log each canonical field; call before ``response_table``."""
     bits = rows.chunk.columns["carried"].astype(np.int64)[rows.order]
     counts = {name: int(np.count_nonzero(bits & bit)) for name, bit in FIELD_BITS.items()}
     return {name: count for name, count in counts.items() if count}
 
 
 def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> Ints:
-    """Return how many lines of the file precede the byte range of each row."""
+    """Return how many lines of its file precede the byte range of each row, int64 (rows,)."""
     table = pd.DataFrame(counts, columns=RangeCounts._fields, dtype=np.int64)
     ranges = table.sort_values(["file", "start"])
     ranges["before"] = ranges.groupby("file")["lines"].cumsum() - ranges["lines"]
     result = np.zeros(len(files), dtype=np.int64)
-    for file, own in ranges.groupby("file"):
-        if len(own) > 1:
-            mine = files == file
-            place = np.searchsorted(own["start"], offsets[mine], side="right") - 1
-            result[mine] = own["before"].to_numpy()[place]
+    for file, file_ranges in ranges.groupby("file"):
+        if len(file_ranges) > 1:
+            in_file = files == file
+            range_index = np.searchsorted(file_ranges["start"], offsets[in_file], side="right") - 1
+            result[in_file] = file_ranges["before"].to_numpy()[range_index]
     return result
 
 
 def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
-    """Return one column per extra scalar, how many responses have each, and if any was dropped.
+    """Return the table of extra scalars, name -> number of responses, and if any were dropped.
 
-    A column that contains text has dtype object, with None for missing values.
+    The table has at most MAX_EXTRAS columns. A column that contains text has dtype object, with
+    None for missing values.
     """
     order, count = rows.order, rows.chunk.rows
     table: dict[str, pd.Series] = {}
     carried: dict[str, int] = {}
-    many = False
+    overflow = False
     for name, extra in sorted(rows.chunk.extras.items()):
-        numbers, held = np.full(count, np.nan), np.zeros(count, dtype=bool)
+        numbers, has_value = np.full(count, np.nan), np.zeros(count, dtype=bool)
         logged = np.asarray(extra.rows, dtype=np.int64)
         numbers[logged] = extra.numbers
-        held[logged] = True
-        held[list(extra.texts)] = True
-        if not held[order].any():  # only in rows that were left out
+        has_value[logged] = True
+        has_value[list(extra.texts)] = True
+        if not has_value[order].any():  # logged only in rows that are left out
             continue
         if len(table) == MAX_EXTRAS:
-            many = True
+            overflow = True
             break
-        carried[name] = int(np.count_nonzero(held[order]))
+        carried[name] = int(np.count_nonzero(has_value[order]))
         if not extra.texts:
             table[name] = pd.Series(numbers[order])
             continue
@@ -267,31 +269,31 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
         for row, text in extra.texts.items():
             column[row] = text
         table[name] = pd.Series(column[order], dtype=object)
-    return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, many
+    return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, overflow
 
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
-    """Return the table ``LogTables.tools`` of the MAX_TOOLS most used in training.
+    """Return ``LogTables.tools``: counts per step of the MAX_TOOLS tools most used in training.
 
-    Call before ``response_table``.
+    Call this before ``response_table``, which empties the columns.
     """
     names = ["step", "tool", *ToolCounts._fields]
     if not rows.chunk.tools:
         return pd.DataFrame([], columns=names)
     columns = rows.chunk.columns
     table = pd.DataFrame(rows.chunk.tools, columns=["row", *names[1:]])
-    judged: NDArray[np.bool_] = np.zeros(rows.chunk.rows, dtype=bool)
-    judged[rows.order] = columns["validation"][rows.order] == 0
-    table = table[judged[table["row"]]]
+    is_training: NDArray[np.bool_] = np.zeros(rows.chunk.rows, dtype=bool)
+    is_training[rows.order] = columns["validation"][rows.order] == 0
+    table = table[is_training[table["row"]]]
     table["step"] = columns["step"][table["row"]]
     answers = table.groupby("tool")["answers"].sum()
-    most = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[:MAX_TOOLS]
-    kept = table[table["tool"].isin(most)]
-    return kept.groupby(["step", "tool"], as_index=False)[names[2:]].sum()[names]
+    top_tools = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[:MAX_TOOLS]
+    selection = table[table["tool"].isin(top_tools)]
+    return selection.groupby(["step", "tool"], as_index=False)[names[2:]].sum()[names]
 
 
 def mix(values: Hashes) -> Hashes:
-    """Hash 64-bit numbers one to one (finaliser of SplitMix64, Steele et al. 2014)."""
+    """Hash 64-bit numbers without collisions (finaliser of SplitMix64, Steele et al. 2014)."""
     mixed = values + _GOLDEN
     mixed ^= mixed >> np.uint64(30)
     mixed *= _FIRST
@@ -302,5 +304,5 @@ def mix(values: Hashes) -> Hashes:
 
 
 def pair_hashes(left: Hashes, right: Hashes) -> Hashes:
-    """Hash ordered pairs of hashes."""
+    """Return one hash per pair (``left[i]``, ``right[i]``); the order in the pair matters."""
     return mix(left * _GOLDEN + right)

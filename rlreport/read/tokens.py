@@ -1,4 +1,4 @@
-"""The concatenated token arrays of many rows, cut to one length and without padding."""
+"""Concatenate the token arrays of many rows and drop padding."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Bools = NDArray[np.bool_]
 
 @dataclass(slots=True)
 class TokenRows:
-    """Tokens of R rows, N in all.
+    """The tokens of R rows as flat arrays of N tokens in total.
 
     Attributes:
         rows: int64 (R,), rows of the batch that have tokens.
         offsets: int64 (R + 1,), where each row's tokens begin.
-        strings: token strings of each row; None for rows without.
-        arrays: field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; absent fields left out.
+        strings: token strings of each row; None for a row that logs none.
+        arrays: field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; only fields that are logged.
         nan_values: int64 (R,), number of values logged as NaN, infinite or null.
-        sampled: bool (N,), tokens that the policy sampled; None if it sampled all.
-        masked: bool (R,), rows that log which tokens were sampled; None without any.
+        sampled: bool (N,), whether the policy sampled the token; None if it sampled all.
+        masked: bool (R,), whether the row logs which tokens were sampled; None if no row does.
     """
 
     rows: Ints
@@ -45,21 +45,21 @@ class TokenRows:
     masked: Bools | None = None
 
     def marks(self, token: str) -> Bools:
-        """Return which of the N tokens are this one."""
+        """Return which tokens equal ``token``, bool (N,)."""
         lists = zip(self.strings, self.lengths.tolist(), strict=True)
-        strings = chain.from_iterable([None] * size if own is None else own for own, size in lists)
+        strings = chain.from_iterable([None] * size if row is None else row for row, size in lists)
         return np.fromiter((string == token for string in strings), bool, int(self.offsets[-1]))
 
     @property
     def lengths(self) -> Ints:
-        """Tokens of each row, int64 (R,)."""
+        """Number of tokens in each row, int64 (R,)."""
         return np.diff(self.offsets)
 
     def sampled_only(self) -> TokenRows:
-        """Return the tokens that the policy sampled.
+        """Return only the tokens that the policy sampled.
 
-        A token reward on an environment's token is added to the sampled token before it (or
-        to the first, if none is before), so that the row's sum stays the same.
+        The reward of an environment token is added to the preceding sampled token (or to the
+        row's first sampled token), so that the sum of rewards per row stays the same.
         """
         keep = self.sampled
         if keep is None:
@@ -73,7 +73,7 @@ class TokenRows:
         return tokens
 
     def figures(self, options: FigureOptions) -> TokenFigures:
-        """Return every figure per token, (N,) each; to be called on ``sampled_only()``."""
+        """Return all figures per token, (N,) each; call this on the result of ``sampled_only``."""
         arrays = self.arrays
         return token_figures(
             logp=arrays.get("logprobs"),
@@ -97,7 +97,7 @@ class TokenRows:
         return TokenRows(
             self.rows,
             offsets_of(sizes),
-            [own and list(compress(own, keep[start:stop].tolist())) for own, start, stop in cuts],
+            [row and list(compress(row, keep[start:stop].tolist())) for row, start, stop in cuts],
             {name: flat[keep] for name, flat in self.arrays.items()},
             np.maximum(nan_values, 0),
             None if self.sampled is None else self.sampled[keep],
@@ -111,24 +111,24 @@ def token_rows(
     remarks: Remarks | None = None,
     positions: Sequence[LogPosition] = (),
 ) -> TokenRows | None:
-    """Concatenate the token arrays of a batch without padding; None without tokens.
+    """Concatenate the token arrays of some rows, without padding; None if no row has tokens.
 
-    Dropped values are added to ``remarks``, with the positions of their rows.
+    Dropped tokens are counted in ``remarks``; ``positions`` are the locations of the rows.
     """
-    rows = np.array([i for i, one in enumerate(fields) if one.size >= 0], dtype=np.int64)
+    rows = np.array([i for i, row in enumerate(fields) if row.size >= 0], dtype=np.int64)
     if not len(rows):
         return None
-    own = [fields[i] for i in rows.tolist()]
-    offsets = offsets_of(np.array([one.size for one in own], dtype=np.int64))
+    row_fields = [fields[i] for i in rows.tolist()]
+    offsets = offsets_of(np.array([row.size for row in row_fields], dtype=np.int64))
     strings = [
-        one.tokens[: one.size] if one.uneven and one.tokens is not None else one.tokens
-        for one in own
+        row.tokens[: row.size] if row.uneven and row.tokens is not None else row.tokens
+        for row in row_fields
     ]
-    tokens = TokenRows(rows, offsets, strings, *_arrays(own, offsets), *_masks(own))
+    tokens = TokenRows(rows, offsets, strings, *_arrays(row_fields, offsets), *_masks(row_fields))
     drop = _sentinels(tokens)
     padding = _end_padding(tokens, drop, pad_tokens)
-    for kind, found in (("sentinel", drop), ("pads", padding)):
-        hits = np.flatnonzero(found)
+    for kind, mask in (("sentinel", drop), ("pads", padding)):
+        hits = np.flatnonzero(mask)
         if remarks is not None and len(hits):
             first = rows[np.searchsorted(offsets, hits[0], side="right") - 1]
             remarks.add(kind, positions[first], len(hits))
@@ -140,41 +140,41 @@ def _arrays(fields: Sequence[TokenFields], offsets: Ints) -> tuple[dict[str, Flo
     arrays: dict[str, Floats] = {}
     nan_values = np.zeros(len(fields), dtype=np.int64)
     for name in TOKEN_ARRAYS:
-        parts = [one.arrays.get(name) for one in fields]
+        parts = [row.arrays.get(name) for row in fields]
         logged = np.array([part is not None for part in parts], dtype=bool)
         if not logged.any():
             continue
         data = b"".join(
-            bytes(memoryview(part)[: one.size])
+            bytes(memoryview(part)[: row.size])
             if part is not None
-            else np.full(one.size, np.nan).tobytes()
-            for part, one in zip(parts, fields, strict=True)
+            else np.full(row.size, np.nan).tobytes()
+            for part, row in zip(parts, fields, strict=True)
         )
         flat = np.frombuffer(data, dtype=np.float64)
         finite = np.isfinite(flat)
         if not finite.all():
             flat = np.where(finite, flat, np.nan)
-            odd = row_sums((~finite).astype(np.float64), offsets).astype(np.int64)
-            nan_values += np.where(logged, odd, 0)
+            invalid = row_sums((~finite).astype(np.float64), offsets).astype(np.int64)
+            nan_values += np.where(logged, invalid, 0)
         arrays[name] = flat
     return arrays, nan_values
 
 
 def _masks(fields: Sequence[TokenFields]) -> tuple[Bools, Bools] | tuple[None, None]:
-    """Return which tokens were sampled, and which rows log it; None twice if no row does."""
-    masked = np.array([one.mask is not None for one in fields], dtype=bool)
+    """Return ``TokenRows.sampled`` and ``TokenRows.masked``; both None if no row logs a mask."""
+    masked = np.array([row.mask is not None for row in fields], dtype=bool)
     if not masked.any():
         return None, None
-    masks = [one.mask if one.mask is not None else b"\1" * one.size for one in fields]
+    masks = [row.mask if row.mask is not None else b"\1" * row.size for row in fields]
     return np.frombuffer(b"".join(masks), dtype=np.uint8).astype(bool), masked
 
 
 def _sentinels(tokens: TokenRows) -> Bools:
-    """Mark tokens with an impossible log-probability, which trainers use for padding."""
+    """Return which tokens have a log-probability above 0, which marks padding, bool (N,)."""
     drop = np.zeros(int(tokens.offsets[-1]), dtype=bool)
     for name in ("logprobs", "ref_logprobs"):
         logp = tokens.arrays.get(name)
-        if logp is not None and len(logp) and not logp.max() <= PADDING_LOGP:  # NaN included
+        if logp is not None and len(logp) and not logp.max() <= PADDING_LOGP:  # true also for NaN
             drop |= logp > PADDING_LOGP
     if tokens.sampled is not None:
         drop &= tokens.sampled  # a trainer may log any number for an environment's token
@@ -182,9 +182,9 @@ def _sentinels(tokens: TokenRows) -> Bools:
 
 
 def _end_padding(tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]) -> Bools:
-    """Mark pad tokens in an unbroken run from a row's first or last token.
+    """Return which tokens are pad tokens at the start or the end of a row, bool (N,).
 
-    Sentinels in between do not break the run.
+    Tokens marked in ``sentinels`` may lie between pad tokens, but are not returned.
     """
     padding = np.zeros(len(sentinels), dtype=bool)
     for strings, start in zip(tokens.strings, tokens.offsets.tolist(), strict=False):
@@ -200,7 +200,10 @@ def _end_padding(tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]
 
 
 def _fold_rewards(rewards: Floats, sampled: Bools, old: Ints, new: Ints) -> Floats:
-    """Return rewards of the sampled tokens, including those of unsampled tokens that follow."""
+    """Return the rewards of sampled tokens, adding those of the unsampled tokens after each.
+
+    ``old`` and ``new`` are the row offsets among all tokens and among sampled tokens.
+    """
     row = np.repeat(np.arange(len(old) - 1), np.diff(old))
     place = np.clip(np.cumsum(sampled) - 1, new[row], new[row + 1] - 1)
     paid = np.flatnonzero(~sampled & np.isfinite(rewards) & (np.diff(new)[row] > 0))

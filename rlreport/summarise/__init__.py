@@ -1,4 +1,4 @@
-"""From responses to tables: by step, by prompt, by token."""
+"""Summarise responses in tables by step, by prompt and by token."""
 
 from __future__ import annotations
 
@@ -25,27 +25,36 @@ __all__ = ["commonest", "summarise", "window_table"]
 MAX_NAMED = 10
 FEWEST_STEPS_COMPARED = 5
 DISAGREEMENT = 0.05
+"""Minimum mean difference between the rewards of trainer and rollouts, relative to their range."""
+
 DISAGREEMENT_Z = 5.0
 """Minimum mean difference between the rewards of trainer and rollouts, in standard errors."""
 
 
-# Logged numbers may be as large as float64 allows: sums may be infinite, deviations NaN.
+# Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
 @np.errstate(over="ignore", invalid="ignore")
 def summarise(
     scan: Scan,
     prompts: Sequence[str] = (),
     metrics: TrainerMetrics | None = None,
 ) -> Tables:
-    """Return all tables; ``prompts`` are the texts of the first prompts, by ``prompt_id``."""
+    """Return all tables; ``prompts`` are the texts of the first prompts, by ``prompt_id``.
+
+    Raises:
+        UsageError: there are no responses, and metrics of several runs.
+    """
     metrics = metrics or TrainerMetrics()
-    beside = scan.responses["validation"].to_numpy() == 1
-    own = scan.responses[~beside] if beside.any() else scan.responses
+    is_validation = scan.responses["validation"].to_numpy() == 1
+    training = scan.responses[~is_validation] if is_validation.any() else scan.responses
     if scan.responses.empty:
         _refuse_several(metrics.runs)
         steps, validation = trainer_steps(metrics.table), pd.DataFrame()
     else:
         steps, validation = step_tables(
-            own, scan.responses[beside], step_bigrams(scan.every, scan.responses), scan.failed
+            training,
+            scan.responses[is_validation],
+            step_bigrams(scan.every, scan.responses),
+            scan.failed,
         )
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
     shared["notes"] = [*scan.notes, *metrics.notes, *_disagreement(steps, metrics.table)]
@@ -54,7 +63,7 @@ def summarise(
         steps=steps,
         prompts=prompt_table(scan.responses, prompts),
         tokens=token_table(scan.tokens, scan.responses),
-        extras_by_step=_extras_by_step(own, scan.extras.loc[own.index]),
+        extras_by_step=_extras_by_step(training, scan.extras.loc[training.index]),
         metrics=metrics.table,
         metrics_files=metrics.files,
         metrics_broken=metrics.broken,
@@ -63,17 +72,17 @@ def summarise(
 
 
 def _refuse_several(runs: Sequence[str]) -> None:
-    """Refuse metrics of several runs, which no report can show as one.
+    """Raise an error if there are metrics of several runs, as a report shows one run.
 
     Raises:
-        UsageError: there are several; it names them.
+        UsageError: ``runs`` is not empty; the message lists them.
     """
     if not runs:
         return
     names = [safe_text(name) or "." for name in runs]
-    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    rest = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     raise UsageError(
-        f"metrics of {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{more}. Choose one with "
+        f"metrics of {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{rest}. Choose one with "
         "--run NAME; 'rlreport index' lists all of them"
     )
 
@@ -84,23 +93,19 @@ def _extras_by_step(responses: pd.DataFrame, extras: pd.DataFrame) -> pd.DataFra
 
 
 def _disagreement(steps: pd.DataFrame, metrics: pd.DataFrame) -> list[Note]:
-    """Return a note if the trainer's mean reward differs from that of the rollouts.
-
-    They differ if their mean difference over common steps is at least DISAGREEMENT of the range of
-    both, and significant.
-    """
+    """Return a note if the trainer's mean reward differs from that of the rollouts, else []."""
     name = roles_of(str(name) for name in metrics.columns[1:]).get("reward")
     if name is None:
         return []
     trained = metrics.set_index("step")[name].reindex(steps["step"]).to_numpy(np.float64)
-    both = np.isfinite(trained) & steps["reward_mean"].notna().to_numpy()
-    if both.sum() < FEWEST_STEPS_COMPARED:
+    comparable = np.isfinite(trained) & steps["reward_mean"].notna().to_numpy()
+    if comparable.sum() < FEWEST_STEPS_COMPARED:
         return []
-    trainer, rollouts = trained[both], steps["reward_mean"].to_numpy(np.float64)[both]
+    trainer, rollouts = trained[comparable], steps["reward_mean"].to_numpy(np.float64)[comparable]
     differences = trainer - rollouts
     error = float(np.std(differences, ddof=1)) / len(trainer) ** 0.5
-    difference, extent = abs(float(differences.mean())), np.ptp(np.concatenate([rollouts, trainer]))
-    if not (difference > DISAGREEMENT_Z * error and difference > DISAGREEMENT * extent):
+    difference, span = abs(float(differences.mean())), np.ptp(np.concatenate([rollouts, trainer]))
+    if not (difference > DISAGREEMENT_Z * error and difference > DISAGREEMENT * span):
         return []
     text = message(
         "the mean reward of the rollouts is {rollouts:figure}, the trainer's “{metric}” "

@@ -1,4 +1,4 @@
-"""NaN-aware reductions over groups of consecutive rows."""
+"""Compute sums, means, quantiles and so on over groups of consecutive rows, skipping NaN."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ Kind = TypeVar("Kind", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """Consecutive groups of ``size`` rows, given by the first row of each, int64 (G,)."""
+    """A division of R rows into G groups of consecutive rows.
+
+    Attributes:
+        starts: int64 (G,), the first row of each group.
+        size: number of rows R.
+    """
 
     starts: Ints
     size: int
 
     @classmethod
     def by(cls, *keys: NDArray[np.generic]) -> Grouped:
-        """Group adjacent rows that are equal in every key; keys have shape (R,)."""
+        """Group adjacent rows that have equal values in every key; each key has shape (R,)."""
         size = len(keys[0])
         if size == 0:
             return cls(np.zeros(0, np.int64), 0)
@@ -38,20 +43,20 @@ class Grouped:
 
     @property
     def counts(self) -> Ints:
-        """Rows per group, int64 (G,)."""
+        """Number of rows in each group, int64 (G,)."""
         return np.diff(self.starts, append=self.size)
 
     @property
     def codes(self) -> Ints:
-        """Group of each row, int64 (R,)."""
+        """Index of each row's group, int64 (R,)."""
         return np.repeat(np.arange(len(self.starts)), self.counts)
 
     def first(self, values: NDArray[Kind]) -> NDArray[Kind]:
-        """Return the first row's value of each group."""
+        """Return the value in the first row of each group, shape (G,)."""
         return np.asarray(values[self.starts])
 
     def last(self, values: NDArray[Kind]) -> NDArray[Kind]:
-        """Return the last row's value of each group."""
+        """Return the value in the last row of each group, shape (G,)."""
         return np.asarray(values[self.starts + self.counts - 1])
 
     def sum(self, values: Floats) -> Floats:
@@ -68,9 +73,9 @@ class Grouped:
         return np.add.reduceat((~np.isnan(values)).astype(np.int64), self.starts)
 
     def mean(self, values: Floats, weights: Floats | None = None) -> Floats:
-        """Return the mean per group over the rows that are not NaN; NaN where there is none.
+        """Return the mean per group of the values that are not NaN; NaN if there is none.
 
-        With ``weights`` (R,): the weighted mean over rows where both are not NaN.
+        With ``weights`` (R,), it is the weighted mean over rows with a value and a weight > 0.
         """
         if weights is None:
             return ratio(self.sum(values), self.finite(values))
@@ -78,13 +83,14 @@ class Grouped:
         return ratio(self.sum(np.where(weights > 0, values, 0.0) * weights), self.sum(weights))
 
     def std(self, values: Floats) -> Floats:
-        """Return the population standard deviation per group, two passes, NaN skipped."""
+        """Return the population standard deviation per group (two-pass); NaN values are skipped."""
         deviation = values - self.mean(values)[self.codes]
         return np.sqrt(self.mean(deviation * deviation))
 
     def pooled_variance(self, counts: Floats, means: Floats, m2: Floats) -> Floats:
-        """Return the population variance of samples given by count, mean and M2 per row.
+        """Return the population variance per group of samples pooled over its rows.
 
+        Each row has the count, mean and M2 (sum of squared deviations) of its sample. See
         Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance".
         """
         weights = np.nan_to_num(counts, nan=0.0)
@@ -94,36 +100,36 @@ class Grouped:
         return ratio(self.sum(between + within), self.sum(weights))
 
     def min(self, values: Floats) -> Floats:
-        """Return the smallest value per group, NaN skipped; NaN where there is none."""
+        """Return the smallest value per group, skipping NaN; NaN if there is none."""
         return np.asarray(pd.Series(values).groupby(self.codes).min(), np.float64)
 
     def max(self, values: Floats) -> Floats:
-        """Return the largest value per group, NaN skipped; NaN where there is none."""
+        """Return the largest value per group, skipping NaN; NaN if there is none."""
         return np.asarray(pd.Series(values).groupby(self.codes).max(), np.float64)
 
     def quantile(self, values: Floats, part: float) -> Floats:
-        """Return a quantile per group, linear between values, NaN skipped; NaN without any."""
+        """Return quantile ``part`` (0 to 1) per group, interpolated linearly; skip NaN values."""
         counts = self.finite(values)
         if not counts.any():
             return np.full(len(self.starts), np.nan)
-        # NaN sorts last inside its group.
+        # NaN sorts last within its group.
         ordered = values[np.lexsort((values, self.codes))]
-        place = self.starts + np.maximum(counts - 1, 0) * part
-        low = np.floor(place).astype(np.int64)
+        position = self.starts + np.maximum(counts - 1, 0) * part
+        low = np.floor(position).astype(np.int64)
         high = np.minimum(low + 1, self.starts + np.maximum(counts - 1, 0))
-        found = ordered[low] + (place - low) * (ordered[high] - ordered[low])
-        return np.where(counts > 0, found, np.nan)
+        quantiles = ordered[low] + (position - low) * (ordered[high] - ordered[low])
+        return np.where(counts > 0, quantiles, np.nan)
 
     def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> Floats:
-        """Return the share of rows where ``mask`` holds, of those where ``among`` holds."""
+        """Return, per group, the share of ``mask`` among the rows where ``among`` is true."""
         if among is None:
             return self.mean(mask.astype(np.float64))
         return self.mean(np.where(among, mask.astype(np.float64), np.nan))
 
     def correlation(self, x: Floats, y: Floats) -> Floats:
-        """Return Pearson's r per group over rows where both are finite; NaN if undefined."""
-        both = np.isfinite(x) & np.isfinite(y)
-        x, y = np.where(both, x, np.nan), np.where(both, y, np.nan)
+        """Return Pearson's r per group over rows where x and y are finite; NaN if undefined."""
+        finite = np.isfinite(x) & np.isfinite(y)
+        x, y = np.where(finite, x, np.nan), np.where(finite, y, np.nan)
         dx = x - self.mean(x)[self.codes]
         dy = y - self.mean(y)[self.codes]
         scale = np.sqrt(self.sum(dx * dx) * self.sum(dy * dy))

@@ -1,4 +1,4 @@
-"""The table of prompts: each prompt over the steps of the run."""
+"""Build the table of prompts, which summarises each prompt over all steps of the run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1"
 
 
 def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
-    """Summarise responses by prompt.
+    """Return a table that summarises the responses to each prompt in one row.
 
     Args:
         responses: RESPONSE_COLUMNS, sorted by (step, n).
-        texts: of the first prompts by ``prompt_id``; the others' are empty.
+        texts: texts of the first prompts, indexed by ``prompt_id``; further prompts get "".
 
     Returns:
         PROMPT_COLUMNS, one row per ``prompt_id``, ascending.
@@ -29,22 +29,22 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
     column = {name: responses[name].to_numpy()[order] for name in _USED}
     step, reward, reference = column["step"], column["reward"], column["ref_reward"]
     prompts = Grouped.by(column["prompt_id"])
-    seen = Grouped.by(column["prompt_id"], step)
-    of_seen = Grouped.by(seen.first(column["prompt_id"]))
-    means = seen.mean(reward)
-    both = ~(np.isnan(reward) | np.isnan(reference))
-    won = both & (reward > reference)
-    first, last = of_seen.first(means), of_seen.last(means)
+    prompt_steps = Grouped.by(column["prompt_id"], step)
+    steps_by_prompt = Grouped.by(prompt_steps.first(column["prompt_id"]))
+    means = prompt_steps.mean(reward)
+    comparable = ~(np.isnan(reward) | np.isnan(reference))
+    won = comparable & (reward > reference)
+    first, last = steps_by_prompt.first(means), steps_by_prompt.last(means)
     best, worst = (_first_smallest(rewards, prompts) for rewards in (-reward, reward))
-    lost_all = (prompts.sum(both.astype(float)) > 0) & (prompts.sum(won.astype(float)) == 0)
-    spread = np.where(seen.finite(reward) >= 2, seen.std(reward), np.nan)
+    lost_all = (prompts.sum(comparable.astype(float)) > 0) & (prompts.sum(won.astype(float)) == 0)
+    spread = np.where(prompt_steps.finite(reward) >= 2, prompt_steps.std(reward), np.nan)
     table = pd.DataFrame(
         {
             "prompt_id": prompts.first(column["prompt_id"]),
             "prompt": [*texts, *[""] * (len(prompts) - len(texts))],
             "validation": prompts.first(column["validation"]),
             "responses": prompts.counts,
-            "steps": of_seen.counts,
+            "steps": steps_by_prompt.counts,
             "first_step": prompts.first(step),
             "last_step": prompts.last(step),
             "reward_first": first,
@@ -54,11 +54,11 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
             "reward_min": prompts.min(reward),
             "reward_max": prompts.max(reward),
             "ref_reward_mean": prompts.mean(reference),
-            "win_rate": prompts.share(won, both),
+            "win_rate": prompts.share(won, comparable),
             "never_won": lost_all,
-            "losing_streak": _losing_streak(both, won, prompts),
+            "losing_streak": _losing_streak(comparable, won, prompts),
             "kl_k1_mean": prompts.mean(column["kl_k1"]),
-            "group_std_mean": of_seen.mean(spread),
+            "group_std_mean": steps_by_prompt.mean(spread),
             "best_step": step[best],
             "best_n": column["n"][best],
             "worst_step": step[worst],
@@ -69,16 +69,16 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
 
 
 def _first_smallest(values: Floats, groups: Grouped) -> NDArray[np.int64]:
-    """Return the row of each group's smallest value, the earliest on a tie, int64 (G,)."""
+    """Return the index of each group's smallest value, the first on a tie, int64 (G,)."""
     order = np.lexsort((np.nan_to_num(values, nan=np.inf), groups.codes))
     return order[groups.starts]
 
 
 def _losing_streak(
-    both: NDArray[np.bool_], won: NDArray[np.bool_], prompts: Grouped
+    comparable: NDArray[np.bool_], won: NDArray[np.bool_], prompts: Grouped
 ) -> NDArray[np.int64]:
-    """Count the comparable responses after the last that beat its reference, int64 (G,)."""
+    """Return how many responses with a reference reward follow each prompt's last win, (G,)."""
     position = np.arange(len(won))
     last_win = np.maximum.reduceat(np.where(won, position, -1), prompts.starts)
-    after = both & (position > last_win[prompts.codes])
+    after = comparable & (position > last_win[prompts.codes])
     return prompts.sum(after.astype(np.float64)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The table of steps: one row per step, from the response table alone."""
+"""Build the table of steps, one row per step, from the responses or the trainer's metrics."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rlreport.metrics.roles import roles_of
 from rlreport.summarise.grouped import Grouped, ratio
 
 NO_VARIANCE = 1e-6
-"""A group with a smaller reward std gives no learning signal (TRL: ``frac_reward_zero_std``)."""
+"""A group with a lower std of rewards has no learning signal (TRL: ``frac_reward_zero_std``)."""
 
 WINDOW_SHARE = 0.2
 LEAST_WINDOW = 3
-"""Default size of the first and the last window: a fifth of the steps, at least three."""
+"""The first and last window of a run have this share of its steps, and at least this many."""
 
 _MEANS = (
     *("reward", "ref_reward", "reward_gap", "valid_reward", "ref_valid_reward"),
@@ -27,14 +27,14 @@ _MEANS = (
     *("turns", "tool_calls", "env_tokens", "seconds", "lag"),
     *("thinking_tokens", "answer_tokens", "thinking_chars"),
 )
-"""Columns of responses whose mean is the step's ``NAME_mean``."""
+"""Columns of the response table whose mean per step is the column ``NAME_mean``."""
 
 _SPREADS = ("reward", "ref_reward", "kl_k1", "kl_k3", "response_tokens", "response_chars")
-"""Columns of responses whose standard deviation is the step's ``NAME_std``."""
+"""Columns of the response table whose standard deviation per step is ``NAME_std``."""
 
 _EXTREMES = ("reward", "kl_k1")
 _TAILS = ("turns", "tool_calls", "env_tokens", "seconds")
-"""Columns of responses whose 95th percentile is the step's ``NAME_p95``."""
+"""Columns of the response table whose 95th percentile per step is ``NAME_p95``."""
 
 _WEIGHTED = {
     "surprisal_mean": "logp_tokens",
@@ -44,7 +44,7 @@ _WEIGHTED = {
         ("mismatch_ratio", "mismatch_k3", "mismatch_prob", "mismatch_k3_back"), "mismatch_tokens"
     ),
 }
-"""Columns averaged over the tokens of the step: mean of a response -> its number of tokens."""
+"""Columns averaged over tokens: mean of a response -> column with its number of tokens."""
 
 _WITHIN_STEPS = ("distinct_2", "bigrams", "duplicate_rate")
 ROLE_COLUMNS = {
@@ -55,7 +55,7 @@ ROLE_COLUMNS = {
     "length": "response_tokens_mean",
     "explained_variance": "explained_variance",
 }
-"""Role of a trainer's metric -> the column of the step table that has the same meaning and unit."""
+"""Role of a trainer's metric -> column of the step table with the same meaning and unit."""
 
 _VALIDATION = {
     "validation_reward_mean": "reward_mean",
@@ -65,14 +65,14 @@ _VALIDATION = {
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
-# Logged numbers may be as large as float64 allows: sums may be infinite, deviations NaN.
+# Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
 @np.errstate(over="ignore", invalid="ignore")
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
-    """Summarise responses by step.
+    """Return a table that summarises the responses of each step in one row.
 
     Args:
         responses: RESPONSE_COLUMNS, sorted by step.
-        bigrams: ``step``, ``bigrams`` and ``distinct`` of each step's responses.
+        bigrams: number of bigrams per step, see ``tokens.step_bigrams``.
 
     Returns:
         STEP_COLUMNS, one row per step, ascending.
@@ -82,7 +82,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     figures: dict[str, NDArray[np.generic]] = {
         "step": steps.first(column["step"]),
         "responses": steps.counts,
-        "prompts": _distinct(column["step"], column["prompt_id"]),
+        "prompts": _count_distinct(column["step"], column["prompt_id"]),
         **{f"{name}_mean": steps.mean(column[name].astype(np.float64)) for name in _MEANS},
         **{f"{name}_std": steps.std(column[name].astype(np.float64)) for name in _SPREADS},
         **{f"{name}_min": steps.min(column[name]) for name in _EXTREMES},
@@ -101,7 +101,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         **_sequence_weights(column, steps),
         **_turns(column, steps),
         **_distinct_2(bigrams, steps.first(column["step"])),
-        # Training responses do not contribute to these columns.
+        # ``step_tables`` sets these columns.
         **{name: np.zeros(len(steps)) for name in ("failed_rollouts", *_VALIDATION)},
         "incomplete": incomplete(steps.counts),
         "nan_values": steps.sum(column["nan_values"].astype(np.float64)).astype(np.int64),
@@ -116,42 +116,41 @@ def step_tables(
     bigrams: pd.DataFrame,
     failed: Mapping[int, int],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Summarise training and validation by step.
+    """Return two step tables: of the training and of the validation responses.
 
     Args:
         training: RESPONSE_COLUMNS of training, sorted by step.
         validation: RESPONSE_COLUMNS of the validation split, sorted by step.
-        bigrams: bigrams of training, see ``step_table``.
+        bigrams: number of bigrams per training step, see ``tokens.step_bigrams``.
         failed: step -> number of training rollouts that failed.
 
     Returns:
-        STEP_COLUMNS of training and of validation, ascending. Both have a row for each step of
-        either split, and for steps with failed rollouts only; without validation responses the
-        second table is empty.
+        STEP_COLUMNS of training and of validation, ascending. Both have the same steps: those of
+        either split or with failed rollouts. Without validation responses, the second is empty.
     """
     steps = step_table(training, bigrams)
-    lost = np.array([step for step, count in failed.items() if count > 0], np.int64)
-    if len(np.setdiff1d(lost, steps["step"])):
-        steps = _at(steps, np.union1d(steps["step"], lost))
+    failed_steps = np.array([step for step, count in failed.items() if count > 0], np.int64)
+    if len(np.setdiff1d(failed_steps, steps["step"])):
+        steps = _reindex(steps, np.union1d(steps["step"], failed_steps))
     steps["failed_rollouts"] = steps["step"].map(failed).fillna(0).astype(np.int64)
     steps[list(_VALIDATION)] = np.nan
     if validation.empty:
         return steps, pd.DataFrame()
-    beside = step_table(validation, pd.DataFrame(_NO_BIGRAMS))
-    every = np.union1d(steps["step"], beside["step"])
-    steps, beside = _at(steps, every), _at(beside, every)
+    val_steps = step_table(validation, pd.DataFrame(_NO_BIGRAMS))
+    all_steps = np.union1d(steps["step"], val_steps["step"])
+    steps, val_steps = _reindex(steps, all_steps), _reindex(val_steps, all_steps)
     for name, column in _VALIDATION.items():
-        steps[name] = beside[column]
-    return steps, beside
+        steps[name] = val_steps[column]
+    return steps, val_steps
 
 
 def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Return the step table of a run of which only the trainer's metrics are logged.
+    """Return the table of steps of a run without rollouts, from the trainer's metrics.
 
-    Its figures are those whose role and unit are known; all others are NaN.
+    Only the columns in ROLE_COLUMNS are set; others are NaN, or 0 for counts.
     """
     responses = pd.DataFrame({c.name: np.empty(0, c.dtype) for c in RESPONSE_COLUMNS})
-    steps = _at(step_table(responses, pd.DataFrame(_NO_BIGRAMS)), metrics["step"].to_numpy())
+    steps = _reindex(step_table(responses, pd.DataFrame(_NO_BIGRAMS)), metrics["step"].to_numpy())
     roles = roles_of(map(str, metrics.columns[1:]))
     for role, column in ROLE_COLUMNS.items():
         if role in roles:
@@ -159,8 +158,8 @@ def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
     return steps
 
 
-def _at(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
-    """Return a step table extended to these steps."""
+def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
+    """Return a table of steps with exactly these steps; new rows are NaN, or 0 for counts."""
     wide = table.set_index("step").reindex(steps).rename_axis("step").reset_index()
     counts = {c.name: 0 for c in STEP_COLUMNS if c.dtype in ("int64", "bool")}
     kinds = {c.name: c.dtype for c in STEP_COLUMNS}
@@ -170,23 +169,23 @@ def _at(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
 def window_table(
     responses: pd.DataFrame, steps: pd.DataFrame, windows: Sequence[tuple[int, int]]
 ) -> pd.DataFrame:
-    """Summarise windows of steps, each like a single step with the responses of the window.
+    """Return a table with one row per window of steps, computed as if the window were one step.
 
-    Figures that compare the responses of a step with each other (distinct-2, duplicates) are
-    averaged over the window's steps instead.
+    Exceptions are distinct-2, its number of bigrams, and the rate of duplicates, which compare
+    the responses of a step: of these, return the mean over the window's steps.
 
     Args:
         responses: RESPONSE_COLUMNS, sorted by step.
-        steps: STEP_COLUMNS.
+        steps: STEP_COLUMNS of the same responses.
         windows: first and last step of each window.
 
     Returns:
-        STEP_COLUMNS, one row per window; ``step`` is its first.
+        STEP_COLUMNS, one row per window; ``step`` is the first step of the window.
     """
     tables = []
     for first, last in windows:
         inside = steps[steps["step"].between(first, last)]
-        if responses.empty:  # only the trainer's metrics are logged
+        if responses.empty:  # a run without rollouts
             tables.append(inside.mean().to_frame().T.assign(step=first))
             continue
         start, stop = np.searchsorted(responses["step"].to_numpy(), [first, last + 1])
@@ -197,35 +196,35 @@ def window_table(
 
 
 def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WINDOW) -> int:
-    """Return the number of steps in the first and in the last window of a run.
+    """Return the number of steps in the first (and in the last) window of a run of ``steps`` steps.
 
-    In a run of five steps the windows overlap in the middle step, so changes are underestimated.
+    In short runs the windows overlap, so changes between them are underestimated.
     """
     return min(steps, max(least, int(steps * share)))
 
 
 def commonest(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
-    """Return the most common number, None if less than ``share`` of all numbers equal it."""
+    """Return the most common number, None if its share of all numbers is below ``share``."""
     if not len(numbers):
         return None
-    known, seen = np.unique(numbers, return_counts=True)
-    most = int(np.argmax(seen))
-    return int(known[most]) if seen[most] >= share * len(numbers) else None
+    values, counts = np.unique(numbers, return_counts=True)
+    mode = int(np.argmax(counts))
+    return int(values[mode]) if counts[mode] >= share * len(numbers) else None
 
 
 def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Return which steps have fewer responses than the usual step of the run, bool (steps,)."""
-    most = commonest(counts)
-    return np.zeros(len(counts), bool) if most is None else counts.astype(np.int64) < most
+    """Return which steps have fewer responses (``counts``) than most steps, bool (steps,)."""
+    mode = commonest(counts)
+    return np.zeros(len(counts), bool) if mode is None else counts.astype(np.int64) < mode
 
 
 def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     reward, reference, k1 = column["reward"], column["ref_reward"], column["kl_k1"]
     tokens, chars = column["response_tokens"], column["response_chars"].astype(np.float64)
-    both = ~(np.isnan(reward) | np.isnan(reference))
+    comparable = ~(np.isnan(reward) | np.isnan(reference))
     return {
-        "win_rate": steps.share(reward > reference, both),
-        "lose_rate": steps.share(reward < reference, both),
+        "win_rate": steps.share(reward > reference, comparable),
+        "lose_rate": steps.share(reward < reference, comparable),
         "kl_k1_negative": steps.share(k1 < 0, ~np.isnan(k1)),
         "reward_kl_r": steps.correlation(reward, k1),
         "reward_length_r": steps.correlation(reward, np.where(np.isnan(tokens), chars, tokens)),
@@ -250,10 +249,10 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 
 def _kl_coefficient(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Estimate β by least squares of token reward on log-ratio, from the sums of each response.
+    """Estimate the KL coefficient β of each step by regressing token reward on log-ratio.
 
     PPO's per-token KL penalty is −β (logp − ref_logp) (Ziegler et al. 2019, eq. 2), so β is
-    minus the slope. The last token also holds the sequence reward and is left out.
+    minus the slope. The last token is left out, as it also has the reward of the response.
     """
     n = steps.sum(column["kl_penalty_n"])
     x, y, xx, xy, yy = (steps.sum(column[f"kl_penalty_{s}"]) for s in ("x", "y", "xx", "xy", "yy"))
@@ -269,13 +268,13 @@ def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.g
     order = np.lexsort((column["group"], column["step"]))
     step, reward = column["step"][order], column["reward"][order]
     groups = Grouped.by(step, column["group"][order])
-    several = groups.finite(reward) >= 2
-    spread = np.where(several, groups.std(reward), np.nan)
-    best = np.where(several, groups.max(reward), np.nan)
+    is_group = groups.finite(reward) >= 2
+    spread = np.where(is_group, groups.std(reward), np.nan)
+    best = np.where(is_group, groups.max(reward), np.nan)
     by_step = Grouped.by(groups.first(step))
     return {
-        "groups": by_step.sum(several.astype(np.float64)).astype(np.int64),
-        "zero_variance_groups": by_step.share(spread < NO_VARIANCE, several),
+        "groups": by_step.sum(is_group.astype(np.float64)).astype(np.int64),
+        "zero_variance_groups": by_step.share(spread < NO_VARIANCE, is_group),
         "group_std_mean": by_step.mean(spread),
         "group_best_mean": by_step.mean(best),
     }
@@ -288,7 +287,7 @@ def _sequence_weights(column: dict[str, Floats], steps: Grouped) -> dict[str, Fl
 
 
 def sequence_weights(log_weight: Floats) -> Floats:
-    """Return exp(Σ (trainer − sampler logp)), (rows,); as in verl the sum is clipped to ±20."""
+    """Return the importance weight exp(``log_weight``) per response, clipped at ±20 as in verl."""
     return np.exp(np.clip(log_weight, -20.0, 20.0))
 
 
@@ -306,7 +305,7 @@ def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     }
 
 
-def _distinct(step: NDArray[np.generic], key: NDArray[np.generic]) -> NDArray[np.int64]:
+def _count_distinct(step: NDArray[np.generic], key: NDArray[np.generic]) -> NDArray[np.int64]:
     order = np.lexsort((key, step))
     pairs = Grouped.by(step[order], key[order])
     return Grouped.by(pairs.first(step[order])).counts
@@ -320,9 +319,9 @@ def _duplicate_rate(column: dict[str, Floats], steps: Grouped) -> Floats:
 
 
 def _distinct_2(bigrams: pd.DataFrame, steps: NDArray[np.generic]) -> dict[str, Floats]:
-    place = pd.Index(bigrams["step"]).get_indexer(pd.Index(steps))  # −1 is the last row: no bigrams
-    counted, distinct = (
-        np.append(bigrams[name].to_numpy(np.float64), np.nan)[place]
+    indices = pd.Index(bigrams["step"]).get_indexer(pd.Index(steps))  # −1: the NaN appended
+    total, distinct = (
+        np.append(bigrams[name].to_numpy(np.float64), np.nan)[indices]
         for name in ("bigrams", "distinct")
     )
-    return {"distinct_2": ratio(distinct, counted), "bigrams": counted}
+    return {"distinct_2": ratio(distinct, total), "bigrams": total}

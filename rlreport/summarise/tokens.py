@@ -1,4 +1,4 @@
-"""Tokens of the sample: shares of the KL and changes of probability; bigrams by step."""
+"""Summarise the sampled tokens: KL and probability per token string, bigrams per step."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _EXAMPLE = ("example_step", "example_n", "example_position")
 
 
 def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return TOKEN_COLUMNS of the sampled responses, sorted by descending share of the KL.
+    """Return TOKEN_COLUMNS, one row per distinct token string, sorted by descending KL share.
 
-    Empty without token strings (``sample`` is None).
+    The table is empty if ``sample`` is None, as for logs without token strings.
     """
     if sample is None:
         return pd.DataFrame({c.name: pd.Series(dtype=c.dtype) for c in TOKEN_COLUMNS})
     texts = sample.texts
     count = len(texts.vocabulary)
     step = responses["step"].to_numpy()[texts.rows]
-    first, last = (np.repeat(own, np.diff(texts.offsets)) for own in _windows(responses, step))
+    first, last = (np.repeat(rows, np.diff(texts.offsets)) for rows in _windows(responses, step))
 
     def total(values: NDArray[np.float32], rows: NDArray[np.bool_]) -> Floats:
-        held = rows & ~np.isnan(values)
-        weights = values[held].astype(np.float64)
-        return np.bincount(texts.units[held], weights, count).astype(np.float64)
+        logged = rows & ~np.isnan(values)
+        weights = values[logged].astype(np.float64)
+        return np.bincount(texts.units[logged], weights, count).astype(np.float64)
 
     def mean(values: NDArray[np.float32], rows: NDArray[np.bool_] | None = None) -> Floats:
         rows = np.ones(len(values), bool) if rows is None else rows
-        held = rows & ~np.isnan(values)
-        return ratio(total(values, rows), np.bincount(texts.units[held], minlength=count))
+        logged = rows & ~np.isnan(values)
+        return ratio(total(values, rows), np.bincount(texts.units[logged], minlength=count))
 
     everything = np.ones(len(texts.units), bool)
     kl = total(sample.kl, everything)
@@ -72,7 +72,7 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
 
 
 def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return ``step``, ``bigrams`` and ``distinct`` bigrams of each step's sampled responses."""
+    """Return a table: ``step``, and numbers of sampled ``bigrams`` and of ``distinct`` bigrams."""
     if texts is None:
         return pd.DataFrame({"step": [], "bigrams": [], "distinct": []}, dtype=np.int64)
     step = responses["step"].to_numpy()[texts.rows]
@@ -88,41 +88,41 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
         steps.tolist(), starts.tolist(), [*starts[1:].tolist(), len(step)], strict=True
     ):
         units = slice(int(texts.offsets[start]), int(texts.offsets[stop]))
-        own = np.sort(pairs[units][inside[units][: len(pairs[units])]])
-        distinct = np.count_nonzero(own[1:] != own[:-1]) + min(len(own), 1)
-        rows.append((number, len(own), distinct))
+        step_pairs = np.sort(pairs[units][inside[units][: len(pairs[units])]])
+        distinct = np.count_nonzero(step_pairs[1:] != step_pairs[:-1]) + min(len(step_pairs), 1)
+        rows.append((number, len(step_pairs), distinct))
     return pd.DataFrame(rows, columns=["step", "bigrams", "distinct"])
 
 
 def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return _EXAMPLE by raw token: its place in the sampled response with the largest KL."""
+    """Return _EXAMPLE by token string: its first position in the response with the largest KL."""
     row, position = np.full((2, len(sample.vocabulary)), -1, np.int64)
     kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
     tokens = responses["response_tokens"].to_numpy()[sample.rows]
     # The last assignment wins: the response with the largest KL, and its first occurrence.
     for i in np.argsort(-kl, kind="stable")[::-1].tolist():
         units = sample.units[sample.offsets[i] : sample.offsets[i + 1]]
-        places = np.arange(len(units))
-        if tokens[i] > len(units):  # of a long response the middle is left out
-            places[EDGE:] += int(tokens[i]) - len(units)
+        positions = np.arange(len(units))
+        if tokens[i] > len(units):  # the sample omits the middle of a long response
+            positions[EDGE:] += int(tokens[i]) - len(units)
         row[units[::-1]] = sample.rows[i]
-        position[units[::-1]] = places[::-1]
-    found = (responses["step"].to_numpy()[row], responses["n"].to_numpy()[row], position)
+        position[units[::-1]] = positions[::-1]
+    columns = (responses["step"].to_numpy()[row], responses["n"].to_numpy()[row], position)
     table = pd.DataFrame(
-        dict(zip(_EXAMPLE, found, strict=True)),
+        dict(zip(_EXAMPLE, columns, strict=True)),
         index=pd.Index(sample.vocabulary, dtype=object),
         dtype="Int64",
     )
-    # The sample contains sampled tokens only; positions among all tokens are unknown.
-    between = responses["env_tokens"].to_numpy()[row] > 0
-    table["example_position"] = table["example_position"].mask(between)
+    # The sample lacks environment tokens, so positions among all tokens are unknown.
+    has_env_tokens = responses["env_tokens"].to_numpy()[row] > 0
+    table["example_position"] = table["example_position"].mask(has_env_tokens)
     return table[row >= 0]
 
 
 def _windows(
     responses: pd.DataFrame, step: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Mark the rows in the first and the last window of training, none if these overlap."""
+    """Return which rows are in the first and the last window of steps; none if these overlap."""
     steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())
     size = window_size(len(steps))
     if 2 * size > len(steps):

@@ -1,8 +1,8 @@
-"""Conversations as turns, parsed from chat messages, chat templates or tool call markup in text.
+"""Parse conversations into turns, from chat messages, chat templates or tool calls in text.
 
-A turn of a prompt is (role, text). A turn of a response is an object of the canonical field
-``turns``: ``role``, ``text`` and ``sampled`` (the policy wrote it), and if known ``thinking``,
-``calls`` ({name, arguments, id}), ``tool`` and ``error``.
+A turn of a prompt is (role, text). A turn of a response is a dict of the canonical field
+``turns``: ``role``, ``text`` and ``sampled`` (whether the policy wrote it), and if logged
+``thinking``, ``calls`` ({name, arguments, id}), ``tool`` (the tool's name) and ``error``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TEMPLATES = [
         ),
     )
 ]
-"""Chat templates: patterns of the start of a turn (with the role as group) and of its end."""
+"""Chat templates: patterns of the start of a turn (group 1 is the role) and of its end."""
 
 _WRITTEN_ROLES = (
     re.compile(r"^(System|Human|Assistant|AI|GPT):[ \t]*", re.MULTILINE),
@@ -49,45 +49,45 @@ _WRITTEN_ROLES = (
     re.compile(r"^(system|user|assistant|tool|model)\n", re.MULTILINE),
 )
 _MARKS_ONLY = re.compile(r"\s*(?:(?:<[^<>\s]{1,40}>|\[[A-Za-z_]{1,20}\])\s*)*")
-"""Begin-of-text tokens that may precede the first turn."""
+"""Matches begin-of-text and similar tokens, which may precede the first turn."""
 
 _LLAMA2_TURN = re.compile(r"\[INST\](.*?)(?:\[/INST\](.*?)(?=\[INST\]|\Z)|\Z)", re.DOTALL)
 _LLAMA2_SYSTEM = re.compile(r"\s*<<SYS>>\n?(.*?)\n?<</SYS>>\s*", re.DOTALL)
 
-# Blanks are stripped later: matching them next to a lazy group would take quadratic time.
+# Blanks are stripped later, as matching them next to a lazy group would take quadratic time.
 _CALLS = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _ANSWERS = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
 _ROLE_LINES = re.compile(r"\A\s*assistant\n|\n(?:user|tool)\s*\Z")
-"""Roles around an answer in a template decoded without its special tokens."""
+"""Lines with a role name that remain around text decoded without its special tokens."""
 
 
 def turns(prompt: str) -> Turns:
-    """Return the (role, text) turns of a prompt, [] if it uses no chat template.
+    """Split a prompt into (role, text) turns, [] if it uses no chat template.
 
-    Supports ChatML, Llama 2 and 3, Gemma, Harmony, DeepSeek and Phi markers, ``Human:`` and
-    ``User:`` scripts, and ChatML decoded without its special tokens. The empty turn at the end,
-    which the response completes, is left out; text before the first turn becomes a turn with role
-    ``prompt``.
+    Supports the markers of ChatML, Llama 2 and 3, Gemma, Harmony, DeepSeek and Phi, lines that
+    begin with ``Human:`` or ``User:``, and ChatML decoded without its special tokens. Empty turns
+    are left out, such as the last one, which the response completes. Text before the first turn
+    becomes a turn with the role ``prompt``.
     """
-    # Every marker starts with "<", and most prompts have none.
+    # All of these templates start with "<", which most prompts do not contain.
     for opening, closing in _TEMPLATES if "<" in prompt else ():
         before, parts = _split(prompt, opening)
         if parts:
             if not _MARKS_ONLY.fullmatch(before):
                 parts = [("prompt", before), *parts]
-            return _without_blank([(role, closing.sub("", text)) for role, text in parts])
+            return _drop_blank_turns([(role, closing.sub("", text)) for role, text in parts])
     if "[INST]" in prompt:
-        return _without_blank(_llama2(prompt))
+        return _drop_blank_turns(_llama2(prompt))
     for opening in _WRITTEN_ROLES:
         before, parts = _split(prompt, opening)
-        # A single role may be prose: "User: ..." counts only if another role follows.
+        # "User: ..." may be prose, so both roles are required.
         if not before and {"user", "assistant"} <= {role_name(role) for role, _ in parts}:
-            return _without_blank(parts)
+            return _drop_blank_turns(parts)
     return []
 
 
 def _split(prompt: str, opening: re.Pattern[str]) -> tuple[str, Turns]:
-    """Return the text before the first match of ``opening``, and (role, text) of each turn."""
+    """Split at matches of ``opening``: return the text before the first one, and the turns."""
     before, *parts = opening.split(prompt)
     return before, list(zip(parts[::2], parts[1::2], strict=True))
 
@@ -103,22 +103,22 @@ def _llama2(prompt: str) -> Turns:
     return parts
 
 
-def _without_blank(parts: Turns) -> Turns:
+def _drop_blank_turns(parts: Turns) -> Turns:
     return [(role_name(role), text.strip()) for role, text in parts if text.strip()]
 
 
 def turns_in_text(response: str) -> list[Turn]:
-    """Return the turns of a response with tool call markup, [] without calls and answers.
+    """Split a response with tool call markup into turns, [] if it has no such markup.
 
-    ``<tool_response>`` contains a tool's answer; other text that the template marks as another
-    role's was not written by the policy either. A call that is no JSON object remains text.
+    The policy did not write the answers in ``<tool_response>`` tags, nor text that a chat template
+    assigns to another role than the assistant. A call that is not a JSON object remains text.
     """
     if CALL not in response and ANSWER not in response:
         return []
     result: list[Turn] = []
     for role, text in turns(response) or [("prompt", response)]:
-        for place, part in enumerate(_ANSWERS.split(text)):
-            if place % 2:
+        for i, part in enumerate(_ANSWERS.split(text)):
+            if i % 2:
                 result.append({"role": "tool", "text": part.strip(), "sampled": False})
             elif part.strip() and role in ("prompt", "assistant"):
                 result.append(_policy_turn(_ROLE_LINES.sub("", part)))
@@ -131,18 +131,18 @@ def _policy_turn(text: str) -> Turn:
     turn = {"role": "assistant", "text": _CALLS.sub("", text).strip(), "sampled": True}
     calls = []
     for call in map(str.strip, _CALLS.findall(text)):
-        loaded = _loaded(call)
-        calls.append(loaded if isinstance(loaded, dict) else call)
+        arguments = _parse_if_json(call)
+        calls.append(arguments if isinstance(arguments, dict) else call)
     return {**turn, "calls": calls} if calls else turn
 
 
 def spoken(parts: Turns) -> str:
-    """Return turns as one text without chat template tokens."""
+    """Join turns into one text with a line "role: text" for each."""
     return "\n".join(f"{role}: {text}" for role, text in parts)
 
 
 def is_messages(value: object) -> bool:
-    """Return whether ``value`` is a list of chat messages."""
+    """Return whether ``value`` is a list of chat messages (dicts with a ``role``)."""
     return (
         isinstance(value, list)
         and bool(value)
@@ -151,25 +151,29 @@ def is_messages(value: object) -> bool:
 
 
 def message_turns(messages: Sequence[object]) -> Turns:
-    """Return the (role, text) turns of a list of chat messages, tool calls as text."""
-    return [(_role(one), message_text(one)) for one in messages if isinstance(one, Mapping)]
+    """Convert chat messages to (role, text) turns, with tool calls as text."""
+    return [
+        (_role(message), message_text(message))
+        for message in messages
+        if isinstance(message, Mapping)
+    ]
 
 
 def conversation_text(messages: Sequence[object]) -> str:
-    """Return messages as one text; a single message as its content without the role."""
+    """Join chat messages into one text with roles; a single message gives its text alone."""
     parts = message_turns(messages)
     return parts[0][1] if len(parts) == 1 else spoken(parts)
 
 
 def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -> Row:
-    """Return the fields of a row for a conversation, split into prompt and response.
+    """Split a conversation into prompt and response, and return the fields of a row for them.
 
-    The response begins with the first message the policy wrote: the first ``sampled`` one,
-    else the first assistant message after the last user or system message.
+    The response begins with the first ``sampled`` message, or if none is sampled, with the first
+    assistant message after the last user or system message.
 
     Args:
         messages: chat messages, dicts with ``role`` and ``content``.
-        sampled: which of them the policy wrote; empty if not logged.
+        sampled: for each message, whether the policy wrote it; empty if not logged.
     """
     if any(sampled):
         start = next(i for i, wrote in enumerate(sampled) if wrote)
@@ -185,12 +189,12 @@ def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -
 
 
 def prompt_and_response_fields(prompt: object, response: object) -> Row:
-    """Return the fields of a prompt and a response, each a string, one message, or messages."""
+    """Return the fields of a row for a prompt and a response, each a string or messages."""
     return prompt_fields(prompt) | response_fields(response)
 
 
 def prompt_fields(value: object) -> Row:
-    """Return ``prompt``, and ``prompt_turns`` if it is a message or messages."""
+    """Return the field ``prompt``, and ``prompt_turns`` if ``value`` is one or more messages."""
     if isinstance(value, str):
         return {"prompt": value}
     messages = [value] if isinstance(value, dict) else value
@@ -203,11 +207,11 @@ def prompt_fields(value: object) -> Row:
 
 
 def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row:
-    """Return ``response`` (the policy's text), and ``turns`` if it is messages.
+    """Return the field ``response`` (what the policy wrote), and ``turns`` if given messages.
 
     Args:
         value: a string, one message, or all messages after the prompt.
-        sampled: which of the messages the policy wrote; by default those of the assistant.
+        sampled: for each message, whether the policy wrote it; by default, if the assistant did.
     """
     if isinstance(value, dict):
         value = [value]
@@ -216,19 +220,19 @@ def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row
     result: list[Turn] = []
     texts: list[str] = []
     tools: dict[str, str] = {}
-    for i, one in enumerate(value):
-        if isinstance(one, Mapping):
-            result.append(_turn(one, tools))
+    for i, message in enumerate(value):
+        if isinstance(message, Mapping):
+            result.append(_turn(message, tools))
             if sampled is not None:
                 result[-1]["sampled"] = bool(sampled[i])
             if result[-1]["sampled"]:
-                texts.append(message_text(one))
+                texts.append(message_text(message))
     row: Row = {"response": "\n".join(texts)}
     return {**row, "turns": result} if result else row
 
 
 def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
-    """Return a message as a turn; its calls are added to ``tools``, call id -> tool."""
+    """Convert a message to a turn; add its calls to ``tools``, a dict of call id -> tool name."""
     role = _role(message)
     turn: Turn = {
         "role": role,
@@ -254,20 +258,20 @@ def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
 
 
 def _calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str | None, Any, object]]:
-    """Yield name, logged arguments and id of each tool call; the name of a plain text is None."""
-    value = _loaded(message.get("tool_calls"))
-    for item in map(_loaded, value if isinstance(value, list) else [value]):
+    """Yield (name, logged arguments, id) per tool call, (None, text, None) for a plain string."""
+    value = _parse_if_json(message.get("tool_calls"))
+    for item in map(_parse_if_json, value if isinstance(value, list) else [value]):
         if isinstance(item, Mapping):
             function = item.get("function")
-            named = function if isinstance(function, Mapping) else item
-            arguments = named.get("arguments", named.get("input", ""))
-            yield str(named.get("name") or ""), arguments, item.get("id")
+            call = function if isinstance(function, Mapping) else item
+            arguments = call.get("arguments", call.get("input", ""))
+            yield str(call.get("name") or ""), arguments, item.get("id")
         elif isinstance(item, str) and item:
             yield None, item, None
 
 
 def _call(name: str | None, arguments: Any, identity: object) -> dict[str, Any]:
-    arguments = "" if arguments is None else _loaded(arguments)
+    arguments = "" if arguments is None else _parse_if_json(arguments)
     if not isinstance(arguments, dict | str):
         arguments = _json(arguments)
     call = {"name": name or "", "arguments": arguments}
@@ -275,7 +279,7 @@ def _call(name: str | None, arguments: Any, identity: object) -> dict[str, Any]:
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """Return reasoning, content parts and tool calls of a chat message as text."""
+    """Return a chat message as text: its reasoning, content and tool calls."""
     thinking = message.get("reasoning_content")
     parts = [f"<think>{thinking}</think>" if isinstance(thinking, str) and thinking else ""]
     parts.append(content_text(message.get("content")))
@@ -286,7 +290,7 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def content_text(content: object) -> str:
-    """Return a message's content as text, with placeholders such as ``[image]`` for other parts."""
+    """Return a message's content as text, with ``[image]`` or similar for parts without text."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -306,9 +310,9 @@ def _part_text(part: object) -> str:
 
 
 def role_name(role: str) -> str:
-    """Return the usual name of a role: ``human`` is ``user``, ``model`` is ``assistant``."""
-    lowered = role.lower()
-    return _ROLE_NAMES.get(lowered, lowered)
+    """Normalize a role name: ``human`` to ``user``, ``model`` to ``assistant``, in lower case."""
+    name = role.lower()
+    return _ROLE_NAMES.get(name, name)
 
 
 def _role(message: object) -> str:
@@ -316,8 +320,8 @@ def _role(message: object) -> str:
     return role_name(role) if isinstance(role, str) else "?"
 
 
-def _loaded(value: object) -> object:
-    """Return the JSON object or list in a string, other values unchanged."""
+def _parse_if_json(value: object) -> object:
+    """Parse a string that is a JSON object or list; return other values unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)

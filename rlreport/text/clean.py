@@ -1,6 +1,6 @@
-"""Clean texts: remove padding, replace invalid characters, escape cells of tables.
+"""Clean texts: remove padding, replace invalid characters, escape cells of CSV files.
 
-Also lists tokens that are not text: end tokens and control tokens.
+The module also recognizes end-of-sequence and control tokens.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 REPLACEMENT = "\ufffd"
-"""Replacement for invalid characters: broken bytes, lone surrogates, NUL."""
+"""U+FFFD, which replaces invalid bytes, lone surrogates and NUL."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-# Control characters, characters that XML 1.0 excludes, and changes of the text direction.
+# Control characters, characters that XML 1.0 excludes, and controls of the text direction.
 _UNPRINTABLE = re.compile(
     "[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
 )
@@ -28,7 +28,7 @@ EOS_TOKENS = frozenset((
     "<end_of_turn>", "<turn|>", "<end_of_utterance>", "<end_of_text>", "<end_of_sentence>",
     "<|hy_eos|>", "[e~[", "<eoa>", "<_end>", "<|role_end|>",
 ))  # fmt: skip
-"""Tokens that end a response, of common model families."""
+"""End-of-sequence tokens of common model families."""
 
 _SPECIAL = re.compile(
     r"<[|｜][^\s<>]{1,64}[|｜]>"
@@ -59,7 +59,7 @@ def safe_text(text: str) -> str:
 
 
 def safe_value(value: Any) -> Any:
-    """Return a value of JSON with all its texts as ``safe_text`` gives them."""
+    """Apply ``safe_text`` to all strings and keys in a parsed JSON value."""
     if isinstance(value, str):
         return safe_text(value)
     if isinstance(value, list):
@@ -75,13 +75,13 @@ def printable(text: str) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return a text cut to at most ``longest`` characters, with an ellipsis if it is cut."""
+    """Cut a text longer than ``longest`` characters to that length, ending in an ellipsis."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
-    """Return ``text`` without pad tokens, also inside, and safe to encode."""
-    # Searching for their first characters is much faster than for whole tokens.
+    """Remove all occurrences of pad tokens, and make the text safe to encode (``safe_text``)."""
+    # Searching for first characters is much faster than searching for whole tokens.
     for first in _first_characters(pad_tokens):
         if first in text:
             if any(pad and pad in text for pad in pad_tokens):
@@ -108,9 +108,9 @@ def _first_characters(tokens: tuple[str, ...]) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _any_of(tokens: tuple[str, ...]) -> re.Pattern[str]:
-    # Longest first, so that a pad token that begins with another one is removed as a whole.
-    present = sorted((token for token in tokens if token), key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, present)) or r"(?!)")
+    # Longest first: a token may begin with another one, and must be removed as a whole.
+    longest_first = sorted((token for token in tokens if token), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
 
 def is_special(token: str) -> bool:
@@ -121,28 +121,28 @@ def is_special(token: str) -> bool:
 
 
 def without_special(text: str) -> str:
-    """Return a text without the control tokens of chat templates."""
+    """Replace control tokens such as ``<|im_start|>`` in a text with spaces."""
     return _IN_TEXT.sub(" ", text) if "<|" in text or "<｜" in text else text
 
 
 def escape(text: str) -> str:
-    """Put an apostrophe before a text that programs would change when they read CSV.
+    """Put an apostrophe before a text that spreadsheets or CSV readers would change.
 
     Spreadsheets evaluate a text as a formula (CSV injection, see OWASP) if it begins with ``=``,
     ``+``, ``-``, ``@`` (or their full-width forms), a tab or a line end, and is not a number. CSV
     readers convert ``0007`` to 7 and ``true`` to a boolean; ``17`` is not escaped.
     """
-    # A text that begins with apostrophes before such a text is escaped, too, for ``unescape``.
+    # Leading apostrophes are ignored here, so that ``unescape`` removes only one that was added.
     return f"'{text}" if _changed_by_programs(text.lstrip("'")) else text
 
 
 def unescape(cell: str) -> str:
-    """Return the text that was escaped."""
+    """Return the text for which ``escape`` returned this cell."""
     return cell[1:] if cell.startswith("'") and _changed_by_programs(cell.lstrip("'")) else cell
 
 
 def number_as_text(number: float) -> str:
-    """Return a number as exact text; integers without decimals."""
+    """Return the shortest exact text of a number; integers have no decimals."""
     return str(int(number)) if number.is_integer() else str(number)
 
 

@@ -1,8 +1,8 @@
-"""The languages of a report: what a message is in each of them.
+"""Translate messages into the language of a report.
 
-Catalogues are ``catalogues/<language>.po``. Their ``.mo`` are written when the package is built or
-installed (``hatch_build.py`` runs this module); a checkout that is not installed compiles them in
-every run, which needs Babel. ``python -m tools.catalogue`` brings the ``.po`` up to date.
+Translations are in ``catalogues/<language>.po``. Building or installing the package compiles them
+to ``.mo`` (``hatch_build.py`` runs this module); a checkout that is not installed compiles them in
+every run, which needs Babel. ``python -m tools.catalogue`` adds new messages to the ``.po``.
 """
 
 from __future__ import annotations
@@ -23,42 +23,41 @@ T = TypeVar("T")
 FOLDER = Path(__file__).with_name("catalogues")
 _ENGLISH = "en"
 TAGS: Mapping[str, str] = {_ENGLISH: "en", "zh": "zh-CN"}
-"""Available languages -> BCP 47 tags."""
+"""Language code, as for ``--lang`` -> BCP 47 tag."""
 
 FONTS: Mapping[str, str] = {
     "zh": "'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif"
 }
-"""Fonts for pictures in languages whose characters the default font lacks."""
+"""Language code -> CSS fonts for pictures, if the default font lacks its characters."""
 
 _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language, by the name of its catalogue; chosen by ``--lang``, not by the locale."""
+    """A language of the interface, selected by ``--lang``, not by the locale."""
 
     code: str = _ENGLISH
 
     @property
     def tag(self) -> str:
-        """Value of ``<html lang>``."""
+        """BCP 47 tag, the value of ``<html lang>``."""
         return TAGS.get(self.code, self.code)
 
     @property
     def font(self) -> str:
-        """Fonts for its characters in pictures; pages use the reader's fonts."""
+        """CSS fonts for pictures in this language; pages use the reader's fonts."""
         return FONTS.get(self.code, "sans-serif")
 
     @property
     def translations(self) -> gettext.NullTranslations:
-        """The catalogue."""
+        """The gettext catalogue with the translations."""
         return _translations(self.code, FOLDER)
 
     def of(self, value: T) -> T:
-        """Return a value with every message in it translated.
+        """Translate a message, or every message inside a list, tuple, dict or dataclass.
 
-        Lists, tuples, dicts and dataclasses are copied with their values translated; other values,
-        and all values in English, are returned unchanged.
+        These containers are copied. Other values are returned unchanged; in English all are.
         """
         return value if self.code == _ENGLISH else cast("T", self._translated(value))
 
@@ -69,7 +68,7 @@ class Language:
         if kind is Message:
             return filled(self._literal(value), value.places, self._translated)
         if kind is Joined:
-            # The empty message is a catalogue's header.
+            # gettext("") would return the header of the catalogue.
             separator = self.translations.gettext(value.separator) if value.separator else ""
             return between(separator).join(self._translated(part) for part in value.parts)
         if kind is list:
@@ -96,10 +95,10 @@ ENGLISH = Language()
 
 
 def language(code: str) -> Language:
-    """Return a language by its name.
+    """Return the language with this code.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such language.
     """
     if code not in TAGS:
         raise UsageError(f"there is no language {code!r}; languages are {', '.join(TAGS)}")
@@ -114,7 +113,7 @@ def _translations(code: str, folder: Path) -> gettext.NullTranslations:
 
 
 def compiled(po: Path) -> io.BytesIO:
-    """Return the ``.mo`` of a catalogue, compiled now if it is missing or older.
+    """Return the ``.mo`` content for a ``.po`` file; compile it if the ``.mo`` is missing or older.
 
     Raises:
         FileNotFoundError: there is no such catalogue.
@@ -126,7 +125,7 @@ def compiled(po: Path) -> io.BytesIO:
 
 
 def make(po: Path) -> bytes:
-    """Compile a catalogue; fuzzy or untranslated messages stay English."""
+    """Compile a ``.po`` file to ``.mo``; fuzzy and untranslated messages remain English."""
     from babel.messages import mofile, pofile
 
     compiled_file = io.BytesIO()
@@ -134,7 +133,7 @@ def make(po: Path) -> bytes:
         catalog = pofile.read_po(file, locale=po.stem)
     for message in list(catalog):
         if isinstance(message.string, tuple) and not all(message.string):
-            catalog.delete(message.id)  # it would be written as English for one
+            catalog.delete(message.id)  # Babel would write English for a missing form
     mofile.write_mo(compiled_file, catalog)
     return compiled_file.getvalue()
 

@@ -1,11 +1,11 @@
 """Messages of the interface: English strings that can be translated later.
 
-Every text that a reader sees is one literal with named placeholders, passed to ``message`` or
-``plural`` (or to ``marked``, if it is filled later), so that a gettext catalogue adds a language.
-A message is a string with the English text; machine-readable output uses it as it is.
-``Language.of`` translates it at the edge: when a page is rendered, a chart is drawn or a line is
+Every text that users read is a literal with named placeholders, passed to ``message`` or
+``plural`` (or to ``marked``, if its placeholders are filled later). gettext catalogues translate
+these literals. A message is a string with the English text, which machine-readable output
+contains. ``Language.of`` translates it when a page is rendered, a chart is drawn or a line is
 printed. There is no global language, so builds in two languages can share a process. Messages
-are picklable together with their values.
+can be pickled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from rlreport.text.numbers import MISSING, written
 
 _PLACE = re.compile(r"\{(\w+)(?::(\w+))?\}")
-_AROUND = re.compile(r"^\{\w+\}|\{\w+\}$")
+_OUTER_PLACEHOLDERS = re.compile(r"^\{\w+\}|\{\w+\}$")
 
 Places = Mapping[str, Any]
 """Values for the placeholders of a message: texts, messages, numbers, or tuples of them."""
@@ -43,7 +43,7 @@ class Message(str):
     def __new__(
         cls, literal: str, places: Places | None = None, plural: str = "", number: int = 1
     ) -> Message:
-        """Create the message; its value as a string is English."""
+        """Create a message, whose value as a string is the English text."""
         chosen = plural if plural and number != 1 else literal
         text = super().__new__(cls, filled(chosen, places or {}))
         text.literal, text.places, text.plural, text.number = literal, places or {}, plural, number
@@ -54,14 +54,14 @@ class Message(str):
 
 
 class Joined(str):
-    """Texts joined by a separator, which is a message itself and so can be translated."""
+    """Texts joined by a separator; the texts and the separator can be translated."""
 
     __slots__ = ("parts", "separator")
     parts: tuple[str, ...]
     separator: str
 
     def __new__(cls, separator: str, parts: Iterable[str]) -> Joined:
-        """Join the texts; the value as a string is English."""
+        """Join the texts that are not empty; the value as a string is the English text."""
         filled_parts = tuple(part for part in parts if part)
         text = super().__new__(cls, between(separator).join(filled_parts))
         text.separator, text.parts = separator, filled_parts
@@ -72,66 +72,68 @@ class Joined(str):
 
 
 def message(literal: str, **places: object) -> str:
-    """Return the message with its placeholders filled; see ``told`` for the formats."""
+    """Create a message from a literal and the values of its placeholders; see ``told``."""
     return told(literal, places)
 
 
 def told(literal: str, facts: Places) -> str:
-    """Return the message with its placeholders filled: ``{share:percent} of responses``.
+    """Create a message from a literal such as ``{share:percent} of responses`` and its values.
 
-    The format follows the colon. Numbers and texts: figure, percent, count, quoted. Texts only:
-    ``capital`` capitalizes the first letter, ``small`` makes it lower case, ``clause`` removes
-    the full stop. Tuples are written as lists, missing facts as "–".
+    A placeholder may name a format after a colon. ``figure``, ``percent`` and ``count`` format
+    numbers; ``quoted`` puts a text in quotes, ``capital`` makes its first letter upper case,
+    ``small`` makes it lower case, ``clause`` removes the full stop at its end. A tuple is written
+    as a list, a missing value as "–". A literal that is a message already is returned unchanged.
     """
-    known = isinstance(literal, Message | Joined) or not literal
-    return literal if known else Message(literal, facts)
+    is_message = isinstance(literal, Message | Joined) or not literal
+    return literal if is_message else Message(literal, facts)
 
 
 def plural(one: str, other: str, count: int, **places: object) -> str:
-    """Return the message for a count, which replaces ``{count}``: "{count} steps"."""
+    """Create a message in singular or plural for a count, which is the value of ``{count}``."""
     return Message(one, {"count": whole(count), **places}, other, count)
 
 
 def marked(literal: str) -> str:
-    """Mark a literal for translation; ``message`` or ``told`` is called with it later."""
+    """Return a literal unchanged; marks it for the catalogue if ``message`` is called later."""
     return literal
 
 
 def between(separator: str) -> str:
-    """Return a separator without the placeholders around it, which name what it separates.
+    """Return a separator without the placeholders around it: ", " for "{clause}, {next}".
 
-    They let a catalogue distinguish separators of items and clauses, or use an empty separator.
+    In a catalogue the placeholders tell separators of items and of clauses apart, and allow a
+    translation without any text between them.
     """
-    return _AROUND.sub("", separator)
+    return _OUTER_PLACEHOLDERS.sub("", separator)
 
 
 def listed(items: Iterable[str]) -> str:
-    """Return items joined as a list in a sentence."""
+    """Join items with commas, as a list in a sentence."""
     return Joined(marked(", "), items)
 
 
 def phrases(items: Iterable[str]) -> str:
-    """Return clauses joined by commas."""
+    """Join clauses with commas."""
     return Joined(marked("{clause}, {next}"), items)
 
 
 def clauses(items: Iterable[str]) -> str:
-    """Return clauses that may contain commas, joined by semicolons."""
+    """Join clauses, which may contain commas, with semicolons."""
     return Joined(marked("{clause}; {next}"), items)
 
 
 def sentences(items: Iterable[str]) -> str:
-    """Return sentences joined by spaces; empty ones are dropped."""
+    """Join sentences with spaces, without empty ones."""
     return Joined(marked("{sentence} {next}"), items)
 
 
 def figure(value: object) -> str:
-    """Return a number with three significant digits, as on pages."""
+    """Format a number with three significant digits; "–" if it is not a number."""
     return written(float(value)) if isinstance(value, int | float) else MISSING
 
 
 def percent(share: object) -> str:
-    """Return a share as a whole percentage, with more digits below one percent."""
+    """Format a fraction as a whole percentage, or with three significant digits below 1%."""
     if not isinstance(share, int | float) or not math.isfinite(share):
         return MISSING
     if 0 < abs(share) < 0.01:
@@ -140,22 +142,22 @@ def percent(share: object) -> str:
 
 
 def whole(number: object) -> str:
-    """Return a count with thousands separators."""
+    """Format a count with thousands separators; "–" if it is not a number."""
     return written(float(number), "count") if isinstance(number, int | float) else MISSING
 
 
 def quoted(text: object) -> str:
-    """Return a text in quotes on one line."""
+    """Put a text in quotes, with its line breaks replaced by spaces."""
     return "“" + " ".join(str(text).split()) + "”"
 
 
 def with_unit(number: str, unit: str) -> str:
-    """Return a formatted number with its unit, if it has one: "3.2 nats"."""
+    """Append the unit to a formatted number, such as "3.2 nats"; ``unit`` may be empty."""
     return message("{number} {unit}", number=number, unit=unit) if unit else number
 
 
 def span(steps: object) -> str:
-    """Return consecutive steps by their ends: "step 4" or "steps 48–59"."""
+    """Format a (first, last) pair of steps: "step 4" or "steps 48–59"."""
     if not isinstance(steps, tuple):
         return MISSING
     low, high = steps
@@ -165,22 +167,22 @@ def span(steps: object) -> str:
 
 
 def sample_note(some: int, of: int) -> str:
-    """Return a phrase such as "from a sample of 10 of 20 responses", "" if these are all."""
+    """Return "from a sample of 10 of 20 responses", "" if all are sampled or none."""
     if not 0 < some < of:
         return ""
     return message("from a sample of {some:count} of {all:count} responses", some=some, all=of)
 
 
 def steps_in_words(steps: Iterable[int]) -> str:
-    """Return steps as short text: "3, 5 and 8" or "3–40 (12 steps)"."""
-    known = sorted(steps)
-    if len(known) > 4:
-        places = {"low": known[0], "high": known[-1]}
-        return plural("{low}–{high} ({count} step)", "{low}–{high} ({count} steps)", len(known),
+    """Format steps as a list "3, 5 and 8", or for more than four as "3–40 (12 steps)"."""
+    numbers = sorted(steps)
+    if len(numbers) > 4:
+        places = {"low": numbers[0], "high": numbers[-1]}
+        return plural("{low}–{high} ({count} step)", "{low}–{high} ({count} steps)", len(numbers),
                       **places)  # fmt: skip
-    if len(known) < 2:
-        return "".join(map(str, known))
-    return message("{steps} and {last}", steps=tuple(map(str, known[:-1])), last=known[-1])
+    if len(numbers) < 2:
+        return "".join(map(str, numbers))
+    return message("{steps} and {last}", steps=tuple(map(str, numbers[:-1])), last=numbers[-1])
 
 
 def _capital(value: object) -> str:
@@ -198,24 +200,24 @@ def _small(value: object) -> str:
 
 
 def filled(literal: str, places: Places, translate: Callable[[Any], Any] | None = None) -> str:
-    """Return a literal, in any language, with its placeholders filled.
+    """Replace the placeholders in a literal, which may be translated, with their formatted values.
 
-    Braces in the values are not placeholders. ``translate`` translates values that are messages.
+    Braces inside the values are not placeholders. ``translate`` is applied to each value.
     """
 
     def fill(place: re.Match[str]) -> str:
-        return _written(places.get(place[1]), _FORMS[place[2] or ""], translate)
+        return _format_value(places.get(place[1]), _FORMS[place[2] or ""], translate)
 
     return _PLACE.sub(fill, literal)
 
 
-def _written(
+def _format_value(
     value: Any, form: Callable[[object], str], translate: Callable[[Any], Any] | None
 ) -> str:
     if value is None:
         return MISSING
     if isinstance(value, tuple):
-        items = listed([_written(item, form, translate) for item in value])
+        items = listed([_format_value(item, form, translate) for item in value])
         return str(translate(items) if translate else items)
     return form(translate(value) if translate else value)
 

@@ -1,6 +1,6 @@
-"""Formatting of numbers.
+"""Format numbers for display.
 
-``static/js/shared/format.js`` does the same in the browser; a test compares the two.
+``static/js/shared/format.js`` is the same in JavaScript; a test compares the two.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ MINUS = "−"
 NOT_LOGGED = "not logged, not a number, or not in the sample"
 
 NumberKind = Literal["number", "count", "share"]
-"""Number format of a column; see ``written``."""
+"""Format of the numbers of a column; see ``written``."""
 
 _DIGITS = 3
 _LEAST_PLAIN, _MOST_PLAIN, _MOST_WHOLE = 1e-4, 1e9, 1e15
 
 
 def written(value: float, kind: NumberKind = "number") -> str:
-    """Return a number formatted for display.
+    """Format a number for display.
 
-    A ``number`` has three significant digits and all digits of its integer part; below 1e-4 and
-    from 1e9 in magnitude it is scientific ("1.23e−5"). A ``count`` has no decimals. A ``share`` is
-    a percentage with one decimal, or three significant digits below 1%. Halves are rounded away
-    from zero, thousands are separated, the minus is U+2212; NaN is "–", infinity "∞".
+    A ``number`` has three significant digits, and at least all digits of its integer part; below
+    1e-4 and from 1e9 on it is scientific ("1.23e−5"). A ``count`` has no decimals. A ``share``, a
+    fraction, becomes a percentage with one decimal, or three significant digits below 1%. Halves
+    are rounded away from zero, thousands are separated by commas, the minus sign is U+2212, NaN is
+    "–" and infinity "∞".
     """
     if math.isnan(value):
         return MISSING
@@ -38,7 +39,7 @@ def written(value: float, kind: NumberKind = "number") -> str:
 
 
 def exact(value: float) -> str:
-    """Return the shortest exact representation of a value, for programs."""
+    """Return the shortest text that programs parse to exactly this value; NOT_LOGGED for NaN."""
     if math.isnan(value):
         return NOT_LOGGED
     if math.isinf(value):
@@ -48,12 +49,12 @@ def exact(value: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return "1 step" or "3 steps"."""
+    """Return a count with its noun in singular or plural: "1 step", "3 steps"."""
     return f"{written(number, 'count')} {noun}" + ("" if number == 1 else "s")
 
 
 def byte_size(count: float) -> str:
-    """Return bytes in decimal units, as ``--max-size`` counts: "1.4 MB"."""
+    """Format a number of bytes in decimal units, such as "1.4 MB"."""
     for unit in ("bytes", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.3g} {unit}"
@@ -73,15 +74,15 @@ def _significant(value: float) -> str:
     return _decimal(value, max(0, _DIGITS - 1 - exponent))
 
 
-def _percentage(shown: float) -> str:
-    size = abs(shown)
+def _percentage(percentage: float) -> str:
+    size = abs(percentage)
     if 99.95 <= size < 100.05:
-        return _decimal(shown, 0)
-    return _decimal(shown, 1) if 1 <= size < _MOST_PLAIN else _significant(shown)
+        return _decimal(percentage, 0)
+    return _decimal(percentage, 1) if 1 <= size < _MOST_PLAIN else _significant(percentage)
 
 
 def _decimal(value: float, decimals: int) -> str:
-    """Round halves away from zero, as browsers do; Python's formats round them to even."""
+    """Format with fixed decimals; halves are rounded away from zero as in browsers, not to even."""
     exact_or_value: float | Decimal = value
     if abs(value) * 10.0**decimals % 1 == 0.5:
         unit = Decimal(1).scaleb(-decimals)

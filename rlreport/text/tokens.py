@@ -1,9 +1,9 @@
-"""Convert token strings to readable text; split texts into units; detect their structure.
+"""Convert token strings to readable text; split texts into words; detect lists and headings.
 
-Three ways of logging a token's string are common. *Byte-level* BPE (GPT-2, Llama 3, Qwen)
+Three encodings of token strings are common in logs. *Byte-level* BPE (GPT-2, Llama 3, Qwen)
 writes each byte as one printable character: ``Ġthe``, ``Ċ``, ``ä½ł``. *SentencePiece*
-(Llama 2, Gemma) writes a space as ``▁`` and lone bytes as ``<0xE4>``. *Plain* strings have
-been decoded one by one; a part of a character is then U+FFFD and cannot be restored.
+(Llama 2, Gemma) writes a space as ``▁`` and lone bytes as ``<0xE4>``. *Plain* strings
+were decoded one by one, so a part of a character has become U+FFFD and cannot be restored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rlreport.text.clean import REPLACEMENT, is_special, safe_text
 
 
 class Style(Enum):
-    """Encoding of a run's token strings."""
+    """How the token strings of a run are encoded; see the module's docstring."""
 
     BYTE_LEVEL = "byte-level"
     SENTENCEPIECE = "sentencepiece"
@@ -27,7 +27,7 @@ class Style(Enum):
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Return GPT-2's alphabet: printable Latin-1 is unchanged, other bytes are from U+0100 on."""
+    """Return GPT-2's map of characters to bytes; bytes not printable in Latin-1 are from U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     alphabet = {chr(byte): byte for byte in printable}
     moved = (byte for byte in range(256) if byte not in printable)
@@ -36,16 +36,16 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 BYTE_OF = _byte_alphabet()
-"""Character of byte-level BPE -> byte that it represents."""
+"""Character in a byte-level BPE token -> the byte that it represents."""
 
 _CHARACTERS = "".join(sorted(BYTE_OF, key=BYTE_OF.__getitem__))
-"""The characters of bytes 0-255, as a character map for ``codecs``."""
+"""The characters that represent bytes 0 to 255, as a decoding table for ``codecs``."""
 
 _BYTES = codecs.charmap_build(_CHARACTERS)
 _OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _UFFFD = REPLACEMENT.encode()
-"""U+FFFD written by the model itself, whose bytes may be split over tokens."""
+"""Bytes of U+FFFD, which a model may generate itself, split over several tokens."""
 
 _MOST_OUTSIDE = 0.02
 _MOST_SPACES = 0.02
@@ -55,14 +55,14 @@ _MOST_KNOWN = 1 << 18
 def detect_style(vocabulary: Iterable[str]) -> Style:
     """Detect the encoding of token strings from the distinct tokens of a run or of a response.
 
-    Byte-level needs positive evidence (``Ġ``, ``Ċ``, or bytes that form a character), and almost
-    no tokens with characters outside its alphabet, such as spaces or Chinese characters, which are
-    frequent in decoded text. Therefore ``é`` alone does not count as a byte.
+    Byte-level needs tokens that show it (``Ġ``, ``Ċ``, or bytes that form a character) and almost
+    no characters outside its alphabet, such as spaces or Chinese characters, which are frequent in
+    decoded text. ``é`` alone is no evidence, as it also occurs in decoded text.
     """
     return _style_of(tuple(vocabulary))
 
 
-@lru_cache(maxsize=4)  # several stages use the tokens of the run
+@lru_cache(maxsize=4)  # several stages ask for the tokens of the same run
 def _style_of(vocabulary: tuple[str, ...]) -> Style:
     tokens = byte_marks = outside = sentencepiece = spaces = 0
     for token in vocabulary:
@@ -75,7 +75,7 @@ def _style_of(vocabulary: tuple[str, ...]) -> Style:
             sentencepiece += 1
         elif " " in token and not token.isspace():
             spaces += 1
-        # Runs of blanks are added tokens of several byte-level vocabularies.
+        # Several byte-level vocabularies have added tokens that are runs of spaces.
         if token.isascii() and " " not in token:
             continue
         if _OUTSIDE_ALPHABET.search(token):
@@ -90,22 +90,22 @@ def _style_of(vocabulary: tuple[str, ...]) -> Style:
 
 
 def readable_tokens(raw: Sequence[str], style: Style | None = None) -> list[str]:
-    """Return the text of each token, same length as ``raw``; concatenated, they are the response.
+    """Return the text of each token in ``raw``; the texts concatenated are the response.
 
-    A character that is split over tokens belongs to the last of them, the others are ``""``. Bytes
-    that form no character become U+FFFD. Special tokens are unchanged.
+    A character that is split over tokens is in the text of the last of them; the others get ``""``.
+    Bytes that do not form a character become U+FFFD. Special tokens are unchanged.
 
     Args:
-        raw: token strings as logged, one response.
-        style: their encoding; by default it is detected from ``raw``. If possible, detect it
-            from all tokens of the run instead, as one response can be too short.
+        raw: token strings of one response, as logged.
+        style: their encoding; None detects it from ``raw``, which may be too short for that: if
+            possible, pass the style detected from all tokens of the run.
     """
     if style is None:
         style = _style_of_response(raw)
     if style is Style.PLAIN:
         return [safe_text(token) for token in raw]
-    whole = _WHOLE_TEXTS[style]
-    texts = [text for text in map(whole.__getitem__, raw) if text is not None]
+    text_of_token = _WHOLE_TEXTS[style]
+    texts = [text for text in map(text_of_token.__getitem__, raw) if text is not None]
     return texts if len(texts) == len(raw) else _with_split_characters(raw, style)
 
 
@@ -123,7 +123,7 @@ def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
             continue
         text = decoder.decode(piece)
         if pending and text.startswith(REPLACEMENT) and not (pending + piece).startswith(_UFFFD):
-            # The broken character began in the previous token, and belongs there.
+            # The incomplete character began in the previous token, whose text gets the U+FFFD.
             texts[-1] += REPLACEMENT
             text = text[1:]
         pending = decoder.getstate()[0]
@@ -134,36 +134,36 @@ def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
 
 
 def spelled(texts: Sequence[str], style: Style) -> list[str]:
-    """Encode each text in the style of token strings; ``token_text`` decodes it again.
+    """Encode texts as token strings in a style, the reverse of ``token_text``.
 
-    Texts are from ``readable_tokens``, without NUL.
+    The texts are results of ``readable_tokens``, which contain no NUL.
     """
-    # Encode all at once, as a page has thousands.
+    # Encode all texts at once, as a page has thousands.
     joined = "\0".join(texts)
     if style is Style.BYTE_LEVEL:
-        own = joined.encode("utf-8", "replace")
-        return codecs.charmap_decode(own, "strict", _CHARACTERS)[0].split(_CHARACTERS[0])
+        encoded = joined.encode("utf-8", "replace")
+        return codecs.charmap_decode(encoded, "strict", _CHARACTERS)[0].split(_CHARACTERS[0])
     return (joined.replace(" ", "▁") if style is Style.SENTENCEPIECE else joined).split("\0")
 
 
 def token_text(raw: str, style: Style | None = None) -> str:
-    """Return the text of a single token; bytes of an incomplete character as ``⟨e4 bd⟩``."""
+    """Return the text of a single token, with bytes of incomplete characters as ``⟨e4 bd⟩``."""
     if style is None:
         style = detect_style((raw,))
     if style is Style.PLAIN:
         return safe_text(raw)
-    left = token_bytes(raw, style)
-    if left is None:
+    remaining = token_bytes(raw, style)
+    if remaining is None:
         return safe_text(raw)
     text = ""
-    while left:
+    while remaining:
         try:
-            text += left.decode()
+            text += remaining.decode()
             break
         except UnicodeDecodeError as broken:
-            part = left[broken.start : broken.end]
-            text += left[: broken.start].decode() + f"⟨{part.hex(' ')}⟩"
-            left = left[broken.end :]
+            part = remaining[broken.start : broken.end]
+            text += remaining[: broken.start].decode() + f"⟨{part.hex(' ')}⟩"
+            remaining = remaining[broken.end :]
     return text.replace("⟩⟨", " ").replace("\0", REPLACEMENT)
 
 
@@ -174,7 +174,7 @@ def token_bytes(raw: str, style: Style) -> bytes | None:
     if is_special(raw):
         return None
     if style is Style.BYTE_LEVEL:
-        with suppress(UnicodeEncodeError):  # an added token is plain text, including blanks
+        with suppress(UnicodeEncodeError):  # an added token, such as a run of spaces, is plain text
             return codecs.charmap_encode(raw, "strict", _BYTES)[0]
     return safe_text(raw.replace("▁", " ") if style is Style.SENTENCEPIECE else raw).encode()
 
@@ -183,7 +183,7 @@ def _style_of_response(raw: Sequence[str]) -> Style:
     style = detect_style(raw)
     if style is not Style.PLAIN:
         return style
-    # In a response without blanks every character may be split over tokens: check them joined.
+    # In a response without spaces every character may be split over tokens, so join them first.
     run = ""
     for token in (*raw, ""):
         if token and not is_special(token):
@@ -209,9 +209,9 @@ def _holds_utf8(token: str) -> bool:
 
 
 class _WholeTexts(dict[str, str | None]):
-    """Cache: token string -> text, None for a token with part of a character.
+    """Cache of token string -> text; None if the token has an incomplete character.
 
-    A dict subclass, as lookups dominate the cost of decoding tokens.
+    It is a dict subclass because lookups dominate the cost of decoding tokens.
     """
 
     def __init__(self, style: Style) -> None:
@@ -220,10 +220,10 @@ class _WholeTexts(dict[str, str | None]):
     def __missing__(self, token: str) -> str | None:
         if len(self) >= _MOST_KNOWN:
             self.clear()
-        written = token_bytes(token, self._style)
+        encoded = token_bytes(token, self._style)
         text: str | None = None
         with suppress(UnicodeDecodeError):
-            text = safe_text(token if written is None else written.decode())
+            text = safe_text(token if encoded is None else encoded.decode())
         self[token] = text
         return text
 
@@ -231,7 +231,7 @@ class _WholeTexts(dict[str, str | None]):
 _WHOLE_TEXTS = {style: _WholeTexts(style) for style in Style}
 
 
-# Scripts written without blanks between words: each character is a unit.
+# Scripts without spaces between words, in which each character is a unit.
 _UNSPACED = (
     "\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46"  # Thai
     "\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd-\u0ec6"  # Lao
@@ -262,21 +262,21 @@ _SPACED_UNIT = re.compile(f"\\s?(?:{_UNITS})")
 def units(text: str) -> list[str]:
     """Split ``text`` into words, single characters of unspaced scripts, emoji and punctuation.
 
-    Blanks are dropped. An emoji with its modifiers, a flag or a joined sequence is one unit.
+    White space is dropped. An emoji with its modifiers, a flag or a joined sequence is one unit.
     """
     return [unit.lstrip() for unit in spaced_units(text)]
 
 
 def spaced_units(text: str) -> list[str]:
-    """Return the units of ``text``, each with the blank or line break before it."""
+    """Split ``text`` like ``units``, but keep one white space character before each unit."""
     return _SPACED_UNIT.findall(text)
 
 
 STRUCTURES = ("list", "numbers", "headings", "parts")
-"""Meanings of the bits of ``structure_of``, the lowest first."""
+"""Kinds of structure, in the order of the bits in ``structure_of``, lowest bit first."""
 
 LEAST = 2
-"""Minimum number of items, numbers, headings or blank lines that make a text structured."""
+"""Minimum number of list items, numbered items, headings or blank lines for that structure."""
 
 _MARK = re.compile(
     r"\n[ \t]*(?:(?P<list>[-*•‣–])[ \t]+\S|(?P<numbers>\(?\d{1,2}[.):])"
@@ -284,15 +284,15 @@ _MARK = re.compile(
 )
 _BLANK = re.compile(r"\n\s*\n")
 LONGEST_FORM = 1 << 16
-"""Number of characters of a text that are examined."""
+"""Number of characters at the start of a text in which structure is detected."""
 
 
 def structure_of(text: str) -> int:
-    """Return the kinds of structure in a text as bits, in the order of ``STRUCTURES``."""
+    """Return which kinds of structure a text has, one bit per entry of ``STRUCTURES``."""
     if "\n" not in text:
         return 0
     text = text[:LONGEST_FORM].strip()
-    said = [str(mark.lastgroup) for mark in _MARK.finditer("\n" + text)]
+    kinds = [str(mark.lastgroup) for mark in _MARK.finditer("\n" + text)]
     if text.count("\n\n") >= LEAST:
-        said += ["parts"] * len(_BLANK.findall(text))
-    return sum(1 << bit for bit, name in enumerate(STRUCTURES) if said.count(name) >= LEAST)
+        kinds += ["parts"] * len(_BLANK.findall(text))
+    return sum(1 << bit for bit, name in enumerate(STRUCTURES) if kinds.count(name) >= LEAST)

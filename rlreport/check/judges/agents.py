@@ -1,4 +1,4 @@
-"""Checks of agents: failed rollouts, tools that fail or are not called, turns, thinking."""
+"""Checks of agents: failed rollouts, failing or unused tools, turns, unfinished thinking."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class _ToolDisuse(Limits):
     trend=True,
 )
 def tool_disuse(check: Check, run: Run) -> Result:
-    """Find runs whose tool calls per response fell to a fraction of those in the first window."""
+    """Find a fall of the tool calls per response to a fraction of those in the first window."""
     calls = run.column("tool_calls")
     moved = run.change(calls)
     ratio = run.met(_ToolDisuse.ratio, "<", moved.last, of=moved.first)

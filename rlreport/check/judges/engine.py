@@ -1,4 +1,4 @@
-"""Checks of the engines: sampler versus trainer, and the critic."""
+"""Checks of mismatch between sampler and trainer, stale rollouts, negative KL, and the critic."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _EngineMismatch(Limits):
     explains=(*FAILURES, "ratio_drift", "negative_kl"),
 )
 def engine_mismatch(check: Check, run: Run) -> Result:
-    """Compare sampler and trainer probabilities of the same tokens by three measures."""
+    """Find large differences between sampler and trainer probabilities of the same tokens."""
     weights, figures = run.column("mismatch_tokens"), []
     for limit in (_EngineMismatch.k3, _EngineMismatch.prob, _EngineMismatch.ratio):
         values = run.column(f"mismatch_{limit.key}")
@@ -77,7 +77,7 @@ class _MismatchByTurn(Limits):
     explains=("engine_mismatch", "off_policy_weights", *FALLS, "kl_explosion"),
 )
 def mismatch_by_turn(check: Check, run: Run) -> Result:
-    """Compare the mismatch of sampler and trainer in the last turn with that in the first."""
+    """Find a mismatch of sampler and trainer that is far larger in the last turn than the first."""
     first, last = run.column("mismatch_first_turn"), run.column("mismatch_last_turn")
     start, end = run.change(first).last, run.change(last).last
     if not run.met(_MismatchByTurn.ratio, ">", end, of=start):
@@ -109,7 +109,7 @@ class _OffPolicyWeights(Limits):
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
 )
 def off_policy_weights(check: Check, run: Run) -> Result:
-    """Judge the weights w = exp(sum of trainer - sampler logp) by four figures per step.
+    """Judge the responses' weights exp(sum of trainer - sampler logp) by mean, ESS, std and chi².
 
     The median over the last window is judged, so a single bad step is not a finding.
     """
@@ -147,7 +147,7 @@ class _StaleRollouts(Limits):
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
 )
 def stale_rollouts(check: Check, run: Run) -> Result:
-    """Compare the mean policy lag of the last window with the tolerated maximum."""
+    """Find a mean policy lag (steps from sampling to training) above the limit at the end."""
     lag = run.column("lag")
     end = run.change(lag).last
     figures = [Figure(_StaleRollouts.lag, ">", run.by_step(lag), end)]
@@ -173,7 +173,7 @@ class _NegativeKl(Limits):
     explains=(*FALLS, "reward_stalled", "length_collapse"),
 )
 def negative_kl(check: Check, run: Run) -> Result:
-    """Test whether the mean KL estimate at the end is below zero, which a true KL never is."""
+    """Find a mean KL estimate that is below zero in the last window; a true KL never is."""
     kl = run.column("kl_k1")
     end, end_z = mean_of(run.tables, kl, run.last)
     low, z = run.met(_NegativeKl.mean, "<", end), run.met(_NegativeKl.z, "<=", end_z)
@@ -217,9 +217,9 @@ class _ValueDivergence(Limits):
     trend=True,
 )
 def value_divergence(check: Check, run: Run) -> Result:
-    """Judge the critic's fit to λ-returns and to Monte Carlo returns; the worse one counts.
+    """Judge the critic's fit to λ-returns and to Monte Carlo returns; report the worse one.
 
-    λ-returns are bootstrapped from the values, so they diverge together with the critic.
+    λ-returns are computed from the values and diverge with them; Monte Carlo returns do not.
     """
     kinds = (("return", "value_error"), ("mc_return", "mc_error"))
     fits = [_judge_fit(check, run, *names) for names in kinds if run.has(f"{names[1]}_m2")]
@@ -228,15 +228,15 @@ def value_divergence(check: Check, run: Run) -> Result:
 
 
 def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
-    """Judge the critic's fit to one kind of returns, given the prefixes of its columns.
+    """Judge the critic's fit to one kind of returns; ``returns`` and ``error`` prefix its columns.
 
     Returns that hardly vary cannot be fitted, so their variance is assumed to be at least a
-    fraction of that of the whole run.
+    fraction (``floor``) of their variance in the whole run.
     """
     limits, count = run.limits[_ValueDivergence], len(run.steps)
     last_window = np.where(run.step_index >= count - len(run.last.steps), 0, -1)
-    least = limits.floor * float(_variance(run, returns, np.zeros_like(run.step_index))[0])
-    scale = max(float(_variance(run, returns, last_window)[0]), least)
+    min_variance = limits.floor * float(_variance(run, returns, np.zeros_like(run.step_index))[0])
+    scale = max(float(_variance(run, returns, last_window)[0]), min_variance)
     if not scale > 0:
         return None
     explained = 1 - float(_variance(run, error, last_window)[0]) / scale
@@ -249,8 +249,8 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
     name = "value" if wide and not misfit else error
     fit = limits.explained if misfit else limits.weak
     bound = limits.spread**2 if name == "value" else 1 - fit
-    figure, base = (_variance(run, one, run.step_index, count) for one in (name, returns))
-    ratio = figure / np.fmax(base, least)
+    figure, base = (_variance(run, prefix, run.step_index, count) for prefix in (name, returns))
+    ratio = figure / np.fmax(base, min_variance)
     kind = "diverged" if misfit or wide else "weak"
     series, always = np.log1p(ratio), above(median(ratio[np.isfinite(ratio)][:3]), bound)
     return check.finding(
@@ -265,9 +265,9 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
 
 
 def _variance(run: Run, name: str, group: Ints, size: int = 1) -> Floats:
-    """Return the variance of a critic's figure over all tokens of each group, float64 (size,).
+    """Return the variance over all tokens of each group of the figure ``name``, float64 (size,).
 
-    ``group``, int64 (rows,), is the group of each response, −1 for those left out.
+    ``group``, int64 (rows,), is the group index of each response, −1 to leave it out.
     """
     means, inside = run.column(f"{name}_mean"), run.column(f"{name}_m2")
     weights = run.column("value_tokens")

@@ -1,4 +1,4 @@
-"""Checks of grades, groups and prompts: missing or equal grades, prompts with low rewards."""
+"""Checks of rewards (grades) by group and prompt: missing or equal ones, prompts that lose."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ GROUPS = marked("DAPO; TRL frac_reward_zero_std")
 RAGEN = marked("RAGEN (reward std falls before the collapse)")
 
 WINDOW = 3
-"""Steps in the running mean of the share of missing grades."""
+"""Number of steps in the running mean of the share of missing grades."""
 
 MIN_SHARE = 0.05
-"""A step with a smaller share of missing grades is never bad."""
+"""A step whose share of missing grades is smaller is never considered bad."""
 
 FOLLOWS = 0.9
-"""From this fraction of the largest std that its mean allows, the std follows from the mean."""
+"""If the std reaches this fraction of the maximum for its mean, the mean determines the std."""
 
 EQUAL = 1e-6
-"""Rewards of a group with a smaller population std count as equal."""
+"""Rewards of a group are equal if their population std is smaller than this."""
 
 
 class _MissingGrades(Limits):
@@ -93,7 +93,7 @@ def _missing_title(facts: Facts) -> str:
     whole_run=True,
 )
 def missing_grades(check: Check, run: Run) -> Result:
-    """Count responses without a grade by step, and find the reason; ignore masked responses."""
+    """Find steps in which many responses, not counting masked ones, have no grade, and why."""
     kinds = run.responses["missing_grade"].to_numpy()
     missing = kinds > 0
     if not missing.any():
@@ -132,12 +132,12 @@ def missing_grades(check: Check, run: Run) -> Result:
 
 
 def _reason(run: Run, missing: NDArray[np.bool_], bad_steps: NDArray[np.bool_]) -> str:
-    """Return whether the parser broke, the policy got worse or the judge was down."""
+    """Return why grades are missing: "always", "parser", "policy" (it got worse) or "judge"."""
     if bad_steps.all():
         return "always"
     in_bad_steps = bad_steps[run.step_index]
     missing_rows, graded = in_bad_steps & missing, in_bad_steps & ~missing
-    length, finished, reward = (run.column(one) for one in (run.length, "finished", "reward"))
+    length, finished, reward = (run.column(name) for name in (run.length, "finished", "reward"))
     lengths = mean(length[missing_rows]), mean(length[graded])
     other_length = max(lengths) > run.limits[_MissingGrades].unlike * max(min(lengths), 1.0)
     if other_length or mean(finished[graded]) - mean(finished[missing_rows]) > 0.5:
@@ -224,8 +224,8 @@ class _ZeroVarianceGroups(Limits):
 def zero_variance_groups(check: Check, run: Run) -> Result:
     """Count the groups of the last window whose rewards are all equal.
 
-    The severity is info if most of these groups are solved, or if the run learns and groups
-    whose responses are all wrong are few or become fewer.
+    The severity is info if most of these groups are solved, or if the run learns and groups in
+    which all responses are wrong are few or become fewer.
     """
     limits, window = run.limits[_ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
@@ -247,7 +247,7 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     always = met_from_start(series, met[0]) or above(before["equal"], limits.share)
     onset = run.onset(series, always=always)
     if onset is not None and onset.step == run.steps[-1]:
-        onset = None  # one step is no beginning
+        onset = None  # a single step is too short for an onset
     counts = last_groups[["equal", "solved", "wrong"]].sum().tolist()
     return check.finding(
         run,
@@ -268,10 +268,10 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
 
 
 def _groups(run: Run) -> pd.DataFrame:
-    """Return a row per group of two or more responses: its size, its step and three flags.
+    """Return a table of groups with two or more graded responses: size, step and three flags.
 
-    ``equal``: all rewards are equal. ``solved`` and ``wrong``: they all equal the run's best,
-    or lowest, reward; both are False if the run has only one reward.
+    ``equal``: all its rewards are equal. ``solved``, ``wrong``: they equal the highest, or the
+    lowest, reward of the run; both are False if all rewards of the run are equal.
     """
     rows = run.responses.dropna(subset=["reward"])
     by_group = rows.groupby("group")
@@ -304,7 +304,7 @@ class _GroupStdFall(Limits):
     trend=True,
 )
 def group_std_fall(check: Check, run: Run) -> Result:
-    """Find a fall of the reward's std within groups; harmless if the run learns."""
+    """Find a fall of the reward's std within groups; severity info if the run learns."""
     size, steps = run.limits[_GroupStdFall].steps, run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):
         return check.not_run(check.needs_also)
@@ -338,13 +338,13 @@ class _PersistentLosers(Limits):
     of_reward=True,
 )
 def persistent_losers(check: Check, run: Run) -> Result:
-    """Count prompts that never beat the reference and lose to it on average, if seen often."""
-    seen, gap = run.limits[_PersistentLosers].seen, run.column("reward_gap")
+    """Find prompts, among those seen often, that lose to the reference and never beat it."""
+    min_responses, gap = run.limits[_PersistentLosers].seen, run.column("reward_gap")
     rows = run.responses.dropna(subset=["reward_gap"])
     prompts = rows.groupby("prompt_id")["reward_gap"].agg(["size", "max", "mean"])
-    prompts = prompts[prompts["size"] >= seen]
+    prompts = prompts[prompts["size"] >= min_responses]
     if prompts.empty:
-        return check.not_run(message("prompts seen at least {times} times", times=seen))
+        return check.not_run(message("prompts seen at least {times} times", times=min_responses))
     losers = prompts[(prompts["max"] <= 0) & (prompts["mean"] < 0)]
     share = len(losers) / len(prompts)
     met = run.met(_PersistentLosers.share, ">=", share)
@@ -353,7 +353,7 @@ def persistent_losers(check: Check, run: Run) -> Result:
     worst = losers.sort_values("mean", kind="stable").index[:5]
     among = run.responses["prompt_id"].isin(worst).to_numpy()
     ranking, steps = Ranking(gap, highest=False, among=among), run.steps[run.steps_of(among)]
-    facts = {"losers": len(losers), "prompts": len(prompts), "share": share, "seen": seen}
+    facts = {"losers": len(losers), "prompts": len(prompts), "share": share, "seen": min_responses}
     return check.finding(run, "info", met, facts, ranking, steps=steps.tolist())
 
 
@@ -373,7 +373,7 @@ def persistent_losers(check: Check, run: Run) -> Result:
 def not_sharpening(check: Check, run: Run) -> Result:
     """Find a reward whose mean rose while its std within steps did not fall.
 
-    Nothing is found if the std follows from the mean, as it does for a reward of 0 or 1. A reward
+    Return None if the mean determines the std, as it does for a reward of 0 or 1. A reward
     between a and b with mean m has a variance of at most (m - a)(b - m) (Bhatia and Davis 2000).
     """
     reward = run.column("reward")

@@ -1,4 +1,4 @@
-"""Checks for reward hacking: spreading texts, a dominant part, a watched reward that falls."""
+"""Checks for reward hacking: texts that spread, a dominant part, a falling watched reward."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rlreport.text.messages import marked, message, sentences, told
 GAO = marked("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
 
 KL_OUT, KL_OUT_A_TOKEN = 10.0, 0.1
-"""Nats per response, and per token, above which the KL is too high."""
+"""KL to the reference that is too high: nats per response and nats per token (both exceeded)."""
 MIN_REPEATS = 3.0
-"""A text that occurs this often in each response, on average, is repeated."""
+"""A text is repeated if the responses that contain it do so this many times on average."""
 MAX_NAMED = 5
 CARRIES = 0.5
-"""A text carries the reward if it accounts for this fraction of the reward's gain."""
+"""A title ascribes the reward's gain to a text that accounts for this fraction of the gain."""
 ASKED = 0.5
-"""Prompts ask for a text if they contain it for this share of the responses with the text."""
+"""A text is ignored if the prompts of more than this share of its responses contain it."""
 
 _SPREADS = {
     "text": marked(
@@ -57,8 +57,8 @@ _FORMS = {
 }
 
 
-def _what(facts: Facts) -> str:
-    """Return a clause that names the text and how far it spread."""
+def _spread_clause(facts: Facts) -> str:
+    """Return a clause on how far a text spread: '"…" appears in 60% of responses'."""
     form = message(_FORMS.get(str(facts["text"]), ""))
     spreads = _SPREADS.get(str(facts["kind"]), _SPREADS["text"])
     return told(spreads, {**facts, "form": form})
@@ -77,7 +77,7 @@ def _hacking_title(facts: Facts) -> str:
             "{what}; the reward rose from {reward_start:figure} to {reward_end:figure} with it."
         )
     others = told("It spreads with {others:quoted}.", facts) if facts["others"] else ""
-    return sentences([told(title, {**facts, "what": _what(facts)}), others])
+    return sentences([told(title, {**facts, "what": _spread_clause(facts)}), others])
 
 
 @Check(
@@ -100,7 +100,7 @@ def _hacking_title(facts: Facts) -> str:
     needs_also="response, and five steps or reference responses",
 )
 def reward_hacking_token(check: Check, run: Run) -> Result:
-    """Find a text that spreads, earns more than other responses, and explains the reward's gain."""
+    """Find a text that spreads, whose responses earn more, and that explains the reward's gain."""
     if run.tables.words is None:
         return check.not_run("response")
     if run.first is None and run.tables.ref_words is None:
@@ -110,14 +110,14 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
         return None
     top = _leading_text(rewarded)
     counts = run.once(spreading_texts).counts[top["ngram"]]
-    meaning = _meaning(run, counts)
-    if meaning == "format":
+    category = _classify_text(run, counts)
+    if category == "format":
         return None
     shares = has_text(counts)
     carried, start, end = _carried_gain(run, shares)
     held_by_most = run.met(Spreading.held, ">=", top["share_last"])
     carries = run.met(Spreading.carried, ">=", carried)
-    critical = bool(held_by_most and carries) and meaning == "hack"
+    critical = bool(held_by_most and carries) and category == "hack"
     met = [
         *run.met(Spreading.share, ">=", top["share_last"]),
         *run.met(Spreading.z, ">=", top["z"]),
@@ -135,8 +135,8 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
         carried=carried,
         reward_start=start,
         reward_end=end,
-        others=() if meaning == "either" else tuple(others),
-        exploit=meaning == "either",
+        others=() if category == "either" else tuple(others),
+        exploit=category == "either",
     )
     severity: Severity = "critical" if critical else "warning"
     texts = (*finding.texts, *others) if finding.texts else ()
@@ -144,7 +144,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
 
 
 def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **facts: Fact) -> Finding:
-    """Return a finding on a spreading text, which is redacted unless it names a structure."""
+    """Return a finding about a text that spreads; ``top`` is its row in the table of texts."""
     counts, kind = run.once(spreading_texts).counts[top["ngram"]], str(top["kind"])
     text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
     look_for = "" if kind == "structure" else text.rstrip("*")
@@ -162,23 +162,23 @@ def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **fact
 
 
 def _rewarded_texts(run: Run) -> pd.DataFrame:
-    """Return the texts that spread with the reward and account for much of its gain."""
+    """Return the table rows of texts that earn more reward and account for much of its gain."""
     limits, table = run.limits[Spreading], run.once(spreading_texts).table
     rose = any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
     if not (rose or run.first is None or run.learned):
         return table[:0]
     earns = (table["lift_z"] >= limits.lift_z) & (table["lift"] >= limits.lift)
-    # Without a first window the gain is unknown.
+    # Without a first window the gain is unknown and not required.
     earns &= (table["of_gain"] >= limits.gain) | (run.first is None)
     return table[earns & (table["asked"] <= ASKED)]
 
 
 def _leading_text(texts: pd.DataFrame) -> pd.Series:
-    """Return the text with the largest significance times share."""
+    """Return the row of the text with the largest ``lift_z`` times ``share_last``."""
     return texts.iloc[int(np.argmax((texts["lift_z"] * texts["share_last"]).to_numpy()))]
 
 
-def _meaning(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
+def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
     """Classify a rewarded text as a hack or as the format of answers ("either" if unclear).
 
     With labels, it is the format if the best responses contain their label or validation rises;
@@ -191,11 +191,11 @@ def _meaning(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
     if contained is not None:
         learned = validated or contained >= run.limits[_FormatLearned].contained
         return "format" if learned else "either"
-    return "format" if (is_verifiable(run) or validated) and not _harms(run, counts) else "hack"
+    return "format" if (is_verifiable(run) or validated) and not _does_harm(run, counts) else "hack"
 
 
-def _harms(run: Run, counts: Floats) -> bool:
-    """Return whether the text is repeated, or KL, validation, endings or diversity got worse."""
+def _does_harm(run: Run, counts: Floats) -> bool:
+    """Return whether a text is repeated, or KL, watched reward, endings or diversity got worse."""
     kl, length = (run.change(run.column(name)).last for name in ("kl_k1", run.length))
     last_counts, watched = counts[run.last.rows], run.watched_shape
     return bool(
@@ -208,7 +208,7 @@ def _harms(run: Run, counts: Floats) -> bool:
 
 
 def _carried_gain(run: Run, shares: Floats) -> tuple[float, float, float]:
-    """Return the share of the gain from responses with the text, and mean reward at both ends."""
+    """Return the fraction of the gain from responses with a text, and the first and last reward."""
     if run.first is None:
         return np.nan, np.nan, np.nan
     reward = run.column("reward")
@@ -232,7 +232,7 @@ def _format_title(facts: Facts) -> str:
             "{what}; these earn {lift:figure} more reward: probably the answer format being "
             "learned."
         )
-    return told(sentence, {**facts, "what": _what(facts)})
+    return told(sentence, {**facts, "what": _spread_clause(facts)})
 
 
 @Check(
@@ -251,7 +251,7 @@ def _format_title(facts: Facts) -> str:
     trend=True,
 )
 def format_learned(check: Check, run: Run) -> Result:
-    """Find a text that spreads while the run learns and that is not reward hacking."""
+    """Find a text that spreads while the run learns and that is a format, not reward hacking."""
     table = run.once(spreading_texts).table
     if run.tables.words is None:
         return check.not_run("response")
@@ -263,7 +263,7 @@ def format_learned(check: Check, run: Run) -> Result:
     widest = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
     top = widest if rewarded.empty else _leading_text(rewarded)
     counts = run.once(spreading_texts).counts[top["ngram"]]
-    if not (is_verifiable(run) if rewarded.empty else _meaning(run, counts) == "format"):
+    if not (is_verifiable(run) if rewarded.empty else _classify_text(run, counts) == "format"):
         return None
     met = run.met(_FormatLearned.share, ">=", top["share_last"])
     return _text_finding(check, run, met, top, paid=not rewarded.empty)
@@ -295,7 +295,7 @@ class _RewardPartDominance(Limits):
     trend=True,
 )
 def reward_part_dominance(check: Check, run: Run) -> Result:
-    """Find a part of the reward behind most of its variance within steps, or of its gain.
+    """Find a part of the reward that accounts for most of its variance within steps, or its gain.
 
     A part's share of the variance is its covariance with the reward divided by the reward's
     variance. If the parts add up to the reward, their shares add up to one.
@@ -355,19 +355,19 @@ class _WatchedRewardFall(Limits):
     trend=True,
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
-    """Find a watched reward that fell, or does not follow the reward of training."""
+    """Find a watched reward that fell, or that did not rise while the reward of training rose."""
     watched, trained = run.watched_shape, run.reward_shape
     if run.watched is None and run.series_of("validation") is None:
         return check.not_run(check.needs_also)
     if watched is None:
         return check.too_short(run)
     limits = run.limits[_WatchedRewardFall]
-    lost = run.met(_WatchedRewardFall.lost, ">", lost_part(watched, watched.end))
+    loss_met = run.met(_WatchedRewardFall.lost, ">", lost_part(watched, watched.end))
     # On a scale of 0 to 1 a fall below 0.02 does not matter, however small the noise.
     span = 1.0 if watched.best <= 1 else float(np.ptp(watched.series.values))
     # Without a gain, the best of many windows lies above the others by chance.
     significant = watched.fell or (watched.gained and watched.fall_z > FALL_Z)
-    fell = bool(lost) and significant and watched.best - watched.end > limits.least * span
+    fell = bool(loss_met) and significant and watched.best - watched.end > limits.least * span
     if not fell and (trained is None or _follows(watched, trained, limits.follow)):
         return None
     in_training = run.watched is not None and run.watched[0] is run
@@ -381,7 +381,7 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     return check.finding(
         run,
         "critical" if fell and -watched.rise_z > FALL_Z else "warning",
-        lost if fell else (),
+        loss_met if fell else (),
         facts,
         Ranking(run.column("valid_reward"), False, "reward") if in_training else None,
         series=run.align(watched.series) if in_training else None,
@@ -390,7 +390,7 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
 
 
 def _follows(watched: Shape, trained: Shape, min_ratio: float) -> bool:
-    """Return False if only the training reward rises, of two rewards on the same scale."""
+    """Return False if the trained reward rises but the watched one, on the same scale, does not."""
     both = [watched.series.values, trained.series.values]
     in_unit = [float(values.min()) >= 0 and float(values.max()) <= 1 for values in both]
     if in_unit[0] != in_unit[1] or not trained.rose or watched.rose:

@@ -1,4 +1,4 @@
-"""Checks of length: rewarded length, collapsed length, cut-off responses and cut texts."""
+"""Checks of length: longer responses earn more, collapse of length, cut-off responses and texts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rlreport.text.messages import marked
 SHORT_RESPONSES = marked("TRL error on responses under 4 tokens (LMFlow post)")
 
 RARE = 0.02
-"""Below this share of finished responses, end tokens are chance and do not end responses."""
+"""If fewer responses finished, their end tokens are chance, and which ones finished is unknown."""
 
 ALL = 0.98
-"""From this share on, all responses of a step count as empty, or all of a run as equally long."""
+"""Fraction of responses that counts as all: all empty in a step, or all at the maximum length."""
 
 LIMIT_TOKENS = 16
-"""A smaller maximum length is not considered a length limit."""
+"""Minimum value, in tokens, of a maximum length that can be a length limit."""
 
 AT_LIMIT = 0.99
-"""Fraction of the maximum length from which a response counts as cut off."""
+"""A response is cut off if it reaches this fraction of the maximum length."""
 
 
 class _LengthHacking(Limits):
@@ -57,7 +57,7 @@ class _LengthHacking(Limits):
     trend=True,
 )
 def length_hacking(check: Check, run: Run) -> Result:
-    """Find responses that grow while longer ones earn more and the watched reward does not."""
+    """Find responses that grow while longer ones earn more and the watched reward does not rise."""
     length, watched = run.column(run.length), run.watched_shape
     moved, rewards = run.change(length), run.change(run.column("reward"))
     ratio = run.met(_LengthHacking.ratio, ">=", moved.last, of=moved.first)
@@ -75,10 +75,10 @@ def length_hacking(check: Check, run: Run) -> Result:
 
 
 def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
-    """Return the correlation of reward and length inside groups, or else steps, and its z.
+    """Return the correlation of reward and length within groups, or else within steps, and its z.
 
-    Return the larger one of the last window and the whole run, because length hardly varies once
-    it reaches its limit.
+    The larger one of the last window and the whole run is returned, because length hardly varies
+    once it reaches its limit.
     """
     grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
     inside, reward = "group" if grouped else "step", run.column("reward")
@@ -125,14 +125,14 @@ class _LengthCollapse(Limits):
     trend=True,
 )
 def length_collapse(check: Check, run: Run) -> Result:
-    """Find responses that are all empty, much shorter, or of only a few tokens."""
+    """Find responses that became all empty, became much shorter, or have only a few tokens."""
     if run.responses.empty:
         return _shrunk(check, run)
     return _all_empty(check, run) or _shrunk(check, run) or _stubs(check, run)
 
 
 def _all_empty(check: Check, run: Run) -> Result:
-    """Find final steps in which every response is empty or only an end token."""
+    """Find a run in whose last steps every response is empty or only an end token."""
     tokens, chars = run.column("response_tokens"), run.column("response_chars")
     only_end = (tokens == 1) & (run.column("finished") == 1)
     empty = np.where((chars == 0) | (tokens == 0) | only_end, 1.0, 0.0)
@@ -147,10 +147,10 @@ def _all_empty(check: Check, run: Run) -> Result:
 
 
 def _shrunk(check: Check, run: Run) -> Result:
-    """Find much shorter responses; in a run that learns, only if shortness is rewarded.
+    """Find a fall of the mean length; if the run learns, a moderate fall counts only if rewarded.
 
-    Learning to stop is not a collapse, so only finished responses count if the log tells which
-    ones finished. Otherwise the trainer's mean length over all rollouts is judged.
+    Learning to stop is not a collapse: if the log tells which responses finished, only these
+    count. Otherwise the trainer's mean length is judged if logged, else that of all responses.
     """
     length, trainers = run.column(run.length), run.series_of("length")
     if _finish_known(run):
@@ -162,7 +162,7 @@ def _shrunk(check: Check, run: Run) -> Result:
         first = window(run.tables, 0, MIN_WINDOW)
         medians = [median(length[part.rows]) for part in (run.last, first)]
         if medians[0] >= run.limits[_LengthCollapse].ratio * medians[1]:
-            return None  # only a few long responses disappeared
+            return None  # The mean fell only because a few long responses disappeared.
         severe, moved = run.change(length, first=first), run.change(length)
         series, source, unit = run.by_step(length), "rollouts", run.length_unit
     met = run.met(_LengthCollapse.severe, "<", severe.last, of=severe.first) if severe.fell else []
@@ -188,7 +188,7 @@ def _shortness_pays(run: Run, length: Floats) -> bool:
 
 
 def _stubs(check: Check, run: Run) -> Result:
-    """Find responses of a few tokens; severity info if always present, or if the run learns."""
+    """Find many responses of a few tokens; info if their share did not rise or the run learns."""
     tokens, limit = run.column("response_tokens"), run.limits[_LengthCollapse].tokens
     is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
     share = run.change(is_stub)
@@ -223,8 +223,8 @@ class MissingEos(RiseOrShare):
 def missing_eos(check: Check, run: Run) -> Result:
     """Find a rise of the share of cut-off responses, or a share that is always high.
 
-    A constant share counts only if most of these responses are as long as the longest, or if
-    none finished: responses that end in a stop string have no end token either.
+    A share that is always high counts only if most of these responses are as long as the longest
+    or if none finished: responses that end with a stop string have no end token either.
     """
     trainers, cut_off = run.series_of("truncated"), _cut_off(run)
     if cut_off is not None:
@@ -240,13 +240,13 @@ def missing_eos(check: Check, run: Run) -> Result:
 
 
 def _finish_known(run: Run) -> bool:
-    """Return whether the log tells which responses finished, by finish reasons or end tokens."""
+    """Return whether the log shows which responses finished, by finish reasons or end tokens."""
     share = mean(run.column("finished"))
     return share == 0 or share >= RARE
 
 
 def _cut_off(run: Run) -> Floats | None:
-    """Return 1 for each response that is cut off, else 0, float64 (rows,); None if unknown."""
+    """Return 1 for responses that are cut off, else 0, float64 (rows,); None if unknown."""
     if _finish_known(run):
         return 1 - run.column("finished")
     tokens = run.column("response_tokens")
@@ -281,7 +281,7 @@ class _CutTexts(Limits):
     whole_run=True,
 )
 def cut_texts(check: Check, run: Run) -> Result:
-    """Find many responses of exactly the maximum length, unless they repeat one text."""
+    """Find many responses of exactly the maximum length, unless they repeat a few texts."""
     chars = run.responses["response_chars"].to_numpy(np.int64)
     largest = int(chars.max(initial=0))
     longest = run.responses.loc[chars == largest, "response_hash"]

@@ -1,4 +1,4 @@
-"""Checks of the log: NaN, missing steps, several runs in one log, columns that end."""
+"""Checks of the log: NaN, missing steps, several runs in one log, columns that end early."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rlreport.text.messages import Message, marked, sentences, told
 Bools = NDArray[np.bool_]
 
 LASTING = 3
-"""NaN in so many consecutive steps is more than a single bad batch."""
+"""Minimum number of consecutive steps with NaN that is more than a single bad batch."""
 ROLES = ("loss", "grad_norm", "kl", "kl_token", "entropy", "reward")
 FATAL_ROLES = ("loss", "grad_norm", "reward")
-"""Metrics of the optimizer; an estimate of KL or entropy may be NaN while training continues."""
+"""Metrics whose NaN is critical; estimates of KL or entropy may be NaN while training continues."""
 
 MIN_STEPS, MAX_NAMED = 3, 5
 SHARED_STEPS = 0.8
-"""Two files are ranks of one run if one contains this share of the other's steps."""
+"""Two files are from ranks of one run if one contains this fraction of the other's steps."""
 LOGGED = {
     "surprisal_mean": "logprobs",
     "kl_k1": "ref_logprobs",
@@ -40,7 +40,7 @@ LOGGED = {
     "valid_reward": "valid_reward",
     "response_tokens": "response_tokens",
 }
-"""Columns of the response table, and the logged field that each comes from."""
+"""Column of the response table -> name of the logged field that it is computed from."""
 
 
 class _NanMetrics(Limits):
@@ -52,7 +52,7 @@ class _NanMetrics(Limits):
 
 
 class _Nan(NamedTuple):
-    """The worst period of NaN in one kind of number, and facts for the title of the finding."""
+    """The worst period of NaN in one kind of number; ``rows`` are the responses that contain it."""
 
     severity: Severity
     since: int
@@ -87,7 +87,7 @@ class _Nan(NamedTuple):
     whole_run=True,
 )
 def nan_metrics(check: Check, run: Run) -> Result:
-    """Find NaN and infinite numbers; the worst kind decides the severity."""
+    """Find NaN and infinity in metrics and responses; the finding is about the worst case."""
     nans = [*_metric_nans(run), *_response_nans(run)]
     if not nans:
         return None
@@ -114,13 +114,13 @@ def nan_metrics(check: Check, run: Run) -> Result:
 
 
 def invalid_since(result: Result) -> int | None:
-    """Return the step from which NaN makes responses useless, None without such a finding."""
+    """Return the step from which NaN makes responses useless, given the result of nan_metrics."""
     step = result.facts["cut"] if isinstance(result, Finding) else None
     return step if isinstance(step, int) else None
 
 
 def _metric_nans(run: Run) -> Iterator[_Nan]:
-    """Judge NaN in the trainer's loss, gradient norm, KL, entropy and reward."""
+    """Yield the worst period of NaN in each of the trainer's metrics with a role in ROLES."""
     broken, metrics = run.tables.metrics_broken, run.tables.metrics
     roles = roles_of(map(str, metrics))
     for role in (role for role in ROLES if roles.get(role) in broken):
@@ -139,7 +139,7 @@ def _metric_nans(run: Run) -> Iterator[_Nan]:
 
 
 def _response_nans(run: Run) -> Iterator[_Nan]:
-    """Judge NaN in the rewards, log-probabilities and other numbers of responses."""
+    """Yield the worst period of NaN in responses' rewards, log-probabilities and other numbers."""
     rows, numbers = run.responses, run.responses["nan_values"].to_numpy()
     has_nan, ungraded = numbers > 0, rows["reward"].isna().to_numpy()
     graded, bad = rows["missing_grade"].to_numpy() == 0, np.zeros(len(rows), np.bool_)
@@ -173,9 +173,9 @@ def _response_nans(run: Run) -> Iterator[_Nan]:
 def _worst_period(
     run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: dict[str, Fact]
 ) -> _Nan:
-    """Return the worst period of NaN.
+    """Return the period of consecutive steps with NaN (``bad``) that has the worst severity.
 
-    It is critical if the reward dies after it, and has the severity ``fatal`` if it lasts.
+    A period is critical if the reward dies soon after it; if it lasts, it has severity ``fatal``.
     """
     shape = run.reward_shape
     died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
@@ -183,9 +183,9 @@ def _worst_period(
     periods, steps = [], tuple(logged[bad].tolist())
     for start, stop in spans(bad).tolist():
         since, last, at_end = int(logged[start]), int(logged[stop - 1]), stop == len(logged)
-        # With mixed precision the first updates are skipped until the loss scale fits.
+        # A start with NaN is normal: mixed precision skips updates until the loss scale fits.
         long = stop - start > 1 if at_end else stop - start >= LASTING and start > 0
-        # NaN in the last step may be the end of the run, or recover.
+        # After NaN in the last step alone, the run may have ended or recovered.
         severity: Severity = fatal if long else "warning" if at_end else "info"
         if died is not None and since <= died <= last + reach:
             severity = "critical"
@@ -201,7 +201,7 @@ class _BrokenLog(Limits):
 
 
 class _Fault(NamedTuple):
-    """A fault of the log; ``key`` selects its sentence."""
+    """A fault of the log, such as missing steps; ``key`` selects its sentence in ``_FAULTS``."""
 
     severity: Severity
     key: str
@@ -240,15 +240,15 @@ def _log_title(facts: Facts) -> str:
     whole_run=True,
 )
 def broken_log(check: Check, run: Run) -> Result:
-    """Collect the faults of the log; the worst one decides the severity."""
+    """Find faults of the log and report them in one finding with the worst severity."""
     tables, limits = run.tables, run.limits[_BrokenLog]
     faults = [
-        *_unreadable(tables, limits),
-        *_incomplete(run),
+        *_unreadable_lines(tables, limits),
+        *_incomplete_faults(run),
         *_missing_steps(run.attempted_steps["step"].to_numpy(np.int64), limits),
         *_early_ranks(tables),
     ]
-    # The reader cut arrays that padding made unequal.
+    # The reader cut token arrays of unequal length, which padding had caused.
     if cut := sum(note.count for note in tables.notes if note.kind == "unequal_lengths"):
         faults.append(_Fault("info", "unequal", {"unequal": cut}))
     if not faults:
@@ -264,8 +264,8 @@ def broken_log(check: Check, run: Run) -> Result:
     return check.finding(run, severity, (), facts, onset=onset, steps=steps)
 
 
-def _unreadable(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
-    """Judge lines that could not be read; an incomplete last line is normal in a live file."""
+def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
+    """Yield faults for unreadable lines. An incomplete last line is normal in a growing file."""
     torn = sum(line.torn for line in tables.bad_lines)
     bad = tables.bad_count - torn
     if torn:
@@ -281,13 +281,14 @@ def _unreadable(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
 
 
 def incomplete_steps(run: Run) -> Ints:
-    """Return the steps with fewer responses than usual; none without a usual number."""
+    """Return the steps with fewer responses than most steps have; empty if steps vary in size."""
     limits, responses = run.limits[_BrokenLog], run.tables.steps["responses"].to_numpy()
     usual = commonest(responses, limits.usual) if len(responses) >= MIN_STEPS else None
     return run.steps[responses < limits.fewer * (usual or 0)]
 
 
-def _incomplete(run: Run) -> Iterator[_Fault]:
+def _incomplete_faults(run: Run) -> Iterator[_Fault]:
+    """Yield faults for incomplete steps; only a note for the last step, which may be growing."""
     responses, incomplete = run.tables.steps["responses"].to_numpy(), incomplete_steps(run)
     if not len(incomplete):
         return
@@ -301,7 +302,7 @@ def _incomplete(run: Run) -> Iterator[_Fault]:
 
 
 def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
-    """Find gaps wider than the usual distance between steps."""
+    """Yield a fault if steps are missing, judged by the usual distance between steps."""
     gaps = np.diff(steps)
     distance = commonest(gaps, limits.usual)
     if len(gaps) < MIN_STEPS or not distance:
@@ -315,15 +316,15 @@ def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
 
 
 def _early_ranks(tables: Tables) -> Iterator[_Fault]:
-    """Find rank files that end at least two steps before other ranks of the same run."""
+    """Yield a fault if rank files end at least two steps before other ranks of the same run."""
     order = step_numbers(tables)
     pairs = tables.responses[["file", "step"]].drop_duplicates()
     pairs["at"] = np.searchsorted(order, pairs["step"].to_numpy())
     by_file = pairs.groupby("file")["at"]
     pairs["end"] = by_file.transform("max")
     pairs = pairs[by_file.transform("size") >= MIN_STEPS]  # others are too short to be compared
-    go_on = pairs.groupby("at")["end"].transform("max") - pairs["end"] >= 2
-    early = pairs[go_on.groupby(pairs["file"]).transform("mean") >= SHARED_STEPS]
+    ends_early = pairs.groupby("at")["end"].transform("max") - pairs["end"] >= 2
+    early = pairs[ends_early.groupby(pairs["file"]).transform("mean") >= SHARED_STEPS]
     if len(early) and pairs["file"].nunique() <= len(tables.files):
         first = early.sort_values(["end", "file"]).iloc[0]
         facts: dict[str, Fact] = {"early": early["file"].nunique()}
@@ -342,7 +343,7 @@ def _early_ranks(tables: Tables) -> Iterator[_Fault]:
     whole_run=True,
 )
 def mixed_runs(check: Check, run: Run) -> Result:
-    """Report the reader's note that the logs look like several runs."""
+    """Turn the reader's note that the logs look like several runs into a finding."""
     note = next((note for note in run.tables.notes if note.kind == SEVERAL_RUNS), None)
     if note is None:
         return None

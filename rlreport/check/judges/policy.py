@@ -21,10 +21,10 @@ TRL_KL = marked(
     "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
 )
 LAST_STEPS = 3
-"""Steps at the end that decide whether the KL is back to normal."""
+"""Number of last steps that decide whether the KL is back to normal."""
 
 SMOOTH = 5
-"""Steps in the running mean that is searched for an excursion of the KL."""
+"""Number of steps in the running mean in which excursions of the KL are found."""
 
 
 class KlExplosion(Limits):
@@ -63,7 +63,7 @@ class KlExplosion(Limits):
     explains=("watched_reward_fall",),
 )
 def kl_explosion(check: Check, run: Run) -> Result:
-    """Compare the last window's mean KL, per response and per token, with its limits.
+    """Find a mean KL that is too high in the last window, both per response and per token.
 
     A long response may have a large KL if its KL per token is small. Without log-probabilities
     the trainer's KL is judged.
@@ -80,7 +80,7 @@ def kl_explosion(check: Check, run: Run) -> Result:
     last_steps = slice(int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS)), None)
     end = _level(run, *_mean_kl(run, last_steps))[0]
     if end != "critical" and len(run.steps) > 2 * LAST_STEPS:
-        # A KL that was high for a few steps and recovered is no reason to stop.
+        # A KL that was high for a few steps and recovered is only a note.
         high = by_step > max(limits.warn, 3 * median(by_step))
         brief = high.sum() <= max(limits.lasting, limits.part * len(run.steps))
         severity = "info" if brief and end is None else "warning"
@@ -92,16 +92,16 @@ def kl_explosion(check: Check, run: Run) -> Result:
 
 
 def _mean_kl(run: Run, rows: slice) -> tuple[float, float]:
-    """Return the mean KL per response of these rows, and their KL per token."""
+    """Return the mean KL per response and per token of these rows, in nats."""
     kl, tokens = run.column("kl_k1")[rows], run.column("response_tokens")[rows]
     token_count = float(np.nansum(tokens[np.isfinite(kl)]))
     return mean(kl), float(np.nansum(kl)) / (token_count or np.nan)
 
 
 def _level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list[Met]]:
-    """Return the severity of a mean KL per response and per token, and the thresholds met.
+    """Return the severity of a KL in nats, None if it is low, and the thresholds it exceeds.
 
-    Both have to meet theirs, unless one is NaN.
+    Both KL per response and KL per token must exceed their thresholds, unless one is NaN.
     """
     level: Severity | None = None
     met: list[Met] = []
@@ -111,14 +111,14 @@ def _level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list
     )
     for severity, limit, token_limit in levels:
         figures = ((limit, kl), (token_limit, per_token))
-        known = [run.met(one, ">", value) for one, value in figures if not np.isnan(value)]
-        if known and all(known):
-            level, met = severity, [*chain.from_iterable(known), *met]
+        met_lists = [run.met(bound, ">", value) for bound, value in figures if not np.isnan(value)]
+        if met_lists and all(met_lists):
+            level, met = severity, [*chain.from_iterable(met_lists), *met]
     return level, met
 
 
 def _trainers_kl(check: Check, run: Run, kl: Series) -> Result:
-    """Judge the trainer's KL by its level at the end, else by its excursions."""
+    """Judge the trainer's KL by its mean in the last window or, if that is low, by excursions."""
     series = run.align(kl)
     end, tokens = mean(run.last_values(series)), mean(run.column("response_tokens")[run.last.rows])
     length = run.series_of("length")
@@ -135,7 +135,7 @@ def _trainers_kl(check: Check, run: Run, kl: Series) -> Result:
 
 
 def _excursion(check: Check, run: Run, kl: Series) -> Result:
-    """Find steps in which the trainer's KL is many times its median, and not small."""
+    """Find the longest excursion: steps in which the trainer's KL is many times its median."""
     limits = run.limits[KlExplosion]
     if len(kl.values) < 2 * SMOOTH:
         return None
@@ -149,11 +149,11 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
     first, end = max(stretches.tolist(), key=lambda stretch: stretch[1] - stretch[0])
     high = first + np.flatnonzero(kl.values[first : end - 1 + SMOOTH] > threshold)
     start, stop, count = int(kl.steps[high[0]]), int(kl.steps[high[-1]]), len(high)
-    long = count > limits.lasting and count >= limits.part * len(kl.steps)
+    is_long = count > limits.lasting and count >= limits.part * len(kl.steps)
     facts: Facts = {"kind": "excursion", "kl": float(kl.values[high].max()), "median": usual}
     return check.finding(
         run,
-        "warning" if long else "info",
+        "warning" if is_long else "info",
         run.met(KlExplosion.excursion, ">", highest, of=usual),
         {**facts, "since": start, "until_step": stop, "series_from": "metrics"},
         series=run.align(kl),
@@ -164,7 +164,7 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
 
 
 def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
-    """Return the change of the surprisal (or the trainer's entropy), and details of a finding."""
+    """Return the change of the surprisal, else the trainer's entropy, and fields of a finding."""
     trainers = run.series_of("entropy")
     if LOGPROBS.met(run):
         by, weights = run.column("surprisal_mean"), run.column("logp_tokens")
@@ -203,7 +203,7 @@ class _EntropyCollapse(Limits):
     trend=True,
 )
 def entropy_collapse(check: Check, run: Run) -> Result:
-    """Find an entropy that fell far; severity info if the run learns near the reference."""
+    """Find an entropy that fell far; info if the run learns and its KL to the reference is low."""
     if (entropy := _entropy(run, highest=False)) is None:
         return check.not_run(check.needs_also)
     moved, details = entropy
@@ -242,7 +242,7 @@ class _EntropyExplosion(Limits):
     trend=True,
 )
 def entropy_explosion(check: Check, run: Run) -> Result:
-    """Find an entropy that rose to several times its initial value without a rise in reward."""
+    """Find an entropy that rose to several times its initial value while the reward did not."""
     if (entropy := _entropy(run, highest=True)) is None:
         return check.not_run(check.needs_also)
     (moved, details), reward = entropy, run.change(run.column("reward"))

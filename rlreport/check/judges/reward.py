@@ -19,17 +19,17 @@ from rlreport.check.shapes import same_prompt_change
 from rlreport.figures.ragged import Floats
 
 NEAR = 5
-"""Steps on each side of a jump that are compared."""
+"""Number of steps on each side of a jump that count as next to it."""
 SUDDEN = 0.6
-"""Minimum fraction of the difference between the steps next to a jump; else it is a slope."""
+"""A jump is sudden if this fraction of it lies between the steps next to it; else it is a slope."""
 STRAY = 0.5
-"""Steps next to a jump may deviate from their side's mean or trend by this fraction of it."""
+"""Steps next to a jump may deviate from their side's mean, or rise, by this part of the jump."""
 NEW = 0.8
-"""The prompts changed if this share of the responses after a jump have new prompts."""
+"""The prompts changed if this fraction of the responses after a jump have new prompts."""
 MIN_SIDE = 3
-"""Fewest steps on each side of a jump."""
+"""Minimum number of steps on each side of a jump."""
 EVIDENT = 5.0
-"""Standard errors of a single step's mean that a jump must exceed, without a reference."""
+"""Minimum size of a jump without a reference, in standard errors of a single step's mean."""
 
 
 @Check(
@@ -76,11 +76,11 @@ def reward_collapse(check: Check, run: Run) -> Result:
     shape = run.reward_shape
     if shape is None:
         return check.too_short(run)
-    dead, fell = shape.dead is not None, shape.below_start or _fell(run, shape)
+    dead, fell = shape.dead is not None, shape.below_start or _has_fallen(run, shape)
     since = shape.dead if dead or fell else shape.late
     explained = not dead and _prompts_explain(run, shape)
     if not fell and since is None:
-        return None if explained or shape.dip is None else _recovered(check, run, shape, shape.dip)
+        return None if explained or shape.dip is None else _judge_dip(check, run, shape, shape.dip)
     severity: Severity = "critical" if dead or shape.below_start else "warning"
     facts: Facts = {"start": shape.start, "best": shape.best, "end": shape.end, "kind": "fell"}
     peak = shape.best_index
@@ -90,8 +90,8 @@ def reward_collapse(check: Check, run: Run) -> Result:
         end, step = float(shape.series.values[since:].mean()), int(shape.series.steps[since])
         facts = {**facts, "end": end, "since": step, "kind": "dead" if dead else "late"}
         peak = peak if dead else max(since - shape.window, 0)
-    lost = lost_part(shape, shape.end if since is None else end)
-    met = run.met(RewardCollapse.lost, ">", lost)
+    lost_fraction = lost_part(shape, shape.end if since is None else end)
+    met = run.met(RewardCollapse.lost, ">", lost_fraction)
     met += run.met(RewardCollapse.z, ">", max(shape.fall_z, -shape.rise_z))
     facts = {**facts, "series_from": shape.series.source}
     return check.finding(
@@ -105,8 +105,8 @@ def reward_collapse(check: Check, run: Run) -> Result:
     )
 
 
-def _recovered(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
-    """Return the finding of a fall that recovered; info if it was short."""
+def _judge_dip(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
+    """Return a finding about a fall from which the reward recovered; info if it was short."""
     steps, length = shape.series.steps, dip.stop - dip.start
     since, until = int(steps[dip.start]), int(steps[dip.stop])
     met = run.met(RewardCollapse.dip, ">", (length + 1) / len(steps))
@@ -125,13 +125,13 @@ def _recovered(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
 
 
 def lost_part(shape: Shape, end: float) -> float:
-    """Return the fraction of a series' gain that is lost at the level ``end``, 1 without a gain."""
+    """Return the fraction of a series' gain lost if it ends at ``end``, or 1 if it has no gain."""
     gain = shape.best - shape.start
     return (shape.best - end) / gain if gain > 0 else 1.0
 
 
-def _fell(run: Run, shape: Shape) -> bool:
-    """Return whether the reward fell, by the trainer's series or by the responses' own errors."""
+def _has_fallen(run: Run, shape: Shape) -> bool:
+    """Return whether the reward fell, by the trainer's metric or else by a test on responses."""
     if shape.series.source == "metrics":
         return shape.fell
     limits, steps, size = run.limits[RewardCollapse], len(run.steps), len(run.last.steps)
@@ -139,22 +139,21 @@ def _fell(run: Run, shape: Shape) -> bool:
         return bool(run.met(RewardCollapse.half, ">", lost_part(shape, shape.end)))
     reward = run.column("reward")
     means = running_mean(np.nan_to_num(run.by_step(reward), nan=-np.inf), size)
-    place = int(np.argmax(means))
-    best = window(run.tables, place, place + size)
+    start = int(np.argmax(means))
+    best = window(run.tables, start, start + size)
     loss, gain = run.change(reward, first=best), run.change(reward, last=best).difference
     min_loss = max(limits.half * gain, limits.spread * run.spread())
-    # The best of several windows lies above the others by chance.
+    # By chance alone, the best of several windows lies above the others.
     luck = np.sqrt(2 * np.log(steps / size))
     significant = -shape.noise.deflate(loss.z) >= loss.least + luck
     return bool(significant and -loss.difference > min_loss)
 
 
 def _prompts_explain(run: Run, shape: Shape) -> bool:
-    """Return whether harder prompts explain a fall.
+    """Return whether harder prompts explain a fall of the reward.
 
-    That is the case if the watched reward rose, if the reward of the frozen reference fell while
-    the gap to it stayed the same, or if prompts that occur before and after the fall earn the
-    same reward in both.
+    They do if the watched reward rose, if the frozen reference's reward fell while the gap to it
+    did not, or if responses to the same prompts earn almost as much after the fall as before.
     """
     watched = run.watched_shape
     if watched is not None and watched.rose and not watched.fell:
@@ -199,7 +198,7 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
     of_reward=True,
 )
 def reward_stalled(check: Check, run: Run) -> Result:
-    """Find a reward that did not rise, or a policy that wins no more often than the reference."""
+    """Find a reward that did not rise, or wins against the reference that do not exceed losses."""
     if run.first is None and not REF_REWARD.met(run):
         return check.too_short(run)
     gap = run.column("reward_gap")
@@ -209,10 +208,10 @@ def reward_stalled(check: Check, run: Run) -> Result:
     shape = run.reward_shape
     if shape is not None and not run.learned and not run.solved:
         windows = run.reward_windows()
-        lost = windows["start"] - windows["end"]
+        loss = windows["start"] - windows["end"]
         fell = shape.fell or shape.dead is not None or shape.rise_z <= -RISE_Z
-        fell |= lost > (shape.best - windows["end"]) / 2
-        kind = "fell" if fell and lost > 0 else "flat"
+        fell |= loss > (shape.best - windows["end"]) / 2
+        kind = "fell" if fell and loss > 0 else "flat"
         facts = {"kind": kind, "series_from": run.reward.source, **windows}
     elif len(end) and np.mean(end > 0) <= np.mean(end < 0):
         wins, losses = float(np.mean(end > 0)), float(np.mean(end < 0))
@@ -250,10 +249,10 @@ class _RewardShift(Limits):
     trend=True,
 )
 def reward_shift(check: Check, run: Run) -> Result:
-    """Find a step from which the frozen reference earns a different reward.
+    """Find a step at which the reward function changed: the frozen reference's reward jumps there.
 
-    Without a reference: the reward jumps while length, KL, surprisal and distinct-2 do not. The
-    severity is info if only the prompts changed, that is, prompts on both sides earn the same.
+    Without a reference, the reward must jump while length, KL, surprisal and distinct-2 do not.
+    The severity is info if only the prompts changed.
     """
     kind = "reference" if run.has("ref_reward") else "reward"
     column = "ref_reward" if kind == "reference" else "reward"
@@ -289,7 +288,7 @@ def reward_shift(check: Check, run: Run) -> Result:
 
 
 class _Jump(NamedTuple):
-    """The best split of a series in two: its index, both means, its z, and whether it is sudden."""
+    """A series split in two at index ``at``: mean before and after, z and whether it is sudden."""
 
     at: int
     before: float
@@ -299,9 +298,9 @@ class _Jump(NamedTuple):
 
 
 def _find_jump(series: Floats) -> _Jump | None:
-    """Return the best split of a series in two segments by least squares.
+    """Return the least-squares split of a series into two constant parts, None if it is short.
 
-    Noise is the median squared successive difference, which a jump hardly changes. A split is
+    Noise is the median squared successive difference, which a jump hardly changes. A jump is
     sudden if most of the difference lies between neighbouring steps, unlike a slope, and both
     sides stay near their means, unlike a recovery from a dip.
     """
@@ -329,10 +328,10 @@ def _find_jump(series: Floats) -> _Jump | None:
 def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
     """Return whether a jump exceeds the noise of single steps, unlike fast learning.
 
-    Noise is taken from the steps next to the jump: near a ceiling it is smaller.
+    Noise is estimated next to the jump, because it is smaller where the reward nears its maximum.
     """
     inside = pd.Series(reward - run.by_step(reward)[run.step_index])
-    # Responses to one prompt are correlated; a step of one prompt has no more than responses.
+    # Responses to one prompt are correlated. Steps with only one prompt are judged by responses.
     sums = inside.groupby([run.step_index, run.responses["prompt_id"].to_numpy()]).sum()
     by_prompt = (sums**2).groupby(level=0).sum()
     by_response = (inside**2).groupby(run.step_index).sum()
@@ -345,20 +344,19 @@ def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
 
 
 def _others_jump(run: Run, at: int, still: float) -> bool:
-    """Return whether length, KL, surprisal or distinct-2 jump at the same step."""
+    """Return whether length, KL, surprisal or distinct-2 jump at step index ``at``, too."""
     names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
     first = max(0, at - NEAR)
     near = run.tables.steps[[*names, "distinct_2", "duplicate_rate"]][first : at + NEAR]
     jumps = [_find_jump(near[name].to_numpy(np.float64)) for name in near]
-    return any(one and one.sudden and one.at + first == at and one.z >= still for one in jumps)
+    return any(jump and jump.sudden and jump.at + first == at and jump.z >= still for jump in jumps)
 
 
 def _prompts_changed(run: Run, reward: Floats, jump: _Jump) -> bool:
     """Return whether different prompts explain the jump.
 
-    That is the case if prompts that occur on both sides earn the same reward on both. Without
-    such prompts, it is the case if prompts recurred before the jump and nearly all after it are
-    new.
+    They do if prompts that occur on both sides earn the same reward on both. Without such
+    prompts, they do if prompts recurred before the jump and nearly all after it are new.
     """
     difference = same_prompt_change(run, reward, run.step_index >= jump.at)
     if difference is not None:
@@ -366,5 +364,5 @@ def _prompts_changed(run: Run, reward: Floats, jump: _Jump) -> bool:
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
     first = int(np.searchsorted(run.step_index, jump.at))
     groups = run.responses[:first].groupby(["prompt_id", "step"]).ngroups
-    returned = len(np.unique(prompts[:first])) < NEW * groups
-    return bool(returned and (~np.isin(prompts[first:], prompts[:first])).mean() >= NEW)
+    recurring = len(np.unique(prompts[:first])) < NEW * groups
+    return bool(recurring and (~np.isin(prompts[first:], prompts[:first])).mean() >= NEW)

@@ -1,4 +1,4 @@
-"""Checks of the content of responses: diversity, templates and language."""
+"""Checks of the texts of responses: diversity, dependence on the prompt, and language."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ DISTINCT = marked("LMFlow post: distinct-2 fell from 0.39 to 0.22")
 RAGEN_2 = marked("RAGEN-2 (template collapse)")
 
 _BUCKETS = 4096
-"""Number of hash buckets for n-grams; collisions only blur the result."""
+"""Number of hash buckets for n-grams; collisions make the result only slightly less exact."""
 
 LEAST_LETTERS = 6
-"""Letters that a text needs for its script to be recognized."""
+"""Minimum number of letters from which the script of a text can be recognized."""
 
 
 class _DiversityCollapse(Limits):
@@ -67,12 +67,12 @@ def _diversity_clause(facts: Facts) -> str:
     trend=True,
 )
 def diversity_collapse(check: Check, run: Run) -> Result:
-    """Find a fall of distinct-2, or a rise of responses equal to an answer to another prompt.
+    """Find a fall of distinct-2, or a rise of responses equal to the answer to another prompt.
 
-    In a run that learns (by labels, rules or validation) a loss of distinct words has severity
-    info, unless responses repeat each other.
+    A fall of distinct-2 alone has severity info if the run learns and its reward is computed by
+    labels or rules, or confirmed by validation.
     """
-    # Equal answers to the same prompt are normal: count prompts, not responses.
+    # Equal answers to one prompt are normal, so count the prompts that share an answer.
     prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
     times = prompts.transform("nunique").to_numpy(np.float64)
     twin = (times > 1).astype(np.float64)
@@ -101,7 +101,7 @@ def diversity_collapse(check: Check, run: Run) -> Result:
 
 
 def distinct_loss(run: Run) -> bool:
-    """Return whether distinct-2 fell by more than its limit, significant or not."""
+    """Return whether distinct-2 fell by more than its limit, even if not significantly."""
     limits = run.limits[_DiversityCollapse]
     fall = distinct_fall(run, limits.least_bigrams)
     return fall is not None and fall.share > limits.fall
@@ -131,7 +131,7 @@ class _TemplateCollapse(Limits):
     trend=True,
 )
 def template_collapse(check: Check, run: Run) -> Result:
-    """Find responses that can no longer be matched to their prompts, at unchanged surprisal."""
+    """Find responses that no longer depend on their prompts although the surprisal is unchanged."""
     series = _match_rates(run, run.limits[_TemplateCollapse].prompts)
     windows = series[: len(run.last.steps)], run.last_values(series)
     if min(np.isfinite(values).sum() for values in windows) < 2:
@@ -150,34 +150,34 @@ def template_collapse(check: Check, run: Run) -> Result:
 
 
 def _match_rates(run: Run, least: int) -> Floats:
-    """Return the share of responses matched to their prompts minus chance, by step, (S,)."""
+    """Return how well responses match their prompts, (S,): 1 if all do, 0 for chance, or NaN."""
     sample = run.tables.ngrams
     rates = np.full(len(run.steps), np.nan)
     if sample is None:
         return rates
     rows, offsets = np.asarray(sample.rows), np.asarray(sample.offsets)
-    place, prompts = run.step_index[rows], run.responses["prompt_id"].to_numpy(np.int64)[rows]
-    for step in np.unique(place).tolist():
-        rows_here = np.flatnonzero(place == step)
+    step_index, prompts = run.step_index[rows], run.responses["prompt_id"].to_numpy(np.int64)[rows]
+    for step in np.unique(step_index).tolist():
+        rows_here = np.flatnonzero(step_index == step)
         _, code, size = np.unique(prompts[rows_here], return_inverse=True, return_counts=True)
         rows_here, code = rows_here[size[code] >= 2], code[size[code] >= 2]
-        known, code = np.unique(code, return_inverse=True)
-        if len(known) >= least:
+        labels, code = np.unique(code, return_inverse=True)
+        if len(labels) >= least:
             texts = [np.asarray(sample.units[offsets[i] : offsets[i + 1]]) for i in rows_here]
-            chance = 1 / len(known)
+            chance = 1 / len(labels)
             rates[step] = (_hits(texts, code) - chance) / (1 - chance)
     return rates
 
 
 def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
-    """Return the share of texts that are closest (cosine) to other texts of their own prompt."""
+    """Return the fraction of texts that are closest (cosine) to the other texts of their prompt."""
     vectors = np.zeros((len(texts), _BUCKETS), np.float32)
     for row, units in enumerate(texts):
         wide = units.astype(np.int64)
         pairs = (wide[:-1] * 31_337 + wide[1:] + 1) % _BUCKETS
         vectors[row, np.concatenate([wide % _BUCKETS, pairs])] = 1
     vectors = vectors[:, vectors.any(axis=0)]
-    # N-grams of most texts carry no information: weight by inverse frequency.
+    # Weight by inverse frequency: n-grams that most texts contain carry no information.
     vectors *= np.log(len(texts) / vectors.sum(axis=0))
     vectors = _normalize(vectors)
     member = prompt[:, None] == np.arange(prompt.max() + 1)
@@ -189,7 +189,7 @@ def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
 
 
 def _normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the rows scaled to length 1; empty rows stay empty."""
+    """Return the rows scaled to length 1; rows of zeros are unchanged."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, np.float32(1e-9)), np.float32)
 
@@ -218,7 +218,7 @@ class _LanguageDrift(Limits):
     trend=True,
 )
 def language_drift(check: Check, run: Run) -> Result:
-    """Find a rise of the share of responses in another script than their prompt's."""
+    """Find a rise in the share of responses written in another script than their prompt."""
     if run.tables.words is None:
         return check.not_run("response")
     foreign = _in_other_script(run, run.tables.words)

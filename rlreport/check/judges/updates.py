@@ -1,4 +1,4 @@
-"""Checks of the updates: too large, exploding, or without effect."""
+"""Checks of the trainer's updates: too large, exploding gradients, or without effect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _RatioDrift(Limits):
     needs_also="old and new logprobs of the same tokens, or the trainer's ratio or clip fraction",
 )
 def ratio_drift(check: Check, run: Run) -> Result:
-    """Compare the ratio of new to old probability (or the trainer's) with PPO's clip range."""
+    """Find updates that change token probabilities too much, by their ratio or clip fraction."""
     weights, outside = run.column("ratio_tokens"), run.column("ratio_outside")
     if np.nansum(weights[run.last.rows]) > 0:
         source, columns = "rollouts", (run.column("ratio_mean"), outside)
@@ -50,7 +50,7 @@ def ratio_drift(check: Check, run: Run) -> Result:
         if logged == [None, None]:
             return check.not_run("old and new logprobs of the same tokens")
         none = np.full(len(run.steps), np.nan)
-        series, tails = (none if one is None else run.align(one) for one in logged)
+        series, tails = (none if metric is None else run.align(metric) for metric in logged)
         end, tail = mean(run.last_values(series)), mean(run.last_values(tails))
     figures = [
         Figure(_RatioDrift.low, "<", series, end),
@@ -85,7 +85,7 @@ class _GradientExplosion(Limits):
 def gradient_explosion(check: Check, run: Run) -> Result:
     """Find gradient norms many times the median; severity info unless the reward falls soon.
 
-    Steps without a gradient, as of groups without variance, are not in the median.
+    Norms of 0, as in steps whose groups all have equal rewards, are left out of the median.
     """
     norm = run.series_of("grad_norm")
     if norm is None:
@@ -111,7 +111,7 @@ def gradient_explosion(check: Check, run: Run) -> Result:
 
 
 def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
-    """Return which of these steps lie just before the reward fell or died, bool (spikes,).
+    """Return for each step in ``spikes`` whether it lies just before the reward fell or died.
 
     All are False if at least as many earlier spikes were harmless.
     """
@@ -121,11 +121,11 @@ def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
     onset = run.onset_of(shape.series, (shape.best_index, shape.best_index + shape.window))
     if onset is None:
         return none
-    soon = max(run.limits[_GradientExplosion].soon * len(run.steps), 1)
-    places = np.searchsorted(run.steps, spikes)
+    margin = max(run.limits[_GradientExplosion].soon * len(run.steps), 1)
+    indices = np.searchsorted(run.steps, spikes)
     low, high = np.searchsorted(run.steps, [onset.low, onset.high])
-    harmful: NDArray[np.bool_] = (places >= low - soon) & (places <= high)
-    return none if np.count_nonzero(places < low - soon) >= harmful.sum() else harmful
+    harmful: NDArray[np.bool_] = (indices >= low - margin) & (indices <= high)
+    return none if np.count_nonzero(indices < low - margin) >= harmful.sum() else harmful
 
 
 class _NoUpdates(Limits):
