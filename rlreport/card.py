@@ -260,7 +260,7 @@ def _git() -> dict[str, Scalar]:
 def card_view(card: Card) -> dict[str, str] | None:
     """Return a ``summary`` and the entries as indented ``text``; None if there are no entries."""
     if card.withheld:
-        return {"summary": message("Configuration: left out with the names"), "text": ""}
+        return {"summary": message("Configuration: omitted by --redact=names"), "text": ""}
     if not (card.entries or card.hidden or card.cut):
         return None
     entries, files = len(card.entries), listed(card.sources)
@@ -270,13 +270,15 @@ def card_view(card: Card) -> dict[str, str] | None:
     if card.hidden:
         parts.append(
             plural(
-                "{count} left out, as it looks like a secret",
-                "{count} left out, as they look like secrets",
+                "{count} omitted as a likely secret",
+                "{count} omitted as likely secrets",
                 card.hidden,
             )
         )
     if card.cut:
-        parts.append(message("{count:count} left out for their number or length", count=card.cut))
+        parts.append(
+            message("{count:count} omitted, as the configuration is too long", count=card.cut)
+        )
     summary = message("Configuration: {what}", what=clauses(parts))
     return {"summary": summary, "text": "\n".join(_card_lines(card))}
 

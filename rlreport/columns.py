@@ -75,7 +75,7 @@ def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
 
 RESPONSE_COLUMNS = (
     _whole("step", "Step", "", "training step"),
-    _whole("n", "#", "", "position in its step, in log order; (step, n) names a response"),
+    _whole("n", "#", "", "position in the step, in log order; (step, n) identifies a response"),
     _inner("file", "", "index into the files read", "int32"),
     _inner("line", "", "line number in that file, from 1", "int64"),
     _inner("offset", "bytes", "where the line starts (decompressed bytes)", "int64"),

@@ -93,7 +93,7 @@ FIELDS = (
           feeds="groups; without it, equal prompts in a step"),
     Field("rollout_id", "id", "text or number that the rows of one rollout share",
           at_hand="the id of the session, if compacted contexts make it several rows",
-          feeds="of such rows only the last of its file and step counts"),
+          feeds="of the rows with the same id, only the last one per file and step is used"),
     Field("reward_parts", "object", "the reward's components: name to number",
           at_hand="the scores that add up to the reward",
           feeds="a chart of each part"),

@@ -99,7 +99,7 @@ def _refuse_report(out: Path) -> None:
         OutputError: ``out`` is a report of one file, or a page of a folder.
     """
     if (out.parent / REPORT).is_file() or (out.is_file() and _about(out) is not None):
-        raise OutputError(f"{out}: is a report or part of one; choose another name for the index")
+        raise OutputError(f"{out} belongs to a report; choose another file name for the index")
 
 
 def _about(path: Path) -> dict[str, Any] | RlreportError | None:

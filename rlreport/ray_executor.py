@@ -164,8 +164,8 @@ def _problems(answer: Any, versions: dict[str, str], sizes: dict[str, int]) -> l
         if version != versions.get(name)
     ]
     missing_files = [
-        f"sees no file {file} of the same size; logs have to be in a store, or on a disk that all "
-        "nodes share"
+        f"does not see {file} with the same size; logs must be in object storage or on a disk "
+        f"that all nodes share"
         for file, size in answer[1].items()
         if size != sizes[file]
     ]
@@ -195,8 +195,9 @@ def _connect(address: str) -> tuple[Any, bool]:
         return ray, False
     if address in ("", "local") or address.startswith("ray://"):
         raise UsageError(
-            f"--ray {address}: give 'auto', or HOST:PORT of a running cluster, on one of its "
-            "nodes; none is started, and Ray's client is not used"
+            f"--ray {address}: run rlreport on a node of a running cluster and give 'auto' or "
+            f"HOST:PORT; rlreport does not start a cluster and does not support ray:// "
+            f"addresses"
         )
     handler = signal.getsignal(signal.SIGTERM)
     try:

@@ -67,7 +67,7 @@ class ZstdFile(io.BufferedIOBase):
             io.UnsupportedOperation: ``offset`` lies behind, or is not relative to the start.
         """
         if whence != io.SEEK_SET or offset < self._position:
-            raise io.UnsupportedOperation("a compressed file is read forward alone")
+            raise io.UnsupportedOperation("a compressed file can only be read forward")
         while self._position < offset and self.read1(min(offset - self._position, 1 << 20)):
             pass
         return self._position

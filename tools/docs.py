@@ -30,9 +30,9 @@ _COLUMNS_HEAD = """# Columns
 
 <!-- Made by `python -m tools.docs`; change rlreport/columns.py, not this file. -->
 
-What pages and exports call a figure. KL of a response is the sum of its log-ratios (k1, what TRL
-calls `objective/kl`); KL, k3 is the other estimate, of responses and of tokens alike; a token's
-k1 is its log-ratio. Columns are empty (NaN) where the log cannot feed them.
+Names of figures on pages and in exports. The KL of a response is the sum of its log-ratios (k1,
+`objective/kl` in TRL); KL, k3 is the alternative estimate, for responses and tokens. The k1 of a
+token is its log-ratio. Columns are empty (NaN) if the log lacks the fields they need.
 """
 
 _CHECKS_HEAD = """# Health checks
@@ -102,7 +102,7 @@ def _limits(group: str) -> str:
 
 def fields_table() -> str:
     """Return the Markdown table of log fields in ``docs/log-format.md``."""
-    heads = ("field", "type", "needed", "meaning", "where a trainer has it at hand",
+    heads = ("field", "type", "needed", "meaning", "where to find it in a trainer",
              "what it feeds")  # fmt: skip
     rows = [
         (

@@ -186,7 +186,7 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
     if shown < len(outcome.flips):
         left_out.append(
             message(
-                "{some:count} of {all:count} prompts won and lost are shown, the clearest.",
+                "Only the {some:count} clearest of {all:count} prompts won or lost are shown.",
                 some=shown,
                 all=len(outcome.flips),
             )
@@ -354,7 +354,8 @@ def _ngrams(outcome: Outcome) -> TableView:
     base, new = outcome.counted
     note = (
         message(
-            "Words of {new:count} responses of NEW and {base:count} of BASE in the window.",
+            "Counted in {new:count} responses of NEW and {base:count} responses of BASE in the "
+            "window.",
             new=new,
             base=base,
         )

@@ -80,9 +80,10 @@ def data_view(
 
 def _sample(tables: Tables) -> str:
     method = message(
-        "Whole groups are drawn by a hash of their place in the logs, equally many responses of "
-        "each step. Distinct-2, texts that spread, languages, templates, tokens and the critic's "
-        "error by position come from the sample, all other figures from all responses."
+        "The sample consists of whole groups, selected by a hash of their position in the logs, "
+        "with equally many responses per step. Distinct-2, spreading texts, languages, "
+        "templates, token figures and the critic's error by position are computed from the "
+        "sample, all other figures from all responses."
     )
     return sentences([sampling(tables), method if tables.sample_note else ""])
 

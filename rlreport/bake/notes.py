@@ -100,7 +100,9 @@ def read_notes(
     if len(paths) != 1:  # notes in several folders describe different runs
         return "", []
     if redact and not given:
-        text = message("notes.md is left out with the texts; --notes shows it")
+        text = message(
+            "notes.md is left out because texts are redacted; pass --notes to include it"
+        )
         return "", [Note(NOTES, text, 1)]
     try:
         text = read_bounded(paths[0], MOST_BYTES).decode("utf-8-sig")
@@ -165,7 +167,7 @@ def render_notes(
             return Notes(Markup(html), cut=True)
         html, block = html + block_html, []
     names = tuple(list(broken_links)[:_MOST_NAMED])
-    remark = message("links of the notes that lead nowhere: {names}", names=names) if names else ""
+    remark = message("broken links in the notes: {names}", names=names) if names else ""
     return Notes(Markup(html), remark)
 
 

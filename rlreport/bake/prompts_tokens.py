@@ -254,7 +254,10 @@ def _example(addresses: Addresses, step: float, n: float, token: float | None = 
 def sampling(tables: Tables) -> str:
     """Return a note on the sample behind text and token figures, "" if all data is used."""
     sample = message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
-    cut = message("Of a longer response the first and the last {count:count} tokens.", count=EDGE)
+    cut = message(
+        "Of longer responses, only the first and the last {count:count} tokens are used.",
+        count=EDGE,
+    )
     longest = tables.responses["response_tokens"].max()
     return sentences([sample, cut if longest > 2 * EDGE else ""])
 

@@ -30,7 +30,7 @@ _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 USUAL_SPLITS = frozenset(("train", "val", "eval"))
 """Splits that are shown; any other name may be text from the logs."""
 
-_NAMELESS = message("[a note that tells a name]")
+_NAMELESS = message("[a note that contains a name]")
 
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
 """Rest of a message from the first quotation mark on, which may quote the logs."""

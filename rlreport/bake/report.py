@@ -300,7 +300,8 @@ def _data_left_out(count: int, total: int) -> list[str]:
     if count >= total:
         return []
     text = message(
-        "Its data files have the figures of only the last {some:count} of {all:count} responses.",
+        "The data files contain the figures of the last {some:count} of {all:count} responses "
+        "only.",
         some=count,
         all=total,
     )

@@ -46,7 +46,7 @@ LISTED_CHARS = 120
 
 _TEXTS = ("prompt", "response")
 _ORDER = message(
-    "below 0: cited by findings; 0: an extreme of the run; otherwise its rank within its step"
+    "negative: cited by a finding; 0: an extreme of the run; positive: rank within its step"
 )
 _INTEREST = ColumnView("worth", message("Interest"), help=_ORDER, hidden=True, written="count")
 _SAME_PROMPT = message("the same for all responses to a prompt")

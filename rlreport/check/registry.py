@@ -67,7 +67,7 @@ def refuse_unknown(ids: Iterable[str]) -> None:
     """Raise UsageError unless every id is the id of a check."""
     for name in ids:
         if name not in BY_ID:
-            raise UsageError(f"--mute {name}: unknown check; known: {', '.join(BY_ID)}")
+            raise UsageError(f"--mute {name}: unknown check; available checks: {', '.join(BY_ID)}")
 
 
 @dataclass(frozen=True, slots=True)

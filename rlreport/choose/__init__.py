@@ -37,7 +37,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
         raise UnusableInputError(
             f"the logs hold {len(tables.steps):,} steps, and a report can list {MOST_STEPS:,} at "
             "most. If 'step' counts samples or tokens, name the field of the training step with "
-            "--map step=FIELD; else build reports of fewer files each"
+            "--map step=FIELD; otherwise build several reports, each from fewer files"
         )
     responses = tables.responses
     if responses.empty:

@@ -140,8 +140,8 @@ def earlier_report(path: str | Path) -> Earlier | None:
         responses = _responses_of_pages(about, read) if data is None else unpacked(data, str(path))
     if responses is None:
         raise UnusableInputError(
-            f"{path}: this report has no {PATH}: an older version built it, or it was left out to "
-            "save space; build it again, or give its logs"
+            f"{path}: this report has no {PATH}, because an older version built it or to save "
+            "space; build the report again, or give its logs"
         )
     return Earlier(str(path), about, responses, read)
 
@@ -276,7 +276,7 @@ def _responses_of_pages(about: Mapping[str, Any], read: ReadPart) -> pd.DataFram
             page = (read(f"steps/{step}.html") or b"").decode("utf-8", "replace")
             bytes_left -= len(page)
             if bytes_left < 0:
-                raise LimitError(message("pages of over {most:count} bytes", most=MAX_DATA))
+                raise LimitError(message("pages exceed {most:count} bytes", most=MAX_DATA))
             data, texts = (
                 load_json((_node(page, "rows-data") or "{}").encode()),
                 texts_of_page(page),

@@ -34,9 +34,9 @@ _IF_BROKEN = {"better": marked("Higher"), "worse": marked("Lower")}
 
 REASONS = {
     "no_common_steps": marked(
-        "No step is in both runs: {base_window} of BASE and {new_window} of NEW are "
-        "compared, at the end of the range that both cover; no curve of the difference is "
-        "drawn."
+        "The runs have no steps in common. Compared are {base_window} of BASE and {new_window} "
+        "of NEW, near the end of the range that both cover. The curve of the difference is "
+        "not drawn."
     ),
     "early_common_steps": marked(
         "The steps that both runs have end long before the runs do: {base_window} of BASE and "
@@ -51,9 +51,9 @@ REASONS = {
         "prompt, with far less power."
     ),
     "metrics_alone": marked(
-        "Only trainer metrics are known of a side: steps are compared in blocks within these runs, "
-        "and another run may differ by more. With three runs of BASE or more their differences "
-        "count."
+        "One of the runs has trainer metrics only, so blocks of steps are compared. The interval "
+        "covers variation within these runs; another run may differ by more. With three or more "
+        "BASE runs, the variation between runs is used."
     ),
     "redacted": marked(
         "A side is a report without texts or hashes (--redact): its prompts cannot be "
@@ -92,7 +92,9 @@ def sentence(outcome: Outcome) -> str:
     """Return the verdict as sentences: broken runs, then the effect with its interval."""
     parts = [message("{clause}.", clause=clause) for clause in _broken(outcome)]
     if len(parts) > len(outcome.bases):
-        parts.insert(0, message("{all}, the difference means little.", all=headline(outcome)))
+        parts.insert(
+            0, message("{all}, so the difference between them means little.", all=headline(outcome))
+        )
     comparison, name = outcome.comparison, _level(outcome)
     effect = comparison.effect
     if comparison.level == "incomparable":
@@ -101,7 +103,7 @@ def sentence(outcome: Outcome) -> str:
     paired = marked("{pairs} prompts in pairs")
     unpaired = marked("unpaired, at least {pairs} prompts per side")
     if comparison.metrics_alone:
-        unpaired = marked("within these runs, at least {pairs} blocks of steps a side")
+        unpaired = marked("within these runs, at least {pairs} blocks of steps per side")
     prompts = message(paired if effect.paired else unpaired, pairs=whole(effect.pairs))
     parts.append(
         message(
@@ -237,8 +239,8 @@ def _compared(outcome: Outcome) -> str:
 
 def _run_notes(run: ComparedRun) -> list[str]:
     dropped = marked(
-        "{run}: its report had no room for the figures of {rows} responses, those of the first "
-        "steps."
+        "{run}: its report lacks the figures of {rows} responses from the first steps, because "
+        "of its size limit."
     )
     sampled = marked("{run}: distinct-2 and shares of the KL are {sample}.")
     unpaired = marked("{run}: {rows} responses lack the field of --pair-by and are left out.")
@@ -258,7 +260,8 @@ def texts_note(outcome: Outcome) -> str:
         return message("Texts are left out (--redact).")
     if missing:
         return message(
-            "{missing} of {flips} pairs lack a text, as an earlier report does not contain it.",
+            "{missing} of {flips} pairs are shown without text, because an earlier report does "
+            "not contain it.",
             missing=whole(missing),
             flips=whole(len(flips)),
         )
@@ -269,7 +272,7 @@ def equal_kl(outcome: Outcome) -> str:
     """Return a sentence on the difference of rewards at equal KL to the reference."""
     comparison = outcome.comparison
     if not comparison.paths:
-        return message("At equal KL: not compared, as KL per response is not known of both runs.")
+        return message("At equal KL: not compared, as KL per response is not logged by both runs.")
     rewards, watched = comparison.equal_kl["reward"], comparison.equal_kl["valid_reward"]
     if rewards is None:
         return message("At equal KL: not compared, as the ranges of KL do not overlap.")

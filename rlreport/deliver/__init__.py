@@ -87,7 +87,7 @@ class Form:
         if self.mail:
             _imported("rlreport.deliver.email:check_addresses")(options)
         elif options.to or options.sender or options.subject:
-            raise UsageError("--to, --from and --subject are for mail: give -o NAME.eml")
+            raise UsageError("--to, --from and --subject need the mail format; give -o NAME.eml")
 
 
 FORMS = {

@@ -92,8 +92,9 @@ def _affordable(builder: ReportBuilder, room: float, limit: int) -> int:
 
 def _too_large(limit: int, size: int) -> OutputError:
     return OutputError(
-        f"--max-size {byte_size(limit)}: the smallest report of these logs takes {size:,} bytes, "
-        "as figures and charts are never left out; raise --max-size or choose another format"
+        f"--max-size {byte_size(limit)}: the smallest possible report of these logs has {size:,} "
+        "bytes, because figures and charts are always included; raise --max-size or choose "
+        "another format"
     )
 
 

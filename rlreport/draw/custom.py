@@ -109,7 +109,7 @@ def custom_charts(
 def _functions_of_file(file: Path) -> list[ChartFunction]:
     spec = importlib.util.spec_from_file_location(f"rlreport_charts_{file.stem}", file)
     if spec is None or spec.loader is None or not file.is_file():
-        raise UsageError(f"--charts {file}: no Python file; name one that ends with .py")
+        raise UsageError(f"--charts {file}: not a Python file; its name must end with .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # like an import; dataclasses need it
     try:
@@ -125,8 +125,8 @@ def _functions_of_file(file: Path) -> list[ChartFunction]:
     ]
     if not functions:
         raise UsageError(
-            f"--charts {file}: has no function; write one that takes the tables and returns "
-            "an altair chart"
+            f"--charts {file}: defines no public function; define one that takes the tables and "
+            "returns an Altair chart"
         )
     return functions
 
@@ -175,10 +175,15 @@ def _apply_theme(spec: Spec) -> Spec:
         ValueError: the specification refers to external data, or is too large.
     """
     if address := _find_url(spec):
-        raise ValueError(f"asks for {address}; a report makes no request: put the data inside")
+        raise ValueError(
+            f"loads {address}, but reports make no requests: embed the data in the chart"
+        )
     size = len(orjson.dumps(spec))
     if size > MOST_BYTES:
-        raise ValueError(f"takes {size:,} bytes, more than {MOST_BYTES:,}: aggregate its data")
+        raise ValueError(
+            f"the specification has {size:,} bytes, more than the limit of "
+            f"{MOST_BYTES:,}: aggregate its data"
+        )
     config = {**vega_config(), "mark": {"color": LIGHT["policy"]}}
     # Built-in designs fix the positions of titles and labels; here Vega computes the layout.
     config["axisX"] = {k: v for k, v in config["axisX"].items() if k.startswith(("grid", "domain"))}

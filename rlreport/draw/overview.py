@@ -306,7 +306,7 @@ def _curve_chart(tables: Tables, frame: Frame, entry: CurveChart, band: float) -
         factor = f"{band:g}"
         axis = message("{axis}, band ± {factor} × std", axis=axis, factor=factor)
         meaning = message(
-            "The band is ± {factor} standard deviation, clipped to the values that occur.",
+            "The band is ± {factor} × standard deviation, clipped to the range of logged values.",
             factor=factor,
         )
         note = sentences([meaning, note])

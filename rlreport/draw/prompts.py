@@ -43,8 +43,11 @@ def prompt_charts(tables: Tables) -> list[Chart]:
                 Series("best", message("best"), best),
                 Series("mean", message("mean"), mean, LIGHT["muted"], DASHED),
             ],
-            axis=message("reward: mean over groups of the best, mean over responses"),
-            note=message("The gap is the gain if only the best response of each group counted."),
+            axis=message("mean reward: best response of each group, all responses"),
+            note=message(
+                "The gap shows how much the mean reward would rise if only the best "
+                "response of each group counted."
+            ),
         ),
         curve_chart(
             frame,
@@ -59,7 +62,9 @@ def prompt_charts(tables: Tables) -> list[Chart]:
             note=""
             if grade is None
             else message(
-                "Solved: a response earns {grade}, the best reward of the run.", grade=figure(grade)
+                "A group is solved if at least one response earns {grade}, the highest reward of "
+                "the run.",
+                grade=figure(grade),
             ),
         ),
     )

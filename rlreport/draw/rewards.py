@@ -84,7 +84,7 @@ def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
         "high": heights[level + 1],
         "share": counts[column, level] / counts.sum(axis=1)[column],
     }
-    title = message("reward; the stronger the colour, the larger its share of the step")
+    title = message("reward; stronger colour = larger share of the step's responses")
     ticks = [finite_or_none(value) for value in values] if len(values) <= 6 else None
     forms = fill(
         "steps_heat",

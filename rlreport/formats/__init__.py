@@ -183,7 +183,11 @@ class RowReader:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             # Installed formats may raise anything on invalid objects; only this object is lost.
             raise RowError(
-                message("no {format} object: {why}", format=self._format.id, why=repr(error)[:160])
+                message(
+                    "not a valid {format} object: {why}",
+                    format=self._format.id,
+                    why=repr(error)[:160],
+                )
             ) from error
         for name, value in watched.unread():
             count_not_taken(self._not_taken, name, kind_of(value))

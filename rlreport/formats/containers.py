@@ -119,7 +119,7 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
         document = load_json(data)
     except LimitError as error:
         raise RowError(
-            message("a JSON document beyond what is read: {why}", why=error.reason)
+            message("the JSON document exceeds a limit: {why}", why=error.reason)
         ) from None
     except ValueError as error:
         # Files named `.json` often contain JSON lines.
@@ -159,7 +159,7 @@ def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int
 
     path = getattr(file, "name", None)
     if not isinstance(path, str | Path) or not Path(path).is_file():
-        raise RowError(message("no local file: a database is read from a disk"))
+        raise RowError(message("a database can only be read from a local disk"))
     try:
         with contextlib.closing(open_database(Path(path))) as database:
             rows = (row for query in _queries(database) for row in database.execute(query))
@@ -172,7 +172,7 @@ def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int
                     metrics = entry.pop("metrics", None)
                     yield index, entry if metrics is None else {**json_object(metrics), **entry}
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
-        raise RowError(message("no database of Trackio's: {why}", why=str(error))) from None
+        raise RowError(message("not a Trackio database: {why}", why=str(error))) from None
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -241,7 +241,7 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
     except RowError:
         raise
     except _ZIP_ERRORS as error:
-        raise RowError(message("no log of Inspect's: {why}", why=str(error))) from None
+        raise RowError(message("not an Inspect log: {why}", why=str(error))) from None
 
 
 def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:

@@ -203,7 +203,7 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
     if last in _BY_NAME:
         return message(_BY_NAME[last])
     if last.endswith(".csv"):
-        return message("no table of metrics: it needs a column of steps and numbers, and commas")
+        return message("not a table of metrics: it needs columns of steps and numbers")
     if not objects:
         return message("contains no JSON object")
     if has_keys(objects, "step", "data") and all(isinstance(o["data"], dict) for o in objects):

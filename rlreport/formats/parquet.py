@@ -96,7 +96,7 @@ def parquet_rows(
                 for batch in _batches(parquet, group, columns):
                     budget -= _text_bytes(batch)
                     if budget < 0:
-                        raise LimitError(message("texts that repeat too often for its size"))
+                        raise LimitError(message("its texts take too much memory when decoded"))
                     rows = range(start, start + batch.num_rows)
                     if wanted is None or wanted.intersection(rows):
                         numbered = zip(rows, _rows(batch), strict=True)
@@ -122,7 +122,7 @@ def _rows(batch: Any) -> Iterator[Row]:
         yield from _rows(batch.slice(0, middle))
         yield from _rows(batch.slice(middle))
     else:
-        raise LimitError(message("texts that repeat too often for its size"))
+        raise LimitError(message("its texts take too much memory when decoded"))
 
 
 def _text_bytes(batch: Any) -> int:
@@ -168,4 +168,6 @@ def _check_metadata(metadata: Any, size: int) -> None:
             )
         )
     if max(metadata.num_rows, sum(chunk.num_values for chunk in chunks)) > values:
-        raise LimitError(message("over {most:count} values for its size", most=values))
+        raise LimitError(
+            message("more than {most:count} values, too many for its size", most=values)
+        )

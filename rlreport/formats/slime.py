@@ -60,7 +60,9 @@ class Slime(BaseFormat):
         if path.parent.name != "trajectory":
             return Slime(FileStamp.of(root / "trajectory" / f"{path.stem}.jsonl"))
         if root / "rollout_data" / f"{path.stem}.pt" in listed and find_spec("torch"):
-            return message("conversations of the rollouts in `rollout_data`, where they are read")
+            return message(
+                "conversations of the rollouts in `rollout_data`; read together with them"
+            )
         tokens = root / "dashboard_columns" / f"rollout_{path.stem}.parquet"
         return Slime(FileStamp.of(tokens)) if find_spec("pyarrow") else self
 

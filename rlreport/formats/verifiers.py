@@ -95,7 +95,7 @@ class Verifiers(BaseFormat):
         if FOLDER in path.parts[-3:-1]:
             return message("prime-rl's updates of traces, merged into the traces")
         if path.with_name(f"{path.name}.zst") in listed:
-            return message("the same chunk is there packed")
+            return message("the compressed copy of this chunk is read instead")
         if files := annotation_files(path):
             chunks = [file for file in listed if file.parent == path.parent]
             problems = [*updates_in(files).problems, *missing_chunks(chunks)]
@@ -103,7 +103,10 @@ class Verifiers(BaseFormat):
             in_remark = problems and path == min(chunks)
             return Verifiers(annotations=files, remark=text if in_remark else "")
         if subset == "effective" and folder / "all" / path.name in listed:
-            return message("a subset of the sibling `all`, where its rows are read and marked")
+            return message(
+                "a subset of the sibling folder `all`; its rows are read there and "
+                "marked as trained"
+            )
         effective = folder / "effective" / path.name
         return Verifiers(FileStamp.of(effective)) if subset == "all" else self
 
@@ -112,7 +115,8 @@ class Verifiers(BaseFormat):
         if "trace_id" in obj and "traces" not in obj:
             raise RowError(
                 message(
-                    "an update of a trace, not a response: give the folder that has the traces, too"
+                    "an update of a trace, not a response: pass the folder that contains the "
+                    "traces as well"
                 )
             )
         if "traces" not in obj:

@@ -48,7 +48,7 @@ STEP, JSON, CELLS, REST = "metrics_step", "metrics_json", "metrics_cells", "metr
 _WHY = {
     STEP: marked("rows of trainer metrics whose step is not a whole number, left out"),
     JSON: marked("lines of trainer metrics that are not valid JSON, left out"),
-    CELLS: marked("rows of trainer metrics that do not have the columns of the table, left out"),
+    CELLS: marked("rows of trainer metrics with the wrong number of columns, skipped"),
     REST: marked("trainer metrics that cannot be read from here on"),
 }
 

@@ -164,8 +164,8 @@ class MetricsTable:
         if self.width > 1:
             sentences.append(
                 message(
-                    "the log has many steps: each row is the mean of up to {width:count} steps and "
-                    "has the number of the first",
+                    "too many steps: each row averages up to {width:count} steps and is labelled "
+                    "with the first",
                     width=self.width,
                 )
             )

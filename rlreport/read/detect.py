@@ -280,7 +280,8 @@ def _detect(
         form = configured
     elif not getattr(form, "alone", True):
         remark = message(
-            "files beside the log are not read from a store; copy the folder to a disk"
+            "this format needs other files next to the log, which cannot be read from an object "
+            "store; copy the folder to a local disk"
         )
     reader = RowReader(form, TokenNames(options.tokenizer))
     by_path = form.split(source.name)

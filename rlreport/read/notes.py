@@ -87,7 +87,7 @@ class Remarks:
 
 ODDITIES = {
     "unequal_lengths": marked("token arrays of unequal length, cut to the shortest"),
-    "sentinel": marked("tokens with a log-probability above 0, taken for padding and dropped"),
+    "sentinel": marked("tokens with a log-probability above 0, treated as padding and left out"),
     "pads": marked("pad tokens at the ends of responses, dropped"),
     "coerced": marked("numbers written as text, read as numbers"),
     "array_strings": marked("rows with text instead of numbers in token arrays"),
@@ -97,22 +97,20 @@ ODDITIES = {
     "not_text": marked("reference responses that are not text, left out"),
     "tolerant": marked("lines of non-strict JSON (NaN, Infinity, lone surrogates), read anyway"),
     "reasonless": marked("unknown finish reasons, left out"),
-    "unended": marked(
-        "compressed files without an end, as a killed writer leaves them; no row is lost"
-    ),
+    "unended": marked("compressed files without an end marker (writer was killed); no rows lost"),
     "bad_mask": marked(
-        "response masks of another length than the tokens, or not of 0 and 1, left out"
+        "response masks that do not match the tokens or contain values other than 0 and 1, ignored"
     ),
-    "bad_turns": marked("rows whose turns are no list of objects with a role; the turns left out"),
+    "bad_turns": marked("rows whose turns are not a list of objects with a role; turns ignored"),
     "bad_spans": marked(
-        "rows whose turns' token spans overlap or leave the response; the spans left out"
+        "rows with token spans of turns that overlap or exceed the response; spans ignored"
     ),
     "untrained": marked("rows of agents that are not trained, left out of the figures"),
     "filtered_out": marked(
         "rollouts filtered out before training or not trained yet, left out of the figures"
     ),
     "failed": marked("rollouts that failed before the policy wrote anything, counted by step"),
-    "other_split_rows": marked("rows of further splits, not read (--split reads them)"),
+    "other_split_rows": marked("rows of other splits, skipped (read them with --split)"),
     "long_text": marked("responses of over 4,194,304 characters; words after that are not counted"),
     "many_extras": marked("extra scalar fields beyond the first 64, left out"),
 }
@@ -152,11 +150,9 @@ def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
     """Return the note on superseded rows of file ``name``; ``steps`` are their steps."""
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
-    text = marked("steps run backwards: {steps} logged again after a restart, all rows kept")
+    text = marked("after a restart, steps {steps} were logged again; all rows kept")
     if not kept:
-        text = marked(
-            "steps run backwards: {steps} logged again after a restart, the older rows left out"
-        )
+        text = marked("after a restart, steps {steps} were logged again; older rows left out")
     return Note("restart", message(text, steps=span), len(steps), name)
 
 

@@ -132,7 +132,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
             earlier = repeats & ~np.isnan(rollout[index]) & responses[index]
             keep[index[earlier]] = False
             if earlier.any():
-                text = message("rows of a rollout before its last, left out of the figures")
+                text = message("earlier rows of a rollout, excluded (only its last row counts)")
                 name = files.sources[file].name
                 rows.notes.append(Note("earlier_rows", text, int(earlier.sum()), name))
     failed = keep & ~responses & (columns["validation"] == 0)

@@ -63,7 +63,8 @@ tool_errors = Check(
     charts=("tool_errors", "reward"),
     limits=_ToolErrors,
     title="{share:percent} of tool calls return an error ({before:percent} at the start).",
-    why="The policy is punished for failures of others, and learns to avoid its tools.",
+    why="The policy is penalized for failures that it did not cause, and learns to avoid its "
+    "tools.",
     suggestion="Read the errors, and leave rollouts of a broken environment out of the loss.",
     source=AGENTS,
     explains=("tool_disuse", "void_turns", "reward_stalled", *FALLS),
@@ -117,7 +118,8 @@ void_turns = Check(
     title="{share:percent} of turns have neither a call nor an answer ({before:percent} at the "
     "start).",
     why="The gradients of such turns are large and have ended multi-turn runs.",
-    suggestion="Leave these conversations out of the loss (SimpleTIR); look for a low token limit.",
+    suggestion="Exclude these conversations from the loss (SimpleTIR), and check whether the "
+    "token limit is too low.",
 )
 
 

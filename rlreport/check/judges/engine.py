@@ -168,7 +168,8 @@ class _NegativeKl(Limits):
     limits=_NegativeKl,
     title="The KL estimate is below zero: {kl:figure} nats per response, negative in "
     "{share:percent} of responses.",
-    why="The tokens come from another policy; a KL penalty then rewards it for nothing.",
+    why="The tokens were sampled from a different distribution than the trainer's, so a KL "
+    "penalty acts as an undeserved reward.",
     suggestion="Sample with temperature 1, top_k = 0, top_p = 1, no min_length or forced tokens.",
     explains=(*FALLS, "reward_stalled", "length_collapse"),
 )

@@ -164,8 +164,8 @@ class _UnevenGroups(Limits):
         "split": "{split:percent} of prompts have several group ids in one step.",
     },
     why=(
-        "A group's mean and std are the baseline of its advantages, which are wrong for wrong "
-        "groups."
+        "Advantages are computed from a group's mean and std, so wrong groups give wrong "
+        "advantages."
     ),
     suggestion="Log the id that the trainer groups by, and look for failed or filtered rollouts.",
     needs_also="group_id",

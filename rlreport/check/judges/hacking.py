@@ -343,10 +343,11 @@ class _WatchedRewardFall(Limits):
     charts=("reward",),
     limits=_WatchedRewardFall,
     title={
-        "apart": "The watched reward does not follow: it went from {start:figure} to {end:figure}, "
-        "while the trained one rose from {trained_start:figure} to {trained_end:figure}.",
-        "fell": "The watched reward fell from {best:figure} to {end:figure}, after {start:figure} "
-        "at first, while the trained one went from {trained_start:figure} to "
+        "apart": "The watched reward did not rise with the trained reward: it went from "
+        "{start:figure} to {end:figure}, while the trained one rose from "
+        "{trained_start:figure} to {trained_end:figure}.",
+        "fell": "The watched reward fell from {best:figure} to {end:figure} (it started at "
+        "{start:figure}), while the trained one went from {trained_start:figure} to "
         "{trained_end:figure}.",
     },
     clause="the watched reward went from {best:figure} to {end:figure}",

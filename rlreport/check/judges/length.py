@@ -276,7 +276,8 @@ class _CutTexts(Limits):
     limits=_CutTexts,
     title="{share:percent} of responses have exactly {most:count} characters, and none has more: "
     "the logger cut them.",
-    why="Lengths in characters, ends of responses and texts that spread are those of the cut text.",
+    why="Lengths in characters, response endings and spreading texts are computed from the "
+    "truncated texts.",
     suggestion="Log whole responses, and fewer of them if space is short.",
     whole_run=True,
 )

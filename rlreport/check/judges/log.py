@@ -235,7 +235,8 @@ def _log_title(facts: Facts) -> str:
     looks_for="holes in the log: unreadable lines, missing or incomplete steps, early ends",
     limits=_BrokenLog,
     title=_log_title,
-    why="Figures from a log with holes describe the rows that survived, not the run.",
+    why="Statistics of an incomplete log describe only the rows that could be read, not the "
+    "whole run.",
     suggestion="Read the reasons on the Data page; check disk space and the exit of each rank.",
     whole_run=True,
 )
@@ -361,7 +362,7 @@ class _LostColumns(Limits):
     looks_for="columns that the log has up to some step but not after it",
     limits=_LostColumns,
     title="{count:count} columns end before the run does, the first at step {at}: {names}.",
-    why="Figures that need them describe only the first part of the run.",
+    why="Statistics computed from these columns cover only the first part of the run.",
     suggestion="Compare the logger, its version and the settings on both sides of that step.",
     whole_run=True,
 )

@@ -48,9 +48,9 @@ EVIDENT = 5.0
         "{start:figure}.",
         "dip": "The reward fell from {best:figure} to {low:figure} in steps {since} to {until} and "
         "recovered.",
-        "prompts": "The reward fell from {best:figure} to {end:figure}, but harder prompts explain "
-        "it: the watched reward, that of the same prompts or the gap to the reference did not "
-        "fall.",
+        "prompts": "The reward fell from {best:figure} to {end:figure}, but harder prompts "
+        "explain this: the watched reward, the reward on the same prompts, or the "
+        "gap to the reference did not fall.",
     },
     clause="the reward fell from {best:figure} to {end:figure}",
     why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
@@ -191,7 +191,7 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
         "reference": "The policy beats the reference in {wins:percent} of responses and loses in "
         "{losses:percent}.",
     },
-    why="The run cost its compute and the policy is no better by its own reward.",
+    why="The run spent its compute, but the policy is no better by the reward it was trained on.",
     suggestion="If no other finding explains it, try easier prompts, a higher learning rate or a "
     "lower KL coefficient.",
     source=RL_BOARD,
