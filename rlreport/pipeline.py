@@ -208,7 +208,7 @@ def _read(
 ) -> tuple[str, RowLocations, Tables]:
     """Read and summarise logs; return the run's name, the locations of its rows, and its tables."""
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
-    metrics = metrics_beside(logs, read.metrics, read.run, workers)
+    metrics = metrics_beside(logs, read.metrics, read.run)
     try:
         scan = read_logs(logs, read, figures, progress, metrics.paths, workers)
     except UnusableInputError as error:

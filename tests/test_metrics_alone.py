@@ -23,7 +23,6 @@ from rlreport.metrics.frameworks import FRAMEWORKS, framework_of
 from rlreport.metrics.roles import PLAIN_NAMES, roles_of
 from rlreport.metrics.table import MAX_STEPS
 from rlreport.tables import Tables
-from rlreport.workers import Workers
 from tests.running import rlreport as rlreport_command
 
 STEPS = 60
@@ -565,22 +564,6 @@ def test_rows_whose_step_is_not_a_whole_number_are_counted(tmp_path: Path, name:
     (note,) = read.notes
     assert "step is not a whole number" in note.text
     assert (note.count, note.file, note.line) == (2, name, 3 if name == "run.csv" else 2)
-
-
-def test_a_large_log_parsed_by_several_processes_gives_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "run.jsonl"
-    rows = [json.dumps({"step": step, "reward": step / 7, "kl": step % 5}) for step in range(5000)]
-    rows[2500], rows[3500], rows[4500] = "{", '{"step": 0.5, "reward": 1}', "}"
-    path.write_text("\n".join(rows))
-    alone = metrics_beside([path])
-    monkeypatch.setattr("rlreport.metrics.records._LARGE", 0)
-    with Workers(2) as workers:
-        together = metrics_beside([path], workers=workers)
-    assert together.table.equals(alone.table)
-    assert together.notes == alone.notes
-    assert {(note.count, note.line) for note in alone.notes} == {(2, 2501), (1, 3501)}
 
 
 def test_a_table_in_utf_16_is_refused_by_name(tmp_path: Path) -> None:

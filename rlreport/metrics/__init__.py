@@ -19,7 +19,6 @@ from rlreport.metrics.table import MetricsTable
 from rlreport.read.files import name_in_logs
 from rlreport.tables import MetricsFile, Note
 from rlreport.text.messages import message
-from rlreport.workers import Workers
 
 __all__ = ["TrainerMetrics", "find_metrics", "metrics_beside", "read_metrics"]
 
@@ -45,10 +44,7 @@ class TrainerMetrics:
 
 
 def metrics_beside(
-    logs: Sequence[str | Path],
-    given: Sequence[str | Path] = (),
-    run: str = "",
-    workers: Workers | None = None,
+    logs: Sequence[str | Path], given: Sequence[str | Path] = (), run: str = ""
 ) -> TrainerMetrics:
     """Read the metrics files in ``given``, or if it is empty those found in the logs.
 
@@ -56,7 +52,6 @@ def metrics_beside(
         logs: files and folders of logs.
         given: metrics files, read instead of those found in ``logs``.
         run: name of the only run to read; "" for all runs.
-        workers: processes that parse large files.
 
     Raises:
         RlreportError: a file named by the user cannot be read, or there is no such run.
@@ -84,7 +79,7 @@ def metrics_beside(
             name = name_in_logs(source.path, logs)
             left_out = LeftOut()
             try:
-                part = read_metrics(source, left_out, workers or Workers(1))
+                part = read_metrics(source, left_out)
             except RlreportError as error:
                 # Trackio's database may contain only rollouts.
                 if given or (source.path in log_paths and source.path.suffix != ".db"):
@@ -107,7 +102,7 @@ def metrics_beside(
     return result
 
 
-def read_metrics(source: MetricsSource, left_out: LeftOut, workers: Workers) -> MetricsTable:
+def read_metrics(source: MetricsSource, left_out: LeftOut) -> MetricsTable:
     """Read a metrics file into a table; count rows that cannot be used in ``left_out``.
 
     Raises:
@@ -116,7 +111,7 @@ def read_metrics(source: MetricsSource, left_out: LeftOut, workers: Workers) -> 
     """
     table = MetricsTable()
     try:
-        table.add(source.read(left_out, workers))
+        table.add(source.read(left_out))
     except (OSError, ValueError, OverflowError, csv.Error, sqlite3.Error) as error:
         why = f"{source.path.name}: cannot be read as metrics: {error}"
         raise UnusableInputError(why) from error

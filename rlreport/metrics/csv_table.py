@@ -25,9 +25,7 @@ from rlreport.text.messages import message
 _BLOCK_ROWS = 10_000
 
 
-def csv_blocks(
-    path: Path, left_out: LeftOut, _: object = None, *, run: str = ""
-) -> Iterator[Block]:
+def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
     """Yield the metrics of a CSV file; cells are separated by commas, semicolons or tabs.
 
     Args:

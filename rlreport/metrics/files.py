@@ -17,7 +17,6 @@ from rlreport.metrics import csv_table, records, trackers
 from rlreport.metrics.records import Block, LeftOut, blocks_of
 from rlreport.read.files import COMPRESSIONS
 from rlreport.sidefiles import load_json
-from rlreport.workers import Workers
 
 EVENTS = "events.out.tfevents"
 """Prefix of the names of TensorBoard event files."""
@@ -40,7 +39,7 @@ class MetricsSource(NamedTuple):
     """
 
     path: Path
-    read: Callable[[LeftOut, Workers], Iterator[Block]]
+    read: Callable[[LeftOut], Iterator[Block]]
     run: str = ""
 
 
@@ -111,7 +110,7 @@ def _mlflow(folder: Path, root: Path) -> MetricsSource:
     except OSError:
         name = ""
     name = name or run.name
-    return MetricsSource(folder, lambda *_: blocks_of(trackers.mlflow_records(folder)), name)
+    return MetricsSource(folder, lambda _: blocks_of(trackers.mlflow_records(folder)), name)
 
 
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
@@ -134,10 +133,10 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
             ]
         return [MetricsSource(path, partial(csv_table.csv_blocks, path), run)]
     if kind == "events":
-        return [MetricsSource(path, lambda *_: records.tensorboard_blocks(path), run)]
+        return [MetricsSource(path, lambda _: records.tensorboard_blocks(path), run)]
     if kind == ".wandb":
         name = trackers.wandb_run(path)
-        return [MetricsSource(path, lambda *_: blocks_of(trackers.wandb_records(path)), name)]
+        return [MetricsSource(path, lambda _: blocks_of(trackers.wandb_records(path)), name)]
     if kind == ".jsonl":
         return [MetricsSource(path, partial(records.json_line_blocks, path), run)]
     reader = records.json_records if kind == ".json" else records.console_records
@@ -145,12 +144,12 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
 
 
 def _blocks(
-    reader: Callable[[Path, LeftOut], Iterator[Record]], path: Path, left_out: LeftOut, _: Workers
+    reader: Callable[[Path, LeftOut], Iterator[Record]], path: Path, left_out: LeftOut
 ) -> Iterator[Block]:
     return blocks_of(reader(path, left_out))
 
 
-def _trackio(path: Path, run: str, *_: object) -> Iterator[Block]:
+def _trackio(path: Path, run: str, _: LeftOut) -> Iterator[Block]:
     return blocks_of(trackers.trackio_records(path, run))
 
 

@@ -38,7 +38,6 @@ from rlreport.sidefiles import (
 )
 from rlreport.tables import Note
 from rlreport.text.messages import marked, message
-from rlreport.workers import Workers
 
 Block = tuple[Ints, dict[str, Floats]]
 """R rows of metrics: their steps, int64 (R,), and metric -> values, float64 (R,)."""
@@ -64,12 +63,6 @@ class LeftOut:
         times, first = self.found.get(kind, (0, line))
         self.found[kind] = (times + 1, first)
 
-    def extend(self, later: LeftOut) -> None:
-        """Add the counts of a later part of the file."""
-        for kind, (times, line) in later.found.items():
-            before, first = self.found.get(kind, (0, line))
-            self.found[kind] = (before + times, first)
-
     def notes(self, file: str) -> list[Note]:
         """Return one note per reason, without text from the log."""
         return [
@@ -92,9 +85,6 @@ STEPS = frozenset(STEP_KEYS)
 _BLOCK_ROWS = 1_000
 _BATCH_BYTES = 4_000_000
 """Bytes of lines that are parsed together."""
-
-_LARGE = 50_000_000
-"""Bytes of a file from which several processes parse its lines."""
 
 _CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
 _ANSI = re.compile(rb"\x1b\[[0-9;]*m")
@@ -157,28 +147,21 @@ def lines_of(
         left_out.add(REST, count)
 
 
-def json_line_blocks(path: Path, left_out: LeftOut, workers: Workers) -> Iterator[Block]:
-    """Yield the metrics of a JSONL log; several processes parse the lines of a large one."""
-    batches = _batches(lines_of(path, left_out=left_out))
-    large = path.stat().st_size > _LARGE
-    for blocks, skipped in workers.map(_parse_batch, batches, None, parallel=large):
-        left_out.extend(skipped)
-        yield from blocks
-
-
-def _parse_batch(batch: list[tuple[int, bytes]], _: None) -> tuple[list[Block], LeftOut]:
-    """Return the metrics of numbered lines, and the counts of lines that cannot be used."""
-    left_out = LeftOut()
-    numbers, lines = zip(*batch, strict=True)
-    try:
-        events = orjson.loads(b"[%s]" % b",".join(lines))
-    except orjson.JSONDecodeError:
-        events = []
-    if len(events) != len(lines):
-        events = [_parse_tolerantly(line, number, left_out) for number, line in batch]
-    if block := _uniform_block(events):
-        return [block], left_out
-    return [*blocks_of(_records(zip(numbers, events, strict=True), left_out))], left_out
+def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
+    """Yield the metrics of a file of JSON lines."""
+    for batch in _batches(lines_of(path, left_out=left_out)):
+        numbers, lines = zip(*batch, strict=True)
+        try:
+            events = orjson.loads(b"[%s]" % b",".join(lines))
+        except orjson.JSONDecodeError:
+            events = []
+        if len(events) != len(lines):
+            events = [_parse_tolerantly(line, number, left_out) for number, line in batch]
+        block = _uniform_block(events)
+        if block is None:
+            yield from blocks_of(_records(zip(numbers, events, strict=True), left_out))
+        else:
+            yield block
 
 
 def _batches(lines: Iterator[bytes]) -> Iterator[list[tuple[int, bytes]]]:
