@@ -83,7 +83,7 @@ CONSOLE_LINE = re.compile(rb"\bstep:(\d{1,15}) - (?=\S+:)")
 STEPS = frozenset(STEP_KEYS)
 
 _BLOCK_ROWS = 1_000
-_BATCH_BYTES = 4_000_000
+_BATCH_BYTES = 1_000_000
 """Bytes of lines that are parsed together."""
 
 _CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
