@@ -92,7 +92,8 @@ class ReadOptions(_Checked):
     )
     system_end_token: str | None = option(
         None,
-        "Text that ends a system prompt: prompts are shown from its last occurrence on.",
+        "Text that ends a system prompt; prompts are shown from its last occurrence on, without "
+        "the system prompt.",
         metavar="TEXT",
     )
     log_format: str | None = option(
@@ -111,7 +112,8 @@ class ReadOptions(_Checked):
     )
     split: str | None = option(
         None,
-        "Split to read. Default: train, and a validation split that is shown but not judged.",
+        "Split to read. Default: train; a validation split is shown as well, but the health checks "
+        "ignore it.",
         metavar="NAME",
     )
     tokenizer: str | None = option(
@@ -119,7 +121,8 @@ class ReadOptions(_Checked):
     )
     restarts: Literal["all", "last"] = option(
         "all",
-        "If a restarted run logged a step twice, keep all rows of the step or only the last ones.",
+        "If a run was restarted and logged a step twice, keep the rows of all attempts or only "
+        "those of the last one.",
         choices=RESTARTS,
     )
     metrics: Paths = option(
@@ -186,7 +189,7 @@ class OutputOptions(_Checked):
     max_size: int | None = option(
         None,
         "Maximum size, e.g. 10MB; texts and pages are left out to fit. Default: 100MB for a folder "
-        "or zip, 1MB for a mail of fewer than 2,000 responses, otherwise 10MB.",
+        "or zip, 1MB for a mail with fewer than 2,000 responses, 10MB for all others.",
         low=1,
         size=True,
     )
@@ -210,7 +213,7 @@ class OutputOptions(_Checked):
     github_summary: bool = option(False, "Also append a summary to the GitHub Actions job summary.")
     lang: str = option(
         Language().code,
-        "Language of pages, findings, mail and Markdown; data/ stays English.",
+        "Language of the output. Data files (JSON, CSV) stay English.",
         choices=TAGS,
     )
 
@@ -297,14 +300,16 @@ class CompareOptions(ReadOptions, FigureOptions, OutputOptions):
     )
     fail_on: Sequence[str] = option(
         (),
-        "Exit with status 1 if NEW has a reward lower by more than --margin and noise (worse), a "
-        "worse guardrail, a new critical finding (new-critical), or any of these.",
+        "Exit with status 1 if the reward fell significantly and by more than --margin (worse), a "
+        "guardrail such as KL or length got worse (guardrail), NEW has a critical finding that "
+        "BASE lacks (new-critical), or any of these.",
         choices=FAIL_ON,
     )
     margin: float = option(0.0, "Reward drop tolerated by --fail-on worse.", low=0)
     redact: bool | Literal["names"] = option(False, "Omit all text of prompts and responses.")
     require_evidence: bool = option(
-        False, "Exit with status 3 if no difference can be shown in either direction."
+        False,
+        "Exit with status 3 if the reward is neither significantly higher nor lower than BASE's.",
     )
     quiet: bool = option(True, "Print errors only.", "-q", "--quiet")
 

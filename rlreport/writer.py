@@ -239,7 +239,7 @@ def _number(name: str, value: Any) -> Any:
     if size == 1:
         return value.reshape(-1)[0].item() if is_array else value[0]
     if name in _NUMBERS:
-        raise UsageError(f"{name} is one number, not {size}")
+        raise UsageError(f"{name} must be a single number; it has {size}")
     return value
 
 

@@ -234,7 +234,7 @@ def test_no_form_of_a_report_holds_a_secret_and_pages_show_the_card(form, tmp_pa
     assert [secret for secret in secrets if secret in whole] == []
     if form in ("folder", "html"):
         assert "algorithm:\n  kl_coef: 0.0625" in whole
-        assert "left out, as they look like secrets" in whole
+        assert "omitted as likely secrets" in whole
         assert "cluster: blue" in whole
 
 

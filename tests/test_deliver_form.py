@@ -83,7 +83,7 @@ def test_files_of_others_and_a_size_are_kept_as_for_every_form(log, tmp_path):
         rlreport.build(log, tmp_path / "notes.test_text")
     with pytest.raises(OutputError, match="--max-size"):
         rlreport.build(log, tmp_path / "run.test_text", max_size=10)
-    with pytest.raises(UsageError, match="for mail"):
+    with pytest.raises(UsageError, match="need the mail format"):
         rlreport.build(log, tmp_path / "run.test_text", subject="Hello")
 
 

@@ -131,10 +131,12 @@ def test_what_is_worth_most_stays_and_the_overview_says_what_went(cut):
 def test_when_even_the_least_does_not_fit_it_says_what_would(form, tmp_path_factory, tmp_path):
     log = noise(tmp_path_factory.mktemp("least"), steps=2)
     out = tmp_path / f"run{FORMS[form]}"
-    with pytest.raises(OutputError, match="--max-size 100 kB: the smallest report") as refused:
+    with pytest.raises(
+        OutputError, match="--max-size 100 kB: the smallest possible report"
+    ) as refused:
         rlreport.build(log, out, max_size=100_000, workers=1)
     assert list(tmp_path.iterdir()) == []
-    said = re.search(r"takes ([\d,]+) bytes", str(refused.value))
+    said = re.search(r"has ([\d,]+) bytes", str(refused.value))
     assert said
     needed = int(said[1].replace(",", ""))
     assert rlreport.build(log, out, max_size=needed, workers=1).size == needed

@@ -139,7 +139,7 @@ def test_a_file_that_cannot_be_used_is_refused(logs: Path, tmp_path: Path, text:
 def test_the_command_line_ends_with_status_2(logs: Path, tmp_path: Path) -> None:
     done = command("build", logs, "-o", tmp_path / "r", "--charts", tmp_path / "none.py")
     assert done.returncode == 2
-    assert "no Python file" in done.stderr
+    assert "not a Python file" in done.stderr
 
 
 def test_a_file_beside_the_logs_is_never_run(logs: Path, tmp_path: Path) -> None:

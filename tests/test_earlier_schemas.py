@@ -39,7 +39,7 @@ def test_a_first_report_that_shows_a_choice_of_its_responses_is_refused(tmp_path
     folder = _unpacked(tmp_path)
     about = json.loads((folder / "data/report.json").read_text())
     (folder / "data/report.json").write_text(json.dumps({**about, "responses": 99}))
-    with pytest.raises(UnusableInputError, match="build it again, or give its logs"):
+    with pytest.raises(UnusableInputError, match="build the report again, or give its logs"):
         rlreport.compare(folder, LOGS, tmp_path / "out")
 
 

@@ -75,7 +75,7 @@ def test_json_that_is_too_large_or_too_deep_is_refused(
 ) -> None:
     path = tmp_path / "x.json"
     path.write_text("[" * 100_000)
-    with pytest.raises(RowError, match="a JSON document beyond what is read"):
+    with pytest.raises(RowError, match="the JSON document exceeds a limit"):
         list(iterate(path, "json"))
     monkeypatch.setattr("rlreport.formats.containers.MAX_JSON", 1000)
     with path.open("rb") as opened, pytest.raises(RowError, match="over 1,000 bytes"):

@@ -172,7 +172,7 @@ def test_an_object_that_a_format_did_not_foresee_costs_itself_only() -> None:
 
         def split(self, name: str) -> None: ...
 
-    with pytest.raises(RowError, match="no trusting object: KeyError"):
+    with pytest.raises(RowError, match="not a valid trusting object: KeyError"):
         list(RowReader(Trusting())({}, Where("x.jsonl")))
 
 

@@ -330,7 +330,7 @@ def test_of_a_session_of_verls_v1_trainer_the_last_output_counts() -> None:
         assert scan.responses["group"].nunique() == 4
         assert (
             note(scan, "earlier_rows")
-            == "rows of a rollout before its last, left out of the figures"
+            == "earlier rows of a rollout, excluded (only its last row counts)"
         )
     scan = read(DUMPS / "verl_v1")
     assert (scan.responses["validation"] == 1).sum() == 8

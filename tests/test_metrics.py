@@ -350,7 +350,7 @@ def test_lines_of_metrics_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     notes = metrics_beside([tmp_path]).notes
     assert [(n.text.partition(",")[0], n.count, n.file, n.line) for n in notes] == [
         ("lines of trainer metrics that are not valid JSON", 2, "metrics.jsonl", 2),
-        ("rows of trainer metrics that do not have the columns of the table", 1, "table.csv", 5),
+        ("rows of trainer metrics with the wrong number of columns", 1, "table.csv", 5),
         ("rows of trainer metrics whose step is not a whole number", 1, "table.csv", 7),
     ]
 

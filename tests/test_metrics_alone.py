@@ -295,7 +295,7 @@ def test_several_runs_are_refused_with_their_names_and_one_can_be_chosen(tmp_pat
         rlreport.build(path, tmp_path / "out")
     assert rlreport.build(path, tmp_path / "out", run="low").verdict.level == "healthy"
     assert rlreport.build(path, tmp_path / "out", run="high").verdict.level == "unclear"
-    with pytest.raises(UsageError, match="no such run; the metrics are of high, low"):
+    with pytest.raises(UsageError, match="no such run; found: high, low"):
         rlreport.build(path, tmp_path / "out", run="middle")
     for name in ("a", "b"):
         state(tmp_path / "runs" / name / "checkpoint-9" / "trainer_state.json", events())
@@ -365,8 +365,7 @@ def test_more_steps_than_a_table_holds_are_means_of_neighbours(tmp_path: Path) -
     assert set(read.table["reward"]) == {1.5}
     assert set(read.table["grad_norm"]) == {3.0}
     assert [note.text for note in read.notes] == [
-        "the log has many steps: each row is the mean of up to 4 steps and has the number of the "
-        "first"
+        "too many steps: each row averages up to 4 steps and is labelled with the first"
     ]
 
 

@@ -110,7 +110,7 @@ def test_links_lead_into_the_report_and_the_rest_is_text_and_noted(built, form):
     assert ">step:3</a>" in notes
     assert pages[-1].index("author-notes") < pages[-1].index('class="verdict')
     assert 'id="chart=reward"' in pages[-1] and 'id="finding=reward_hacking_token"' in pages[-1]
-    noted = re.findall(r"links of the notes that lead nowhere: ([^<]*)", text)
+    noted = re.findall(r"broken links in the notes: ([^<]*)", text)
     assert {*noted[0].split(", ")} == {*NOWHERE, "steps/2.html"}
 
 
@@ -261,7 +261,7 @@ def test_notes_beside_the_logs_are_found_and_only_there(log, tmp_path):
             rlreport.build(log.parent, tmp_path / "out", redact=redact)
             written = everything(tmp_path / "out").decode("utf-8", "replace")
             assert 'author-notes"' not in written and "xw\n" not in written
-            assert "notes.md is left out with the texts" in written
+            assert "notes.md is left out because texts are redacted" in written
         rlreport.build(log.parent, tmp_path / "out", redact=True, notes=beside)
         assert "author-notes" in (tmp_path / "out" / "index.html").read_text("utf-8")
         for text, why in (

@@ -202,7 +202,7 @@ def test_an_update_on_its_own_is_no_response(tmp_path: Path) -> None:
     update = {"version": 1, "trace_id": "t", "info": {}, "branches": []}
     assert Verifiers().match("updates.jsonl", [update])
     (tmp_path / "updates.jsonl").write_text(json.dumps(update) + "\n")
-    with pytest.raises(UnusableInputError, match="an update of a trace"):
+    with pytest.raises(UnusableInputError, match="an update of a trace, without"):
         read(tmp_path / "updates.jsonl")
 
 

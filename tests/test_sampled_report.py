@@ -80,7 +80,7 @@ def test_pages_with_figures_of_the_sample_say_so(report):
     assert f"(distinct-2), {NOTE}<" in index
     assert f"Error of the critic by position, {NOTE}<" in index
     assert f"Counted {NOTE}." in index  # the finding that counts texts
-    assert "Whole groups are drawn by a hash" in pages["data"]
+    assert "The sample consists of whole groups" in pages["data"]
 
 
 def test_a_step_counts_its_own_sample_and_lists_what_lies_outside_without_a_figure(report):

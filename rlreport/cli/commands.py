@@ -47,7 +47,7 @@ def cache(folder: str, clear: bool) -> None:
 
 @click.command(short_help="Print the findings of the rollout LOGS.")
 @click.argument("logs", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as in findings.json.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @options(BuildOptions, *READING, "thresholds", "mute", "lang", "quiet")
 @fail_on_option
 def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> None:

@@ -272,7 +272,7 @@ def equal_kl(outcome: Outcome) -> str:
     """Return a sentence on the difference of rewards at equal KL to the reference."""
     comparison = outcome.comparison
     if not comparison.paths:
-        return message("At equal KL: not compared, as KL per response is not logged by both runs.")
+        return message("At equal KL: not compared, as not both runs have KL per response.")
     rewards, watched = comparison.equal_kl["reward"], comparison.equal_kl["valid_reward"]
     if rewards is None:
         return message("At equal KL: not compared, as the ranges of KL do not overlap.")

@@ -270,7 +270,7 @@ def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     stream.seek(info.header_offset)
     signature, name, extra = _LOCAL_HEADER.unpack(stream.read(_LOCAL_HEADER.size))
     if signature != b"PK\x03\x04":
-        raise zipfile.BadZipFile("no entry where one should be")
+        raise zipfile.BadZipFile("an entry of the directory points to no file")
     stream.seek(name + extra, io.SEEK_CUR)
     compressed = io.BytesIO(stream.read(info.compress_size))
     unpacker = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)

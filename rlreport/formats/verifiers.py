@@ -115,7 +115,7 @@ class Verifiers(BaseFormat):
         if "trace_id" in obj and "traces" not in obj:
             raise RowError(
                 message(
-                    "an update of a trace, not a response: pass the folder that contains the "
+                    "an update of a trace, without the trace: pass the folder that contains the "
                     "traces as well"
                 )
             )

@@ -66,9 +66,7 @@ def metrics_beside(
         sources = [source for path in map(Path, logs) for source in find_metrics(path)]
     runs = sorted({source.run for source in sources})
     if run and run not in runs:
-        raise UsageError(
-            f"--run {run}: no such run; the metrics are of {', '.join(runs) or 'none'}"
-        )
+        raise UsageError(f"--run {run}: no such run; found: {', '.join(runs) or 'none'}")
     by_run: dict[str, list[MetricsSource]] = {}
     for source in sources:
         if run in ("", source.run):

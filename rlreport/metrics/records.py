@@ -47,7 +47,7 @@ STEP, JSON, CELLS, REST = "metrics_step", "metrics_json", "metrics_cells", "metr
 _WHY = {
     STEP: marked("rows of trainer metrics whose step is not a whole number, left out"),
     JSON: marked("lines of trainer metrics that are not valid JSON, left out"),
-    CELLS: marked("rows of trainer metrics with the wrong number of columns, skipped"),
+    CELLS: marked("rows of trainer metrics with the wrong number of columns, left out"),
     REST: marked("trainer metrics that cannot be read from here on"),
 }
 

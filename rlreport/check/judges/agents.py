@@ -16,7 +16,7 @@ from rlreport.figures.ragged import Floats
 
 
 class _FailedRollouts(RiseOrShare):
-    rise = Limit(0.2, "of rollouts", "rise of the share since the first window", CONTRACT)
+    rise = Limit(0.2, "of rollouts", "share that failed: last window minus first", CONTRACT)
     share = Limit(0.5, "of rollouts", "share that failed, last window", CONTRACT)
 
 
@@ -50,7 +50,7 @@ def failed_rollouts(check: Check, run: Run) -> Result:
 
 
 class _ToolErrors(RiseOrShare):
-    rise = Limit(0.2, "of calls", "rise of the share since the first window", CONTRACT)
+    rise = Limit(0.2, "of calls", "share that return an error: last window minus first", CONTRACT)
     share = Limit(0.5, "of calls", "share that return an error, last window", CONTRACT)
 
 
@@ -124,7 +124,7 @@ void_turns = Check(
 
 
 class _TurnLimit(RiseOrShare):
-    rise = Limit(0.2, "of conversations", "rise of the share since the first window", EOS)
+    rise = Limit(0.2, "of conversations", "share stopped: last window minus first", EOS)
     share = Limit(0.5, "of conversations", "share stopped, last window", EOS)
 
 
@@ -143,7 +143,7 @@ turn_limit = Check(
 
 
 class _UnclosedThinking(RiseOrShare):
-    rise = Limit(0.2, "of responses", "rise of the share since the first window", EOS)
+    rise = Limit(0.2, "of responses", "share of unclosed thinking: last window minus first", EOS)
     share = Limit(0.5, "of responses", "share whose thinking does not end, last window", EOS)
 
 

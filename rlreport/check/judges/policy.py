@@ -34,7 +34,9 @@ class KlExplosion(Limits):
     critical = Limit(50.0, "nats", "mean KL per response in the last window (critical)", TRL_KL)
     warn_token = Limit(0.1, "nats per token", "mean KL per token (warning)")
     critical_token = Limit(0.5, "nats per token", "mean KL per token (critical)")
-    excursion = Limit(20.0, "times", "mean KL of five steps over the run's median", PUBLIC_RUNS)
+    excursion = Limit(
+        20.0, "times", "mean KL of five steps, divided by the run's median", PUBLIC_RUNS
+    )
     lasting = Limit(5, "steps", "length of the excursion (warning)", PUBLIC_RUNS)
     part = Limit(0.02, "of steps", "length of the excursion, as a part of the run", PUBLIC_RUNS)
 

@@ -22,7 +22,7 @@ from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import TextSample
 from rlreport.text.messages import marked, told
 
-DISTINCT = marked("LMFlow post: distinct-2 fell from 0.39 to 0.22")
+DISTINCT = marked("LMFlow's post on PPO: distinct-2 fell from 0.39 to 0.22")
 RAGEN_2 = marked("RAGEN-2 (template collapse)")
 
 _BUCKETS = 4096
