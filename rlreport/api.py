@@ -42,7 +42,7 @@ class _Compare(Protocol[P]):
 
 
 def _add_options(options: Any) -> Callable[[Any], Any]:
-    """Return a decorator that adds an options class's fields to a signature and docstring."""
+    """Return a decorator that adds the class ``options``' fields to signature and docstring."""
 
     def add(function: Any) -> Any:
         signature, typed = inspect.signature(function), inspect.signature(options).parameters

@@ -77,7 +77,7 @@ class ReportCallback:
             warnings.warn(f"no report was built: {error}{hint}", stacklevel=2)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a function that does nothing, for each event without a method here."""
+        """Return a function that does nothing, for trainer events that this class does not use."""
         if name.startswith("on_"):
             return _ignore
         raise AttributeError(name)

@@ -1,4 +1,4 @@
-"""Run metadata: configuration files, ``--meta`` and git state, without likely secrets."""
+"""A run's configuration (card): configuration files, ``--meta``, git state; no likely secrets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIGURATIONS = (
 
 MOST_ENTRIES = 2_000  # maximum number of entries
 MOST_CHARACTERS = 500  # maximum characters of a name or a value
-MOST_IN_ALL = 60_000  # maximum characters of all names and values, as every format contains them
+MOST_IN_ALL = 60_000  # maximum characters of all names and values together
 _MAX_BITS = 63  # larger integers are replaced by a description
 _MAX_CHECKED = 20_000  # only this many characters of a value are searched for secrets
 _MAX_DEPTH = 24  # values nested deeper are ignored
@@ -42,15 +42,15 @@ _IDENTIFIER = re.compile(r"[\w.,:/@=+~${}\[\]-]{1,200}", re.ASCII)
 
 @dataclass(slots=True)
 class Card:
-    """Metadata of a run: named values, without likely secrets.
+    """The configuration of a run (card): names with values, without likely secrets.
 
     Attributes:
-        entries: dotted name -> value; a later source replaces values of an earlier one.
+        entries: dotted name such as ``optim.lr`` -> value; later sources replace earlier values.
         sources: where the entries come from: file names without folders, ``--meta``, ``git``.
         secrets: names of the entries omitted as likely secrets.
         cut: number of entries omitted because of MOST_ENTRIES or MOST_IN_ALL.
         notes: one sentence per configuration file that could not be read.
-        withheld: whether there were entries that ``--redact=names`` removed.
+        withheld: whether entries existed, but ``--redact=names`` removed all of them.
     """
 
     entries: dict[str, Scalar] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Card:
         return len(self.secrets)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the metadata as it is written to ``report.json``."""
+        """Return the run's configuration as a dict for ``report.json``."""
         return {name: getattr(self, name) for name in ("entries", "sources", "hidden", "cut")}
 
     def without_texts(self) -> Card:
@@ -85,12 +85,12 @@ def run_card(
     meta: Mapping[str, str] | None = None,
     git: bool = False,
 ) -> Card:
-    """Collect the metadata of a run.
+    """Collect the configuration of a run.
 
     Args:
         logs: paths of the logs. Without ``configs``, configuration files next to them are read.
         configs: configuration files to read (YAML, JSON or TOML).
-        meta: further entries.
+        meta: further entries, from ``--meta KEY=VALUE``.
         git: whether to add the commit, branch and dirty state of the current folder.
 
     Raises:
@@ -128,7 +128,7 @@ def configured(folder: Path) -> list[Path]:
 
 
 def redacted_text(name: str, text: str) -> str:
-    """Return the value of an entry, or ``[text]`` if its name or form suggests prose."""
+    """Return a configuration value, or ``[text]`` if its name or form suggests prose."""
     if _NUMBERS_OR_CONSTANT.fullmatch(text):
         return text
     harmless = _IDENTIFIER.fullmatch(text) and not _PROSE_NAME.search(name)
@@ -136,7 +136,7 @@ def redacted_text(name: str, text: str) -> str:
 
 
 def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
-    """Return entries for a comparison: names prefixed with ``config.``, values as text."""
+    """Return configuration values as text, with ``config.`` before each name, for a comparison."""
     return {
         f"config.{name}": "null" if value is None else str(value)
         for name, value in card_values(entries).items()
@@ -144,7 +144,7 @@ def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
 
 
 def card_values(entries: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Return the flattened entries of an earlier report, without likely secrets."""
+    """Flatten the configuration in an earlier report to dotted names; drop likely secrets."""
     return {
         name: _short(value) if isinstance(value, str) else value
         for name, value in islice(_scalars(entries), MOST_ENTRIES)
@@ -164,7 +164,7 @@ def _configurations_of(logs: Sequence[str | Path]) -> list[Path]:
 
 
 def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
-    """Add nested values to ``card`` under dotted names, except likely secrets."""
+    """Add the nested ``values`` of a source to ``card`` under dotted names, without secrets."""
     card.sources.append(source)
     room = MOST_IN_ALL - sum(len(name) + len(str(value)) for name, value in card.entries.items())
     for name, value in _scalars(values):
@@ -182,9 +182,9 @@ def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
 
 
 def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
-    """Yield (dotted name, scalar) of nested values; a list of scalars becomes one text.
+    """Flatten nested values to (dotted name, scalar) pairs; a list of scalars becomes one text.
 
-    Depth and number of the values are limited, as YAML aliases may be recursive.
+    Depth and number of values are limited, as YAML aliases can make a value contain itself.
     """
     for name, value in islice(_nodes("", values, 0), 4 * MOST_ENTRIES):
         if not isinstance(value, (Mapping, list, tuple)):
@@ -258,7 +258,7 @@ def _git() -> dict[str, Scalar]:
 
 
 def card_view(card: Card) -> dict[str, str] | None:
-    """Return a ``summary`` and the entries as indented ``text``; None if there are no entries."""
+    """Return a dict with a ``summary`` and all entries as ``text``; None if there is no entry."""
     if card.withheld:
         return {"summary": message("Configuration: omitted by --redact=names"), "text": ""}
     if not (card.entries or card.hidden or card.cut):
@@ -284,7 +284,7 @@ def card_view(card: Card) -> dict[str, str] | None:
 
 
 def _card_lines(card: Card) -> list[str]:
-    """Return the entries as lines; parts of dotted names become indented headings."""
+    """Return the entries as indented lines, as in YAML: ``a.b`` is ``b:`` below a line ``a:``."""
     lines: list[str] = []
     previous_groups: list[str] = []
     for name, value in card.entries.items():

@@ -17,7 +17,7 @@ from rlreport.text.numbers import NumberKind
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table, or a figure per token.
+    """A column of a table, or a number logged or computed for each token (figure).
 
     Attributes:
         name: name in exports.
@@ -26,10 +26,10 @@ class Column:
         help: short explanation.
         dtype: pandas dtype.
         kind: number format on pages.
-        signed: whether the token view uses a diverging color scale around 0; only for figures
-            per token.
-        listed: in the response list, "shown" by default or "hidden" until the reader selects it;
-            "" if the list does not offer it.
+        signed: for figures per token: whether the token view colors values above and below 0
+            differently.
+        listed: whether the response list shows the column: "shown", "hidden" until the reader
+            selects it, or "" for never.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Column:
 _count = partial(Column, kind="count")
 _whole = partial(Column, dtype="int64", kind="count")
 _share = partial(Column, kind="share")
-# Columns of the response list: shown by default (_shown) or hidden (_asked).
+# Columns of the response list: shown by default (_shown), or only if selected (_asked).
 _shown = partial(Column, listed="shown")
 _shown_count = partial(Column, kind="count", listed="shown")
 _asked = partial(Column, listed="hidden")
@@ -69,7 +69,7 @@ _asked_count = partial(Column, kind="count", listed="hidden")
 
 
 def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
-    """Return a column without a label, as no page shows it."""
+    """Return a column that no page shows, so that it needs no label."""
     return Column(name, "", unit, help, dtype)
 
 
@@ -252,7 +252,8 @@ STEP_COLUMNS = (
 )  # fmt: skip
 """The table of steps, exported as ``data/steps.csv``: one row per step, ascending.
 
-All columns but ``validation_…`` summarise training. The export includes empty columns.
+Columns ``validation_…`` summarise the validation responses of a step, all others its training
+responses. The export also has the columns that contain no data.
 """
 
 PROMPT_COLUMNS = (
@@ -322,10 +323,10 @@ TOKEN_FIGURES = (
     Column("surprisal", "Surprisal", "nats", "−logp"),
     Column("sampler_logp", "Sampler logp", "nats", "log-probability under the sampler"),
 )
-"""Figures per token, in the order in which the token view offers them."""
+"""Numbers shown for each token of a response, in the order of the token view's menu."""
 
 RESPONSE, STEP, PROMPT, TOKEN = (
     {column.name: column for column in columns}
     for columns in (RESPONSE_COLUMNS, STEP_COLUMNS, PROMPT_COLUMNS, TOKEN_COLUMNS)
 )
-"""Per table: column name -> column."""
+"""Each is a dict of column name -> column, for the table of responses, steps, prompts or tokens."""

@@ -34,7 +34,8 @@ class ComparisonReport:
         out: output path, or URL without credentials.
         form: id of the output format, such as ``html``.
         size: size of the report in bytes.
-        outcome: the computed comparison: effect, guardrails, flipped prompts, findings.
+        outcome: the results: reward difference, guardrails (other metrics, checked for harm),
+            prompts won or lost, findings.
     """
 
     out: Destination
@@ -44,17 +45,17 @@ class ComparisonReport:
 
     @property
     def gate(self) -> Gate:
-        """The conditions of ``--fail-on``, those that failed, and the exit status."""
+        """The result of ``--fail-on`` (gate): its conditions, those that were met, exit status."""
         return self.outcome.gate
 
     @property
     def gate_sentence(self) -> str:
-        """The result of the gate as a sentence, "" without ``fail_on``."""
+        """The result of ``--fail-on`` (gate) as a sentence, "" if that option is not given."""
         return words.gate_sentence(self.outcome)
 
     @property
     def sentence(self) -> str:
-        """The verdict as text: broken runs, then the effect with its interval."""
+        """The verdict as text: runs that broke, then the reward difference with its interval."""
         return words.sentence(self.outcome)
 
     @property
@@ -70,7 +71,7 @@ def build_comparison(
     options: CompareOptions,
     progress: Progress,
 ) -> ComparisonReport:
-    """Write the report that compares run ``new`` with ``bases``: a run, or several seeds of it.
+    """Write the report that compares the run ``new`` with ``bases``: one run, or several seeds.
 
     If that fails, an earlier report at ``out`` is unchanged.
 

@@ -1,9 +1,9 @@
 """Detect credentials in a run's configuration, so that reports do not show them.
 
-A name that contains a word such as ``token`` or ``pass`` is suspect. The value of a suspect name
-is shown only if it is harmless under this name (a count of tokens, a special token, a column, a
-path) or only refers to another value. The value of any other name is shown unless it assigns a
-value to a suspect name, has the form of a well-known credential, or looks random.
+A name that contains a word such as ``token`` or ``pass`` is suspect. Its value is shown only if
+it fits a harmless meaning of the name (``max_tokens: 512``, ``pad_token: <pad>``) or refers to
+another value (``${TOKEN}``). The value of any other name is shown unless it assigns a value to a
+suspect name (``--api-key=…``), has the form of a well-known credential, or looks random.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HARMLESS_WORD = re.compile(
     r"|key(?:words?|frames?|points?|notes?|board)|monkey|credits?|incredible|secretary"
     r"|bypass\w*|pass(?:ages?|ed|es|ing|through|ive)|(?:en)?compass"
 )
-"""Matches harmless words that contain a suspect part, such as ``tokenizer``."""
+"""Matches harmless words that contain a suspect one, such as ``tokenizer`` (``token``)."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 
@@ -68,7 +68,7 @@ _HARMLESS_PAIRS = tuple(
         (r".*_?(?:file|path|dir|folder)|(?:old)?pwd", _PATH),
     )
 )
-"""Pairs of patterns: suspect names in lower_case, and their values that are harmless."""
+"""Pairs of patterns: a suspect name in snake_case, and the harmless values of such a name."""
 
 _PLACEHOLDER = re.compile(
     r"<[A-Z_]{1,40}>|<\|[\w▁-]{1,40}\|>|\[[A-Z_]{1,20}\]|\[text\]|x{3,}|\*{3,}|…|-"
@@ -116,10 +116,10 @@ _NAME_BEFORE_VALUE = re.compile(
     r"|(?:\w+_)?(?:api|access|private|auth|hf|hub|bearer)[_-]?(?:key|token))",
     re.IGNORECASE,
 )
-"""Matches suspect names that a value may follow without ``=`` or ``:``, as in a list."""
+"""Matches suspect names after which even a value without ``=`` counts: ``api_key, abc123``."""
 
 _PROSE_BLANKS = 8
-"""A text with more blanks is prose, in which "the key: a word" is not an assignment."""
+"""A text with more blanks is prose, where "the key: a word" does not assign a value to a key."""
 
 # In random text, upper case, lower case and digits alternate far more often than in names.
 _RUN = re.compile(r"[A-Za-z0-9]+")
@@ -139,7 +139,7 @@ _PUBLIC_HASH = re.compile(
 
 
 def is_secret(name: str, value: Scalar) -> bool:
-    """Return whether an entry may contain a credential, given its dotted name and value."""
+    """Return whether a configuration entry, with this dotted name, may contain a credential."""
     if _holds_secret(name, ()):
         return True
     if value is None or isinstance(value, bool):
@@ -151,7 +151,7 @@ def is_secret(name: str, value: Scalar) -> bool:
 
 
 def _is_harmless(name: str, text: str) -> bool:
-    """Return whether the name is not suspect, or the value is harmless under this name."""
+    """Return whether the name suggests no credential, or the value fits a harmless meaning."""
     suspect_parts = [part for part in name.split(".") if _is_suspect(part)]
     return (
         not suspect_parts
@@ -164,7 +164,7 @@ def _is_harmless(name: str, text: str) -> bool:
 
 
 def _is_suspect(part: str) -> bool:
-    """Return whether a part of a dotted name suggests a credential."""
+    """Return whether ``part``, of a dotted name, suggests a credential, such as ``api_key``."""
     words = _words(part)
     if any(_SUSPECT_WORD.fullmatch(word) for word in words):
         return True
@@ -173,13 +173,13 @@ def _is_suspect(part: str) -> bool:
 
 
 def _is_harmless_pair(part: str, text: str) -> bool:
-    """Return whether a suspect part of a name and a value match a harmless pattern."""
+    """Return whether a suspect name has a harmless value, e.g. ``max_tokens`` with ``512``."""
     name = "_".join(_words(part))
     return any(n.fullmatch(name) and v.fullmatch(text) for n, v in _HARMLESS_PAIRS)
 
 
 def _is_reference(text: str) -> bool:
-    """Return whether a text only refers to a value: a placeholder, a variable or ``${...}``."""
+    """Return whether a text only stands for a value: ``<KEY>``, ``HF_TOKEN`` or ``${key}``."""
     if _VARIABLE.fullmatch(text) and _is_suspect(text):
         return True
     previous = ""
@@ -194,7 +194,7 @@ def _words(name: str) -> list[str]:
 
 
 def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
-    """Return whether a text contains a likely credential; ``words`` are those of its name."""
+    """Return whether a text looks like a credential; ``words`` are those of the entry's name."""
     if _SHAPE.search(text) or _PASSWORD.fullmatch(text) or _assigns_secret(text):
         return True
     if any(_HASH_NAME.fullmatch(word) for word in words) and _HEX.fullmatch(text):
@@ -205,7 +205,7 @@ def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
 
 
 def _assigns_secret(text: str) -> bool:
-    """Return whether a text assigns a value to a suspect name, as command lines and URLs may."""
+    """Return whether a text sets a suspect name, e.g. a command line with ``--api-key=…``."""
     prose = text.count(" ") - text.count(", ") > _PROSE_BLANKS
     position = 0
     while match := _ASSIGNED.search(text, position):
@@ -259,7 +259,7 @@ def _is_random_run(run: str, around: int) -> bool:
 def named_value(pairs: Mapping[Any, Any]) -> Mapping[Any, Any]:
     """Return ``{"API_KEY": ...}`` for a mapping such as ``{key: API_KEY, value: ...}``.
 
-    ``is_secret`` can then judge the value by this name. Other mappings are returned unchanged.
+    ``is_secret`` can then check the value under this name. Other mappings are returned unchanged.
     """
     by_key = {str(key).lower(): value for key, value in pairs.items()}
     values = [by_key[key] for key in ("value", "val") if key in by_key]

@@ -36,14 +36,14 @@ def fetch(
     figures: FigureOptions,
     with_tokens: int | None = None,
 ) -> Iterator[Rollout]:
-    """Read all responses of ``rows`` into memory, then yield them in this order.
+    """Read responses back from the logs; yield them in the order of ``rows``, once all are read.
 
     Args:
         locations: locations of all responses in the logs.
         rows: indices into the response table.
         options: the options with which the logs were read.
-        figures: the parameters with which the figures were computed.
-        with_tokens: how many of the first rows are returned with their tokens; None for all.
+        figures: the parameters with which numbers per token, such as advantages, were computed.
+        with_tokens: how many rows, counted from the first, get their tokens; None for all.
 
     Raises:
         UnusableInputError: a log changed or disappeared since it was read.
@@ -56,7 +56,7 @@ def fetch(
 
 
 def prompt_texts(scan: Scan, options: ReadOptions) -> list[str]:
-    """Return the first MAX_PROMPT_TEXTS prompts by ``prompt_id``, cut to PROMPT_CHARS.
+    """Return the first MAX_PROMPT_TEXTS prompts in order of ``prompt_id``, cut to PROMPT_CHARS.
 
     Raises:
         UnusableInputError: a log changed or disappeared since it was read.
@@ -120,7 +120,7 @@ def _rollouts(
 
 
 def _tokens_by_row(tokens: TokenRows, figures: FigureOptions) -> Iterator[tuple[int, Any]]:
-    """Yield (row, (token strings, figures per token, mask of sampled tokens or None if all))."""
+    """Yield (row, (token strings, figures per token, bool array of sampled or None if all))."""
     flat = tokens.sampled_only().figures(figures)
     if tokens.sampled is not None:
         flat = flat.spread(tokens.sampled)
@@ -133,7 +133,7 @@ def _tokens_by_row(tokens: TokenRows, figures: FigureOptions) -> Iterator[tuple[
 
 
 def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
-    """Return the prompt's logged [role, text] pairs, cleaned; skip entries of another shape."""
+    """Return logged [role, text] pairs of a prompt, cleaned; skip entries that are no pairs."""
     return [
         (_text(turn[0]), clean(turn[1]))
         for turn in (pairs if isinstance(pairs, list) else [])
@@ -142,7 +142,7 @@ def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
 
 
 def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
-    """Convert a logged turn, without values of unexpected type; keep token spans if ``spans``."""
+    """Convert a logged turn; drop values of wrong type, and token positions unless ``spans``."""
 
     def text(name: str) -> str | None:
         return clean(value) if isinstance(value := turn.get(name), str) else None

@@ -37,16 +37,16 @@ class MissingExtraError(RlreportError):
 
 
 class RowError(ValueError):
-    """A logged line or object cannot be converted to a row; the report shows the message."""
+    """A logged line or dict (JSON object) cannot be converted; the report shows the message."""
 
     @property
     def reason(self) -> str:
-        """The message in translatable form; ``str`` returns it in English only."""
+        """The error message, which pages can translate; ``str(error)`` is always English."""
         return str(self) if not self.args or type(self.args[0]) is str else self.args[0]
 
 
 class UnreadRow(dict[str, Any]):
-    """Placeholder for one unreadable row of a logged object that contains several rows."""
+    """Stands for a row that cannot be read, if a logged dict (JSON object) has several rows."""
 
     def __init__(self, error: RowError) -> None:
         super().__init__()

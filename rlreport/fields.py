@@ -1,7 +1,7 @@
-"""The fields of a canonical row, into which every log format is converted.
+"""The canonical fields: rows of every log format are converted to rows with these keys.
 
-A field means the same in every log. If a framework uses the name of a field for something
-else, its value becomes the column ``<name>_logged``.
+A field means the same in every log. If a framework logs something else under the name of a
+field, that value is kept as the column ``<name>_logged``.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ LARGEST_STEP = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One canonical field.
+    """One canonical field: a key of the rows into which every log format is converted.
 
     Attributes:
         name: key in the row.
         kind: type of the value.
-        meaning: description of the value, with unit and, for objects, shape.
+        meaning: description of the value, with its unit.
         required: whether a row without this field is invalid.
         column: whether the response list has a column for the value.
-        at_hand: where a PPO trainer has the value, for docs.
-        feeds: what the report computes from the value, for docs.
+        at_hand: for docs: from which variable a PPO training loop can log the value.
+        feeds: for docs: what the report computes from the value.
     """
 
     name: str
@@ -118,10 +118,10 @@ TOKEN_ARRAYS = tuple(field.name for field in FIELDS if field.kind == "floats")
 """Names of the fields with one float per token."""
 
 NO_COLUMN = frozenset(field.name for field in FIELDS if not field.column)
-"""Names of fields without a column in the response list; all other scalars have one."""
+"""Canonical fields that get no column in the response list; any other logged scalar does."""
 
 NotTaken = dict[str, tuple[int, str]]
-"""Unrecognized fields: dotted name -> (number of occurrences, type of the values)."""
+"""Logged fields that no format recognizes: dotted name -> (number of occurrences, type)."""
 
 MOST_NOT_TAKEN = 64  # maximum number of unrecognized fields that are reported
 _LONGEST_NAME = 80  # characters; longer names are cut

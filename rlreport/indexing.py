@@ -38,7 +38,7 @@ class Index:
     """The result of ``build_index``.
 
     Attributes:
-        out: path of the index page.
+        out: path of the index, the page that lists the reports.
         reports: number of listed reports, including unreadable ones.
         unread: (path, reason) of each report that could not be read.
     """
@@ -103,7 +103,7 @@ def _refuse_report(out: Path) -> None:
 
 
 def _about(path: Path) -> dict[str, Any] | RlreportError | None:
-    """Return a report's ``report.json``, or the error on reading it; None if it is no report."""
+    """Return the content of a report's ``report.json``, or the error; None if it is no report."""
     try:
         return report_about(path)
     except RlreportError as error:
@@ -111,7 +111,7 @@ def _about(path: Path) -> dict[str, Any] | RlreportError | None:
 
 
 def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Path]:
-    """Return the report at a path, or those in this folder, or build some from its metrics."""
+    """Return the reports at a path; if there are none, build them from trainer metrics there."""
     if is_url(str(location)):
         raise UsageError(f"{shown(str(location))}: an index lists local reports only; download it")
     path = Path(location)
@@ -150,7 +150,7 @@ def _is_report(path: Path) -> bool:
 
 
 def _entry(path: Path, root: Path) -> Listed:
-    """Return the index entry of a report; its link is relative to the folder ``root``."""
+    """Return a report's entry of the index, with a link relative to the folder ``root``."""
     relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
     page = f"{relative}/index.html" if path.is_dir() else relative
     # Without "./" a browser would read the part before a colon as a URL scheme.

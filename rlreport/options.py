@@ -31,11 +31,11 @@ def option(default: Any, help: str, *flags: str, **settings: Any) -> Any:
     """Return a dataclass field that declares an option.
 
     Args:
-        default: default value; a dict or None for a mapping.
+        default: default value; a dict declares an option that is a mapping.
         help: description shown by ``--help`` and in the docstrings of the API.
         flags: flags on the command line; by default the field's name with hyphens.
         settings: ``choices``, ``low`` and ``high`` restrict the value. For the command line only:
-            ``metavar``, ``show`` (the default as text), ``size`` (bytes, written ``10MB``).
+            ``metavar``, ``show`` (the default as text), ``size`` (True: accept ``10MB``).
     """
     metadata = {"help": help, "flags": flags, **settings}
     if isinstance(default, dict):
@@ -49,7 +49,7 @@ def declared(options: type) -> list[Field[Any]]:
 
 
 def part(kind: type[Options], options: object) -> Options:
-    """Return an instance of ``kind`` with the values that ``options`` has for its fields."""
+    """Return an instance of the options class ``kind``, with values taken from ``options``."""
     values = options if isinstance(options, dict) else vars(options)
     names = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})
@@ -58,7 +58,7 @@ def part(kind: type[Options], options: object) -> Options:
 @dataclass(frozen=True, kw_only=True)
 class _Checked:
     def __post_init__(self) -> None:
-        """Validate ranges and choices; replace None by {} in options that are mappings.
+        """Validate all options declared with ``option``; replace None by {} for mappings.
 
         Raises:
             UsageError: a number is out of range, or a value is not one of the choices.
@@ -218,7 +218,7 @@ class OutputOptions(_Checked):
     )
 
     def __post_init__(self) -> None:
-        """Validate the values, and make the texts safe to show."""
+        """Validate the values; replace invalid characters in ``title`` and ``subject``."""
         super().__post_init__()
         for name in ("title", "subject"):
             if text := getattr(self, name):
@@ -278,7 +278,7 @@ class ReportOptions(OutputOptions):
         False, "Treat the newest step as incomplete: mark it and exclude it from the checks."
     )
     live: int = 0
-    """Seconds after which an open page checks again for a newer report; 0 for never."""
+    """Seconds between checks of a page open in a browser for a newer report; 0: no checks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +314,7 @@ class CompareOptions(ReadOptions, FigureOptions, OutputOptions):
     quiet: bool = option(True, "Print errors only.", "-q", "--quiet")
 
     def __post_init__(self) -> None:
-        """Validate the values; a comparison cannot redact names."""
+        """Validate the values; refuse ``redact="names"``, which comparisons do not support."""
         super().__post_init__()
         if self.redact_names:
             raise UsageError("redact is True or False for a comparison, not 'names'")

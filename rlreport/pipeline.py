@@ -50,7 +50,7 @@ from rlreport.tables import Note, Tables
 from rlreport.text.language import ENGLISH, Language
 from rlreport.workers import Workers, release_memory
 
-DATA_SHARE = 0.2  # fraction of the maximum size that the figures of all responses may take
+DATA_SHARE = 0.2  # fraction of the maximum size for the numbers (no texts) of all responses
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Report:
         shown: number of responses whose text the report contains.
         tables, verdict: all tables, and the result of the health checks.
         left_out: sentences on what the report omits, such as texts beyond the maximum size.
-        figures: key figures of the overview.
+        figures: key figures that the overview page shows, such as the mean reward.
         language: language of the report.
     """
 
@@ -195,7 +195,7 @@ def _limits(report: ReportOptions) -> Thresholds:
 
 
 def _metadata(logs: Sequence[str | Path], report: ReportOptions) -> Card:
-    """Return the run metadata, redacted as the options require."""
+    """Return the run's configuration (card), redacted as the options require."""
     meta = {str(name): str(value) for name, value in report.meta.items()}
     card = run_card(logs, configs=tuple(map(Path, report.config)), meta=meta, git=report.git)
     if report.redact_names:
@@ -206,7 +206,7 @@ def _metadata(logs: Sequence[str | Path], report: ReportOptions) -> Card:
 def _read(
     logs: Sequence[str | Path], options: BuildOptions, progress: Progress, workers: Workers
 ) -> tuple[str, RowLocations, Tables]:
-    """Read and summarise logs; return the run's name, the locations of its rows, and its tables."""
+    """Read logs; return the run's name, where the logs contain each response, and all tables."""
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
     metrics = metrics_beside(logs, read.metrics, read.run)
     try:
@@ -224,7 +224,7 @@ def _read(
 def _judge(
     tables: Tables, locations: RowLocations, limits: Thresholds, options: BuildOptions
 ) -> tuple[Verdict, SpreadingTexts]:
-    """Return the verdict with excerpts of its evidence, and texts that spread during the run."""
+    """Run the checks; return the verdict, with quoted responses, and texts that became common."""
     run = Run(tables.settled(), limits)
     verdict, spreading = (
         judge(run, muted=options.mute),
@@ -238,7 +238,7 @@ def _judge(
 
 
 def _sampled_rows(tables: Tables) -> Ints:
-    """Return the sampled training responses, as row numbers in the table of all responses."""
+    """Return which training responses were sampled for text statistics, as response-table rows."""
     training = tables.training()
     sample = training.words or training.ngrams
     sampled = training.responses.iloc[[] if sample is None else sample.rows]

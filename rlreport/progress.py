@@ -10,7 +10,7 @@ from rlreport.text.language import ENGLISH, Language
 
 
 class Phase:
-    """A context manager for a phase of work; it closes the progress bar, if there is one."""
+    """A context manager for a phase of work, whose progress bar, if any, is closed at its end."""
 
     def __init__(self, bar: Any = None) -> None:
         self._bar = bar
@@ -29,13 +29,13 @@ class Phase:
 
 
 class Progress:
-    """Progress messages on standard error; none if ``quiet``."""
+    """Prints progress to standard error: bars or lines; nothing if ``quiet``."""
 
     def __init__(self, quiet: bool = True, language: Language = ENGLISH) -> None:
         self._quiet, self._language = quiet, language
 
     def phase(self, name: str, total: float, unit: str) -> Phase:
-        """Start and return a phase of ``total`` bytes (unit "B") or other units (e.g. "pages")."""
+        """Start a phase of ``total`` units of work, such as "pages"; the unit "B" is bytes."""
         in_bytes = unit == "B"
         name, unit = self._language.of((name, unit))
         if self._quiet or not total:

@@ -26,8 +26,8 @@ from rlreport.store import program
 
 _QUEUED = 2  # tasks submitted per CPU: the running one, and the next
 _RETRIES = 3  # how often a task runs again after its node died
-_CHECK_SECONDS = 120.0  # time in which each node must answer ``check``
-_BUSY_SECONDS = 30.0  # wait for a free CPU before the user is informed
+_CHECK_SECONDS = 120.0  # maximum time that ``check`` waits for the answers of all nodes
+_BUSY_SECONDS = 30.0  # after waiting this long for a free CPU, tell the user
 _CONNECT_SECONDS = 10.0
 _MAX_NAMED = 3  # problems listed in an error message
 
@@ -175,8 +175,8 @@ def _problems(answer: Any, versions: dict[str, str], sizes: dict[str, int]) -> l
 def _run_task(versions: dict[str, str], function: Callable[..., Any], *args: Any) -> bytes:
     """Run a function on a node, and return its pickled result.
 
-    The versions are compared again, as the node may have joined after ``check``. If Ray unpickled
-    the result, its arrays would stay in the object store.
+    The versions are compared again, as the node may have joined the cluster after ``check``. The
+    result is pickled here: Ray would keep its arrays in the object store.
     """
     if versions != (node_versions := _versions()):
         raise UsageError(
@@ -186,7 +186,7 @@ def _run_task(versions: dict[str, str], function: Callable[..., Any], *args: Any
 
 
 def _connect(address: str) -> tuple[Any, bool]:
-    """Return the ``ray`` module, connected, and whether this call opened the connection."""
+    """Connect to the cluster; return the ``ray`` module, and whether this call connected it."""
     try:
         import ray
     except ImportError:
@@ -216,7 +216,7 @@ def _connect(address: str) -> tuple[Any, bool]:
 
 
 def _check_port(address: str) -> None:
-    """Raise an error if no cluster listens; Ray would try for minutes, then end the process."""
+    """Raise an error if nothing listens at HOST:PORT; Ray would wait minutes, then kill Python."""
     if address == "auto":
         with contextlib.suppress(ImportError):  # a private function, which may be renamed
             from ray._private.services import canonicalize_bootstrap_address
@@ -233,7 +233,7 @@ def _check_port(address: str) -> None:
 
 
 def _versions() -> dict[str, str]:
-    """Return the versions, by program, that all nodes must share for a reproducible report."""
+    """Return program -> version, which must be equal on all nodes for a reproducible report."""
     return {
         "rlreport": f"{__version__} ({program()[-32:-20]})",
         "Python": platform.python_version(),
@@ -242,7 +242,7 @@ def _versions() -> dict[str, str]:
 
 
 def _sizes(files: Sequence[str]) -> dict[str, int]:
-    """Return the size of each file in bytes, -1 for files that this node does not see."""
+    """Return path -> size in bytes, -1 if the file does not exist on this node."""
     sizes = dict.fromkeys(files, -1)
     for file in sizes:
         with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ from rlreport.figures.token import TokenFigures
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn of the conversation after the prompt; texts are cleaned, None if not logged.
+    """One turn of the conversation after the prompt; texts are cleaned, values not logged are None.
 
     Attributes:
         role, text: speaker (such as ``assistant``), and text.
@@ -39,17 +39,17 @@ class Turn:
 
 @dataclass(slots=True)
 class Rollout:
-    """A response with its prompt, tokens and figures, as pages show it.
+    """A response with its prompt, its tokens and numbers per token (figures), as pages show it.
 
     Attributes:
         step, n: id of the response: its step, and its position in the step.
-        file, line: where the logs contain the response.
+        file, line: log file, and line number in it, of the response.
         prompt, response, ref_response, ground_truth: cleaned texts; None if not logged.
         turns: (role, text) per message of the prompt; empty if it is not a chat.
         raw_tokens: the T token strings as logged; empty if tokens are not logged or not loaded.
-        tokens: readable text of each token, length T; of tokens that share a character, only the
-            last one contains it.
-        figures: figures per token, length T; NaN for tokens that the policy did not sample.
+        tokens: readable text of each token, length T; a character split over several tokens is
+            in the text of the last one.
+        figures: numbers per token, such as KL, length T; NaN if the policy did not sample it.
         sampled: bool (T,), whether the policy sampled the token; None if it sampled all.
         conversation: the turns after the prompt.
         errors: error messages of the rollout.

@@ -29,7 +29,7 @@ _PART_NAME = re.compile(
     r"(?:[-_.]?worker)?[-_.=]?\d+|\d+|train(?:ing)?|val(?:id(?:ation)?)?|test|eval(?:uation)?|dev",
     re.IGNORECASE,
 )
-"""Matches names of files and folders that one run writes per rank, step or split."""
+"""Matches names of files and folders that are parts of one run, such as ``rank_0``, ``val``."""
 
 _COMPRESSION_SUFFIX = re.compile(r"\.(?:gz|zst)$", re.IGNORECASE)
 
@@ -37,9 +37,9 @@ _COMPRESSION_SUFFIX = re.compile(r"\.(?:gz|zst)$", re.IGNORECASE)
 def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:
     """Return a note if the logs look like several runs.
 
-    Top-level folders look like several runs if they contain files of the same names with the
-    same steps, or if each has its own configuration and they share a step. Files of one folder
-    do if they contain the same steps and prompts and are not named like ranks of one run.
+    Top-level folders look like several runs if their files have the same names and steps, or if
+    they share a step and each has its own configuration file. The files of one folder look like
+    several runs if they have the same steps and prompts, and no names such as ``rank_0``.
 
     Args:
         logs: paths of the logs.
@@ -91,8 +91,8 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
     """Return a note if each file of one folder looks like a separate run.
 
-    Files named after runs or seeds must share steps. Other files must also share the prompts of
-    each step, as one run may write a file per environment.
+    Files named like ``seed1`` are separate runs if they have the same steps. Other files must also
+    have the same prompts in each step, as one run may write a file per environment.
     """
     names = [file.name.partition(".")[0] for file in tables.files]
     if len(names) < 2 or any(_PART_NAME.search(name) for name in names if not _are_runs([name])):

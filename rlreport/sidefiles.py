@@ -1,7 +1,7 @@
 """Read untrusted files in bounded memory and time.
 
-Configuration, trainer metrics, earlier reports and JSON documents are checked for size, nesting,
-and number of values and columns before they are parsed.
+Configurations, trainer metrics, earlier reports and other JSON documents are refused before
+parsing if they are too large, are nested too deep, or have too many values or columns.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ MAX_JSON = 256_000_000  # bytes of a JSON document, which is parsed at once
 MAX_MEMORY = 1_000_000_000  # estimated bytes of memory for the values of one JSON document
 MAX_DEPTH = 200  # levels of nesting in JSON
 MAX_CONFIG = 2_000_000
-"""Bytes of a configuration file, and characters of a YAML file with its aliases expanded."""
+"""Maximum bytes of a configuration file, and characters of a YAML file with aliases expanded."""
 
 MAX_NODES = 100_000  # values of a YAML file with its aliases expanded
 MAX_CONFIG_DEPTH = 64  # levels of nesting in a configuration file
 MAX_LINE = 64_000_000  # bytes of a line in a file of trainer metrics
 MAX_COLUMNS = 5_000  # columns of a table
 MAX_DIRECTORY = 32_000_000
-"""Bytes of a zip archive's list of entries, which takes about 15 times as much memory."""
+"""Bytes of a zip archive's list of entries; in memory it takes about 15 times as many."""
 
 _MARKS = b'[]{}",'
 _NO_MARKS = bytes(set(range(256)) - set(_MARKS))
@@ -51,7 +51,7 @@ _MAX_DIRECTIVES = 100
 
 
 class Readable(Protocol):
-    """A binary stream that can be read."""
+    """Any object with a ``read`` method that returns bytes."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most ``size`` bytes."""
@@ -76,7 +76,7 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def read_stream(stream: Readable, most: int) -> bytes:
-    """Return the remaining bytes of a stream, such as that of a compressed file.
+    """Return the remaining bytes of a stream, such as a file that is decompressed.
 
     Raises:
         LimitError: more than ``most`` bytes remain.
@@ -137,7 +137,7 @@ def load_config(path: Path) -> Any:
 
     Raises:
         OSError: the file cannot be opened.
-        LimitError: the file is too large, nested too deep, or its aliases expand too far.
+        LimitError: the file is too large (YAML: with its aliases expanded) or nested too deep.
         ValueError: the file is not valid.
     """
     data = read_bounded(path, MAX_CONFIG)
@@ -177,11 +177,11 @@ def load_toml(text: str) -> dict[str, Any]:
 
 
 def load_yaml(text: str) -> Any:
-    """Parse a YAML document that contains only plain types.
+    """Parse a YAML document of plain types only, such as texts, numbers, lists, mappings.
 
     Raises:
-        LimitError: the document is nested too deep, or its aliases expand too far.
-        ValueError: the document is not plain YAML.
+        LimitError: the document is nested too deep, or too large with its aliases expanded.
+        ValueError: the document is not YAML, or contains other types.
     """
     import yaml
 

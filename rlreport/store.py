@@ -1,7 +1,7 @@
 """The cache folder of ``--cache``: a key-value store of intermediate results.
 
-Errors of the cache never stop a build: an entry that cannot be read, is damaged or belongs to
-another user counts as missing; an entry that cannot be written is skipped.
+Errors of the cache never stop a build. An entry that cannot be read, is damaged or belongs to
+another user counts as missing. An entry that cannot be written is not stored.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from rlreport.errors import UsageError
 _SUM_BYTES = 16  # checksum at the start of an entry
 _MAX_UNPACKED = 1 << 31  # decompressed bytes of an entry
 _TRIM_FRACTION = 0.9
-"""``trim`` reduces the cache to this fraction of its limit, so that few builds have to trim."""
+"""``trim`` shrinks a full cache to this fraction of its limit, so that it is needed rarely."""
 
-_TOUCH_SECONDS = 3600  # a used entry gets a new modification time if its time is older
+_TOUCH_SECONDS = 3600  # using an entry updates its modification time if it is older than this
 _ENTRY = re.compile(r"[0-9a-f]{2}/(?:[0-9a-f]{30}|new-[0-9a-f]{16})")
-"""Matches paths of entries, and of the temporary files of running or killed builds."""
+"""Matches paths of entries, and of temporary files that a build writes or left when killed."""
 
 # Flags for opening an entry: do not follow links, do not wait for the writer of a pipe.
 _PLAIN_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -47,7 +47,7 @@ _LIBRARIES = ("numpy", "pandas", "orjson", "altair", "vl-convert-python", "jinja
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A cache folder with one file per entry; picklable, as workers use it, too.
+    """A cache folder with one file per entry; can be pickled, for worker processes.
 
     Attributes:
         folder: absolute path of the folder.
@@ -98,7 +98,7 @@ class Store:
                 new.unlink(missing_ok=True)
 
     def trim(self) -> None:
-        """If entries exceed ``size``, remove those that were not used for the longest time."""
+        """If all entries together exceed ``size``, remove the least recently used ones."""
         entries = sorted(self._entries(), key=lambda entry: (entry[1].st_mtime, entry[0]))
         total = sum(status.st_size for _, status in entries)
         if total <= self.size:
@@ -111,7 +111,7 @@ class Store:
             total -= status.st_size
 
     def clear(self) -> None:
-        """Remove all entries, and folders that become empty; files of others remain."""
+        """Remove all entries, and folders that become empty; other files in the folder remain."""
         paths = [path for path, _ in self._entries()]
         for path in paths:
             with suppress(OSError):
@@ -139,7 +139,7 @@ class Store:
 
 
 def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
-    """Serialize ``head`` and arrays: length of the JSON header, header, bytes of the arrays.
+    """Serialize a dict and arrays as bytes: length of a JSON header, header, array data.
 
     Raises:
         TypeError: ``head`` cannot be written as JSON.
@@ -151,7 +151,7 @@ def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Return the ``head`` and the read-only arrays that ``pack`` serialized.
+    """Return the dict and the arrays (read-only) that ``pack`` serialized.
 
     Raises:
         ValueError, TypeError, LookupError: the data is damaged.
@@ -172,7 +172,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
 
 
 def store_at(where: str | Path, size: int = 0) -> Store:
-    """Return the store in a folder, created if missing; ``auto`` is the user's cache folder.
+    """Return the cache in a folder, created if missing; ``auto`` is the user's cache folder.
 
     Raises:
         UsageError: the path is not a folder, or the folder cannot be created.
@@ -201,7 +201,7 @@ def users_folder() -> Path:
 
 @cache
 def program() -> str:
-    """Return a fingerprint of this program: versions of libraries, and a hash of its files."""
+    """Return a fingerprint of rlreport: versions of Python and libraries, hash of its own files."""
     home = Path(__file__).parent
     siblings = (
         home.parent / name for name in ("templates", "static") if not (home / name).is_dir()

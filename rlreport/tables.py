@@ -22,7 +22,8 @@ class LogFile:
 
     Attributes:
         name: path relative to the folder of the logs, never absolute.
-        size, rows, lines, bad: bytes, rows in the response table, lines, unreadable lines.
+        size, rows, lines: size in bytes, number of rows in the response table, and of lines.
+        bad: number of lines that cannot be read.
         format, why: id of the log format, and how it was detected.
     """
 
@@ -47,7 +48,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A remark about the logs, such as on skipped lines; ``count`` is how often it applies."""
+    """A remark about the logs; ``count``: the number of lines, rows or steps that it concerns."""
 
     kind: str
     text: str
@@ -58,7 +59,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class MetricsFile:
-    """A file of trainer metrics: path relative to the logs, number of steps, metric names."""
+    """A file of trainer metrics: path relative to the logs, number of steps, names of metrics."""
 
     name: str
     steps: int
@@ -68,12 +69,12 @@ class MetricsFile:
 _SAMPLES = ("ngrams", "words", "ref_words")
 
 GAP = "<|gap|>"
-"""Marks the omitted middle of a long response, of which only both ends are sampled."""
+"""Stands for the middle of a long response, if only its start and end are in the sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextSample:
-    """The texts of S sampled responses as units: tokens, or words if no tokens are logged.
+    """The texts of S sampled responses, split into units: tokens or words (see ``unit``).
 
     Attributes:
         rows: int64 (S,), row numbers in the response table, ascending.
@@ -81,7 +82,7 @@ class TextSample:
         units: int32 (sum of lengths,), indices into ``vocabulary``.
         vocabulary: tokens as logged, or words and CJK characters.
         unit: ``token`` or ``word``.
-        labels: int8 (S,), whether the response contains its label (ground truth): 1 or 0, −1
+        labels: int8 (S,), 1 if the response contains its label (ground truth), 0 if not, −1
             without a label; None if not computed.
     """
 
@@ -95,7 +96,7 @@ class TextSample:
 
 @dataclass(frozen=True, slots=True)
 class TokenSample:
-    """Figures of the tokens in ``texts``: one value per unit, NaN if not logged."""
+    """Numbers for each token in ``texts``: arrays as long as ``texts.units``, NaN if not logged."""
 
     texts: TextSample
     kl: NDArray[np.float32]
@@ -107,24 +108,24 @@ class TokenSample:
 
 @dataclass(slots=True, kw_only=True)
 class LogTables:
-    """The tables that ``read`` returns; later stages do not change their content.
+    """The tables made while reading the logs; later stages do not change their content.
 
     Attributes:
         responses: one row per response, see RESPONSE_COLUMNS.
-        extras: same rows; one column per further logged scalar (float64, or object for text).
-        positions: critic error by relative position: ``decile`` 0-9, ``count``,
-            ``abs_error_mean``, ``value_mean``, ``return_mean`` (empty without values).
+        extras: one row per response; a column per other logged scalar (float64; text: object).
+        positions: the critic's error by position in a response: ``decile`` 0-9 (which tenth),
+            ``count``, ``abs_error_mean``, ``value_mean``, ``return_mean``; may be empty.
         ngrams: tokens (or words) of the sampled responses, for counting n-grams; None if no
-            texts are logged, and in ``without_samples``.
-        words: words of the sampled responses, each with its leading space; None like ``ngrams``.
-        ref_words: words of the reference's responses to the same prompts; None like ``ngrams``.
-        sampled: number of sampled responses, from which figures of texts and tokens are computed.
+            texts are logged, or after ``without_samples()``.
+        words: words of the sampled responses, each with its leading space; may be None, too.
+        ref_words: words of the reference policy's responses to the same prompts, or None.
+        sampled: number of sampled responses; statistics of texts and tokens use only these.
         sampled_of: number of responses from which the sample was drawn.
         reward_parts: names of the columns of ``extras`` that are components of the reward.
         files, notes: log files that were read, and remarks about the logs.
-        bad_lines, bad_count: the first unreadable lines, and the number of all.
+        bad_lines, bad_count: the first unreadable lines, and the number of all of them.
         fields: canonical field -> number of rows that contain it.
-        tools: one row per step and tool: ``step``, ``tool`` and the sums of its ToolCounts.
+        tools: one row per step and tool: ``step``, ``tool``, and summed counts (see ToolCounts).
     """
 
     responses: pd.DataFrame
@@ -154,11 +155,10 @@ class Tables(LogTables):
         tokens: one row per token string, see TOKEN_COLUMNS; empty if no tokens are logged.
         extras_by_step: ``step`` and the mean of each numeric column of ``extras``.
         metrics: ``step`` and one float64 column per trainer metric; may be empty.
-        metrics_files: the files of ``metrics``.
+        metrics_files: the files from which ``metrics`` were read.
         metrics_broken: metric -> the first 1,000 steps at which it was NaN or infinite.
-        validation: STEP_COLUMNS computed from the validation responses, with the same rows as
-            ``steps``; empty without validation responses.
-        in_progress: step that is still being written, which the checks ignore; None without one.
+        validation: like ``steps``, but computed from the validation responses; empty without any.
+        in_progress: step that the run is still writing, which the checks ignore, or None.
     """
 
     steps: pd.DataFrame
@@ -173,7 +173,7 @@ class Tables(LogTables):
 
     @property
     def sample_note(self) -> str:
-        """Sentence on how many responses were sampled for figures of texts; "" if all were."""
+        """Text on how many responses were sampled for text statistics; "" if all were, or none."""
         return sample_note(self.sampled, self.sampled_of)
 
     @property
@@ -184,7 +184,7 @@ class Tables(LogTables):
     def training(self) -> Tables:
         """Return the tables without validation responses and without steps of 0 responses.
 
-        Rows are renumbered, also in the samples, which contain training responses only.
+        Row numbers in the text samples, which contain only training responses, are adapted.
         """
         if self.responses.empty:
             return self
@@ -206,9 +206,9 @@ class Tables(LogTables):
         )
 
     def growing(self) -> Tables:
-        """Return the tables with the newest step marked as in progress, not as incomplete.
+        """Return the tables with the newest step marked as "in progress" instead of "incomplete".
 
-        A run of one step is returned unchanged, as the checks would have no other step.
+        A run of one step is unchanged: the checks ignore that step, so none would be left.
         """
         if len(self.steps) < 2:
             return self
@@ -219,7 +219,7 @@ class Tables(LogTables):
         return replace(self, steps=steps, in_progress=newest)
 
     def settled(self) -> Tables:
-        """Return the rows before the step in progress, and bad lines that cannot grow any more."""
+        """Return the tables without the step in progress and without half-written bad lines."""
         if self.in_progress is None:
             return self
         complete_lines = [line for line in self.bad_lines if not line.torn]
@@ -228,7 +228,7 @@ class Tables(LogTables):
         return replace(earlier_steps, bad_lines=complete_lines, bad_count=bad_count)
 
     def between(self, start: int, stop: int) -> Tables:
-        """Return the rows with ``start <= step < stop``; ``prompts`` and ``tokens`` keep all."""
+        """Keep rows with ``start <= step < stop``; ``prompts`` and ``tokens`` are not filtered."""
         low, high = np.searchsorted(self.responses["step"].to_numpy(), (start, stop)).tolist()
         samples: dict[str, Any] = {
             name: _cut(sample, low, high)
@@ -255,7 +255,7 @@ class Tables(LogTables):
         )
 
     def beside(self) -> Tables | None:
-        """Return validation responses as a separate run, without samples; None without any."""
+        """Return tables of the validation responses only, as a run of its own; None without any."""
         in_validation = self.responses["validation"].to_numpy() != 0
         if not in_validation.any():
             return None

@@ -30,7 +30,7 @@ Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
 QUEUED = 2  # jobs submitted per process: the running one, and the next
-AHEAD = 4  # results buffered per submitted job while an earlier result is pending
+AHEAD = 4  # results that may wait, per submitted job, for an earlier result
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ENVIRONMENT = {
     # Otherwise NumPy's linear algebra, which no job uses, starts a thread per core.
@@ -48,12 +48,12 @@ _map_numbers = itertools.count()
 
 
 class Workers:
-    """A pool of worker processes that also runs jobs in this process; a context manager."""
+    """A context manager for a pool of worker processes; this process runs jobs, too."""
 
     def __init__(
         self, count: int = 0, ray: str | None = None, say: Callable[[str], None] = lambda line: None
     ) -> None:
-        """Connect to the cluster, if any; local processes start with the first jobs.
+        """Connect to the Ray cluster, if one is given; local processes start with the first jobs.
 
         Args:
             count: number of local processes, including this one; 0 for one per core.
@@ -96,7 +96,7 @@ class Workers:
             function: a function defined at the top level of a module, as it is pickled.
             jobs: picklable values; the iterable is consumed as jobs are submitted.
             shared: a picklable value that is passed to all jobs.
-            parallel: False to run in this process, if the jobs are small.
+            parallel: False to run small jobs in this process only; a cluster ignores it.
 
         Raises:
             RlreportError: a worker process was killed.
@@ -130,7 +130,7 @@ class Workers:
             ) from None
 
     def check_files(self, paths: Sequence[str], tokenizer: str | None = None) -> None:
-        """Check that every node of a cluster sees the same local files.
+        """Check that every node of the cluster sees the same files; do nothing without a cluster.
 
         Raises:
             UsageError: a node does not see a file, or has another version of this program.
@@ -139,7 +139,7 @@ class Workers:
             self._cluster.check(paths, tokenizer)
 
     def _local_pool(self) -> Executor | None:
-        """Return the local executor, started if necessary; None to work in this process only."""
+        """Return the pool of local processes, started if necessary; None if there can be none."""
         if self._executor is None and self._count > 1:
             self._executor = _local_executor(self._count - 1)
             if self._executor is None:
@@ -160,11 +160,11 @@ def _run_here(
 
 
 _shared: dict[int, tuple[Callable[[Any, Any], Any], Any]] = {}
-"""In a worker: number of the current ``map`` -> its function and shared value."""
+"""In a worker process: number of the current ``map`` call -> (function, shared value)."""
 
 
 def _run(number: int, blob: bytes, job: Any) -> Any:
-    """Run a job in a worker; ``blob`` is unpickled only for the first job of each ``map``."""
+    """Run a job in a worker process; unpickle ``blob`` only once per ``number`` (``map`` call)."""
     if number not in _shared:
         _shared.clear()
         _shared[number] = pickle.loads(blob)
@@ -173,7 +173,7 @@ def _run(number: int, blob: bytes, job: Any) -> Any:
 
 
 def _local_executor(count: int) -> Executor | None:
-    """Start ``count`` loky processes; return None where that is not possible."""
+    """Start ``count`` processes with loky; return None if this system cannot start any."""
     import multiprocessing
 
     if not hasattr(signal, "pthread_sigmask") or multiprocessing.current_process().daemon:
@@ -205,10 +205,10 @@ def _local_executor(count: int) -> Executor | None:
 
 
 def _stop_executor(executor: Executor) -> None:
-    """Kill loky's processes, and wait until its thread that sends jobs has ended.
+    """Kill loky's processes, and wait for loky's thread that sends jobs to them.
 
-    loky itself does not wait. If Python exits while the thread frees its semaphores, the resource
-    tracker reports them as leaked. Jobs are not cancelled before, as loky's shutdown would fail.
+    If Python exited before this thread ends, it would warn of leaked semaphores. The jobs are not
+    cancelled first, as loky's shutdown would then fail.
     """
     jobs: Any = executor._call_queue  # type: ignore[attr-defined]
     executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
@@ -221,9 +221,9 @@ def _stop_executor(executor: Executor) -> None:
 def _isolated() -> Iterator[dict[str, str]]:
     """Isolate processes started in this context; yield environment variables for them.
 
-    They do not import from the current folder: loky passes ``sys.path`` to its processes, and the
-    environment to the resource trackers. They inherit blocked SIGINT and SIGTERM, so that only
-    this process handles these signals.
+    The processes do not import from the current folder: workers get a safe ``sys.path``, and
+    Python's and loky's resource trackers a safe environment. SIGINT and SIGTERM are blocked in
+    these processes, as only this process handles them.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     path, old_environment = sys.path, dict(os.environ)
@@ -263,8 +263,8 @@ def release_memory() -> None:
 def collect_rarely() -> None:
     """Make Python's garbage collector run less often in this process.
 
-    Only for processes that rlreport owns. Parsed rows and table cells are many objects without
-    cycles: searching them for cycles took a sixth of the time of rendering a page.
+    Call it only in processes that rlreport owns. Rows and table cells are many objects without
+    reference cycles; searching them for cycles took a sixth of the time to render a page.
     """
     gc.set_threshold(100_000, 50, 1000)
 

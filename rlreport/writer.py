@@ -36,7 +36,7 @@ class RolloutWriter:
 
     Threads and forked processes can share it. Each line is written at once, so that a crash
     loses at most the last line. NaN and infinity are written as null, which is read as
-    NaN; a reward of NaN is written as text instead, as null means a missing grade.
+    NaN. In ``reward`` they are written as text, as a reward of null means "not graded".
 
     Args:
         directory: folder of ``rank_<rank>.jsonl``; created if missing. An existing plain file is
@@ -100,7 +100,7 @@ class RolloutWriter:
                 raise OutputError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def close(self) -> None:
-        """Finish and close the file; further calls do nothing."""
+        """Finish and close the log file; if it is closed already, do nothing."""
         with self._lock:
             if self._file is None:
                 return
@@ -118,7 +118,7 @@ class RolloutWriter:
         self.close()
 
     def _reopen(self) -> None:
-        """Continue a plain file on a new line, or a compressed log in a new file."""
+        """Continue after an error: a plain file on a new line, a compressed log in a new file."""
         old_file = self._file
         self._open()
         self._torn = False
@@ -126,7 +126,7 @@ class RolloutWriter:
             os.close(old_file)
 
     def _after_fork(self) -> None:
-        """In the child process, replace the lock, and start a new file if the log is compressed."""
+        """In a forked child, replace the lock, and start a new file if the log is compressed."""
         self._lock = threading.Lock()
         if self._file is not None and self._compression is not None:
             self._reopen()
@@ -148,7 +148,7 @@ class RolloutWriter:
             raise OutputError(f"{self._folder}: no log can be written: {error.strerror}") from error
 
     def _open_new(self, flags: int) -> tuple[Path, int]:
-        """Create a file with an unused name, as an interrupted compressed file cannot continue."""
+        """Create a file with an unused name: an existing compressed file is never appended to."""
         for number in itertools.count():
             name = f"rank_{self._rank}{f'.{number}' if number else ''}"
             path = self._folder / f"{name}{_SUFFIXES[self._compression]}"
@@ -195,7 +195,7 @@ def _end_torn_line(file: int) -> None:
 
 
 def _validate(row: dict[str, Any]) -> dict[str, Any]:
-    """Validate types and lengths of a row's values; convert arrays of one number to the number."""
+    """Return a row with one-number arrays as numbers; raise UsageError if a value is invalid."""
     result: dict[str, Any] = {}
     sizes: dict[str, int] = {}
     for name, original in row.items():
@@ -244,7 +244,7 @@ def _number(name: str, value: Any) -> Any:
 
 
 def _token_count(name: str, value: Any) -> int:
-    """Return the number of tokens in a field with one value per token."""
+    """Return the length of ``value``, a field with one entry per token, or raise UsageError."""
     shape = getattr(value, "shape", None)
     if shape is not None and len(shape) != 1:
         raise UsageError(f"{name} has the shape {tuple(shape)}, not (tokens,)")
@@ -257,7 +257,7 @@ def _token_count(name: str, value: Any) -> int:
 
 
 def _encode(row: dict[str, Any]) -> bytes:
-    """Return a row as a line of JSON."""
+    """Return a row as a line of JSON, with the line end."""
     try:
         return orjson.dumps(row, default=_array_or_number, option=_OPTIONS)
     except TypeError:

@@ -14,7 +14,7 @@ _ALL = 1 << 62  # more bytes than any file has
 
 
 class ZstdFile(io.BufferedIOBase):
-    """Forward-only stream of a decompressed file; raises EOFError if it ends inside a frame."""
+    """Forward-only stream of a decompressed file; raises EOFError if the file is truncated."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._packed, self._unpacker = stream, zstandard.ZstdDecompressor()
@@ -44,7 +44,7 @@ class ZstdFile(io.BufferedIOBase):
                 return piece
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Return at most ``size`` bytes, or as many as are decompressed at once if negative."""
+        """Return at most ``size`` bytes; if it is negative, as many as one read decompresses."""
         if size and not self._piece:
             self._piece = memoryview(self._next_piece())
         data = bytes(self._piece if size < 0 else self._piece[:size])
@@ -64,7 +64,8 @@ class ZstdFile(io.BufferedIOBase):
         """Move forward to ``offset``, and return the new position in decompressed bytes.
 
         Raises:
-            io.UnsupportedOperation: ``offset`` lies behind, or is not relative to the start.
+            io.UnsupportedOperation: ``offset`` is before the current position, or ``whence`` is
+                not ``io.SEEK_SET``.
         """
         if whence != io.SEEK_SET or offset < self._position:
             raise io.UnsupportedOperation("a compressed file can only be read forward")

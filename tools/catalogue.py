@@ -49,7 +49,7 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
         ("name", "looks_for", "title", "clause", "why", "suggestion", "source", "needs_also"),
     ),
 }
-"""Positions and keywords of the arguments that are messages, by name of the called function."""
+"""Function name -> positions and keywords of those arguments that are translatable messages."""
 
 _AS_COLUMNS = {
     *("_whole", "_count", "_share", "_shown", "_asked", "_shown_count", "_asked_count", "_inner")

@@ -20,7 +20,7 @@ from rlreport.columns import (
 from rlreport.fields import FIELDS
 
 ACCURACY = Path(__file__).resolve().parents[1] / "benchmarks" / "accuracy.md"
-"""Accuracy of each check, measured with ``benchmarks/judge_runs.py --markdown``."""
+"""File with the accuracy of each check, measured by ``benchmarks/judge_runs.py --markdown``."""
 
 BEGIN = "<!-- Made by `python -m tools.docs` from {}: -->\n"
 END = "<!-- to here. -->\n"
@@ -145,7 +145,7 @@ def write(folder: Path) -> None:
 
 
 def _replace_section(page: str, source: str, content: str) -> str:
-    """Replace the text after the marker of ``source``; return the page as it is without one."""
+    """Replace the text generated from ``source`` (between its markers); unchanged without them."""
     before, begin, rest = page.partition(BEGIN.format(source))
     _, end, after = rest.partition(END)
     return f"{before}{begin}\n{content}\n{end}{after}" if begin and end else page

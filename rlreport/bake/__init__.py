@@ -1,1 +1,1 @@
-"""Render the pages of reports: view models, Jinja templates, and data for scripts."""
+"""Render the pages of reports from Jinja templates, with JSON data for their scripts."""

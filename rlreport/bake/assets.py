@@ -30,12 +30,12 @@ _OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
 _SCRIPT_MESSAGE = re.compile(
     r'\b(?:message|plural|marked|nodes)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
 )
-"""Pattern of a message in a script; its groups are the literal and, if any, the plural."""
+"""Pattern of a message call in a script; its groups are the text and, if any, the plural text."""
 
 
 @dataclass(frozen=True)
 class Assets:
-    """Texts of the assets: style sheet, scripts of a folder and of one file, Vega's bundle."""
+    """Texts of style sheet, script of a report folder, script of a one-file report, and Vega."""
 
     style: str
     report: str
@@ -44,7 +44,7 @@ class Assets:
 
     @cached_property
     def files(self) -> dict[str, tuple[str, bytes]]:
-        """Assets of a folder: logical name -> (path with a hash of the content, bytes)."""
+        """Logical name, e.g. "style" -> (path with a hash of the content, bytes) in a folder."""
         texts = {"style.css": self.style, "report.js": self.report, "vega.js": self.vega}
         result = {}
         for file, text in texts.items():
@@ -56,7 +56,7 @@ class Assets:
 
 @lru_cache(maxsize=8)
 def assets(language: Language) -> Assets:
-    """Return the assets; messages in scripts are translated to ``language``."""
+    """Return style sheet and scripts; messages in scripts are translated to ``language``."""
     static = package_folder("static")
     look = {"colours": tokens("light"), "padding": PADDING, "titles": TITLES}
     report, one_file = (
@@ -70,7 +70,7 @@ def assets(language: Language) -> Assets:
 
 
 def _translated(scripts: str, language: Language) -> str:
-    """Insert the translations of the messages that scripts contain; English needs none.
+    """Insert the translations of the scripts' messages as the constant ``WORDS``, unless English.
 
     Messages with a count have two translations: singular and plural.
     """

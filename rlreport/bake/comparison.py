@@ -1,4 +1,4 @@
-"""Render a comparison: its page (verdict, charts, guardrails, findings, flips) and its files."""
+"""Render the page and the data files of a comparison of two runs, BASE and NEW."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rlreport.text.messages import figure, listed, message
 from rlreport.text.numbers import MISSING
 
 MAX_CHARACTERS = 20_000
-"""Maximum characters shown of a text; a comparison has hundreds of texts."""
+"""Maximum characters of each prompt and response on a comparison's page, which has hundreds."""
 
 LEVELS = {
     "better": "healthy",
@@ -41,7 +41,7 @@ LEVELS = {
     "no_evidence": "info",
     "incomparable": "unjudged",
 }
-"""Result of the comparison -> level that sets the colour of the verdict."""
+"""Result of the comparison -> level of a verdict, whose colour the page uses for the result."""
 
 _MEAN = message("mean of the prompts' means in the window")
 _GUARDRAILS = (
@@ -113,8 +113,8 @@ class ComparisonBuilder(Maker):
         run: title of the comparison.
         stamp: time of building, or "".
         finish: encodes a page for the output format.
-        one_file: whether the page is a view of one file.
-        shown: maximum number of flips (prompts won or lost) that the page shows.
+        one_file: whether the output is one HTML file, not a folder.
+        shown: maximum number of prompts won or lost (flips) that the page shows.
     """
 
     outcome: Outcome
@@ -134,11 +134,11 @@ class ComparisonBuilder(Maker):
 
     @property
     def view(self) -> dict[str, Any]:
-        """The values for the templates, translated to the language of the comparison."""
+        """The values that the page's template prints, in the language of the comparison."""
         return self.options.language.of(_compare_view(self.outcome, self.charts, self.shown))
 
     def frame(self) -> Shell:
-        """Return the frame of the page, without navigation as it is the only page."""
+        """Return title and assets of the page; it has no navigation, as it is the only page."""
         files = {} if self.one_file else assets(self.options.language).files
         return Shell(
             title=self.run,
@@ -161,7 +161,7 @@ class ComparisonBuilder(Maker):
             yield self.finish(Page(INDEX, "index", frame.title, html))[0]
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (path below the root, bytes) of every file of the folder form."""
+        """Yield (path, bytes) of every file of a comparison that is written as a folder."""
         yield from self.pages()
         yield from assets(self.options.language).files.values()
         yield "data/compare.json", canonical_json(compare_json(self.outcome), indent=True)
@@ -170,15 +170,15 @@ class ComparisonBuilder(Maker):
             yield f"data/charts/{chart.name}.vl.json", canonical_json(chart.spec, indent=True)
 
     def nodes(self) -> list[tuple[str, str, str]]:
-        """Return the data nodes of the one-file form: (media type, CSS class, content) of each."""
+        """Return (media type, CSS class, content) of each data element of the one-file form."""
         return [("application/json", "compare-json", script_json(compare_json(self.outcome)))]
 
 
 def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict[str, Any]:
-    """Return the values for the templates, with the first ``shown`` flips.
+    """Return the values that the template prints, with the first ``shown`` prompts won or lost.
 
-    ``runs``: (BASE or NEW, name, level, text of the verdict) of each run. ``findings``: heading
-    and its findings, as (severity, title). ``pairs``: flips for which both texts are available.
+    ``runs``: (BASE or NEW, name, level, text of the verdict) of each run. ``findings``: (heading,
+    list of (severity, title)). ``pairs``: won or lost prompts with the responses of both runs.
     """
     flips, changed = outcome.flips[:shown], outcome.changed
     caveats = words.caveats(outcome)
@@ -229,7 +229,7 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
 
 
 def _severity(outcome: Outcome, caveats: str) -> str:
-    """Return the level that colours the verdict, never "healthy" (green) if BASE is one run."""
+    """Return the level that colours the result; with one BASE run never "healthy" (green)."""
     level = outcome.comparison.level
     if outcome.new.broken:
         return "critical"
@@ -317,7 +317,7 @@ def _cut(text: str) -> str:
 
 
 def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
-    """Return the content of the page's rows-data node; see docs/page-data.md."""
+    """Return the data about prompts won and lost, the JSON that the page's scripts read."""
     return {
         "run": outcome.new.name,
         "step": "",

@@ -1,4 +1,4 @@
-"""Data shared by the pages of a report, and the columns of their lists."""
+"""Data shared by the pages of a report, and the columns of their lists of responses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TEXT_COLUMNS = (
 )
 
 SAMPLED_FIGURE = "distinct_2"
-"""The only column of steps and responses that is computed from the sample."""
+"""The only listed column that is computed from a sample of the responses, if there are many."""
 
 TILES = (
     *("reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean", "kl_k3_mean"),
@@ -46,7 +46,7 @@ RUN_TILES = (TILES[0], "validation_reward_mean", *TILES[1:])
 
 
 class RunFigure(NamedTuple):
-    """A key figure of the run: column, values by step, means of the first and last window."""
+    """A key figure of the run: column, value at each step, means over its first and last steps."""
 
     column: Column
     values: NDArray[np.float64]
@@ -55,7 +55,7 @@ class RunFigure(NamedTuple):
 
 
 EXTRAS_SHOWN = 6
-"""If a group has more extra columns than this, all of them are hidden by default."""
+"""If more logged fields than this are in a group of columns, all are hidden by default."""
 
 LONGEST_NAME = 40
 """Names of fields with more characters are shown as logged, not as words."""
@@ -63,18 +63,18 @@ LONGEST_NAME = 40
 
 @dataclass(frozen=True, kw_only=True)
 class PageContext:
-    """Data shared by the pages of steps; picklable, so that workers can render them.
+    """Data shared by the pages of steps; picklable, so that worker processes can render them.
 
     Attributes:
         columns: numeric columns of the response list, the same for every step.
-        string_columns: extra columns of short strings.
+        string_columns: columns of further logged fields that contain short strings.
         text_columns: columns of the logged texts: prompt, response, …
         rollouts: whether responses are logged, not only trainer metrics.
         first_rewards: ``step`` and ``reward`` of the first step's responses.
         file_aliases: name of a log file -> alias, if names are redacted.
-        asset_files: logical name -> path of an asset; empty in the one-file form.
+        asset_files: name of a style sheet or script -> path; empty for a one-file report.
         stamp: time of building, or "".
-        tile_names: columns of the table of steps that are key figures.
+        tile_names: columns of the table of steps that are shown as key figures, in order.
         sampled: whether figures of texts and tokens are computed from a sample of the responses.
     """
 
@@ -99,13 +99,13 @@ class StepJob:
     """What a worker needs to render the page of a step.
 
     Attributes:
-        plan: what the page shows.
+        plan: which responses the page shows, and in which detail.
         responses: RESPONSE_COLUMNS of all responses of the step.
-        extras: extra columns of these responses, with the same index.
-        texts: numbers that replace redacted texts, see ``response_numbers``.
+        extras: columns of further logged fields of these responses, with the same index.
+        texts: with ``--redact``, the number that replaces each response's text.
         figures: rows of the table of steps for the first, the previous and this step.
-        linked: this and all steps the page links to: its neighbours, the first, onsets of findings.
-        findings: findings that refer to the step, restricted to it by ``Finding.at``.
+        linked: this step and those the page links to: neighbours, the first, onsets of findings.
+        findings: findings that refer to the step, without data of other steps.
         usual_responses: usual number of responses of a step, if this one is incomplete.
         in_progress: whether the step is still being written.
     """
@@ -123,10 +123,12 @@ class StepJob:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedRun:
-    """A run that was read and judged, for which a report is built.
+    """A run whose logs were read and checked, and for which a report is built.
 
     Attributes:
         run: title of the report.
+        spreading: phrases that became more frequent in responses during the run.
+        card: the configuration of the run.
         file_aliases: name of a log file -> alias, if names are redacted.
         own_charts: charts drawn by the user's functions.
         author_notes: Markdown text of the author's notes, "" without any.
@@ -150,8 +152,8 @@ class RunContext(PageContext, JudgedRun):
     """Data for the pages about the whole run.
 
     Attributes:
-        windows: (first step, last step) of the first window and of the last window.
-        window_figures: a row for each of the windows, with the columns of the table of steps.
+        windows: (from step, to step) at the start and at the end of the run, to be compared.
+        window_figures: a row per window, as the table of steps has if the window were one step.
         shown_steps: steps with a page, ascending.
         usual_responses: number of responses that most steps have, None without a majority.
         trainer_figures: key figures of the run from the trainer's metrics, by column.
@@ -178,7 +180,7 @@ class RunContext(PageContext, JudgedRun):
 
 
 def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, list[str]]:
-    """Return n -> names of the findings that refer to this response of ``step``."""
+    """Return n of a response of ``step`` -> names of the findings that cite this response."""
     names: dict[int, list[str]] = {}
     for finding in findings:
         for n in sorted({ref.n for ref in finding.evidence if ref.step == step}):
@@ -187,7 +189,10 @@ def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, l
 
 
 def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return those of ``names`` with data; character lengths only if there are no token lengths."""
+    """Return the columns of ``names`` that have data in the table of steps.
+
+    ``response_chars_mean`` is left out if ``response_tokens_mean`` has data.
+    """
     columns = [name for name in names if steps[name].notna().any()]
     tokens = "response_tokens_mean" in columns
     return [name for name in columns if not (tokens and name == "response_chars_mean")]
@@ -198,8 +203,8 @@ def number_columns(
 ) -> list[ColumnView]:
     """Return the numeric columns of the response list that have values, in reading order.
 
-    Parts of the reward (named by ``parts``) and other extras are last; if there are many, they are
-    hidden by default. ``sampled``: whether texts are counted in a sample of the responses.
+    Logged parts of the reward (named by ``parts``) and other logged fields are last; if there are
+    many, they are hidden by default. ``sampled``: whether texts are counted in a sample only.
     """
     base_columns = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
     tokens = any(c.name == "response_tokens" for c in base_columns)
@@ -222,7 +227,10 @@ def number_columns(
 def extra_columns(
     names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
 ) -> list[ColumnView]:
-    """Return the headers of extra columns; the names become words unless two would be equal."""
+    """Return headers for logged fields, e.g. "Format reward" for the field ``format_reward``.
+
+    If two headers would be equal, all are the names as logged.
+    """
     words = [in_words(str(name)) for name in names]
     clear = len(set(words)) == len(words)
     return [
@@ -255,16 +263,16 @@ def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) ->
 
 
 def string_columns(extras: pd.DataFrame) -> list[ColumnView]:
-    """Return the headers of extra columns that contain short strings, hidden by default."""
+    """Return the headers of logged fields that contain short strings, hidden by default."""
     names = [name for name in extras.columns if not is_numeric(extras[name])]
     return extra_columns(names, message("Logged fields"), kind="text", hidden=True)
 
 
 def extra_key(name: object) -> str:
-    """Return the key of an extra column, distinct from the keys of built-in columns."""
+    """Return the column key of a logged field: ``extra:`` keeps it apart from built-in columns."""
     return f"extra:{name}"
 
 
 def is_numeric(values: pd.Series) -> bool:
-    """Return whether an extra column contains numbers."""
+    """Return whether the column of a logged field contains numbers."""
     return bool(np.issubdtype(values.to_numpy().dtype, np.number))

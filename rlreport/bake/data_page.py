@@ -60,7 +60,7 @@ def data_view(
     Args:
         context: data of the run.
         addresses: addresses relative to the data page.
-        exported: paths of the exported files below the report's root.
+        exported: paths of the exported files, e.g. ``data/steps.csv``.
         remark: warning about links in the author's notes, "" if there is none.
     """
     tables = context.tables
@@ -101,7 +101,7 @@ def note_in_words(note: Note) -> str:
 
 
 def settings(options: BuildOptions) -> dict[str, object]:
-    """Return the options that reproduce the report from the same logs, as in ``report.json``.
+    """Return option -> value for ``report.json``, enough to build the same report from its logs.
 
     With ``--redact=names``, options that contain names of fields or files are None.
     """
@@ -215,7 +215,7 @@ def _bad_lines(tables: Tables) -> TableView:
 
 
 def exports(context: RunContext, charts: Sequence[Chart]) -> Iterator[tuple[str, bytes]]:
-    """Yield (path below the root, bytes) of the exported findings, tables and chart specs."""
+    """Yield (path in the report folder, bytes) of exported findings, tables and chart specs."""
     tables = context.tables
     yield ("data/findings.json", canonical_json(findings_json(context.verdict), indent=True))
     yield "data/steps.csv", csv(tables.steps)
@@ -260,7 +260,7 @@ def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """Return a table as UTF-8 CSV: exact numbers, and texts escaped by ``text.clean.escape``."""
+    """Return a table as UTF-8 CSV: unrounded numbers; texts escaped by ``text.clean.escape``."""
     texts = table.select_dtypes(include=["object", "string"])
     safe = table.assign(
         **{

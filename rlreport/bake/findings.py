@@ -27,9 +27,10 @@ MOST_STEP_LINKS = 12
 
 
 def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
-    """Return the template values of the verdict.
+    """Return the values that templates print about the verdict.
 
-    Findings that no other finding explains are split into ``lead``, ``others``, ``notes`` (info).
+    Findings that no other one explains are ``lead`` (the main one), ``notes`` (severity info) or
+    ``others``.
     """
     top = [
         finding_view(f, addresses, verdict.effects_of(f))
@@ -64,9 +65,9 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
 def finding_view(
     finding: Finding, addresses: Addresses, folded: Sequence[Finding] = ()
 ) -> dict[str, Any]:
-    """Return the template values of a finding and of those it explains (``folded``).
+    """Return the values that templates print about a finding and those it explains (``folded``).
 
-    At most MOST_STEP_LINKS of its steps, evenly spaced, are linked.
+    At most MOST_STEP_LINKS of the finding's steps, evenly spaced, are linked.
     """
     onset = finding.onset
     steps = [finding.steps[index] for index in evenly(len(finding.steps), MOST_STEP_LINKS)]
@@ -88,7 +89,7 @@ _ONE = {
     "calls": marked("call"),
     "times in its step": marked("time in its step"),
 }
-"""Plural of a unit -> singular."""
+"""Unit in the plural -> in the singular, for the value 1."""
 
 
 def _limit(check: str, met: Met) -> str:
@@ -125,7 +126,7 @@ def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
 
 
 def method_view(thresholds: Thresholds) -> dict[str, Any]:
-    """Return the template values of the page "How the verdict is made"."""
+    """Return the values that the template of the page "How the verdict is made" prints."""
     rows = describe(thresholds)
     checks = [
         {

@@ -55,7 +55,7 @@ class Targets:
     findings: Collection[str]
 
     def address(self, kind: str, name: str) -> str | None:
-        """Return the address of a target, e.g. ("step", "12"), None if it is not in the report."""
+        """Return the address for a link like ``step:12`` (kind:name), None if nothing is there."""
         if kind in ("chart", "finding"):
             names = self.charts if kind == "chart" else self.findings
             return f"#{kind}={quote(name)}" if name in names else None
@@ -71,7 +71,7 @@ class Targets:
 
 
 class Notes(NamedTuple):
-    """The rendered notes: HTML, a warning about broken links, and whether the end was cut off."""
+    """The author's notes as HTML, a warning about broken links, and whether the end is missing."""
 
     html: Markup
     remark: str = ""
@@ -81,12 +81,12 @@ class Notes(NamedTuple):
 def read_notes(
     logs: Sequence[str | Path], given: str | Path | None, *, redact: bool
 ) -> tuple[str, list[Note]]:
-    """Return the Markdown of the author's notes ("" if none), and warnings about their file.
+    """Return the Markdown of the author's notes ("" if none), and warnings about the notes file.
 
     Args:
-        logs: paths of the logs; if ``given`` is None, ``notes.md`` in one of these folders is read.
-        given: the file named by the user.
-        redact: whether texts are left out; ``notes.md`` found in a folder is left out, too.
+        logs: paths of the logs; if ``given`` is None, ``notes.md`` in a log folder is read.
+        given: the notes file that the user named with ``--notes``.
+        redact: whether the report leaves texts out; then only a ``given`` file is read.
 
     Raises:
         UsageError: the given file cannot be read, is too large or is not UTF-8.
@@ -132,9 +132,9 @@ def render_notes(
 
     Args:
         text: Markdown.
-        targets: what links can lead to; None for formats without pages.
-        most: maximum characters of HTML; blocks from the first that exceeds it are left out.
-        words: function applied to each text.
+        targets: parts of the report that links can lead to; None for formats without pages.
+        most: maximum characters of HTML; the block that would exceed it and all later are left out.
+        words: function that replaces each piece of plain text.
     """
     if not text.strip():
         return Notes(Markup())
@@ -181,7 +181,7 @@ def _inline(
     address: Callable[[str], str | None],
     words: Callable[[str], str],
 ) -> list[Token]:
-    """Replace images in Markdown tokens by their alt texts, and remove links without address."""
+    """Replace images in Markdown tokens by alt texts, and links without target by link texts."""
     result: list[Token] = []
     linked, target, empty = True, "", False
     for token in tokens:

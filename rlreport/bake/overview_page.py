@@ -76,10 +76,10 @@ STEPS_SHOWN = (
     *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
     *("distinct_2", "explained_variance", "zero_variance_groups"),
 )
-"""Columns of the table of steps; columns without data are left out."""
+"""Columns of the overview's table of steps; columns without data are left out."""
 
 ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy")
-"""Roles of the trainer metrics to add to the table of steps if no rollouts are logged."""
+"""Kinds of trainer metrics that the table of steps lists if no responses are logged."""
 
 
 def overview_view(
@@ -109,7 +109,7 @@ def overview_view(
 
 
 def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
-    """Group the charts by section of the overview; those beyond MOST_OPEN are in ``more``."""
+    """Return section of the overview -> its charts; ``more`` are those that are collapsed."""
     single_charts = {c.place: c for c in charts if c.place in ("lead", "reward")}
     room = MOST_OPEN - len(single_charts)
     first = [c for c in charts if c.place == "open"]
@@ -195,7 +195,7 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
 
 
 def extreme_number(extreme: Extreme) -> Cell:
-    """Return the cell with the value that makes a response extreme."""
+    """Return the table cell with an extreme value, e.g. the lowest reward of the run."""
     return number_cell(extreme.value, RESPONSE[extreme.metric].kind)
 
 
@@ -266,12 +266,12 @@ _ROLES = {
     "response_tokens_mean": ("length", marked("Length")),
     "surprisal_mean": ("entropy", marked("Entropy")),
 }
-"""Key figure -> role of the trainer metric that replaces it, and the label of the replacement."""
+"""Key figure -> (kind of trainer metric that is shown in its place, label of that metric)."""
 
 
 @np.errstate(over="ignore", invalid="ignore")  # logged numbers may be near the float64 maximum
 def trainer_figures(run: Run) -> dict[str, RunFigure]:
-    """Return the key figures from the trainer's metrics, by column of the table of steps."""
+    """Return key figure (e.g. ``reward_mean``) -> its values as logged by the trainer itself."""
     result = {}
     for name, (own_role, label) in _ROLES.items():
         per_token = own_role == "kl" and "kl" not in run.roles and not run.has("kl_k1")
@@ -297,7 +297,7 @@ def trainer_figures(run: Run) -> dict[str, RunFigure]:
 
 
 def run_figures(context: RunContext) -> list[KeyFigure]:
-    """Return the key figures that have data: means of first and last window, and a sparkline."""
+    """Return the run's key figures: means over its first and its last steps, and a sparkline."""
     (before, after), means = context.windows, context.window_figures
     figures = {
         name: RunFigure(
@@ -328,7 +328,7 @@ def run_figures(context: RunContext) -> list[KeyFigure]:
 
 
 def windows_in_words(context: RunContext) -> str:
-    """Return a text on the key figures' windows: "Mean of steps 0–11 → mean of steps 48–59"."""
+    """Return which steps key figures average, as "Mean of steps 0–11 → mean of steps 48–59"."""
     before, after = map(span, context.windows)
     if before == after:
         words = message("Mean of {steps}.", steps=after)
@@ -368,7 +368,7 @@ def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
 
 
 ROUNDING = 1e-12
-"""Relative difference up to which two means are considered equal."""
+"""Largest relative difference of two means that still counts as no change."""
 
 _CHANGED = {
     "flat": marked("unchanged since {since}"),

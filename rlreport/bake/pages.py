@@ -1,4 +1,4 @@
-"""Rendering of pages: addresses, frame, Jinja environment, and data for scripts as JSON."""
+"""Render pages with Jinja: their addresses, title and navigation, and JSON data for scripts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NAMES = {
 PAGE_FILES = {kind: f"{kind}.html" for kind in NAMES} | {"overview": "index.html"}
 
 OF_ROLLOUTS = ("responses", "prompts", "tokens")
-"""Pages that exist only if rollouts are logged, not just trainer metrics."""
+"""Pages that exist only if responses are logged, not just trainer metrics."""
 
 UNLISTED = "checks"
 """The page that the main navigation does not list; the overview links to it."""
@@ -85,16 +85,16 @@ class Addresses:
         return self._any_step(step) if step in self.steps else None
 
     def response(self, step: int, n: int, token: int | None = None) -> str | None:
-        """Return the address of a response or its token, None if the step has no page."""
+        """Return the address of a response, or of one of its tokens; None without a step page."""
         at_token = "" if token is None else f"&token={token}"
         return f"{self.any_response(step, n)}{at_token}" if step in self.steps else None
 
     def prompt(self, prompt_id: int | str) -> str:
-        """Return the address of the responses page, filtered to the responses to a prompt."""
+        """Return the address of the responses page, filtered to the responses to one prompt."""
         return self.responses(f"min.prompt_id={prompt_id}&max.prompt_id={prompt_id}&sort=step")
 
     def responses(self, state: str) -> str:
-        """Return the address of the responses page in a state, e.g. the filter ``min.reward=1``."""
+        """Return the address of the responses page with filters, e.g. ``state="min.reward=1"``."""
         return f"{self.page('responses')}{self._mark}{state}"
 
     def file(self, path: str) -> str | None:
@@ -109,17 +109,17 @@ class Addresses:
         return f"#/steps/{step}" if self.one_file else self.root + step_file(step)
 
     def any_response(self, step: int | str, n: int | str) -> str:
-        """Return a response's address; ``step`` and ``n`` may be placeholders for scripts."""
+        """Return a response's address, or a pattern for scripts if ``n`` is the text "{n}"."""
         return f"{self._any_step(step)}{self._mark}r={n}"
 
 
 def step_file(step: int | str) -> str:
-    """Return the path of a step's page below the root of the report."""
+    """Return the path of a step's page in the report folder, e.g. ``steps/100.html``."""
     return f"steps/{step}.html"
 
 
 class Maker:
-    """Base class of builders with a cache of computed values (``memo``)."""
+    """Base class of builders that cache values they have computed, in the dict ``memo``."""
 
     __slots__ = ()
     memo: dict[Hashable, Any]
@@ -136,10 +136,10 @@ class Page:
     """One rendered page.
 
     Attributes:
-        path: file below the root in the folder form, e.g. ``steps/100.html``.
-        view: address in the one-file form without ``#/``, e.g. ``steps/100``.
+        path: path of its file in a report folder, e.g. ``steps/100.html``.
+        view: name in a one-file report, e.g. ``steps/100``, whose address is ``#/steps/100``.
         title: content of the ``<title>`` element.
-        html: a whole document, or in the one-file form the content of ``<main>``.
+        html: a whole document, or for a one-file report the content of ``<main>``.
     """
 
     path: str
@@ -149,13 +149,13 @@ class Page:
 
 
 Finish = Callable[[Page], tuple[tuple[str, bytes], int]]
-"""Encodes a page for an output format: returns (path, bytes), and its size there in bytes."""
+"""Function that encodes a page for an output format: page -> (path, bytes), size in bytes."""
 
 
 def rendered(
     kind: str, view: object, context: PageContext, addresses: Addresses, step: int | None = None
 ) -> Page:
-    """Render a page: a whole document, or in the one-file form the content of ``<main>``."""
+    """Render a page: a whole document, or for a one-file report the content of ``<main>``."""
     frame = shell(kind, context, addresses, step)
     template = f"main/{kind}.html" if context.one_file else "page.html"
     language = context.options.language
@@ -235,7 +235,7 @@ def environment(language: Language) -> jinja2.Environment:
 
 
 def _chart_json(chart: Chart) -> Markup:
-    """Return a chart's Vega-Lite specification, with data as columns; see docs/page-data.md.
+    """Return a chart's Vega-Lite specification, with its rows of data turned into columns.
 
     ``config`` is omitted if it is the common one, which the page contains once for all charts.
     """
@@ -249,7 +249,7 @@ def _chart_json(chart: Chart) -> Markup:
 
 
 def script_json(value: Any) -> Markup:
-    """Serialise ``value`` for an inert ``<script type="application/json">`` node.
+    """Serialise ``value`` for a ``<script type="application/json">`` element (never executed).
 
     NaN and infinities become null, keys are sorted, ``<``, ``>``, ``&``, U+2028 and U+2029
     are escaped, lone surrogates become U+FFFD.
@@ -264,7 +264,7 @@ def script_json(value: Any) -> Markup:
 
 
 def packed_json(value: Any) -> str:
-    """Serialise ``value`` as gzipped JSON in base64, for page nodes with much data."""
+    """Serialise ``value`` as gzipped JSON in base64, for ``<script>`` elements with much data."""
     return packed(canonical_json(value), level=6)
 
 

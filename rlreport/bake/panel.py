@@ -1,4 +1,4 @@
-"""Data for the panel that shows a response: its turns and group; see docs/page-data.md."""
+"""Data for the panel that shows a response, its turns and its group; see docs/page-data.md."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CORRECT = re.compile(r"(is_)?(correct|acc|accuracy)(/mean)?", re.IGNORECASE)
 
 
 def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
-    """Return ``conversation``, ``given`` (spans of unsampled tokens) and ``errors``, each by n."""
+    """Return {"conversation": n -> turns, "given": n -> spans of unsampled tokens, "errors": …}."""
     parts: dict[str, dict[str, Any]] = {"conversation": {}, "given": {}, "errors": {}}
     for rollout in rollouts:
         n = str(rollout.n)
@@ -47,7 +47,7 @@ def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
-    """Return a turn as a JSON object without empty values."""
+    """Return a turn as a dict (JSON object); empty values are omitted."""
     parts = {
         "sampled": turn.sampled,
         "thinking": _short(turn.thinking or ""),
@@ -108,7 +108,7 @@ GROUP_COLUMNS = (
 def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
     """Return the values of GROUP_COLUMNS for one step: column key -> float64 (rows,).
 
-    Rewards that are NaN are ignored; all columns are NaN in groups with fewer than two others.
+    NaN rewards are ignored; all columns are NaN for groups with fewer than two non-NaN rewards.
     The advantage is that of GRPO (Shao et al. 2024) without ε, NaN if the std is below NO_VARIANCE.
     """
     of_group = responses.groupby("group")["reward"]
@@ -128,11 +128,14 @@ def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
 def group_data(
     responses: pd.DataFrame, extras: pd.DataFrame, shown: Sequence[int], *, ground_truth: bool
 ) -> dict[str, Any]:
-    """Return the groups of shown responses: ``groups``, ``siblings``, ``right`` of the page data.
+    """Return the groups of a step's shown responses, as ``groups``, ``siblings`` and ``right``.
+
+    ``groups``: n of the members of each group. ``siblings``: n of a member that is not shown ->
+    reward, length, correctness. ``right``: correctness of the shown responses, if it is known.
 
     Args:
         responses: RESPONSE_COLUMNS of one step.
-        extras: extra columns of these responses.
+        extras: columns of further logged fields, for the same responses.
         shown: n of the shown responses, in the order of the list.
         ground_truth: whether the log holds ground truths.
     """

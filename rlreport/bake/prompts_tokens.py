@@ -48,7 +48,7 @@ _OF_GROUPS = ("groups", "group_best_mean", "reward_mean", "group_std_mean", "zer
 
 TOKENS_SHOWN = 40
 LEAST_SUPPORT = 20
-"""Minimum number of occurrences for the mean of a token to be listed."""
+"""Minimum number of times a token must occur for a table of token means to list it."""
 
 Windows = tuple[tuple[int, int], tuple[int, int]]
 
@@ -80,7 +80,7 @@ class RunTexts:
     """The extreme responses of the run, and the prompts that the prompts page lists.
 
     Attributes:
-        extremes: extremes of the run, each with its response read back from the logs.
+        extremes: e.g. the lowest reward of the run, each with its response from the logs.
         prompts: rows of the prompt table, in the order of the page.
     """
 
@@ -114,9 +114,9 @@ def prompts_view(
     addresses: Addresses,
     shown: Container[int],
 ) -> dict[str, Any]:
-    """Return the template values of the prompts page.
+    """Return the values that the template of the prompts page prints.
 
-    ``shown`` has the ids of prompts with a response in the report.
+    ``shown`` has the ids of the prompts that have a response on the responses page.
     """
     return {
         "table": _prompts(tables, texts.prompts, addresses, shown),
@@ -189,7 +189,7 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
 
 
 def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[int, Floats]:
-    """Return for each prompt id its mean rewards at the steps that contain it, float64."""
+    """Return prompt id -> mean reward at each step that contains the prompt, ascending by step."""
     rows = responses.loc[responses["prompt_id"].isin(prompt_ids), ["prompt_id", "step", "reward"]]
     with np.errstate(over="ignore"):
         means = rows.groupby(["prompt_id", "step"])["reward"].mean()
@@ -252,7 +252,7 @@ def _example(addresses: Addresses, step: float, n: float, token: float | None = 
 
 
 def sampling(tables: Tables) -> str:
-    """Return a note on the sample behind text and token figures, "" if all data is used."""
+    """Return a note on which sample text and token figures are computed from, "" if from all."""
     sample = message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
     cut = message(
         "Of longer responses, only the first and the last {count:count} tokens are used.",

@@ -1,7 +1,7 @@
-"""Remove texts from a report; figures remain, and equal texts remain recognizable as equal.
+"""Remove logged texts from a report (``--redact``); its numbers remain.
 
-A text is replaced by a placeholder with a number (in order of appearance) and an upper limit of
-its length. A hash or the exact length would let readers guess short texts from a list of words.
+A text becomes e.g. ``[text 3, at most 100 characters]``; equal texts get equal numbers. A hash or
+the exact length would let readers guess short texts from a list of words.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from rlreport.tables import Note, Tables
 from rlreport.text.messages import Message, message
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
-"""Roles that are shown; any other role may be text from the log."""
+"""Roles of turns that stay readable; any other name of a role may be private text of the log."""
 
 USUAL_SPLITS = frozenset(("train", "val", "eval"))
-"""Splits that are shown; any other name may be text from the logs."""
+"""Names of data splits that stay readable; any other name may be private text of the logs."""
 
 _NAMELESS = message("[a note that contains a name]")
 
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
-"""Rest of a message from the first quotation mark on, which may quote the logs."""
+"""Pattern of a message's part from the first quotation mark on, which may quote the logs."""
 
 
 class Redactor:
-    """Replaces texts by placeholders, numbered from 1; equal texts have equal numbers."""
+    """Replaces texts by e.g. "[text 3, at most 100 characters]"; equal texts get equal numbers."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -48,14 +48,14 @@ class Redactor:
 
 
 def _placeholder(kind: str, text: str, number: int | None = None) -> str:
-    """Return a placeholder: kind of text, number, and length rounded up to a power of ten."""
+    """Return what replaces a text, e.g. "[prompt 3, at most 100 characters]"."""
     longest = 10 ** max(1, len(str(max(len(text) - 1, 0))))
     numbered = kind if number is None else f"{kind} {number}"
     return f"[{numbered}, at most {longest:,} characters]"
 
 
 def response_numbers(responses: pd.DataFrame) -> NDArray[np.int64]:
-    """Return numbers from 1 for the texts of responses, int64 (R,); equal texts share one."""
+    """Return a number from 1 for each response's text, int64 (R,); equal texts share a number."""
     return pd.factorize(responses["response_hash"])[0] + 1
 
 
@@ -94,7 +94,7 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
 
 
 def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
-    """Replace prompts, tokens, tool names, logged strings and quotations in tables."""
+    """Replace prompts, tokens, tool names, logged strings, and texts quoted in notes and errors."""
     prompts, tokens, tools = tables.prompts.copy(), tables.tokens.copy(), tables.tools
     # Prompts whose texts were not read stay empty.
     prompts["prompt"] = [
@@ -123,7 +123,7 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
 
 
 def _note_text(note: Note, redact: Redactor) -> str:
-    """Return the text of a note without quotations and unusual names of splits."""
+    """Return a note's text without quoted log text and names of splits not in USUAL_SPLITS."""
     text = note.text
     if note.kind in (SPLIT, OTHER_SPLIT) and isinstance(text, Message):
         splits = {
@@ -135,7 +135,7 @@ def _note_text(note: Note, redact: Redactor) -> str:
 
 
 def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
-    """Replace names of extra fields, metrics and files, before findings can mention them.
+    """Replace names of extra fields, metrics and files by e.g. "field 1", before checks run.
 
     Returns:
         The tables, and name of a log file -> its alias.
@@ -190,13 +190,13 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
 
 
 def _metric_aliases(names: Sequence[str]) -> dict[str, str]:
-    """Return metric -> alias: the plain name of its role if it has one, else a number."""
+    """Return metric -> alias: a generic name if its meaning is known, else e.g. "metric 3"."""
     role_names = {metric: PLAIN_NAMES[role] for role, metric in roles_of(names).items()}
     return {name: role_names.get(name, f"metric {i}") for i, name in enumerate(names, 1)}
 
 
 def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
-    """Replace texts in facts and excerpts of the verdict, before its sentences are written."""
+    """Replace log texts in a verdict: excerpts, and values its sentences will be filled with."""
 
     def hidden(finding: Finding) -> Finding:
         return replace(
@@ -214,7 +214,7 @@ def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
 
 
 def redacted_ngrams(spreading: SpreadingTexts, redact: Redactor) -> SpreadingTexts:
-    """Replace the texts that spread through responses by placeholders."""
+    """Replace phrases that became more frequent in responses by numbered placeholders."""
     table, by_step = (
         frame.assign(ngram=frame["ngram"].map(redact)) if len(frame) else frame
         for frame in (spreading.table, spreading.by_step)

@@ -68,10 +68,10 @@ class StepPages:
     """The rendered pages of the steps.
 
     Attributes:
-        plan: what the pages show; empty until they are rendered.
-        pages: (path below the report's root, bytes) of each page, by step.
-        listed: rows of each step for the responses page.
-        texts: step -> compressed texts of its shown responses; see docs/page-data.md.
+        plan: which responses each page shows; empty until the pages are rendered.
+        pages: (path in the report folder, bytes) of each page, ascending by step.
+        listed: for each step, its rows in the table of the responses page.
+        texts: step -> texts of its shown responses as gzipped JSON; see docs/page-data.md.
         weight: total size of pages and texts in bytes.
     """
 
@@ -89,13 +89,13 @@ class ReportBuilder(RunContext, Maker):
     The pages of steps are rendered first (``rendered_steps``); ``pages`` renders all others.
 
     Attributes:
-        candidates: steps that have a page.
+        candidates: steps that get a page, each with its responses ranked by interest.
         finish: encodes a page for the output format.
-        texts: extreme responses and listed prompts, with their texts.
-        charts: drawn charts of the overview.
+        texts: the run's extreme responses (e.g. lowest reward) and the prompts to list.
+        charts: charts of the overview, as SVG drawings.
         response_data: content of ``data/responses.csv.gz``, and the number of its rows.
         rendered_steps: the steps' pages.
-        memo: cache of ``once``.
+        memo: cache of values that ``Maker.once`` has computed.
     """
 
     candidates: list[Candidate]
@@ -115,7 +115,7 @@ class ReportBuilder(RunContext, Maker):
 
     @property
     def plan(self) -> Plan:
-        """What the pages of steps show; empty until they are rendered."""
+        """Which responses each step's page shows; empty until these pages are rendered."""
         return self.rendered_steps.plan
 
     @property
@@ -126,17 +126,17 @@ class ReportBuilder(RunContext, Maker):
         return len({(rollout.step, rollout.n) for _, rollout in self.texts.extremes})
 
     def linking(self, candidates: list[Candidate], limit: int) -> ReportBuilder:
-        """Return an unrendered copy with these steps; ``limit`` is the report's maximum size."""
+        """Return a copy that gives these steps a page, in a report of at most ``limit`` bytes."""
         shown_steps, listed = [one.step for one in candidates], rows_listed(candidates, limit)
         return replace(self, candidates=candidates, shown_steps=shown_steps, listed=listed)
 
     def without_responses(self) -> ReportBuilder:
-        """Return a copy without the rows of ``response_data``, the smallest possible report."""
+        """Return a copy whose data file has no rows, to leave more bytes for the pages."""
         data = response_data(self.tables, redact=bool(self.options.redact))
         return replace(self, response_data=packed(data, 0))
 
     def holding(self, steps: StepPages) -> ReportBuilder:
-        """Return a copy with these rendered pages of steps, and sentences on what is left out."""
+        """Return a copy with these step pages; ``left_out`` then tells what they do not show."""
         responses = self.tables.responses
         token_responses = int((responses["response_tokens"].fillna(0) > 0).sum())
         left_out = steps.plan.left_out(len(responses), token_responses)
@@ -144,7 +144,7 @@ class ReportBuilder(RunContext, Maker):
         return replace(self, rendered_steps=steps, left_out=left_out)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yield every encoded page: the pages of the run, then those of the steps in order."""
+        """Yield (path, bytes) of every page: first those about the run, then those of steps."""
         for page in self._run_pages():
             yield self.finish(page)[0]
         yield from self.rendered_steps.pages
@@ -184,7 +184,7 @@ class ReportBuilder(RunContext, Maker):
 
     @property
     def _targets(self) -> Targets:
-        """The parts of the report that links in the author's notes can lead to."""
+        """The steps, responses, prompts, charts and findings that the author's notes can link."""
         shown = [step.rows for step in self.plan.steps]
         places = self.tables.responses[["step", "n"]].iloc[np.concatenate([[], *shown]).astype(int)]
         return Targets(
@@ -196,7 +196,7 @@ class ReportBuilder(RunContext, Maker):
         )
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (path below the root, bytes) of every file of a report folder, pages first."""
+        """Yield (path in the folder, bytes) of every file of a report folder, pages first."""
         yield from self.pages()
         yield from assets(self.options.language).files.values()
         data = canonical_json(report_json(self, self.plan), indent=True)
@@ -222,11 +222,11 @@ class ReportBuilder(RunContext, Maker):
         return [REPORT, RESPONSES, *(path for path, _ in self._exports)]
 
     def frame(self) -> Shell:
-        """Return the frame of the one-file format, with an empty Content-Security-Policy."""
+        """Return title and navigation of a one-file report; its security policy is empty."""
         return shell("overview", self, self.addresses)
 
     def nodes(self) -> list[tuple[str, str, str]]:
-        """Return the data nodes of the one-file form: (media type, CSS class, content) of each."""
+        """Return (media type, CSS class, content) of each data element of a one-file report."""
         binary = "application/octet-stream"
         responses = base64.b64encode(self.response_data[0]).decode()
         return [
@@ -237,7 +237,7 @@ class ReportBuilder(RunContext, Maker):
         ]
 
     def steps_data(self) -> dict[str, Any]:
-        """Return the data about the whole run that pages of steps load."""
+        """Return the data about the whole run that each step's page loads from a shared script."""
         shown = [step.rows for step in self.plan.steps]
         return steps_data(self, shown_prompts(self.tables.responses, shown))
 
@@ -251,9 +251,9 @@ def prepare(
     progress: Progress,
     workers: Workers,
 ) -> ReportBuilder:
-    """Return a builder with the run's columns, charts, texts and response candidates.
+    """Return a builder for the report of a run; the pages of its steps are not rendered yet.
 
-    ``data_room`` is the maximum size of ``response_data`` in bytes.
+    ``data_room`` is the maximum size in bytes of the file of all responses' figures.
     """
     tables, options, sampled = run.tables, run.options, bool(run.tables.sample_note)
     judged, candidates = tables.settled().training(), choose(tables, run.verdict, options)
@@ -309,7 +309,7 @@ def _data_left_out(count: int, total: int) -> list[str]:
 
 
 def stamp(options: OutputOptions) -> str:
-    """Return the UTC build time: ``SOURCE_DATE_EPOCH`` if set, now with ``--stamp``, else ""."""
+    """Return a UTC time as text: ``SOURCE_DATE_EPOCH`` if set, now with ``--stamp``, else ""."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     if epoch.isdecimal():
         return time.strftime(STAMP_FORMAT, time.gmtime(int(epoch)))

@@ -1,4 +1,4 @@
-"""The page of responses: the responses shown on the pages of steps, in one table."""
+"""The responses page: one table of the responses that the pages of all steps show."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from rlreport.text.chat import spoken
 from rlreport.text.messages import listed, message, told
 
 MOST_LISTED = 20_000
-"""Maximum rows of the table, so that browsers can sort and search it without delay."""
+"""Maximum rows of the responses page's table, so that browsers sort and search it quickly."""
 
 LISTED_SHARE, LISTED_BYTES = 0.15, 200
-"""Maximum fraction of the report's size for the table, and the approximate bytes of a row."""
+"""Fraction of a report's bytes that the responses table may take; approximate bytes of a row."""
 
 LISTED_CHARS = 120
-"""Maximum characters of a text in the table."""
+"""Maximum characters of a prompt or response in the responses page's table."""
 
 _TEXTS = ("prompt", "response")
 _ORDER = message(
@@ -57,12 +57,12 @@ _POINTING = message("findings that cite the response")
 _FINDING = ColumnView("finding", message("Finding"), kind="text", help=_POINTING)
 
 ListedRows = dict[str, Any]
-"""Rows of the table from one step, the most interesting first: ``step`` -> the step, any other
-column key -> one value per row (NaN for missing numbers)."""
+"""Rows of the responses page's table from one step, the most interesting first. ``step`` -> the
+step, any other column key -> list of one value per row (NaN for missing numbers)."""
 
 
 def rows_listed(candidates: Sequence[Candidate], limit: float) -> int:
-    """Return the maximum rows per step in the table, for a report of ``limit`` bytes."""
+    """Return how many responses of a step may be listed if the report has ``limit`` bytes."""
     room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
     counts = np.array([len(candidate.rows) for candidate in candidates])
     most = range(int(counts.max(initial=0)) + 1)
@@ -70,7 +70,7 @@ def rows_listed(candidates: Sequence[Candidate], limit: float) -> int:
 
 
 def listed_rows(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> ListedRows:
-    """Return a step's rows of the table, without columns that depend on the whole run.
+    """Return a step's rows of the responses page, without columns that need the whole run.
 
     ``rollouts`` are the responses on the step's page, the most interesting first.
     """
@@ -89,9 +89,10 @@ def listed_rows(job: StepJob, rollouts: Sequence[Rollout], context: PageContext)
 
 
 def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
-    """Add the columns that depend on the whole run, and cut to ``context.listed`` rows.
+    """Add step, interest and citing findings to a step's rows; keep ``context.listed`` of them.
 
-    The first ``pinned`` rows, which findings or extremes of the run refer to, sort first.
+    The first ``pinned`` rows, which a finding cites or which are an extreme of the run (e.g. its
+    lowest reward), get the interest 0 or less, which sorts before the other rows of all steps.
     """
     step, n = rows["step"], rows["n"][: context.listed]
     findings = context.verdict.findings
@@ -113,7 +114,7 @@ def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedR
 
 
 def _question(rollout: Rollout) -> str:
-    """Return the text of a prompt without system turns, which most rows of a log have in common."""
+    """Return a prompt's text without system turns, as these are mostly the same in all rows."""
     turns = [turn for turn in rollout.turns if turn[0] != "system"]
     return turns[0][1] if len(turns) == 1 else spoken(turns) or rollout.prompt
 
@@ -124,7 +125,7 @@ def responses_view(
     """Return the values that the template of the responses page prints.
 
     Args:
-        steps: rows of each step, from ``with_interest``.
+        steps: for each step, its rows of the table, from ``with_interest``.
         context: data shared by all pages.
         addresses: addresses relative to the responses page.
         shown: number of responses shown on the pages of steps.

@@ -85,7 +85,7 @@ _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
 def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
-    """Return the template values of the index: a summary, and a table with a row per report."""
+    """Return the values that the index's template prints: a summary and a table of reports."""
     cards = [
         card_values(section(section(report.about or {}, "card"), "entries")) for report in listed
     ]
@@ -121,7 +121,7 @@ def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
 def reward_chart(listed: Sequence[Listed]) -> Chart | None:
     """Return a chart with a curve of the mean reward of each run, None for fewer than two runs.
 
-    Within its range of steps, a run's rewards are interpolated at the steps of other runs.
+    Where only other runs have a step, a run's reward is interpolated between its own steps.
     """
     curves = []
     for report in listed:
@@ -167,7 +167,7 @@ def _steps(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _row(report: Listed) -> dict[str, Any]:
-    """Return a report's row of the table: column key -> value, NaN for missing numbers."""
+    """Return a report's row of the index: column key -> value, NaN for missing numbers."""
     about = report.about
     texts = {"run": report.place, "version": "", "trend": "", "place": report.place}
     if about is None:
@@ -200,7 +200,7 @@ def _row(report: Listed) -> dict[str, Any]:
 
 
 def _varying_keys(cards: Sequence[Mapping[str, Scalar]]) -> list[str]:
-    """Return the setting names whose values differ or are missing in some runs, commonest first."""
+    """Return names of settings that differ between runs or that some lack, commonest first."""
     counts = Counter(key for card in cards for key in card)
     return [
         key
@@ -234,7 +234,7 @@ def _mean(values: Floats) -> float:
 
 
 def _number(value: object) -> float:
-    """Return a number as a float; NaN for other types and numbers that are not finite floats."""
+    """Return a number as a float; NaN for other types, infinities and too large integers."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return math.nan
     return float(value) if abs(value) <= sys.float_info.max else math.nan

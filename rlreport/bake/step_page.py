@@ -42,7 +42,7 @@ STATIC_ROWS = 200
 NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order"), written="count")
 
 LISTED_DIGITS = 6
-"""Significant digits of numbers in data that covers all steps."""
+"""Significant digits of numbers in data of all steps, e.g. the responses page's table."""
 
 _OF_TEXTS = (
     *("step", "total", "n", "texts", "turns", "where", "badges", "highlights", "prompts"),
@@ -65,7 +65,7 @@ def _best_first(rollouts: Sequence[Rollout], responses: pd.DataFrame) -> list[Ro
 
 
 def _judged(responses: pd.DataFrame) -> pd.DataFrame:
-    """Return the training responses of a step, or its validation responses if it has none."""
+    """Return a step's training responses; if it has none, its validation responses."""
     trained = responses["validation"] == 0
     return responses[trained] if trained.any() else responses
 
@@ -73,7 +73,7 @@ def _judged(responses: pd.DataFrame) -> pd.DataFrame:
 def step_view(
     job: StepJob, shown: Sequence[Rollout], context: PageContext, addresses: Addresses
 ) -> dict[str, Any]:
-    """Return the template values of a step's page; ``shown`` has the most interesting first."""
+    """Return what a step's template prints; ``shown`` has the most interesting responses first."""
     plan, responses, linked = job.plan, job.responses, job.linked
     overview = addresses.page("overview")
     index = linked.index(plan.step)
@@ -156,7 +156,7 @@ def places_of(job: StepJob, rollouts: Sequence[Rollout]) -> NDArray[np.intp]:
 
 
 def _data(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> dict[str, Any]:
-    """Return the content of the page's rows-data node; see docs/page-data.md."""
+    """Return the page's data about its responses, the JSON that its scripts read."""
     responses, places = job.responses, places_of(job, rollouts)
     columns = {c.key: values_of(c.key, job) for c in context.columns}
     unranked = {SAMPLED_FIGURE} if context.sampled else set()
@@ -201,7 +201,7 @@ def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
 
 
 def _ranks(values: NDArray[np.float64], places: NDArray[np.intp]) -> list[int | None]:
-    """Return the ranks of the values at ``places`` among all: 1 is the largest, None for NaN."""
+    """Return the rank among all values of each value at ``places``: 1 = largest, None for NaN."""
     ascending, selection = np.sort(values[~np.isnan(values)]), values[places]
     ranks = len(ascending) + 1 - np.searchsorted(ascending, selection, side="right")
     pairs = zip(selection.tolist(), ranks.tolist(), strict=True)
@@ -229,7 +229,7 @@ def values_of(key: str, job: StepJob) -> NDArray[np.float64]:
 
 
 def strings_of(extras: pd.DataFrame, places: NDArray[np.intp]) -> dict[str, list[str | None]]:
-    """Return the text columns of ``extras`` for the rows at ``places``: column key -> texts."""
+    """Return column key -> texts of the rows at ``places``, for the text columns of ``extras``."""
     return {
         extra_key(name): [v if isinstance(v, str) else None for v in values.to_numpy()[places]]
         for name, values in extras.items()
@@ -238,7 +238,7 @@ def strings_of(extras: pd.DataFrame, places: NDArray[np.intp]) -> dict[str, list
 
 
 def shown_text(rollout: Rollout, key: str) -> str | None:
-    """Return a text of a response as table cells show it: prompts without chat template tags."""
+    """Return a response's text as a table cell shows it: a prompt without chat template tags."""
     if key == "prompt" and rollout.turns:
         return spoken(rollout.turns)
     text: str | None = getattr(rollout, key)
@@ -264,11 +264,11 @@ def _step_link(step: int, addresses: Addresses) -> Link:
 
 
 def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """Return the data about the whole run that pages of steps load; see docs/page-data.md.
+    """Return the data about the whole run that each step's page loads; see docs/page-data.md.
 
     Args:
         context: data shared by the pages of the run.
-        prompts: shown responses of prompts that occur at several steps, from ``shown_prompts``.
+        prompts: prompt id -> [step, n, step, n, …] of its responses, from ``shown_prompts``.
     """
     places = np.searchsorted(context.steps["step"].to_numpy(), context.shown_steps)
     rewards = context.steps["reward_mean"].to_numpy()[places]

@@ -1,7 +1,7 @@
 """Render the pages of steps in worker processes, all at one level of detail.
 
-With ``--cache``, pages are stored under a hash of their inputs. A page depends only on its own
-step: data that depends on the rest of the run is in ``data/run.js``.
+With ``--cache``, pages are stored under a hash of what they are rendered from. A page contains
+only data of its own step; data about the rest of the run is in the shared ``data/run.js``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MIN_PARALLEL_PAGES = 32
 """Below this number of pages, rendering in this process is faster than starting workers."""
 
 MEASURED = 3
-"""Number of pages that are rendered to estimate the size of all pages."""
+"""Number of step pages that are rendered to estimate the total size of all step pages."""
 
 
 class RenderedStep(NamedTuple):
@@ -45,9 +45,9 @@ class RenderedStep(NamedTuple):
 
     Attributes:
         content: (path, bytes) of the page.
-        weight: bytes that page and ``texts`` take in the output format.
-        listed: its rows for the responses page.
-        texts: compressed texts of these rows, which the responses page shows and searches.
+        weight: size in bytes of the page and of ``texts`` in the output format.
+        listed: rows of the step's responses in the table of the responses page.
+        texts: gzipped full texts of these responses, which the responses page searches.
     """
 
     content: tuple[str, bytes]
@@ -57,7 +57,7 @@ class RenderedStep(NamedTuple):
 
 
 def render_steps(builder: ReportBuilder, level: int) -> StepPages:
-    """Render the pages of all candidates at a level of detail, an index into LEVELS."""
+    """Render the pages of all the builder's steps; ``level`` of detail is an index into LEVELS."""
     candidates = builder.candidates
     result = StepPages(Plan([], builder.tables.steps_with_responses))
     sample = _sample_pages(builder, level)
@@ -76,20 +76,23 @@ def render_steps(builder: ReportBuilder, level: int) -> StepPages:
 
 
 def estimated_weight(builder: ReportBuilder, level: int) -> float:
-    """Estimate the bytes of all pages at a level by rendering MEASURED of them."""
+    """Estimate the total bytes of all step pages at a level of detail from MEASURED of them."""
     weights = [page.weight for page in _sample_pages(builder, level).values()]
     return float(np.mean(weights)) * len(builder.candidates)
 
 
 def fitting_level(builder: ReportBuilder, room: float, level: int) -> int:
-    """Return the first level from ``level`` on whose pages fit into ``room`` bytes, or the last."""
+    """Return the most detailed level, not before ``level``, whose pages fit into ``room`` bytes.
+
+    Levels are indices into LEVELS; the last is returned if none fits.
+    """
     while level < len(LEVELS) - 1 and estimated_weight(builder, level) > room:
         level += 1
     return level
 
 
 def _sample_pages(builder: ReportBuilder, level: int) -> dict[int, RenderedStep]:
-    """Return step -> page of a small, a medium and a large page, rendered once per level."""
+    """Return step -> page for a small, a medium and a large page, cached for each level."""
 
     def measure() -> dict[int, RenderedStep]:
         candidates = sorted(builder.candidates, key=lambda c: (c.tokens.sum(), c.step))
@@ -183,7 +186,7 @@ def _read(job: StepJob, locations: RowLocations, context: PageContext) -> list[R
 
 
 def _page_key(job: StepJob, digest: bytes, locations: RowLocations, context: PageContext) -> bytes:
-    """Return a page's cache key, a hash of all its inputs; b"" if it cannot be cached."""
+    """Return a page's cache key: a hash of all it is rendered from; b"" if it is not cacheable."""
     responses, plan = job.responses, job.plan
     rows = plan.rows - responses.index[0]
     file = responses["file"].to_numpy()[rows]

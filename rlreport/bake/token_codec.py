@@ -26,9 +26,9 @@ SHIPPED = (
 """Token figures stored in the page; its scripts compute all other figures from them."""
 
 ATTRIBUTES = {"return": "return_"}
-"""Name of a figure -> attribute of TokenFigures that holds it, where the names differ."""
+"""Name of a token figure -> its attribute in ``Rollout.figures``, where the two names differ."""
 
-MISSING_EXPONENT = -128
+MISSING_EXPONENT = -128  # marks NaN, see ``decimal``
 INFINITE_EXPONENT = 127
 _MOST_EXPONENT = 120
 _POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
@@ -45,10 +45,10 @@ def pack_tokens(
 
     Args:
         rollouts: responses in any order; those without tokens are left out.
-        digits: significant decimal digits, 1 to 9; with COMPACT or fewer, columns that the page
-            can derive from others are omitted.
-        figures: γ and λ, with which the page derives advantages.
-        advantages_logged: whether advantages are logged, so that they cannot be derived.
+        digits: significant decimal digits, 1 to 9; with COMPACT (4) or fewer, columns that the
+            page's scripts can compute from other columns are omitted.
+        figures: γ and λ, with which the page's scripts compute advantages by GAE.
+        advantages_logged: whether advantages are logged: then scripts must not compute them.
     """
     rollouts = [r for r in rollouts if r.raw_tokens]
     if not rollouts:
@@ -153,7 +153,7 @@ def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
 def _derivable(
     columns: Mapping[str, NDArray[np.float64]], advantages_logged: bool, masked: bool
 ) -> list[str]:
-    """Return the names of columns to omit, as the page can derive them from other columns."""
+    """Return names of columns to omit, as the page's scripts can compute them from the others."""
     names = []
     if "ref_logp" in columns and "log_ratio" in columns:
         # The page cannot compute ref_logp from a log_ratio that is missing or infinite.
@@ -170,9 +170,9 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
     """Round to ``digits`` significant decimal digits: values ≈ mantissa · 10 ** exponent.
 
     Returns:
-        int64 mantissas of at most ``digits`` digits without trailing zeros, and int8
-        exponents; NaN has exponent -128; infinities and overflowing values have exponent 127
-        and mantissa ±1.
+        Mantissas (int64, at most ``digits`` digits, no trailing zeros) and exponents (int8).
+        NaN is stored as exponent -128. Infinities and absolute values from 10 ** 120 on are
+        stored as exponent 127 with mantissa ±1.
     """
     finite = np.abs(values) < _POWERS[-1]  # not NaN either
     numbers = np.where(finite, values, 0.0)
@@ -195,5 +195,5 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
 
 
 def _planes(values: NDArray[np.uint32]) -> bytes:
-    """Return four planes of bytes: plane k contains byte k (little-endian) of every value."""
+    """Return all lowest bytes of the values, then all second, third and highest bytes."""
     return values.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()

@@ -18,13 +18,13 @@ MOST_TOOLS = 20
 
 
 class _Turns(NamedTuple):
-    """Turns of the policy, of one tool or of other roles, all of training.
+    """A row of the table: all turns of the policy, of one tool, or of other roles in training.
 
     Attributes:
         turns: number of turns, NaN if unknown.
-        size: their total length in tokens, or characters if there are no tokens.
+        size: total length of these turns in tokens, or in characters if no tokens are logged.
         sized: number of turns included in ``size``.
-        errors: error rates of the tool in all steps, the first window and the last window.
+        errors: error rates of the tool over all, over the first and over the last steps.
     """
 
     name: str

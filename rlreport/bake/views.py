@@ -34,11 +34,11 @@ class ColumnView:
 
     Attributes:
         kind: ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token``
-            (monospaced) or ``path`` (the cell's text is path data in a box 100 × 24).
+            (monospaced) or ``path`` (the cell's text is SVG path data in a box 100 × 24).
         help: one sentence shown on hover of the header.
         written: format of the column's numbers.
         hidden: whether the reader must select the column to see it.
-        group: heading in menus, "" for computed figures.
+        group: heading above the column's name in menus, "" for computed figures.
     """
 
     key: str
@@ -51,7 +51,7 @@ class ColumnView:
     group: str = ""
 
     def data(self) -> dict[str, Any]:
-        """Return the attributes by name, for the page's data."""
+        """Return the column's attributes as a dict, for the JSON data of a page."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -62,8 +62,8 @@ class Cell(NamedTuple):
         text: displayed text.
         value: value to sort by, None sorts last.
         exact: text on hover: the exact value, or why it is missing.
-        bar: length of a bar behind the number, in twentieths of the cell.
-        href: address of the link.
+        bar: length of a bar behind the number, in twentieths of the cell's width.
+        href: address that the cell's text links to.
     """
 
     text: str
@@ -85,7 +85,7 @@ class RowView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A table. ``note`` describes what was left out ("128 of 1,024 shown, chosen by …")."""
+    """A table; ``note`` tells which rows are left out ("128 of 1,024 shown, chosen by …")."""
 
     id: str
     caption: str
@@ -94,7 +94,7 @@ class TableView:
     note: str = ""
 
     def others(self, row: RowView) -> Iterator[tuple[tuple[str, str, bool], Cell]]:
-        """Yield ((kind, key, hidden) of the column, cell) for all cells of a row but the first.
+        """Yield ((kind, key, hidden) of its column, cell) for each cell of a row but the first.
 
         Templates unpack tuples ten times faster than they look up attributes.
         """
@@ -114,7 +114,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
-    """A key figure with its changes; ``sparkline`` is path data in a box 100 wide and 24 high."""
+    """A key figure and its changes; ``sparkline`` is SVG path data in a box 100 × 24."""
 
     key: str
     label: str
@@ -165,7 +165,7 @@ def name_cell(name: int, href: str | None = None) -> Cell:
 
 
 def number_column(column: Column) -> ColumnView:
-    """Return the header of a column of numbers; columns listed as hidden are hidden by default."""
+    """Return the header of a column of numbers, hidden if ``column.listed`` is "hidden"."""
     return ColumnView(
         column.name,
         column.label,
@@ -187,7 +187,7 @@ def table(
     badges: Iterable[list[str]] = repeat([]),
     note: str = "",
 ) -> TableView:
-    """Build the view of a table.
+    """Build a table from the values of its columns.
 
     Args:
         name: id of the table.

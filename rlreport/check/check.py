@@ -15,7 +15,8 @@ from rlreport.text.messages import listed, message, told
 
 Result = Finding | NotRun | None
 Template = str | Mapping[str, str] | Callable[[Facts], str]
-"""A text with placeholders for facts, a dict of them by the fact ``kind``, or a function."""
+"""A text with {placeholders}, a dict of such texts (``facts["kind"]`` selects one), or a function
+that returns such a text. ``facts`` are the values filled into the placeholders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,9 @@ class Need:
     """Data that a check needs.
 
     Attributes:
-        words: description for readers, such as "logprobs and ref_logprobs".
-        columns: columns of the response table that must all contain numbers.
-        role: role of a trainer metric that meets the need without these columns, "" for none.
+        words: names of the logged fields for readers, such as "logprobs and ref_logprobs".
+        columns: columns of the table of responses; each must contain at least one number.
+        role: kind of trainer metric ("reward", "length") that suffices instead, "" for none.
     """
 
     words: str
@@ -33,7 +34,7 @@ class Need:
     role: str = ""
 
     def met(self, run: Run) -> bool:
-        """Return whether the trainer logs the metric, or every column contains a number."""
+        """Return whether the run's log has this data: the trainer metric, or all the columns."""
         return self.role in run.roles or all(run.has(column) for column in self.columns)
 
 
@@ -48,28 +49,30 @@ KL = Need("logprobs and ref_logprobs", ("kl_k1",))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A health check. Used as a decorator, it makes the function its judge, and its name the id.
+    """A health check: a function that judges a run, and the texts of the findings it returns.
+
+    ``@Check(...)``, as a decorator, sets ``judge`` to the function and ``id`` to its name.
 
     Attributes:
         id: key of the check in findings and in the thresholds file.
         name: the problem in a few words ("reward hacking").
-        rank: whether its findings are causes, consequences, ...; those of severity info are notes.
+        rank: "invalid" (log), "cause", "consequence" or "note"; severity info is always a note.
         judge: function that judges a run; called only if ``needs`` are met.
-        title: sentence that states a finding.
+        title: sentence that states a finding, with placeholders for its numbers.
         why: why the problem matters.
         suggestion: what to do about it.
         looks_for: what the check looks for, in one line; by default ``name``.
         needs: data that the check requires.
-        charts: names of the charts that show its findings.
-        limits: class of its thresholds.
+        charts: names of the charts in the report that show its findings.
+        limits: class that declares the thresholds of the check.
         source: where the thresholds come from; by default the source of the first threshold.
-        clause: short title for sentences that name the finding as an effect; ``name`` if None.
-        explains: ids of checks whose findings can be effects of this check's finding.
-        trend: whether it compares windows of steps; then runs with too few steps are not judged.
+        clause: short title, used where another finding names this one as its effect; or ``name``.
+        explains: ids of other checks whose findings this check's finding may have caused.
+        trend: whether it compares early with late steps; then short runs are not judged.
         whole_run: whether it also judges the steps after the first NaN.
         of_reward: whether it judges rewards, which a change of the reward function invalidates.
-        sampled: names of facts that are computed from a sample of the texts, not from all.
-        needs_also: description of a requirement that ``judge`` tests itself.
+        sampled: names of those numbers in ``title`` that come from a sample of the responses.
+        needs_also: data needed beyond ``needs``, in words; ``judge`` tests for it itself.
     """
 
     name: str
@@ -115,7 +118,7 @@ class Check:
 
     @property
     def requirements(self) -> str:
-        """The fields and the run length that the check needs, as a message."""
+        """The logged fields and the run length that the check needs, as text for readers."""
         texts = [*(need.words for need in self.needs), self.needs_also]
         needs = listed(message(text) for text in texts if text)
         needs = needs or message("nothing beyond the log")
@@ -124,11 +127,11 @@ class Check:
         )
 
     def format_title(self, facts: Facts) -> str:
-        """Return the title of a finding with these facts."""
+        """Return a finding's title: ``title`` with the values ``facts`` filled in."""
         return _fill_template(self.title, facts)
 
     def format_clause(self, facts: Facts) -> str:
-        """Return a finding's text for sentences that name it as an effect of another finding."""
+        """Return a finding's short title, used where another finding names it as its effect."""
         return _fill_template(self.clause or self.name, facts)
 
     def too_short(self, run: Run) -> NotRun:
@@ -153,11 +156,12 @@ class Check:
         ranking: Ranking | None = None,
         **fields: Any,
     ) -> Finding:
-        """Return a finding of this check with the given facts, in which NaN is replaced by None.
+        """Return a finding of this check.
 
-        ``met`` are the thresholds that were met, ``ranking`` selects example responses, and
-        ``fields`` are other fields of ``Finding``. By default the onset is computed from
-        ``series``, and ``steps`` are all steps from the onset on.
+        ``facts`` are the values filled into the finding's texts (NaN becomes None), ``met`` the
+        thresholds that were met. ``ranking`` selects example responses. ``fields`` are other fields
+        of ``Finding``: by default, ``onset`` (the step at which the problem began) is computed
+        from ``series``, and ``steps`` are all steps from the onset on.
         """
         if "onset" not in fields:
             series = fields.get("series")
@@ -180,7 +184,7 @@ class Check:
 
 
 def _fill_template(template: Template, facts: Facts) -> str:
-    """Return the template, or the one for the fact ``kind``, with its facts filled in."""
+    """Return the template's text with its placeholders filled in from ``facts``."""
     if isinstance(template, Mapping):
         template = template[str(facts["kind"])]
     return told(template(facts) if callable(template) else template, facts)

@@ -1,4 +1,4 @@
-"""Findings and the verdict, and their JSON. ``check.wording`` writes their texts from facts."""
+"""Data classes for findings and the verdict, and their JSON. ``check.wording`` adds the texts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Figure = Literal["reward", "kl", "tokens", "characters"]
 Level = Literal["critical", "warning", "unclear", "healthy", "unjudged"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 GLYPHS = dict(zip((*SEVERITIES, "unclear", "healthy", "unjudged"), "✕▲i?✓–", strict=True))
-"""Symbol of each severity of findings and of each other level of verdicts."""
+"""Symbol of each severity ("critical", ...) and of each verdict without one ("healthy", ...)."""
 LEVELS = dict(
     zip(SEVERITIES, (message("critical"), message("warning"), message("note")), strict=True)
 )
-"""Name of each severity."""
+"""Name of each severity, as shown to readers (info is called "note")."""
 FIRST_WORDS = {
     "critical": message("Broken"),
     "warning": message("Warning"),
@@ -31,16 +31,16 @@ FIRST_WORDS = {
     "healthy": message("Healthy"),
     "unjudged": message("Not judged"),
 }
-"""First word of the verdict's sentence, by level."""
+"""First word of the verdict's sentence, by the verdict's level ("critical", "healthy", ...)."""
 SCHEMA = 3
 """Version of the schemas of ``findings.json`` and ``report.json``; see ``rlreport/schemas``."""
 REFERENCE_REWARD = "reward of the reference"
-"""Unit of an example's value. Unlike other units, it is not written after the number."""
+"""``Example.unit`` if the value is a reward of the reference model; not shown after the number."""
 RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
 
 
 class LogText(str):
-    """A text taken from the logs, which redaction replaces."""
+    """A text copied from the logs; a redacted report replaces it with a placeholder."""
 
     __slots__ = ()
 
@@ -71,15 +71,15 @@ class Met:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A response that shows a finding.
+    """A response that is shown as an example of a finding.
 
     Attributes:
-        step, n: the response: its step and its index in the step.
+        step, n: training step of the response, and its index among the responses of the step.
         token: index of the token to look at, or None.
-        value, unit: the figure by which the response was chosen, or None.
-        excerpt: at most 60 characters around that token, around the text ``look_for``, or from
+        value, unit: the number for which the response was chosen, such as its reward, or None.
+        excerpt: at most 60 characters around ``token``, around the text ``look_for``, or from
             the end of the response (``at_end``); None until the responses are read.
-        before: the last response to the same prompt before the onset, or None.
+        before: the last response to the same prompt before the problem began, or None.
     """
 
     step: int
@@ -99,7 +99,7 @@ class Finding:
 
     Attributes:
         id: id of the check.
-        facts: numbers and texts that fill the placeholders of its messages.
+        facts: numbers and texts that fill the placeholders of its title and other texts.
         onset: when the problem began, or None if unknown.
         until: last step of the problem if it ended before the run did, or None.
         thresholds: the thresholds that were met.
@@ -107,8 +107,8 @@ class Finding:
         texts: texts to highlight in responses.
         series: the values that the check judged, by step, float64 (S,), or None.
         explained_by: id of the finding that explains this one, or None.
-        name, ..., source: messages, empty until ``check.wording`` fills them; ``sample`` tells in
-            which responses texts were counted.
+        name, ..., source: texts, empty until ``check.wording`` fills them; ``sample`` tells in
+            which responses phrases were counted.
     """
 
     id: str
@@ -134,11 +134,11 @@ class Finding:
 
     @property
     def shown(self) -> tuple[Example, ...]:
-        """All responses of the evidence, including those from before the onset (``before``)."""
+        """All example responses of the finding, and those shown for comparison (``before``)."""
         return (*self.evidence, *(example.before for example in self.evidence if example.before))
 
     def at(self, step: int) -> Finding:
-        """Return the finding reduced to one step, without anything that depends on later steps."""
+        """Return the finding as of one step: without anything computed from later steps."""
         return replace(
             self,
             facts={},
@@ -173,9 +173,9 @@ class Muted:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The mean reward, KL or length in the first window (None without values) and in the last.
+    """Mean reward, KL or length in the first steps of a run (None without values) and in the last.
 
-    ``rose``: whether it rose by more than chance; None if unknown because the windows overlap.
+    ``rose``: whether it rose by more than chance; None if first and last steps overlap.
     """
 
     figure: Figure
@@ -194,8 +194,8 @@ class Verdict:
         findings: the findings in the order of the report.
         passed: ids of the checks that ran and found nothing.
         not_run: the checks that could not run.
-        moved: changes of reward, KL and length from the first to the last window.
-        windows: (first step, last step) of the first and last window, None for a short run.
+        moved: changes of reward, KL and length from the first window of steps to the last.
+        windows: (first step, last step) of each of these two windows, None for a short run.
         sentence: the verdict as text, empty until ``check.wording`` writes it.
     """
 
@@ -212,7 +212,7 @@ class Verdict:
     sentence: str = ""
 
     def reaches(self, severity: Severity) -> bool:
-        """Return whether any finding, even if explained, has this severity or a worse one."""
+        """Return whether any finding, also an effect of another, is of this severity or worse."""
         severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
         return any(finding.severity in severities for finding in self.findings)
 
@@ -226,12 +226,12 @@ class Verdict:
         return replace(self, findings=findings, muted=muted)
 
     def effects_of(self, finding: Finding) -> list[Finding]:
-        """Return the findings that this one explains."""
+        """Return the findings that are effects of this one (their ``explained_by`` is its id)."""
         return [other for other in self.findings if other.explained_by == finding.id]
 
 
 def findings_json(verdict: Verdict) -> dict[str, Any]:
-    """Return the verdict as JSON values, with keys in a fixed order; see docs/data.md."""
+    """Return the content of ``findings.json``, with keys in a fixed order; see docs/data.md."""
     return {
         "schema": SCHEMA,
         "verdict": {
@@ -275,7 +275,7 @@ def _example_json(example: Example) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a fact as a JSON value: tuples become lists, numbers that are not finite None."""
+    """Return a value of ``Finding.facts`` for JSON: tuple -> list, NaN or infinity -> None."""
     if isinstance(value, Mapping):
         return {name: _json_value(part) for name, part in value.items()}
     if isinstance(value, tuple):

@@ -23,11 +23,11 @@ RL_BOARD = marked("RLLoggingBoard post")
 
 
 class Limit(Generic[N]):
-    """A threshold, declared as a class attribute of a subclass of ``Limits``.
+    """A threshold, declared as a class attribute: ``class KlExplosion(Limits): warn = Limit(...)``.
 
-    As an attribute of an instance it is the value for a run: ``default``, unless a thresholds
-    file sets another value. ``owner`` and ``key`` are the class and the name of the attribute;
-    ``source`` is where the default comes from.
+    ``KlExplosion.warn`` is this declaration; an instance's ``warn`` is the value for a run:
+    ``default``, unless a thresholds file sets another. ``owner`` and ``key`` are the class and
+    the name of the attribute; ``source`` is where the default comes from.
     """
 
     __slots__ = ("default", "key", "meaning", "owner", "source", "unit")
@@ -58,7 +58,7 @@ class Limits:
     """Base class for the thresholds of a check, which a subclass declares as ``Limit`` attributes.
 
     Attributes:
-        given: values that replace defaults, by the name of the threshold.
+        given: values that replace defaults: name of the threshold -> value.
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
@@ -66,13 +66,13 @@ class Limits:
 
     @classmethod
     def declared(cls) -> dict[str, Limit[float]]:
-        """Return the thresholds of this class by name, in the order of declaration."""
+        """Return the thresholds declared by this class: name -> declaration, in order."""
         return {name: limit for name, limit in vars(cls).items() if isinstance(limit, Limit)}
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """All threshold values for a run, by class: ``thresholds[KlExplosion].warn``.
+    """All threshold values for a run; ``thresholds[KlExplosion].warn`` is one of them.
 
     Attributes:
         given: values that replace defaults: class name -> name of the threshold -> value.
@@ -85,7 +85,7 @@ class Thresholds:
 
 
 def above(value: float, limit: float) -> bool:
-    """Return whether the value exceeds the limit by more than a rounding error; False for NaN."""
+    """Return whether value > limit by more than a rounding error; False for NaN."""
     return value > limit and not math.isclose(value, limit, rel_tol=1e-9)
 
 

@@ -18,22 +18,22 @@ from rlreport.summarise.steps import LEAST_WINDOW, WINDOW_SHARE, window_size
 from rlreport.tables import Tables
 
 MIN_CLUSTERS = 10
-"""Minimum number of prompts for errors clustered by prompt; with fewer these are mostly noise."""
+"""Minimum number of prompts for standard errors clustered by prompt; with fewer they are noise."""
 
 MAX_CORRELATION = 0.9
-"""Upper bound of the estimated autocorrelation of steps."""
+"""Upper bound of the estimated correlation between the means of successive steps."""
 
 BIAS = 6
-"""A trend increases the estimated autocorrelation by about BIAS / number of differences."""
+"""Autocorrelation estimated from n differences is reduced by BIAS / n, as trends increase it."""
 
 PRIOR = 20.0
-"""Weight of the Dirichlet prior of ``log_odds_z``, in responses."""
+"""Weight of the Dirichlet prior in ``log_odds_z``: it counts as much as this many responses."""
 
 TINY = float(np.finfo(float).tiny)
 
 
 class Trend(Limits):
-    """Thresholds that define windows of steps, and significant changes between windows."""
+    """Thresholds of all checks: size of the first and last window of steps, least significant z."""
 
     share = Limit(WINDOW_SHARE, "of steps", "size of the first and of the last window")
     least_steps = Limit(LEAST_WINDOW, "steps", "least size of a window")
@@ -43,7 +43,7 @@ class Trend(Limits):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A range of consecutive steps: their numbers, ascending, and their rows (responses)."""
+    """A range of consecutive steps: their numbers, and the rows of their responses."""
 
     steps: tuple[int, ...]
     rows: slice
@@ -85,7 +85,7 @@ def first_and_last(tables: Tables, trend: Trend) -> tuple[Window | None, Window]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The means of two windows, NaN without values, and the z of their difference.
+    """Means of a number in two windows of steps, NaN without values, and the z of their difference.
 
     The difference is significant if |z| is at least ``least``.
     """
@@ -113,9 +113,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Mean of a window's finite values, and per value its prompt, step and deviation from it.
+    """Mean of the finite values in a window, and the prompt and step of each value.
 
-    ``contributions`` are weight * (value - mean) / sum of weights.
+    ``contributions``, one per value, are weight * (value - mean) / sum of weights.
     """
 
     mean: float
@@ -127,7 +127,7 @@ class _Part:
 def mean_of(
     tables: Tables, values: Floats, window: Window, weights: Floats | None = None
 ) -> tuple[float, float]:
-    """Return the mean of per-response values in a window, and the z of its difference from zero.
+    """Return the mean of per-response values in a window, and its z (mean / standard error).
 
     ``values``, float64 (rows,), may be NaN, which is skipped. ``weights``, such as token counts,
     are 1 by default.
@@ -171,7 +171,7 @@ def _valid_mask(values: Floats, weights: Floats) -> NDArray[np.bool_]:
 
 
 def _z(tables: Tables, values: Floats, weights: Floats | None, parts: list[_Part]) -> float:
-    """Return the mean of one part, or the difference of two means, over its standard error.
+    """Return the mean of one part, or the difference of two means, divided by its standard error.
 
     The error is the larger of two estimates: from responses, and from step means.
     """
@@ -232,14 +232,14 @@ def _step_noise(
 
 
 def lag_1(differences: Floats) -> float:
-    """Return the lag-1 autocorrelation of differences; −0.5, as of white noise, if all are 0."""
+    """Return the lag-1 autocorrelation of differences; −0.5 (that of white noise) if all are 0."""
     variance = float((differences**2).mean())
     products = differences[1:] * differences[:-1]
     return float(products.mean()) / variance if variance > 0 else -0.5
 
 
 def ar1_variance(rho: float, steps: int) -> float:
-    """Return the variance of the mean of AR(1) values, relative to that of independent values."""
+    """Return the variance of the mean of AR(1) values divided by that of independent values."""
     lag = np.arange(1, steps)
     return 1 + 2 * float(((1 - lag / steps) * rho**lag).sum())
 
@@ -296,9 +296,9 @@ def centred(values: Floats, step: Ints) -> Floats:
 def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
     """Return the z of the log-odds ratio of each n-gram, with an informative Dirichlet prior.
 
-    ``after`` and ``before`` count the responses that contain it, out of ``of_after`` and
-    ``of_before``. Monroe, Colaresi and Quinn 2008, "Fightin' Words", equations 15, 19 and 22. The
-    prior is the share in both samples together, with the weight of ``PRIOR`` responses.
+    ``after`` and ``before`` count the responses that contain the n-gram, out of ``of_after`` and
+    ``of_before`` responses. The prior is the n-gram's share of both together, with the weight of
+    ``PRIOR`` responses. Monroe, Colaresi, Quinn 2008, "Fightin' Words", equations 15, 19 and 22.
     """
     share = (after + before + 0.5) / (of_after + of_before + 1)
     prior = PRIOR * share

@@ -1,4 +1,4 @@
-"""Find the onset of a problem: the step at which a series left its baseline."""
+"""Find the onset of a problem: the step at which a series of numbers left its initial level."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ BASELINE_STEPS = SMOOTHING = 3
 """Number of steps in the baseline, and in the running mean that smooths the series."""
 
 MIN_ERRORS, MIN_PART, LASTING_PART = 4.0, 0.1, 1 / 3
-"""Distance from the baseline, in standard errors and as a part of the total change, that marks the
-onset, and the part of the total change at which the interval of the onset ends."""
+"""From the onset on, a series is MIN_ERRORS standard errors and MIN_PART of its total change away
+from its baseline. The interval in which the onset may lie ends at LASTING_PART of the change."""
 
 MIN_NOISE_STEPS = 9
-"""Minimum number of steps for an estimate of noise."""
+"""The noise of a part of a series is estimated from at least this many steps (if it has them)."""
 
 MAX_CORNERS, MAX_POINTS = 60, 600
-"""Maximum number of corner positions that the ramp fit tries, and of steps that it uses."""
+"""Maximum number of positions of a corner (start of a change) to try, and of steps to fit."""
 
 NORMAL_MEDIAN = 0.4549
-"""Median of the square of a standard normal variable."""
+"""Median of x² if x is standard normal; turns a median square into a variance."""
 
 
 def onset(
@@ -34,8 +34,8 @@ def onset(
     first three values, or of those in the index range ``peak`` if the series fell from a peak.
     The total change is that from the baseline to the mean of the last ``end`` values. From the
     onset to the end, the smoothed series differs from the baseline by MIN_ERRORS standard errors
-    and by MIN_PART of the total change. The interval of the onset starts at the first corner of
-    the best ramp fit, and ends where the difference begins to stay above LASTING_PART.
+    and by MIN_PART of the total change. The interval of the onset starts where the rise begins in
+    a least-squares fit (``_corner``), and ends where the difference stays above LASTING_PART.
     """
     start, stop = peak or (0, 0)
     indices = np.flatnonzero(np.isfinite(series))
@@ -73,7 +73,7 @@ def smooth(y: Floats) -> Floats:
 
 
 def noise(y: Floats) -> float:
-    """Return the std of a series around its trend, from the median squared difference."""
+    """Return the std of a series around its trend, from the squares of successive differences."""
     return float(np.sqrt(np.median(np.diff(y) ** 2) / NORMAL_MEDIAN / 2)) if len(y) > 2 else 0.0
 
 
@@ -95,7 +95,7 @@ def _first_lasting(flags: NDArray[np.bool_]) -> int:
 
 
 def _corner(y: Floats, start: int) -> int:
-    """Fit a line that is flat, linear, flat by least squares; return the linear part's start."""
+    """Fit a series by a flat, a sloped and a flat line; return the index where the slope starts."""
     corners = np.arange(0, len(y), -(-len(y) // MAX_CORNERS))
     points = np.arange(0, len(y), -(-len(y) // MAX_POINTS))
     low, high = (grid.ravel() for grid in np.meshgrid(corners, corners, indexing="ij"))

@@ -57,7 +57,7 @@ LIMITS: dict[str, type[Limits]] = {
     "trend": Trend,
     **{check.id: check.limits for check in CHECKS if check.limits.declared()},
 }
-"""Threshold classes by their section in a thresholds file: ``trend`` and the ids of checks."""
+"""Section of a thresholds file ("trend" or a check's id) -> class of the thresholds in it."""
 
 MAX_TOML = 1_000_000
 """Maximum size of a thresholds file, in bytes."""
@@ -72,7 +72,7 @@ def refuse_unknown(ids: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdRow:
-    """A threshold as documented: its section, its declaration and its current value."""
+    """A threshold for documentation: section of the file, declaration, and current value."""
 
     group: str
     limit: Limit[float]
@@ -118,7 +118,7 @@ def load_thresholds(path: str | Path) -> Thresholds:
 
 
 def _problem(declared: Mapping[str, Limit[float]], key: str, value: object) -> str:
-    """Return a message on what is wrong with a threshold in a file, "" if it is valid."""
+    """Return what is wrong with ``key = value`` in a thresholds file, "" if it is valid."""
     if key not in declared:
         return f"has no threshold {key!r}; known: {', '.join(declared)}"
     try:
@@ -214,4 +214,4 @@ METHOD = (
         "reason.",
     ),
 )
-"""Explanation of the verdict for readers of a report: title and paragraphs of each section."""
+"""Sections (title and paragraphs) of the report that explain how the verdict is found."""

@@ -1,4 +1,4 @@
-"""The ``Run`` that checks judge: its tables, its windows, and series that several checks use."""
+"""Class ``Run``, which checks judge: tables of a run, first and last window of steps, series."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Ranking:
 
 
 class RewardStalled(Limits):
-    """Thresholds of ``reward_stalled``."""
+    """Thresholds of ``reward_stalled``, the check that finds a reward that did not rise."""
 
     solved = Limit(
         0.95, "of responses", "share with the best reward in all steps: nothing left to learn"
@@ -60,8 +60,8 @@ class Run:
     Attributes:
         tables: tables of the training responses and steps, of the whole run or a part of it.
         limits: thresholds of the checks.
-        first: the first window, None if the run is too short for a trend.
-        last: the last window; all steps if the run is too short for a trend.
+        first: window of the first fifth of the steps, None if the run is too short for a trend.
+        last: window of the last fifth; all steps if the run is too short for a trend.
         steps: int64 (S,), the numbers of the run's steps, ascending.
         validation: tables of the validation responses, None if there are none.
         attempted_steps: rows of the step table with at least one response or failed rollout.
@@ -92,12 +92,12 @@ class Run:
 
     @property
     def windows_overlap(self) -> bool:
-        """Whether the two windows share steps, or there is only one."""
+        """Whether the first and the last window share steps, or there is no first one."""
         return self.first is None or self.first.steps[-1] >= self.last.steps[0]
 
     @cached_property
     def watched(self) -> tuple[Run, str] | None:
-        """The run and the response column that contain the watched reward, None without one.
+        """The run, and the column of its responses, with the watched reward; None without one.
 
         The watched reward is one that is not trained on: the second reward of training responses
         (``valid_reward``) if it is logged, else the reward of validation responses.
@@ -128,11 +128,11 @@ class Run:
 
     @cached_property
     def roles(self) -> Mapping[str, str]:
-        """Role -> name of the trainer's metric with that role; see ``metrics.roles``."""
+        """Role ("kl") -> name of the trainer's metric ("actor/kl_loss"); see ``metrics.roles``."""
         return roles_of(str(name) for name in self.tables.metrics.columns[1:])
 
     def series_of(self, role: str) -> Series | None:
-        """Return the trainer's metric with this role without gaps, or None if it is not logged."""
+        """Return the trainer's metric of this role ("kl") without NaN, None if it is not logged."""
         if (name := self.roles.get(role)) is None:
             return None
         metrics = self.tables.metrics
@@ -141,7 +141,7 @@ class Run:
         return series.without_gaps()
 
     def series_by_step(self, column: str) -> Series:
-        """Return the mean of a column at each step, with standard errors from ``spread``."""
+        """Return the mean of a response column at each step, with its standard error."""
         values = self.column(column)
         counts = np.bincount(self.step_index[np.isfinite(values)], minlength=len(self.steps))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -149,7 +149,7 @@ class Run:
         return Series(self.steps, self.by_step(values), np.where(counts > 0, errors, np.nan))
 
     def steps_of(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return for each step whether ``rows``, bool (rows,), selects a response of it."""
+        """Return for each step whether ``rows``, bool (rows,), is True for any of its responses."""
         return np.bincount(self.step_index[rows], minlength=len(self.steps)) > 0
 
     def covers(self, series: Series) -> bool:
@@ -157,18 +157,18 @@ class Run:
         return 2 * len(series.steps) >= len(self.steps)
 
     def ends_of(self, series: Series) -> tuple[float, float]:
-        """Return the means of a series without gaps over the run's first and last window."""
+        """Return a series' means over the run's first and last window; it must not contain NaN."""
         size = self._window_size_in(series)
         return mean(series.values[:size]), mean(series.values[-size:])
 
     def _window_size_in(self, series: Series) -> int:
-        """Return the number of a series' values in a window, in proportion to the run's windows."""
+        """Return how many values of a series (logged perhaps at few steps) make up one window."""
         size = len(self.last.steps) * len(series.values) // max(len(self.steps), 1)
         return min(max(size, 1), max(len(series.values), 1))
 
     @cached_property
     def reward(self) -> Series:
-        """The mean reward by step: the trainer's metric if logged, else that of the responses."""
+        """Mean reward by step: the trainer's metric if mostly logged, else from responses."""
         trainers = self.series_of("reward")
         if trainers is not None and self.covers(trainers):
             return trainers
@@ -176,12 +176,12 @@ class Run:
 
     @cached_property
     def reward_shape(self) -> Shape | None:
-        """The shape of the reward over the run, None if the run is too short to judge."""
+        """Whether and when the reward rose, fell or died; None if the run is too short to judge."""
         return shape_of(self.reward, self.limits[RewardCollapse])
 
     @cached_property
     def watched_reward(self) -> Series | None:
-        """The watched reward by step, from responses or validation metrics; None without one."""
+        """The watched reward (one not trained on) by step, None if none is logged."""
         if self.watched is not None:
             source_run, column = self.watched
             return source_run.series_by_step(column)
@@ -189,13 +189,13 @@ class Run:
 
     @cached_property
     def watched_shape(self) -> Shape | None:
-        """The shape of the watched reward or None; evaluations are assumed to be independent."""
+        """Whether and when the watched reward (not trained on) rose or fell; None if unknown."""
         in_training = self.watched is not None and self.watched[0] is self
         series = self.watched_reward
         return None if series is None else shape_of(series, independent=not in_training)
 
     def align(self, series: Series) -> Floats:
-        """Return the values of a series at the run's steps, float64 (S,), NaN where it has none."""
+        """Return the series' value at each step of the run, float64 (S,), NaN where it has none."""
         at = pd.Series(series.values, index=series.steps)
         return np.asarray(at.groupby(level=0).last().reindex(self.steps), dtype=np.float64)
 
@@ -210,7 +210,7 @@ class Run:
 
     @property
     def length_unit(self) -> str:
-        """Unit of ``length``."""
+        """Unit of the response lengths: tokens or characters."""
         return message("tokens") if self.length == "response_tokens" else message("characters")
 
     def change(
@@ -223,7 +223,7 @@ class Run:
     ) -> Change:
         """Return the change of the mean of per-response values from one window to another.
 
-        By default these are the run's first and last window; NaN if there is no first one.
+        By default, from the run's first window to its last; NaN if there is no first one.
         """
         start, end = first or self.first, last or self.last
         if start is None:
@@ -231,9 +231,9 @@ class Run:
         return noise.change(self.tables, values, start, end, weights, self.limits[Trend].z)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
-        """Compare ``value / of`` with a threshold; return a list of one ``Met``, or an empty list.
+        """Return a list of one ``Met`` if ``value / of`` meets a threshold, else an empty list.
 
-        Rounding errors are tolerated. ``of`` is the base of a relative threshold, such as the
+        Rounding errors are tolerated. ``of`` is what a relative threshold refers to, such as the
         value at the start of the run.
         """
         bound: float = getattr(self.limits[limit.owner], limit.key)
@@ -246,7 +246,7 @@ class Run:
         return noise.means_by(self.step_index, len(self.steps), values, weights)
 
     def spread(self, column: str = "reward") -> float:
-        """Return the std of a column within steps, pooled over all steps; NaN without values."""
+        """Return the std of a response column around the mean of each step; NaN without values."""
         values = self.column(column)
         finite = np.isfinite(values)
         if not finite.any():
@@ -259,8 +259,8 @@ class Run:
     ) -> Onset | None:
         """Return the step at which a series, float64 (S,), left its baseline; see ``check.onset``.
 
-        It is the first step if ``always``, or if the run is too short for a trend. ``peak`` is
-        the index range of the steps from which the series fell.
+        It is the first step if ``always``, or if the run is too short for a trend. If the series
+        fell from a peak, ``peak`` is the range of indices of the peak.
         """
         if not len(self.steps):
             return None
@@ -270,7 +270,7 @@ class Run:
         return onset(self.steps, series, peak=peak, end=len(self.last.steps))
 
     def onset_of(self, series: Series, peak: tuple[int, int]) -> Onset | None:
-        """Return the onset of the fall of a series from the index range ``peak``, None without."""
+        """Return when a series left its peak, at the index range ``peak``; None if it did not."""
         return onset(series.steps, series.values, peak=peak)
 
     def reward_windows(self) -> dict[str, float]:
@@ -285,7 +285,7 @@ class Run:
 
     @cached_property
     def learned(self) -> bool:
-        """Whether the reward, or the watched one, rose over the run by more than chance."""
+        """Whether the reward, or the watched reward, rose over the run by more than chance."""
         shape, watched = self.reward_shape, self.watched_shape
         if (shape and shape.rose) or (watched and watched.rose):
             return True
@@ -358,7 +358,7 @@ class Run:
         return Run(self.tables.between(start, stop), self.limits, validation)
 
     def with_gap_as_reward(self) -> Run:
-        """Return a copy of the run that has the gap to the reference's reward as its reward."""
+        """Return a copy of the run with rewards minus those of the reference policy."""
         tables = replace(
             self.tables,
             responses=self.responses.assign(reward=self.responses["reward_gap"]),
@@ -379,7 +379,7 @@ def median(values: Floats) -> float:
 
 
 def met_from_start(series: Floats, met: Met) -> bool:
-    """Return whether the median of a series' first three values already met a threshold."""
+    """Return whether the first three values of a series (their median) already met a threshold."""
     return meets(met.op, median(series[np.isfinite(series)][:3]), met.limit)
 
 

@@ -28,35 +28,36 @@ WINDOW_SHARE, MIN_WINDOW = 0.1, 3
 """Length of the first, best and last window: fraction of the steps, and minimum number of steps."""
 
 MIN_DRIFT_DIFFERENCES = 20
-"""Minimum number of differences to distinguish autocorrelation from a trend."""
+"""Autocorrelation is estimated only from at least this many successive differences."""
 
 MIN_DRIFT = 0.2
-"""Autocorrelated noise is assumed if sampling leaves this fraction of the variance unexplained."""
+"""Noise counts as autocorrelated if sampling leaves this part of its variance unexplained."""
 
 MIN_INDEPENDENT = 0.55
-"""Lower bound of ``Noise.independent_steps`` when windows are compared."""
+"""Smallest value of ``Noise.independent_steps`` with which ``Noise.deflate`` reduces a z."""
 
 RISE_Z, TREND_Z, SOME_Z = 3.0, 2.6, 1.5
-"""z for a rise: RISE_Z between windows, or TREND_Z of the slope; the other needs SOME_Z."""
+"""A series rose if z > RISE_Z (last - first window) or TREND_Z (slope), the other z > SOME_Z."""
 
 EARLY_RISE_Z = 4.5
-"""z of the last window against the first three steps that is a rise, too: some runs learn early."""
+"""A series also rose if z (last window - first three steps) exceeds this: some runs learn early."""
 
 FALL_Z, BELOW_Z, DEATH_Z, END_Z, ABRUPT_Z, DIP_Z = 3.5, 4.0, 4.0, 5.0, 6.0, 8.5
-"""z required of each kind of fall: any, below the start, death, in the last steps, abrupt, dip."""
+"""Minimum z of each kind of fall: any, to below the start, to the lowest value for good (death),
+only in the last steps, within a few steps, and followed by a recovery (dip)."""
 
 DEAD_SHARE = 0.02
 """A dead series stays within this fraction of (best - lowest value) above its lowest value."""
 
 END_STEPS = (3, 5, 10)
-"""Numbers of final steps whose mean is compared with the steps just before them."""
+"""The means of the last 3, 5 and 10 steps are compared with the steps just before them."""
 
 ABRUPT_STEPS = 5
 """A fall within this many steps is abrupt."""
 
 
 class RewardCollapse(Limits):
-    """Thresholds of ``reward_collapse``; ``lost`` and ``z`` define a fall of any series."""
+    """Thresholds of ``reward_collapse``. ``shape_of`` uses ``lost`` and ``z`` for all series."""
 
     lost = Limit(0.35, "of the gain", "reward lost again, relative to its gain", LMFLOW)
     z = Limit(FALL_Z, "std errors", "significance of the loss")
@@ -111,22 +112,22 @@ class Noise:
 
     @property
     def sigma(self) -> float:
-        """Std of one step's value."""
+        """Std of one step's value around the trend: of both parts of the noise together."""
         return float(np.hypot(self.white, self.drift))
 
     def of_mean(self, steps: int) -> float:
-        """Return the standard error of the mean of consecutive steps (exact for AR(1))."""
+        """Return the standard error of the mean of ``steps`` consecutive values."""
         drift = self._drift * np.sqrt(ar1_variance(self.rho, steps))
         return float(np.hypot(self.white, drift) / np.sqrt(steps))
 
     def of_slope(self, steps: int) -> float:
-        """Return the standard error of the slope per step of a least-squares line."""
+        """Return the standard error of a least-squares line's slope through ``steps`` values."""
         drift = self._drift * np.sqrt((1 + self.rho) / (1 - self.rho))
         return float(np.hypot(self.white, drift) / np.sqrt((steps**3 - steps) / 12))
 
     @property
     def independent_steps(self) -> float:
-        """Effective number of independent steps per step: 1 without autocorrelation, else less."""
+        """How many independent steps one step is worth: 1 without autocorrelation, else less."""
         if not 0 < self.sigma < np.inf:
             return 1.0
         # Shares of the variance, because squares of large rewards overflow.
@@ -134,7 +135,7 @@ class Noise:
         return 1 / (white + drift * (1 + self.rho) / (1 - self.rho))
 
     def deflate(self, z: float) -> float:
-        """Return ``z``, of a difference between two windows, reduced for autocorrelation of steps.
+        """Reduce the z of a difference between two windows, because steps are autocorrelated.
 
         A real change also looks like autocorrelation, so MIN_INDEPENDENT limits the reduction.
         """
@@ -142,16 +143,16 @@ class Noise:
 
     @property
     def _drift(self) -> float:
-        """Std of the drift, increased because ``rho`` is estimated from few steps."""
+        """``drift``, slightly increased because ``rho`` is estimated from few steps."""
         return self.drift * (1 + 0.2 * self.rho)
 
 
 @dataclass(frozen=True, slots=True)
 class Dip:
-    """A fall that recovered.
+    """A fall of a series from which it recovered.
 
     Attributes:
-        start, stop: indices of its first and of its last step.
+        start, stop: indices of the first and of the last value of the fall.
         level: running mean from which it fell and to which it returned (the lower of the two).
         low: lowest running mean in between.
     """
@@ -164,22 +165,22 @@ class Dip:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a series rises and falls. Indices count only the steps that have a value.
+    """How a series rises and falls. Indices are those of ``series``, which has no gaps.
 
     Attributes:
         series: the series without steps that have no value.
-        noise: its noise around the trend.
+        noise: noise of the series around its trend.
         window: number of steps in the first, the best and the last window.
         start, best, end: means of the first, the best and the last window.
         best_index: index at which the best window begins.
         rise_z, fall_z: z of (last − first window), and of (best − last window).
         gained: whether the best window lies above the first by more than chance.
         rose: whether the series rose over all steps by more than chance.
-        fell: whether its end lost more than the threshold ``lost`` of the gain, not by chance.
-        dead: index from which it stays at its lowest value, after higher ones; or None.
+        fell: whether best - end is more than ``lost`` times (best - start), beyond chance.
+        dead: index from which it stays at its lowest value to the end; or None.
         below_start: whether it ends further below its start than its best was above its start.
         abrupt: index at which it fell within a few steps and stayed low; or None.
-        late: index of the first of the last steps if these lie below all steps before; or None.
+        late: index from which the last 3, 5 or 10 steps lie below all before; or None.
         dip: the deepest fall that recovered, or None.
     """
 
@@ -210,8 +211,8 @@ def running_mean(values: Floats, steps: int) -> Floats:
 def noise_of(series: Series, *, independent: bool = False, whole: bool = False) -> Noise:
     """Return the noise of a series without gaps.
 
-    ``independent`` assumes that there is no autocorrelation, as between evaluations. Equal values
-    at the end are ignored unless ``whole``, because they do not show the noise before them.
+    ``independent`` assumes that there is no autocorrelation, as between evaluations. Unless
+    ``whole``, repetitions of the last value at the end are ignored: they contain no noise.
     """
     values = series.values
     live = len(values)
@@ -239,7 +240,7 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
 def shape_of(
     series: Series, limits: RewardCollapse | None = None, *, independent: bool = False
 ) -> Shape | None:
-    """Return the shape of a series, or None if it is too short; ``independent``: see noise_of."""
+    """Return how a series rises and falls, None if too short; ``independent``: see noise_of."""
     series = series.without_gaps()
     y = series.values
     steps, limits = len(y), limits or RewardCollapse({})
@@ -325,7 +326,7 @@ def _abrupt_fall_index(
 
 
 def _late_fall_index(y: Floats, noise: Noise, window: int, start: float, part: float) -> int | None:
-    """Return where the last 3, 5 or 10 steps begin if their mean is below all before, else None."""
+    """Return the index where the last 3, 5 or 10 steps begin, if they fell below all before."""
     for count in END_STEPS:
         if len(y) < 4 * count:
             break

@@ -23,20 +23,20 @@ MAX_RULE_VALUES = 8
 """A reward with at most this many distinct values comes from a rule or label, not a model."""
 
 MIN_SHARED_PROMPTS = 8
-"""Minimum number of prompts common to early and late responses in ``same_prompt_change``."""
+"""``same_prompt_change`` needs this many prompts that have both early and late responses."""
 
 DRAWS = 8
-"""Number of random orders of the responses over which distinct-2 is averaged."""
+"""Distinct-2 is the average of samples from this many random orders of the responses."""
 
 MAX_BIGRAMS, MIN_STEP_BIGRAMS = 20_000, 20
-"""Maximum number of bigrams in a sample, for speed, and minimum number for one step."""
+"""Number of bigrams from which distinct-2 is computed: at most (for speed), and least per step."""
 
 FALLS = ("reward_collapse", "watched_reward_fall")
 FAILURES = (
     *(*FALLS, "kl_explosion", "entropy_collapse"),
     *("length_collapse", "diversity_collapse", "missing_eos", "reward_stalled"),
 )
-"""Checks whose findings a bad update of the policy can explain."""
+"""Ids of checks whose findings can be effects of a bad update of the policy."""
 
 
 class RiseOrShare(Limits):
@@ -49,10 +49,10 @@ class RiseOrShare(Limits):
 def judge_share(
     check: Check, run: Run, moved: Change, source: SeriesSource = "rollouts", **details: Any
 ) -> Finding | None:
-    """Return a finding if a share rose too much since the first window, or is too high.
+    """Return a finding if a share, such as that of failed calls, is too high or rose too much.
 
-    ``moved`` has the share in both windows. ``details`` are further arguments of
-    ``Check.finding``, including ``series``.
+    ``moved`` has the share in the first and last window of steps. ``details`` are further
+    arguments of ``Check.finding``, including ``series``, the share by step.
     """
     limits = check.limits
     assert issubclass(limits, RiseOrShare)
@@ -74,10 +74,10 @@ def judge_rows(
     weights: Floats | None = None,
     ranking: Ranking | None = None,
 ) -> Finding | None:
-    """Return a finding if the mean of ``values``, a share, rose too much or is too high.
+    """Return a finding if the mean of ``values``, a share, is too high or rose too much.
 
-    ``values`` is float64 (rows,), NaN for responses that do not count; ``weights`` are the
-    denominators of these values, such as the number of tool calls.
+    ``values``, float64 (rows,), are e.g. 1 for cut-off responses, else 0; NaN does not count.
+    ``weights`` are the denominators of the values, such as the number of tool calls.
     """
     moved, series = run.change(values, weights), run.by_step(values, weights)
     ranking = ranking or Ranking(values, among=values > 0)
@@ -85,7 +85,7 @@ def judge_rows(
 
 
 def share_of(column: str, per: str = "") -> Callable[[Check, Run], Result]:
-    """Return a judge function for the mean of a column, or for the column divided by ``per``."""
+    """Return a judge function of a check that limits the mean of ``column`` (or column / per)."""
 
     def judge(check: Check, run: Run) -> Result:
         if not per:
@@ -114,9 +114,9 @@ def series_change(series: Series, first: int | None) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure to compare with a limit: ``series``, float64 (S,), and its value at the end.
+    """A number to compare with a limit: by step (``series``, float64 (S,)) and at the end.
 
-    The limit is exceeded if ``end op limit`` is true; ``end`` is that of the last window.
+    The limit is exceeded if ``end op limit`` is true; ``end`` is the value of the last window.
     """
 
     limit: Limit[float]
@@ -128,7 +128,7 @@ class Figure:
 def judge_figures(
     check: Check, run: Run, figures: Sequence[Figure], ranking: Ranking, **facts: Fact
 ) -> Result:
-    """Return a finding if any figure exceeds its limit, with the onset of the first such figure."""
+    """Return a finding if any number exceeds its limit; it is dated by the first one that does."""
     exceeded = [(f.series, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
     if not exceeded:
         return None
@@ -163,7 +163,7 @@ def is_verifiable(run: Run) -> bool:
 
 
 def label_contained(run: Run) -> float | None:
-    """Return the fraction of the best responses that contain their label, None without labels."""
+    """Return the share of the best late responses that contain their label; None without labels."""
     words = run.tables.words
     if words is None or words.labels is None or 2 * (words.labels >= 0).sum() < len(words.rows):
         return None
@@ -175,7 +175,7 @@ def label_contained(run: Run) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class DistinctFall:
-    """Distinct-2 (fraction of distinct bigrams) of both windows, and the z of its fall.
+    """Distinct-2 (fraction of distinct bigrams) of first and last steps, and the z of its fall.
 
     Larger samples repeat more bigrams, so ``first`` and ``last`` are computed from the same
     number of ``bigrams``. ``series``, float64 (S,), is the distinct-2 of each step, also from
@@ -190,12 +190,12 @@ class DistinctFall:
 
     @property
     def share(self) -> float:
-        """Fraction of the first window's distinct-2 that was lost."""
+        """Relative fall of distinct-2: 1 - last / first."""
         return 1 - self.last / self.first
 
 
 def distinct_fall(run: Run, least: int) -> DistinctFall | None:
-    """Compare distinct-2 in both windows; None if a window has fewer than ``least`` bigrams.
+    """Compare distinct-2 in the first and last window; None if either has < ``least`` bigrams.
 
     The z is computed from the variance between steps. Identical answers to a prompt within a
     step count once.
@@ -231,7 +231,7 @@ def distinct_fall(run: Run, least: int) -> DistinctFall | None:
 
 
 def _distinct_2(responses: list[Ints], size: int) -> float:
-    """Return distinct-2 of ``size`` bigrams from shuffled responses, NaN if there are fewer."""
+    """Return the fraction of distinct bigrams in ``size`` random ones, NaN if there are fewer."""
     size = min(size, MAX_BIGRAMS)
     if sum(map(len, responses)) < size:
         return np.nan

@@ -30,23 +30,23 @@ from rlreport.text.tokens import STRUCTURES, units
 Bools = NDArray[np.bool_]
 
 SAME, AT_END = 0.8, 0.95
-"""Two texts are the same if this fraction of the responses with one contain the other, too. A text
-is an opening or closing if it begins or ends this fraction of the responses that contain it."""
+"""SAME: a text is dropped if this fraction of the responses with it contain a better one. AT_END: a
+text is an opening or closing if it begins or ends this fraction of the responses with it."""
 
 CONTINUED = 0.9
-"""A longer phrase replaces its part if it is in this fraction of the responses with the part."""
+"""A longer phrase replaces a shorter one if this fraction of responses with that contain it."""
 
 MAX_NGRAM, MAX_WORDS = 4, 24
 """Maximum number of words in a phrase that repeats a word, and in any phrase."""
 
 MAX_READ, MAX_TEXTS, EXAMPLES = 200, 20, 5
-"""Maximum responses read to find a phrase's spelling, texts in the table, examples per text."""
+"""Maximum number of responses read to spell a phrase, of texts found, of examples per text."""
 
 MIN_REFERENCES = 100
 """Minimum number of reference responses for a baseline; with fewer, the first steps are used."""
 
 MIN_RECURRENCE = 5
-"""Minimum mean number of responses per prompt to compare rewards within prompts, not only steps."""
+"""Rewards are compared within prompts if these have at least this many responses on average."""
 
 ANY_STRUCTURE = "structure"
 COLUMNS = (
@@ -60,7 +60,7 @@ _SUFFIX = re.compile(
 )
 _NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
 _BEFORE, _AFTER = frozenset("0.,;:!?。，；：！？"), frozenset("0.,;。，；")
-"""Words that are removed from the start, or from the end, of a text."""
+"""Signs (and "0", any number) that are removed from the start, or from the end, of a text."""
 
 FIGHTIN_WORDS = marked(
     "LMFlow post (# grew from 3% to half of the responses); method: Monroe et al. 2008, "
@@ -87,7 +87,7 @@ class Spreading(Limits):
 
 @dataclass(frozen=True, slots=True)
 class SpreadingTexts:
-    """The texts that spread, the largest z first.
+    """The texts that spread through the responses of a run, the most significant first.
 
     Attributes:
         table: one row per text: ``kind`` (text, stem, opening, closing or structure), ``ngram``
@@ -98,8 +98,8 @@ class SpreadingTexts:
             ``lift_z``, ``of_gain`` (fraction of the reward's gain due to its spread), ``asked``
             (fraction of its responses whose prompt contains it), ``examples`` ((step, n) of
             responses in the last window, best reward first).
-        by_step: share of responses by step: a row per ``step`` and ``ngram`` with its ``share``.
-        counts: text -> occurrences in each response, float64 (rows,), NaN outside the sample.
+        by_step: a row per ``step`` and ``ngram``, with the ``share`` of responses that contain it.
+        counts: text -> occurrences in each response, float64 (rows,), NaN if not sampled.
     """
 
     table: pd.DataFrame
@@ -124,16 +124,16 @@ class _Text:
 
 
 def has_text(counts: Floats) -> Floats:
-    """Return 1 where a text's count in a response is positive, else 0; NaN outside the sample."""
+    """Return 1 for responses that contain a text (count > 0), else 0; NaN if not sampled."""
     return np.where(np.isfinite(counts), counts > 0, np.nan)
 
 
 # Rewards may be close to the float64 maximum.
 @np.errstate(over="ignore", invalid="ignore")
 def spreading_texts(run: Run) -> SpreadingTexts:
-    """Return the texts that far more responses contain in the last window than in the baseline.
+    """Return texts in a far larger share of the last responses than of first or reference ones.
 
-    The result is empty if no texts are logged or if there is no baseline.
+    The result is empty if no texts are logged, or no responses to compare with.
     """
     rows: list[dict[str, object]] = []
     by_step = [pd.DataFrame(columns=["step", "ngram", "share"])]
@@ -217,7 +217,7 @@ def _lift(run: Run, counts: Floats, shares_by_step: Floats) -> dict[str, float]:
 
 
 def _texts(run: Run, sample: TextSample) -> list[_Text]:
-    """Return the texts of the sample that spread, at most one structure, the largest z first."""
+    """Return texts that spread, most significant first: phrases, at most one structure (lists)."""
     limits, reference = run.limits[Spreading], run.tables.ref_words
     samples = [sample]
     if reference is not None and len(reference.rows) >= MIN_REFERENCES:
@@ -237,7 +237,7 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
     of_end = int(end.sum())
 
     def measured(text: tuple[str, ...], counts: Ints, before: Bools) -> _Text | None:
-        """Return the text if it spread compared with the responses ``before``, else None."""
+        """Return the text if far fewer of the responses ``before`` contain it, else None."""
         holders = [np.array((counts[part] > 0).sum(), float) for part in (end, before)]
         of_before = int(before.sum())
         z = float(log_odds_z(holders[0], of_end, holders[1], of_before))
@@ -269,7 +269,7 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
 
 
 def _word_ids(sample: TextSample, numbers: dict[str, int]) -> Ints:
-    """Return the id of each word of a sample, −1 for none; new words are added to ``numbers``."""
+    """Return each word's id, −1 for none; new words are added to ``numbers`` (word -> id)."""
     number = np.full(max(len(sample.vocabulary), 1), -1)
     for i, unit in enumerate(sample.vocabulary):
         if unit != GAP and REPLACEMENT not in unit:
@@ -324,7 +324,7 @@ def _phrases(
 
 
 def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:
-    """Return the phrase with the spelling that is most common in the latest responses.
+    """Return the phrase in its most common spelling (case, endings) in the latest responses.
 
     ``ids``, int64 (W,), are the sample's words; the phrase starts at the indices ``positions``.
     """
@@ -366,7 +366,7 @@ def _most_common(written: list[list[str]]) -> str:
 
 
 def _is_same(text: _Text, other: _Text) -> bool:
-    """Return whether the texts share a word and most responses with ``text`` contain ``other``."""
+    """Return whether ``text`` shares a word with ``other`` and rarely occurs without it."""
     with_text = text.counts > 0
     both = int((with_text & (other.counts > 0)).sum())
     return bool({*text.words} & {*other.words}) and both >= SAME * int(with_text.sum())

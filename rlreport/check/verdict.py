@@ -29,13 +29,13 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message
 
 FIRST_CHECK = "reward_shift"
-"""Check that runs first: if it finds a new reward function, reward checks judge part of the run."""
+"""Check that runs first: after a change of the reward function, rewards are not comparable."""
 
 OF_THE_LOG = ("broken_log", "missing_grades")
-"""Checks whose findings concern only the log, not the policy and its checkpoints."""
+"""Ids of checks whose findings concern only the log, not the policy and its checkpoints."""
 
 DEATHS = ("reward_collapse", "length_collapse")
-"""Checks whose critical findings always come first, because the policy no longer works."""
+"""Ids of checks whose critical findings always come first: the policy no longer works."""
 
 
 def run_checks(
@@ -46,7 +46,7 @@ def run_checks(
 ) -> Verdict:
     """Run the checks on a run's tables and return the verdict with its texts.
 
-    ``muted`` maps the ids of checks whose findings are muted to the reason.
+    ``muted`` maps ids of checks to the reason why the user mutes their findings.
     """
     return worded(judge(Run(tables, thresholds), checks, muted))
 
@@ -56,12 +56,12 @@ def run_checks(
 def judge(
     run: Run, checks: Sequence[Check] = CHECKS, muted: Mapping[str, str] | None = None
 ) -> Verdict:
-    """Run the checks and return a verdict with ordered findings, which have no texts yet.
+    """Run the checks and return the verdict, with findings in order but without texts.
 
     If NaN makes rewards or log-probabilities useless, only checks with ``whole_run`` judge the
     steps from the first NaN on. If the reward function changed, checks with ``of_reward`` judge
-    the gap to the reference's reward or, without a reference, the longer of the two parts of the
-    run before and after the change.
+    the reward minus the reference policy's or, without one, only the longer of the two parts of
+    the run before and after the change.
     """
     nan = nan_metrics.run(run)
     start = invalid_since(nan)
@@ -116,8 +116,8 @@ def _run_check(check: Check, run: Run, start: int | None) -> Result:
 def _comparable_run(run: Run, shift: Finding) -> Run:
     """Return a run with comparable rewards, given the finding of a changed reward function.
 
-    Its reward is the gap to the reference's reward. Without a reference, it is the longer of the
-    two parts of the run before and after the change.
+    Its reward is the reward minus the reference policy's. Without a reference policy, it is the
+    longer of the two parts of the run before and after the change.
     """
     if run.has("reward_gap"):
         return run.with_gap_as_reward()
@@ -128,9 +128,9 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
 
 
 def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> list[Finding]:
-    """Return the findings, the most severe first, each followed by the findings it explains.
+    """Return the findings, the most severe first, each followed by its effects.
 
-    ``checks`` maps ids to checks; its order decides between findings of equal rank and severity.
+    ``checks`` maps ids to checks; their order decides between findings of equal rank and severity.
     """
     order = list(checks)
 
@@ -163,7 +163,7 @@ def _is_death(finding: Finding) -> bool:
 
 
 def _rank_index(finding: Finding) -> int:
-    """Return the index of a finding's rank in RANKS, or -1 for the death of the policy."""
+    """Return 0 (log invalid) to 3 (note) by rank of the finding, -1 if the policy has collapsed."""
     return -1 if _is_death(finding) else RANKS.index(finding.rank)
 
 
@@ -188,9 +188,10 @@ def _explains(
 
 
 def _follows(consequence: Finding, cause: Finding, run: Run) -> bool:
-    """Return whether at least half of a consequence's change comes after the cause's onset.
+    """Return whether a consequence came mostly after its cause had begun.
 
-    Return True for notes, and if the onset or the series needed to tell is missing.
+    It did if at least half of the change of its series came later. Return True for notes, and if
+    the cause has no onset or the consequence no series.
     """
     y = consequence.series
     if consequence.rank == "note" or cause.onset is None or y is None:
@@ -208,7 +209,7 @@ def _follows(consequence: Finding, cause: Finding, run: Run) -> bool:
 
 
 def _level(findings: list[Finding], run: Run) -> Level:
-    """Return the worst severity or, without problems, whether the run is healthy."""
+    """Return the worst severity or, without problems, "healthy", "unclear" or "unjudged"."""
     severities = {finding.severity for finding in findings}
     for severity in ("critical", "warning"):
         if severity in severities:
@@ -221,10 +222,10 @@ def _level(findings: list[Finding], run: Run) -> Level:
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     """Return the step whose checkpoint to keep, or None if the reward did not rise before problems.
 
-    It is the complete step before the first onset of a problem at which the watched reward, else
-    the reward, was best. Without problems it is the last step if the reward there is within noise
-    of the best. Steps before a change of the reward function are excluded. Findings explained by
-    others are ignored, because they may start while the policy is still sound.
+    Of the complete steps before the first problem began, it is the one with the best watched
+    reward (one not trained on) or, without it, reward. Without problems it is the last step if
+    the reward there is about the best. Steps before a change of the reward function are excluded.
+    Effects of other findings are ignored: they may begin while the policy is still sound.
     """
     if not len(run.steps):
         return None
@@ -253,7 +254,7 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
 
 
 def _moved(run: Run) -> tuple[Moved, ...]:
-    """Return the mean reward, KL and length of both windows, from responses or else metrics."""
+    """Return reward, KL and length in the first and last steps, from responses or else metrics."""
     in_tokens = run.length == "response_tokens" or run.responses.empty
     length: Figure = "tokens" if in_tokens else "characters"
     columns: dict[Figure, tuple[str, str]] = {

@@ -1,7 +1,7 @@
 """Write the texts of a verdict: excerpts of responses, titles, the sentence and the headline.
 
-All texts except the excerpts are written from facts, after redaction. The sentence says what
-happened and when, its effect on reward and KL, and which checkpoint to keep.
+All texts but the excerpts are templates filled with values of the finding (``facts``), after
+redaction. The sentence says what happened, when, its effects, and which checkpoint to keep.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ HEADLINES: dict[str, str] = {
     "unclear": message("Unclear: no clear learning"),
     "healthy": FIRST_WORDS["healthy"],
 }
-"""Headline of a verdict without a leading finding, by level."""
+"""Headline of a verdict without warnings, by its level ("healthy", ...)."""
 
 MAX_EFFECTS = 2
-"""Maximum number of effects of the leading finding that the sentence names."""
+"""Maximum number of effects of the main finding that the verdict's sentence names."""
 
 TELL_THE_REWARD = {
     *("nan_metrics", "broken_log", "reward_shift", "reward_hacking_token", "length_hacking"),
     *("reward_collapse", "watched_reward_fall"),
 }
-"""Findings whose titles already say what happened to the reward, or why it is meaningless."""
+"""Ids of checks whose titles already say what happened to the reward, so nothing is added."""
 
 
 SETTINGS = {
     "KL coefficient": ("kl_coef", "kl_coefficient", "init_kl_coef", "kl_loss_coef", "beta"),
     "learning rate": ("learning_rate", "lr"),
 }
-"""Phrase of suggestions that mentions a setting -> its names in the run's configuration."""
+"""Phrase in a suggestion that means a setting -> names of that setting in configurations."""
 
 MAX_SETTINGS = 3
 
@@ -51,7 +51,7 @@ EXCERPT = 60
 def with_excerpts(
     verdict: Verdict, responses: pd.DataFrame, fetch: Callable[[Sequence[int]], Iterable[Rollout]]
 ) -> Verdict:
-    """Return the verdict with excerpts in its evidence.
+    """Return the verdict with an excerpt in each example response of its findings.
 
     ``fetch`` returns the rollouts of the given rows of the response table, in the same order.
     """
@@ -95,16 +95,16 @@ def worded(
     """Return the verdict with its sentence and its findings' texts filled in.
 
     Suggestions quote settings from ``card``, the run's configuration (dotted name -> value).
-    ``sample_note`` says in which responses texts were counted, "" if in all.
+    ``sample_note`` says in which responses phrases were counted, "" if in all.
     """
     worded_verdict = verdict.map(lambda finding: _fill_texts(finding, card or {}, sample_note))
     return replace(worded_verdict, sentence=_sentence(worded_verdict))
 
 
 def translatable_title(finding: Mapping[str, Any], title: str) -> str:
-    """Return the title of a finding in ``report.json`` as a message that can be translated.
+    """Return the title of a finding read from ``report.json``, now as a translatable message.
 
-    A title that this version would write differently is returned unchanged.
+    A title that this version would write differently is returned unchanged, as plain text.
     """
     check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
     if check is None or not isinstance(facts, dict):
@@ -118,7 +118,7 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
 
 
 def headline(verdict: Verdict) -> str:
-    """Return the verdict in a few words, as for the subject of a mail."""
+    """Return the verdict in a few words ("Broken: reward collapse since step 40")."""
     lead = _leading_finding(verdict)
     if lead is None and verdict.level == "unjudged" and verdict.windows is not None:
         return message("Not judged: no reward is logged")
@@ -138,7 +138,7 @@ def _leading_finding(verdict: Verdict) -> Finding | None:
 
 
 def _fill_texts(finding: Finding, card: Mapping[str, object], sample_note: str) -> Finding:
-    """Return a finding with its texts; parameters are those of ``worded``."""
+    """Return a finding with its texts filled in; ``card`` and ``sample_note`` as for ``worded``."""
     check = BY_ID.get(finding.id)
     if check is None:
         return finding
@@ -156,7 +156,7 @@ def _fill_texts(finding: Finding, card: Mapping[str, object], sample_note: str) 
 
 
 def _suggestion(literal: str, card: Mapping[str, object]) -> str:
-    """Return a suggestion, followed by the values that the settings it mentions had in the run."""
+    """Return a suggestion, plus this run's values of its settings ("This run had lr = 1e-6.")."""
     names = {name for phrase, keys in SETTINGS.items() if phrase in literal for name in keys}
     settings = {n: v for n, v in card.items() if n.rpartition(".")[2].lower() in names}
     values = tuple(f"{name} = {value}" for name, value in settings.items() if _is_number(value))
@@ -165,7 +165,7 @@ def _suggestion(literal: str, card: Mapping[str, object]) -> str:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a setting is a number, or a string that holds one, such as YAML's 1e-6."""
+    """Return whether a setting is a number, or a string of one (YAML reads 1e-6 as a string)."""
     try:
         return math.isfinite(float(str(value)))
     except ValueError:
@@ -173,7 +173,7 @@ def _is_number(value: object) -> bool:
 
 
 def _sentence(verdict: Verdict) -> str:
-    """Return the verdict in sentences: the leading finding, its effects, the checkpoint to keep."""
+    """Return the verdict in sentences: main finding, its effects, which checkpoint to keep."""
     lead = _leading_finding(verdict)
     parts = [message("{headline}.", headline=headline(verdict))]
     if verdict.level == "unjudged" and verdict.windows is None:

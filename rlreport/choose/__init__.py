@@ -18,17 +18,17 @@ from rlreport.tables import Tables
 __all__ = ["Candidate", "Extreme", "Plan", "StepPlan", "choose", "extremes", "fewer_steps"]
 
 TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
-"""Logged arrays of token values that pages of steps contain."""
+"""Logged fields with a value for each token that the pages of steps contain."""
 
 MOST_STEPS = 20_000
 """Maximum number of steps in a report."""
 
 
 def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Candidate]:
-    """Choose up to ``max_responses`` responses to show at each step, in order of interest.
+    """Choose up to ``options.max_responses`` responses to show at each step, in order of interest.
 
-    Responses that findings refer to and extremes of the run come first, then the order is that of
-    ``rank_by_interest``.
+    First come responses that a finding cites and extremes of the run (e.g. its lowest reward),
+    then responses extreme within their step, then a random sample.
 
     Raises:
         UnusableInputError: there are too many steps for any report.
@@ -73,10 +73,10 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
 
 
 def prompt_sampling_keys(responses: pd.DataFrame, seed: int) -> NDArray[np.float64]:
-    """Return a random sampling key for each response, the same for all responses to a prompt.
+    """Return a random number for each response, the same for all responses to a prompt.
 
-    With a common key, a prompt sampled at one step is also sampled at others. The key is NaN for
-    prompts that occur at one step only.
+    Each step samples the prompts with the smallest numbers, so different steps tend to sample the
+    same prompts. The number is NaN for prompts that occur at one step only.
     """
     steps = responses.groupby("prompt_id")["step"].nunique()
     number = np.random.default_rng([seed, 1]).random(int(steps.index.max()) + 1)
@@ -88,7 +88,7 @@ def prompt_sampling_keys(responses: pd.DataFrame, seed: int) -> NDArray[np.float
 def shown_prompts(
     responses: pd.DataFrame, shown: Sequence[NDArray[np.int64]]
 ) -> dict[str, list[int]]:
-    """Return one shown response per step for each prompt that is shown at several steps.
+    """Return for each prompt shown at several steps one of its responses at each of these steps.
 
     Args:
         responses: table of all responses (RESPONSE_COLUMNS).

@@ -1,4 +1,4 @@
-"""Levels of detail for pages of steps; a report uses one level for all of them."""
+"""Levels of detail for pages of steps, to limit a report's size; all pages use the same level."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FINEST_DIGITS = 6
 """Significant digits of token values at the highest level of detail."""
 
 COMPACT = 4
-"""With at most this many significant digits, scripts of the page compute DERIVABLE arrays."""
+"""With at most this many significant digits, pages omit arrays in DERIVABLE to save space."""
 
 DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
-"""Token arrays that scripts of the page can compute from other arrays (see token_codec)."""
+"""Arrays of token values that the page's scripts can compute from the other arrays."""
 
 LEAST_BYTES = 0.5
 """Minimum number of bytes that a token value takes in a page; typically it takes 1.5."""
@@ -28,13 +28,14 @@ MAX_STEP_PAGES = 1_000
 """Maximum number of steps with a page; longer runs have pages for every n-th step only."""
 
 MAX_FINE_VALUES = 120_000
-"""If any page has more token values, COMPACT digits are used so that it stays near 1 MB."""
+"""If any page has more token values, all are rounded to COMPACT digits, to stay near 1 MB."""
 
 
 class Level(NamedTuple):
-    """A level of detail: limits on responses and on responses with token data (None: no limit).
+    """A level of detail for the pages of steps.
 
-    ``digits`` is the number of significant digits of token values.
+    A page shows at most ``rows`` responses, at most ``with_tokens`` of them with token values
+    (None: no limit), which have ``digits`` significant digits.
     """
 
     rows: int | None
@@ -52,8 +53,8 @@ LEVELS = (
     Level(8, 1, 3),
     Level(2, 0, 3),
 )
-"""Levels of detail, the most detailed first. All but the last exceed their limits if needed to
-show every response that findings and extremes refer to."""
+"""Levels of detail, the most detailed first. All but the last may exceed their limits to show
+every response that a finding cites or that is an extreme of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class StepPlan:
 
     Attributes:
         rows: int64, row numbers in the response table, the most interesting first.
-        with_tokens: number of leading rows with token data.
+        with_tokens: how many of ``rows``, from the first on, are shown with token values.
         digits: significant digits of token values.
     """
 
@@ -74,13 +75,13 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A step that can have a page, with its ranked responses.
+    """A step that can have a page, with its responses ranked by interest.
 
     Attributes:
         rows: int64, row numbers in the response table, the most interesting first.
-        pinned: number of leading rows that findings or extremes refer to.
+        pinned: how many of ``rows``, from the first on, a finding cites or are extremes of the run.
         tokens: float64, number of tokens of each response in ``rows``.
-        arrays: number of token arrays on the page, 0 if no tokens are logged.
+        arrays: number of values that the page has for each token, 0 if no tokens are logged.
     """
 
     step: int
@@ -90,7 +91,7 @@ class Candidate:
     arrays: int
 
     def at(self, level: int) -> StepPlan:
-        """Return the plan of the page at a level, an index into LEVELS."""
+        """Return what the step's page shows at a level of detail (an index into LEVELS)."""
         wanted, count = LEVELS[level], len(self.rows)
         pinned = 0 if level == len(LEVELS) - 1 else self.pinned
         rows = count if wanted.rows is None else min(count, max(wanted.rows, pinned))
@@ -100,9 +101,9 @@ class Candidate:
 
 
 def first_level(candidates: Sequence[Candidate], room: float = math.inf) -> int:
-    """Return the first level (index into LEVELS) whose pages may fit into ``room`` bytes in all.
+    """Return the most detailed level (index into LEVELS) whose pages might fit into ``room`` bytes.
 
-    The size is a lower bound from the number of token values, as measuring rendered pages takes
+    Their size is estimated too low, from the number of token values only, as rendering them takes
     much memory and time. Level 0 is skipped if a page has more than MAX_FINE_VALUES values.
     """
     most_values = max((c.arrays * float(c.tokens.sum()) for c in candidates), default=0.0)
@@ -117,7 +118,7 @@ def first_level(candidates: Sequence[Candidate], room: float = math.inf) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the pages of steps show; ``steps_in_all`` also counts steps without a page."""
+    """What each step's page shows; ``steps_in_all`` also counts the steps without a page."""
 
     steps: list[StepPlan]
     steps_in_all: int
@@ -173,8 +174,9 @@ class Plan:
 def fewer_steps(steps: Sequence[Candidate], room: int) -> list[Candidate]:
     """Choose at most ``room`` steps, but at least two, that get a page.
 
-    These are the first and the last step, steps that findings and extremes refer to if there is
-    room, and every n-th step. n is a power of two, so a growing run rarely changes the choice.
+    These are the first and the last step, as many as possible of the steps with responses that
+    findings cite or that are extremes of the run, and every n-th step. n is a power of two, so
+    that the choice rarely changes while a run grows.
     """
     room = min(max(2, room), MAX_STEP_PAGES)
     if room >= len(steps):

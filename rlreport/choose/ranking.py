@@ -16,13 +16,13 @@ METRICS = (
     *("reward", "kl_k1", "kl_k3", "response_tokens", "response_chars", "reward_gap", "kl_max"),
     *("surprisal_mean", "log_ratio_mean", "valid_reward", "value_error_mean"),
 )
-"""Metrics by which a step's responses are ranked: both low and high values are interesting."""
+"""Metrics whose lowest and highest values in a step make a response interesting to show."""
 
 EXTREME_SHARE = 0.5
-"""Fraction of a step's shown responses chosen for extreme metrics; the others are sampled."""
+"""Fraction of a step's shown responses that have extreme metrics; the others are sampled."""
 
 RECURRING_SHARE = 0.5
-"""Maximum fraction of the sample for prompts at several steps, with one response per prompt."""
+"""Maximum fraction of the sampled responses reserved for prompts that occur at several steps."""
 
 TOOL_ERRORS = "tool_errors"
 
@@ -46,8 +46,8 @@ _ENDS = (
 class Extreme:
     """The response with the lowest or highest value of a metric in the run.
 
-    ``row`` is its row in the response table, ``token`` the index of a token to link to,
-    if any. The first tool error of the run is an extreme, too.
+    ``row`` is the response's row in the response table, ``token`` the index of the token that links
+    lead to, if any. The response with the first tool error of the run is an extreme, too.
     """
 
     label: str
@@ -65,8 +65,9 @@ class Extreme:
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
     """Return the responses with the lowest or highest values of metrics in the whole run.
 
-    Of equal values, that at the latest step counts. Lengths are in characters if the log has no
-    tokens. Metrics that are missing or constant are left out. The first tool error is last.
+    If several responses have the same value, the latest is taken. Lengths are in characters if
+    the log has no tokens. Metrics that are missing or constant are left out. The first response
+    with a tool error is the last of the list.
     """
     result = []
     for label, metric, end, at_token in _ENDS:
@@ -109,10 +110,10 @@ def rank_by_interest(
         shown: maximum number of shown responses.
         evidence: n of the responses that findings refer to.
         seed: seed of the sample.
-        recurring: float64 (rows,), sampling keys from ``prompt_sampling_keys``.
+        recurring: random number of each response's prompt, from ``prompt_sampling_keys``.
 
     Returns:
-        int64, positions in ``responses``; all of them if there are at most ``shown``.
+        Row positions in ``responses``, int64; all rows if there are at most ``shown``.
     """
     count = len(responses)
     if count == 1:
@@ -137,7 +138,7 @@ def rank_by_interest(
 
 
 def _extremeness(responses: pd.DataFrame) -> NDArray[np.int64]:
-    """Return the best rank of each response by any metric, low or high; 0 is the most extreme."""
+    """Return how extreme each response is: its best rank by any metric, 0 for lowest or highest."""
     values = responses[list(METRICS)].to_numpy(np.float64)
     ends = np.hstack([values, -values])
     ranks = ends.argsort(axis=0, kind="stable").argsort(axis=0)

@@ -25,7 +25,7 @@ MODULES = {
     "compare": "compare", "formats": "commands", "index": "commands", "inspect": "commands",
     "watch": "watch",
 }  # fmt: skip
-"""Command -> module in ``rlreport.cli`` with a function of the command's name."""
+"""Command -> module in ``rlreport.cli`` that defines the command under this name."""
 
 
 class LazyGroup(click.Group):
@@ -78,7 +78,7 @@ class LazyGroup(click.Group):
 
 
 def _terminate(number: int, frame: object) -> None:
-    """Handle SIGTERM: exit by an exception, so that temporary folders are removed."""
+    """Handle SIGTERM: raise SystemExit, so that temporary folders are removed."""
     say("rlreport: terminated; no incomplete report is left", err=True)
     sys.exit(TERMINATED)
 

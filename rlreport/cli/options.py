@@ -17,7 +17,7 @@ from rlreport.options import FigureOptions, ReadOptions, declared
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 READING = [field.name for kind in (ReadOptions, FigureOptions) for field in declared(kind)]
-"""Field names of the options for reading logs and for computing figures."""
+"""Names of the options for reading logs, and of those for GAE (``gamma``, ``lam``)."""
 
 
 def path(value: str | Path) -> str | Path:
@@ -44,9 +44,9 @@ fail_on_option = click.option(
 
 
 def options(kind: type, *names: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds options to a command, one per field of an options class.
+    """Return a decorator that adds the options of an options class to a click command.
 
-    ``names`` selects fields; without it all are added. Values are passed under the fields' names.
+    If ``names`` are given, only these are added. The command gets the values under these names.
     """
 
     def add(command: Command) -> Command:
@@ -93,7 +93,7 @@ def _type(settings: Mapping[str, Any], default: object) -> Any:
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    """Parse texts ``NAME=VALUE`` into a dict; a value may be empty only if declared KEY=VALUE."""
+    """Parse ``NAME=VALUE`` texts; VALUE may be empty only for options shown as KEY=VALUE."""
     pairs = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))

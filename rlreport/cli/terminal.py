@@ -1,4 +1,4 @@
-"""Print to the terminal, without control characters.
+"""Print to the terminal, with control characters replaced.
 
 File names, field names and model output may contain control characters that move the cursor,
 overwrite lines or hide text.
@@ -34,7 +34,7 @@ def say(line: str = "", *, err: bool = False) -> None:
 
 
 def say_error(message: str) -> None:
-    """Print an error; all lines but the first are indented, so that they cannot pass for others."""
+    """Print an error; indent all lines but the first, so that none looks like another message."""
     with suppress(OSError):
         click.echo("rlreport: " + printable(message).replace("\n", "\n  "), err=True)
 
@@ -56,7 +56,7 @@ def say_json(document: bytes) -> None:
 
 
 def print_report(report: Report) -> None:
-    """Print the lines that were skipped, warnings, the verdict, and the path of a report."""
+    """Print about a report: log lines that were skipped, warnings, the verdict, its path."""
     from rlreport.bake.notes import NOTES
     from rlreport.deliver.publish import page_at
     from rlreport.draw.custom import CHARTS
@@ -113,7 +113,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
 
 
 def _example_lines(finding: Finding) -> list[str]:
-    """Return a line per example of a finding, [] for notes and for explained findings."""
+    """Return a line per quoted example; [] if the finding is a note or explained by another."""
     if finding.severity == "info" or finding.explained_by:
         return []
     lines = []
@@ -127,7 +127,7 @@ def _example_lines(finding: Finding) -> list[str]:
 
 
 def skipped_lines(tables: Tables) -> list[str]:
-    """Return messages on the first LISTED unreadable lines, and one that counts the others."""
+    """Return a message for each of the first LISTED unreadable lines, and one for the others."""
     lines = [
         message("left out: {place}: {reason}", place=location(bad), reason=bad.reason)
         for bad in tables.bad_lines[:LISTED]

@@ -109,7 +109,7 @@ def watch(
 
 
 def _state(logs: tuple[str, ...]) -> object:
-    """Return a value that differs whenever the logs have changed; None without readable logs."""
+    """Return a value that changes whenever the logs change; None if no logs can be read."""
     from rlreport.read.files import find_sources
 
     try:

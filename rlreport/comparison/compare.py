@@ -1,4 +1,4 @@
-"""Compare the response data of runs over their last common steps."""
+"""Compare a run (NEW) with one or several others (BASE) over the last steps that all have."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rlreport.text.clean import number_as_text
 from rlreport.text.messages import marked
 
 LEAST_SHARED = 0.3
-"""Prompts are paired if all sides share at least this fraction of the smallest side's prompts."""
+"""Prompts are paired if all runs share at least this fraction of the smallest run's prompts."""
 
 ROUNDING = 5e-6
 """Maximum relative rounding error of figures in reports, which have six significant digits."""
@@ -42,11 +42,11 @@ WINDOW_SHARE = 0.2
 """Fraction of the common steps, counted from the end, over which runs are compared."""
 
 PROMPT, GROUP = "prompt", "group"
-"""Values of ``pair_by`` that are not field names: pair prompts by their text or by group_id."""
+"""Values of ``pair_by``: match prompts by text, or by group_id. Other values are field names."""
 
 ALL_RIGHT, ALL_WRONG = "all_right", "all_wrong"
-"""Columns, 0 or 1: the rewards of the response's group are all equal, and equal the best reward of
-all runs (ALL_RIGHT) or are lower (ALL_WRONG)."""
+"""Columns that are 1 if the rewards of all responses to the prompt are equal: to the best reward
+of all runs (ALL_RIGHT), or lower (ALL_WRONG); otherwise 0."""
 
 GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("watched_reward", marked("Watched reward"), ("valid_reward",), 1),
@@ -61,11 +61,11 @@ GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("mismatch", marked("Engine mismatch, k3"), ("mismatch_k3",), -1),
     ("tool_errors", marked("Tool errors"), ("tool_errors",), -1),
 )
-"""Id, name, columns (the first one that all runs have is used), and which direction is better:
-1 up, -1 down, 0 neither."""
+"""Figures that should not get worse: id, name, columns (the first one that all runs have is
+used), and which direction is better: 1 up, -1 down, 0 neither."""
 
 NEVER_BETTER = ("length", "surprisal")
-"""Guardrails whose improvement may be a collapse: it counts as changed, never as better."""
+"""Guardrails that never count as better, only as changed, as a collapsed policy improves them."""
 
 _SPLITS = {"val": ("val", "eval", "valid", "validation", "test"), "train": ("train",)}
 
@@ -156,8 +156,8 @@ def _last_fifth(steps: Ints) -> Ints:
 class Guardrail(NamedTuple):
     """A figure that should not get worse, such as the KL or the response length.
 
-    ``base`` and ``new`` average the prompts' means in the first BASE run and in NEW; ``effect`` is
-    NEW - BASE; ``level`` is its verdict, with Holm's correction over all guardrails.
+    ``base`` and ``new`` are the figure's mean over prompts in the first BASE run and in NEW,
+    ``effect`` is NEW - BASE, and ``level`` its verdict, Holm-corrected for several guardrails.
     """
 
     id: str
@@ -174,7 +174,7 @@ def effect_on(
     """Return the difference NEW - BASE of one figure, NaN if a run does not have the figure.
 
     Args:
-        means: means by prompt of each BASE run, then of NEW, indexed by ``pair``.
+        means: a table per run, NEW last: each prompt's mean figures, indexed by ``pair``.
         column: name of the figure.
         paired: compare only the prompts that all runs have.
         rounding: column -> the maximum difference that rounding can cause.
@@ -193,7 +193,7 @@ def effect_on(
 
 
 def _guardrails(means: Sequence[pd.DataFrame], **options: Any) -> list[Guardrail]:
-    """Compare all guardrails and reward parts, with p-values corrected for multiple testing."""
+    """Compare all GUARDRAILS and reward parts, with p-values corrected for multiple testing."""
     parts = [name for name in map(str, means[-1]) if name.startswith(PART) and name in means[0]]
     figures = [(name, columns, better) for name, _, columns, better in GUARDRAILS]
     guardrails, directions = [], {}
@@ -226,7 +226,7 @@ def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLe
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences between BASE and NEW over their last common steps (their windows).
+    """Differences between the runs BASE and NEW over their last common steps (their windows).
 
     Curves and results at equal KL are those of the first BASE run and of NEW.
 
@@ -257,12 +257,12 @@ class Comparison:
 
     @property
     def metrics_alone(self) -> bool:
-        """Whether some run has trainer metrics only, without responses."""
+        """Whether at least one run has only trainer metrics, no responses."""
         return any((frame["split"] == METRICS).all() for frame in self.responses)
 
     @property
     def within_runs(self) -> bool:
-        """Whether the interval reflects only the variation between steps, not that between runs."""
+        """Whether the interval covers variation between steps only, as there are too few runs."""
         return self.metrics_alone and len(self.responses) <= LEAST_RUNS
 
     @property
@@ -290,13 +290,13 @@ class Comparison:
 
     @cached_property
     def band(self) -> Band:
-        """Difference NEW - BASE of the curves with its simultaneous 95% band."""
+        """Reward of NEW minus BASE at each common step, with a 95% band for the whole curve."""
         paired, rounding, steps = self.effect.paired, self.rounding, self.windows.common
         return difference_band(*self.ends, steps, paired=paired, rounding=rounding, seed=self.seed)
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL | None]:
-        """Reward column -> its difference at equal KL; None if not logged or without common KL."""
+        """Reward column -> NEW - BASE at equal KL; None if not logged or KL ranges are disjoint."""
         return {
             reward: at_equal_kl(*self.ends, reward=reward, seed=self.seed)
             if all(has(frame, column) for frame in self.ends for column in (reward, "kl_k1"))
@@ -306,7 +306,7 @@ class Comparison:
 
     @property
     def paths(self) -> list[pd.DataFrame]:
-        """Table of ``step``, ``distance`` (√KL in √nats) and ``reward`` per run; [] without KL."""
+        """A table per run of ``step``, ``distance`` (√KL in √nats), ``reward``; [] without KL."""
         if not all(has(frame, "kl_k1") for frame in self.ends):
             return []
         means = (frame.groupby("step")[["kl_k1", "reward"]].mean().dropna() for frame in self.ends)
@@ -367,7 +367,7 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
 
 
 def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
-    """Return each run's responses with ALL_RIGHT and ALL_WRONG; redacted prompts never match."""
+    """Return runs' responses with columns ALL_RIGHT, ALL_WRONG; redacted prompts never match."""
     best = float(np.fmax.reduce([side.responses["reward"].max() for side in sides]))
     frames = []
     for number, side in enumerate(sides, 1):

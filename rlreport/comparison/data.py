@@ -1,4 +1,4 @@
-"""Response data: one row of figures per response, the input of comparisons, and its file format."""
+"""Response data, the input of comparisons: one row of figures per response; its file format."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXTRA = "extra:"
 """Prefix of the columns of logged fields that are not reward parts."""
 
 ROWS_TOGETHER = 10_000
-"""Rows per gzip member, the unit in which the first steps can be dropped."""
+"""Rows per gzip member; to save space, members with the first steps are dropped as a whole."""
 
 COMPRESSION = 4
 """Level of gzip; level 6 takes three times as long and saves only 5%."""
@@ -47,7 +47,7 @@ _FIGURES = dict.fromkeys(
     ]
 )
 METRICS = "metrics"
-"""Value of ``split`` in rows that stand for a whole step, with the trainer's means."""
+"""Value of ``split`` in rows with the trainer's means of a step, not figures of one response."""
 
 _TRAINER_FIGURES = {
     "reward": "reward_mean",
@@ -65,7 +65,7 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
 
     Returns:
         ``step``, ``n``, ``split``, ``prompt_id``, ``prompt`` (hash), ``group``, ``group_hash``,
-        listed figures, ``cut_off``, ``duplicate`` and ``zero_variance`` (0 or 1),
+        figures such as ``reward``, ``cut_off``, ``duplicate`` and ``zero_variance`` (0 or 1),
         ``extra:NAME`` and ``part:NAME``; figures that no response has are left out. A run with
         trainer metrics only has the rows of ``trainer_data``.
     """
@@ -104,8 +104,9 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
 def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
     """Return a table of one row per step with the trainer's means, for a run without responses.
 
-    ``split`` is METRICS. As adjacent steps are correlated, blocks of steps take the place of
-    prompts. A block has about the cube root of the number of steps in the last fifth of the run.
+    ``split`` is METRICS. ``prompt_id`` is the number of a block of adjacent steps, as these are
+    correlated like responses to one prompt. With S steps in the last fifth of the run, a block has
+    about S ** (1 / 3) steps.
     """
     size = max(1, round((len(steps) / 5) ** (1 / 3)))
     block = np.arange(len(steps)) // size

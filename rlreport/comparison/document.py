@@ -61,7 +61,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
 def prompts_table(outcome: Outcome) -> pd.DataFrame:
     """Return one row per compared prompt: number of responses and mean reward in both runs.
 
-    Only prompts of flips (those won or lost) have the beginning of their text.
+    Only prompts in ``outcome.flips`` (won or lost by NEW) have the beginning of their text.
     """
     inside = outcome.comparison.inside
     sides = [

@@ -57,18 +57,18 @@ _CELL = re.compile(
     r'<td class="text" data-key="(prompt|response)"[^<>]*><div class="clamp" dir="auto">'
 )
 _FIRST_WORDS = {"Broken": "critical", "Look at this": "warning", "Healthy": "healthy"}
-"""First words of the verdict, which is one sentence in the first schema -> level."""
+"""First words of the verdict sentence in reports of the first schema -> level of the verdict."""
 
 _GENERATOR = b'<meta name="generator" content="rlreport '
 
 _UNREADABLE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, RuntimeError)
 _UNEXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError)
-"""Exceptions that values of unexpected types raise."""
+"""Exceptions raised if a value in a report has an unexpected type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """An earlier report: ``about`` is its parsed ``report.json``, ``read`` reads its files."""
+    """An earlier report: ``about`` is the parsed ``report.json``, ``read`` returns other files."""
 
     name: str
     about: Mapping[str, Any]
@@ -76,7 +76,7 @@ class Earlier:
     read: ReadPart
 
     def texts(self, wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
-        """Return id -> (prompt, response) for those wanted responses that the report shows."""
+        """Return id -> (prompt, response) of the wanted responses; those not shown are left out."""
         responses = set(wanted)
         texts_by_id = {}
         for step in {step for step, _ in responses}:
@@ -104,13 +104,13 @@ class Earlier:
 
 
 def section(about: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the object under a key of ``report.json``, {} if it is missing or no object."""
+    """Return the dict under a key of ``report.json``, {} if it is missing or not a dict."""
     value = about.get(key)
     return value if isinstance(value, dict) else {}
 
 
 def findings_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the findings in ``report.json``, without entries that are no objects."""
+    """Return the findings (detected problems) in ``report.json``, skipping any that is no dict."""
     findings = about.get("findings")
     return [f for f in findings if isinstance(f, dict)] if isinstance(findings, list) else []
 
@@ -245,7 +245,7 @@ def _node(text: str, name: str) -> str | None:
 
 
 def texts_of_page(page: str) -> dict[int, tuple[str, str]]:
-    """Return n -> (prompt, response) from the table and the JSON data of a step's page.
+    """Return response number -> (prompt, response), from the HTML of a step's page.
 
     Raises:
         ArithmeticError, AttributeError, LookupError, TypeError, ValueError: the data are invalid.

@@ -23,7 +23,7 @@ from rlreport.text.tokens import units
 MAX_FLIPS = 200
 
 MAX_TEXTS = 512
-"""Words are counted in a random sample of this many responses per run in the window."""
+"""Words are counted in a random sample of this many compared responses per run."""
 
 MAX_NGRAM = 3
 MAX_WORDS = 2048
@@ -32,13 +32,13 @@ MAX_WORDS = 2048
 MIN_Z = 3.0
 MAX_LISTED = 20
 ALIKE = 0.9
-"""Of two n-grams, one inside the other, only one is listed if their counts differ by up to 10%."""
+"""If an n-gram contains another and their counts differ by up to 10%, only one is listed."""
 
 PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
 
 
 class Gate(NamedTuple):
-    """The ``--fail-on`` conditions, those that were met (as ``guardrail:ID``), and exit status."""
+    """Result of ``--fail-on``: conditions given, those met (``guardrail:kl``), and exit status."""
 
     fail_on: tuple[str, ...]
     failed: tuple[str, ...]
@@ -47,7 +47,7 @@ class Gate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A prompt won or lost: its mean rewards in the window, and their difference NEW - BASE.
+    """A prompt won or lost by NEW: its mean rewards in both runs, and their difference NEW - BASE.
 
     ``base_response`` and ``new_response`` are the responses with the reward nearest to these means.
     ``number`` is the number of the prompt in NEW, from 1. Unavailable texts are None.
@@ -67,11 +67,11 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A comparison with its runs, texts, findings and the result of the gate.
+    """A comparison with its runs, texts, findings and the result of ``--fail-on`` (``gate``).
 
     Attributes:
-        changed: findings that are ``new``, ``fixed`` or ``still`` present relative to the first
-            BASE run, and findings that are ``critical`` in NEW only.
+        changed: lists of findings (detected problems): ``new``, ``fixed`` or ``still`` present
+            relative to the first BASE run, and ``critical`` in NEW only.
         ngrams: see ``distinctive_texts``.
         counted: number of responses whose words were counted, of BASE and of NEW.
         tokens: see ``tokens_of_kl``.
@@ -96,12 +96,12 @@ class Outcome:
 
     @property
     def base(self) -> ComparedRun:
-        """The first BASE run; curves, findings and flips compare NEW with it."""
+        """The first BASE run; curves, findings, and prompts won or lost compare NEW with it."""
         return self.bases[0]
 
     @property
     def broken(self) -> list[tuple[str, ComparedRun]]:
-        """(label, run) of each run whose verdict is critical."""
+        """(label such as ``NEW``, run) of each run whose own verdict is critical."""
         bases = [
             ("BASE" if self.single_base else message("BASE ({run})", run=run.name), run)
             for run in self.bases
@@ -146,7 +146,7 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
 
 
 def _discount_collapse(guardrail: Guardrail, base: ComparedRun, new: ComparedRun) -> Guardrail:
-    """Return the guardrail, with level ``changed`` if a collapsed run explains the difference.
+    """Return the guardrail, with level ``changed`` if a collapsed policy explains the difference.
 
     A collapse of NEW makes no guardrail better, and one of BASE makes NEW's length no worse.
     """
@@ -192,7 +192,10 @@ def _gate(comparison: Comparison, critical: list[RunFinding], options: CompareOp
 
 
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
-    """Return prompts whose mean reward differs between runs, largest shrunk difference first."""
+    """Return the prompts whose mean reward differs between the runs, largest difference first.
+
+    For sorting, noisy differences (few responses) are reduced, see ``statistics.shrunk``.
+    """
     if not comparison.effect.paired:
         return []
     base, new = comparison.inside[0], comparison.inside[-1]
@@ -211,9 +214,10 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
 
 
 def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return per prompt the mean ``reward``, its ``error``, and the ``response`` nearest to it.
+    """Return a row per prompt: mean ``reward``, its standard ``error``, and a ``response``.
 
-    ``error`` is the standard error with the variance pooled over all prompts.
+    ``error`` uses one variance pooled over all prompts. ``response`` is the id of the response
+    whose reward is nearest to the mean.
     """
     frame = frame.reset_index(drop=True)
     rewards = frame.groupby("pair")["reward"]
@@ -226,7 +230,7 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def prompt_numbers(run: ComparedRun) -> dict[int, int]:
-    """Return ``pair`` -> number of the prompt in the run, counted from 1."""
+    """Return ``pair`` (key of a prompt) -> number of the prompt in the run, counted from 1."""
     first = run.side.responses.drop_duplicates("pair")
     return dict(zip(first["pair"].tolist(), (first["prompt_id"] + 1).tolist(), strict=True))
 
@@ -244,9 +248,9 @@ def _with_texts(
 
 
 def _ids_to_count(run: ComparedRun, inside: pd.DataFrame, seed: int) -> set[ResponseId]:
-    """Return the ids of the responses whose words are counted: a sample if read from logs.
+    """Return the ids of the responses whose words are counted: for logs, a random sample.
 
-    A report contains the texts of some responses only; all of its responses are returned.
+    For a report all ids are returned, as it contains the texts of few responses anyway.
     """
     if run.from_logs and len(inside) > MAX_TEXTS:
         inside = inside.iloc[np.random.default_rng(seed).permutation(len(inside))[:MAX_TEXTS]]

@@ -52,11 +52,11 @@ _UNSET = {None, "null", "None", "", "False", "false"}
 """Values of a setting that count as if it were missing."""
 
 Texts = Callable[[Iterable[ResponseId]], dict[ResponseId, tuple[str, str]]]
-"""Function from ids of responses to id -> (prompt, response), without unavailable texts."""
+"""Function: ids of responses -> {id: (prompt, response)}; ids without a text are left out."""
 
 
 class RunFinding(NamedTuple):
-    """A finding of a run; ``onset`` is the step at which it began."""
+    """A finding (detected problem) of a run; ``onset`` is the step at which it began."""
 
     id: str
     severity: str
@@ -69,12 +69,12 @@ class ComparedRun:
     """One run of a comparison.
 
     Attributes:
-        level: level of its verdict, such as ``critical``.
+        level: level of the report's verdict on the run, such as ``critical``.
         lead: id of the main finding, None without warnings.
-        findings: id -> warning or critical finding.
+        findings: id -> finding (detected problem), a warning or critical.
         from_logs: whether it was read from logs, so that all texts are available.
         tokens: table of ``token`` and ``kl_share``, None if its report has none.
-        facts: the run's metadata, gamma and lambda.
+        facts: name -> value of the run's metadata and settings, also gamma and lambda.
         versions: package versions and settings with which its report was built.
         dropped: number of responses whose figures its report does not contain.
         sample_note: the sample used for distinct-2 and tokens, "" if all responses were used.
@@ -95,12 +95,12 @@ class ComparedRun:
 
     @property
     def broken(self) -> bool:
-        """Whether its verdict is critical."""
+        """Whether the verdict on the run is critical."""
         return self.level == "critical"
 
     @property
     def collapsed(self) -> bool:
-        """Whether it is broken or has collapsed, so that better figures may be no improvement."""
+        """Whether the verdict is critical or a collapse was found: better figures may mislead."""
         return self.broken or any(name.endswith("_collapse") for name in self.findings)
 
 
@@ -213,7 +213,7 @@ def _text(value: object) -> str:
 
 
 class Difference(NamedTuple):
-    """A setting and its values in BASE and NEW; None if a run does not have the setting."""
+    """A setting with its value in run BASE and in run NEW, None where the setting is missing."""
 
     key: str
     base: str | None
@@ -223,10 +223,10 @@ class Difference(NamedTuple):
 def settings_that_differ(
     base: ComparedRun, new: ComparedRun
 ) -> tuple[list[Difference], list[Difference]]:
-    """Return the settings settings, those that affect training first, and less relevant ones.
+    """Return (relevant, other) settings that differ; those that affect training come first.
 
-    Less relevant, and folded on the page, are package versions, names, locations, a missing
-    setting against its "off" value, and the whole configuration if only one run has one.
+    Others are package versions, names, locations, and settings missing in one run and off in the
+    other. If only one run has a configuration (``config.*``), its settings are others, too.
     """
     configured = all(any(key.startswith("config.") for key in run.facts) for run in (base, new))
     settings = dict.fromkeys(

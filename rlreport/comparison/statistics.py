@@ -35,9 +35,9 @@ PERMUTATIONS = 2000
 MAX_ENUMERATED = 14
 """Up to this many nonzero values, all permutations are enumerated instead of sampled."""
 _MAX_VALUES = 1024
-"""Maximum number of values to permute; more are first summed into this many cells."""
+"""Maximum number of values to permute; more are first summed up in this many groups."""
 _MAX_RATIO = 16
-"""The larger side is cut to this multiple of the smaller one, as more adds almost no power."""
+"""In permutation tests, a side with more than this many times the other's prompts is cut."""
 
 RESAMPLES, _PATH_RESAMPLES = 2000, 400
 _GROUPS = 512
@@ -109,7 +109,7 @@ def unpaired_effect(
 
 
 def _new_run_error(runs: Sequence[Floats] | Floats) -> list[StandardError]:
-    """Return [standard error of one more run's mean minus the runs' mean], [] for a single run."""
+    """Return [standard error of a new run's mean minus the mean of ``runs``], [] for one run."""
     if len(runs) < 2:
         return []
     means = np.array([run.mean() for run in runs])
@@ -128,7 +128,10 @@ def _welch(parts: Sequence[StandardError]) -> StandardError:
 
 
 def _with_interval(effect: Effect, errors: Sequence[StandardError], rounding: float) -> Effect:
-    """Return the effect with the widest Student interval, extended to 0 unless every p < 0.05."""
+    """Return the effect with its interval, the widest of Student's intervals for ``errors``.
+
+    It is extended to include 0 unless the permutation test and all t-tests have p < 0.05.
+    """
     from scipy.special import stdtr, stdtrit
 
     value = 0.0 if abs(effect.value) <= rounding else effect.value
@@ -286,7 +289,7 @@ def difference_band(
 
 
 class EqualKL(NamedTuple):
-    """Reward difference at equal KL, its 95% interval, and the common fraction of the √KL range."""
+    """Reward NEW - BASE at equal KL, its 95% interval, and the fraction of √KL that runs share."""
 
     effect: float
     low: float
@@ -297,7 +300,7 @@ class EqualKL(NamedTuple):
 def at_equal_kl(
     base: pd.DataFrame, new: pd.DataFrame, *, reward: str = "reward", seed: int = 0
 ) -> EqualKL | None:
-    """Compare rewards at equal KL to the reference; None if the ranges of KL do not overlap.
+    """Compare rewards at equal KL to the reference policy; None if KL ranges do not overlap.
 
     ``base`` and ``new`` have one row per response: ``pair``, ``step``, ``kl_k1`` and the column
     ``reward``. The mean reward of a step is a function of √max(KL, 0), in which it is initially
@@ -320,7 +323,7 @@ def at_equal_kl(
 
 
 def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.Series]:
-    """Return Series of mean reward by √KL of the steps: the observed one, then resampled ones."""
+    """Return mean rewards of steps, indexed by √KL: the observed ones, then each resample."""
     prompts, steps = np.unique(side["pair"].to_numpy()), np.unique(side["step"].to_numpy(np.int64))
     rewards, kls = (
         np.vstack([observed, resampled[:_PATH_RESAMPLES]])
@@ -362,6 +365,6 @@ def _finite(side: pd.DataFrame, column: str = "reward") -> pd.DataFrame:
 
 @lru_cache(maxsize=8)
 def _bootstrap_weights(count: int, seed: int) -> Floats:
-    """Return how often each of ``count`` groups is draws, float64 (RESAMPLES, count)."""
+    """Return how often each bootstrap sample draws each group, float64 (RESAMPLES, count)."""
     draws = np.random.default_rng([seed, count]).multinomial(count, [1 / count] * count, RESAMPLES)
     return draws.astype(np.float64)

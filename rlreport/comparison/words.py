@@ -1,4 +1,4 @@
-"""Texts of a comparison: the verdict, notes on its limits, and names of guardrails."""
+"""Texts of a comparison: verdict, notes on its limits, names of guardrails (such as the KL)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _LEVELS = {
 }
 _IN_A_PAIR = {"better": marked("Higher in this pair"), "worse": marked("Lower in this pair")}
 _IF_BROKEN = {"better": marked("Higher"), "worse": marked("Lower")}
-"""Names of levels if BASE is one run, or a run is broken: better and worse would claim too much."""
+"""Used instead of "Better" and "Worse", which would claim too much if BASE is a single run
+(_IN_A_PAIR) or any run is broken."""
 
 REASONS = {
     "no_common_steps": marked(
@@ -66,7 +67,7 @@ REASONS = {
 
 _SPLITS = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
 _ONE_SIDED = ("kl_k1", "ref_reward", "valid_reward", "surprisal_mean", "response_tokens")
-"""Columns that a note mentions if only one side logs them."""
+"""If only one of two runs logs one of these columns, a note says so."""
 
 
 def signed(value: float) -> str:
@@ -127,7 +128,7 @@ def _broken(outcome: Outcome) -> list[str]:
 
 
 def _level(outcome: Outcome) -> str:
-    """Return the level as text; "better" and "worse" need healthy runs and several BASE runs."""
+    """Return the verdict as text; "Better" or "Worse" only if BASE is several runs, none broken."""
     level = outcome.comparison.level
     names = _IN_A_PAIR if outcome.single_base else _IF_BROKEN if outcome.broken else _LEVELS
     return message(names.get(level, _LEVELS[level]))
@@ -155,7 +156,7 @@ def check_name(check: str) -> str:
 
 
 def caveats(outcome: Outcome) -> str:
-    """Return sentences listing worse guardrails and new critical findings, "" if there are none."""
+    """Return sentences on figures (guardrails) that got worse and new critical findings, or ""."""
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
     new = [finding.id for finding in outcome.changed["critical"] if finding.id != outcome.new.lead]
     lists = (
@@ -269,7 +270,7 @@ def texts_note(outcome: Outcome) -> str:
 
 
 def equal_kl(outcome: Outcome) -> str:
-    """Return a sentence on the difference of rewards at equal KL to the reference."""
+    """Return a sentence on the difference of rewards at equal KL to the reference policy."""
     comparison = outcome.comparison
     if not comparison.paths:
         return message("At equal KL: not compared, as not both runs have KL per response.")
@@ -302,7 +303,7 @@ def guardrail_name(guardrail: Guardrail) -> str:
 
 
 def guardrail_level(guardrail: Guardrail, *, in_a_pair: bool) -> str:
-    """Return the level of a guardrail as text; "~" means no significant difference."""
+    """Return the result for a guardrail, such as "worse"; "~" means no significant difference."""
     if guardrail.level == "none":
         return "~"
     if guardrail.level != "changed" and not in_a_pair:

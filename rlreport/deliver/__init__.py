@@ -66,7 +66,7 @@ class Form:
 
     @property
     def finish(self) -> Finish:
-        """The ``encoder`` function, which runs in the process that rendered the page."""
+        """The function named by ``encoder``; it runs in the process that rendered the page."""
         encode: Finish = _imported(self.encoder)
         return encode
 
@@ -75,7 +75,7 @@ class Form:
         _imported(self.writer)(builder, path)
 
     def owns(self, start: bytes, end: bytes) -> bool:
-        """Return whether a file with this start and end is a report in this format."""
+        """Return whether a file with these first and last bytes is a report in this format."""
         if self.mark_at == "first":
             return start.startswith(self.mark)
         if self.mark_at == "comment":
@@ -165,7 +165,7 @@ def form_of(out: Path | str, name: str | None = None) -> Form:
 
 
 def encode_page(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return a page as (path in the report, bytes), and the bytes it adds to a folder."""
+    """Return (path in the report, content) of a page, and the page's size in a folder."""
     content = page.html.encode("utf-8", "replace")
     return (page.path, content), len(content) + len(page.path) + _MANIFEST_ENTRY
 
@@ -178,7 +178,7 @@ def write_folder(builder: Builder, folder: Path) -> None:
 
 
 def encode_zipped_page(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return a page as (path in the report, bytes), and the bytes it adds to a zip."""
+    """Return (path in the report, content) of a page, and the page's size in a zip."""
     content = page.html.encode("utf-8", "replace")
     packer = zlib.compressobj(_ZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed = len(packer.compress(content)) + len(packer.flush())
@@ -186,7 +186,7 @@ def encode_zipped_page(page: Page) -> tuple[tuple[str, bytes], int]:
 
 
 def write_zip(builder: Builder, path: Path) -> None:
-    """Write a zip with the files of the folder at its root; equal reports have equal bytes."""
+    """Write a zip with the report's files at its root; equal reports give equal bytes."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in builder.files():
             entry = zipfile.ZipInfo(name)  # dated 1980, so that equal reports have equal bytes

@@ -65,13 +65,13 @@ _POLICY = SMTP.clone(header_factory=_HEADERS)
 
 
 def check_addresses(options: OutputOptions) -> None:
-    """Raise UsageError if an address is invalid."""
+    """Raise UsageError if an address in ``--to`` or ``--from`` is invalid."""
     addresses("--to", *options.to)
     addresses("--from", *([options.sender] if options.sender else []))
 
 
 def encode_attached_view(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return (path, HTML element) of a page without interactive charts, and its size in a mail."""
+    """Return (path, HTML element) of a page, interactive charts removed, and its size in a mail."""
     (path, node), _ = encode_view(replace(page, html=_SPEC.sub("", page.html)))
     lines = b2a_qp(node, istext=False)
     return (path, node), len(lines) + lines.count(b"\n")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rlreport.bake.comparison import ComparisonBuilder
 
 FOR_STEPS = 0.75
-"""Fraction of the limit for the steps' pages while the size of the other pages is unknown."""
+"""Share of the size limit given to pages of steps until the size of other pages is known."""
 
 MANY = 150_000  # bytes per step from which every step has a page, without estimating sizes
 FEWEST = 24  # steps that have a page even if only the lowest level of detail fits
@@ -30,7 +30,7 @@ FEWEST = 24  # steps that have a page even if only the lowest level of detail fi
 def deliver(
     path: Path, form: Form, limit: int, builder: ReportBuilder
 ) -> tuple[ReportBuilder, int]:
-    """Write the report with the most detail that fits ``limit`` bytes; return it and its size.
+    """Write the most detailed report that fits ``limit`` bytes; return its builder and its size.
 
     Raises:
         OutputError: even the smallest report does not fit.
@@ -79,7 +79,10 @@ def deliver_comparison(
 
 
 def _affordable(builder: ReportBuilder, room: float, limit: int) -> int:
-    """Return how many steps can have a page in ``room`` bytes, at one of the two lowest levels."""
+    """Return how many steps can have a page if these pages may take ``room`` bytes in all.
+
+    The estimate is for the second lowest level of detail, or the lowest if few steps would fit.
+    """
     steps: list[Candidate] = builder.candidates
     if len(steps) * MANY <= room:
         return len(steps)
@@ -99,7 +102,7 @@ def _too_large(limit: int, size: int) -> OutputError:
 
 
 def _write(form: Form, builder: Builder, path: Path) -> int:
-    """Write the report over that of an earlier attempt; return its size in bytes."""
+    """Write the report, replacing an earlier attempt at ``path``; return its size in bytes."""
     if form.folder:
         shutil.rmtree(path)
         path.mkdir()

@@ -52,7 +52,7 @@ _FIRST_FIGURES = ("reward_mean", "kl_k1_mean", "response_tokens_mean", "response
 """Key figures that are always visible; the others are in a folded section."""
 
 _LINES = ("reward_mean", "kl_k1_mean")
-"""Figures drawn as Mermaid charts, which work in a comment without image files."""
+"""Figures drawn as Mermaid charts: comments show these without image files."""
 
 LEAST_DRAWN, STEPS_DRAWN, MOST_DRAWN = 3, 24, 1e9
 """Minimum and maximum number of steps in a Mermaid chart, and the largest value drawn."""
@@ -69,7 +69,7 @@ _MARKUP = re.compile(r"([\\`*_\[\]{}|~$])")
 
 
 class _Detail(NamedTuple):
-    """Level of detail of a report: rows of steps, extreme responses, characters per response."""
+    """How much a report shows at most: steps, extreme responses, characters per response."""
 
     steps: int
     extremes: int
@@ -78,7 +78,10 @@ class _Detail(NamedTuple):
 
 
 class _PairDetail(NamedTuple):
-    """Level of detail of a comparison: pairs in one line, pairs in full, characters per text."""
+    """How much a comparison shows at most: prompts won or lost, and characters per text.
+
+    ``telling`` prompts are shown with both responses in one line, ``pairs`` in full.
+    """
 
     telling: int
     pairs: int
@@ -242,7 +245,7 @@ def _line_chart(builder: ReportBuilder, name: str) -> Markup:
 
 
 def _extremes(extremes: Sequence[tuple[Extreme, Rollout]]) -> list[tuple[list[str], Rollout]]:
-    """Return each extreme response once, with a label per metric in which it is extreme."""
+    """Return each response with an extreme figure once, with a label per such figure."""
     by_response: dict[tuple[int, int], tuple[list[str], Rollout]] = {}
     for extreme, rollout in extremes:
         labels, _ = by_response.setdefault((rollout.step, rollout.n), ([], rollout))

@@ -26,7 +26,7 @@ _PACKING = 9
 
 
 def encode_view(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return (path, HTML element) of a page, and its size."""
+    """Return (path, HTML element) of a page, and the element's size in bytes."""
     node = view_node(page).encode("utf-8", "replace")
     return (page.path, node), len(node)
 
@@ -64,7 +64,7 @@ def assemble(
     language: Language,
     charts: bool = True,
 ) -> Iterator[bytes]:
-    """Yield the HTML file in parts.
+    """Yield the HTML file in parts, from the pages given as HTML elements.
 
     Args:
         frame: title, navigation and assets of the overview page.

@@ -27,7 +27,7 @@ def pictures_of(path: Path) -> Path:
 
 
 def write_manifests(path: Path, form: Form) -> None:
-    """Write the manifests of a new report: its files, which a later build may replace."""
+    """Write a list of its files into each folder of a report; a later build may replace these."""
     for folder, name in folders_of(path, form):
         if folder.is_dir():
             names = [*files_below(folder), name]
@@ -61,7 +61,7 @@ def listed_files(manifest: bytes) -> frozenset[str]:
 
 
 def check_file(name: Path | str, start: bytes, end: bytes) -> None:
-    """Raise OutputError unless a file is empty or has the mark of an output format.
+    """Raise OutputError unless a file is empty or begins or ends like a report of rlreport.
 
     Args:
         name: path or URL of the file.

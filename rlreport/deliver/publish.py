@@ -40,7 +40,7 @@ _BUCKETS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 """URL schemes whose paths begin with the name of a bucket, which must exist already."""
 
 _LEFTOVER_SECONDS = 3600
-"""Age at which a staging folder must be of a killed build, as delivering takes only seconds."""
+"""Age at which a staging folder must be left from a killed build; writing takes only seconds."""
 
 
 def destination(given: str | Path) -> Destination:
@@ -242,7 +242,7 @@ class _ObjectStore:
         self.has_bucket = url.partition("://")[0] in _BUCKETS
 
     def existing(self) -> tuple[dict[str, dict[str, Any]], set[str]]:
-        """Return name -> fsspec info of the files at the destination, and the old report's names.
+        """Return file name -> fsspec info for the destination, and names of the old report's files.
 
         Raises:
             OutputError: other files than a report are there, or access is denied.

@@ -42,7 +42,7 @@ class Picture:
 
 
 def overview(builder: ReportBuilder) -> dict[str, Any]:
-    """Return the template values of the overview page, translated and without links."""
+    """Return the values for the template of the overview page, translated and without links."""
     view = overview_view(builder, Addresses(), builder.charts, builder.texts.extremes)
     view |= {"notes": render_notes(builder.author_notes).html}
     return builder.options.language.of(view)

@@ -26,7 +26,7 @@ powers of ten stay finite."""
 MOST_BINS = 24
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 LONGEST_NAME = 80
-"""Maximum length of names of charts and fields in characters, as names become file names."""
+"""Maximum length in characters of chart and field names, which are also used as file names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Axis:
     scale: Scale = "linear"
 
     def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
-        """Return the values of a design's placeholders by name, for ``channel`` x or y."""
+        """Return what to fill into a chart template for ``channel`` x or y, e.g. {"$x.low": 0}."""
         linear = self.scale == "linear"
         return {
             f"${channel}.low": self.low,
@@ -143,7 +143,7 @@ def correlation(one: Floats, other: Floats) -> float:
 
 
 def bins(values: Floats) -> tuple[float, float, float]:
-    """Return the bin width, first edge and last edge of about MOST_BINS or fewer round bins.
+    """Return (bin width, first edge, last edge) for about MOST_BINS or fewer bins.
 
     Args:
         values: float64, not empty, as returned by ``drawable``.
@@ -192,19 +192,19 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def label(text: str, longest: int = 40) -> str:
-    """Return log text as one printable line of at most ``longest`` characters; keep messages."""
+    """Return text as one printable line cut to ``longest`` characters; a ``Message`` as it is."""
     if isinstance(text, Message):
         return text
     return shortened(printable(" ".join(text.split())), longest)
 
 
 def figure(value: float, percent: bool = False) -> str:
-    """Format a number with three significant digits, or a share as a percentage."""
+    """Format a number with three significant digits; with ``percent``, 0.5 becomes "50%"."""
     return written(value, "share" if percent else "number")
 
 
 def finite_or_none(value: float, digits: int = 6) -> float | None:
-    """Round to ``digits`` significant digits; return None for NaN and infinity, unknown to JSON.
+    """Round to ``digits`` significant digits; return None for NaN and infinity, as JSON lacks them.
 
     Magnitudes above MOST are clipped to it, those below LEAST become 0.
     """
@@ -216,7 +216,7 @@ def finite_or_none(value: float, digits: int = 6) -> float | None:
 
 
 def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any]]:
-    """Convert columns to rows of a chart's data; arrays are rounded by ``finite_or_none``."""
+    """Convert columns to chart data, one dict per row; ``finite_or_none`` rounds the arrays."""
     values = [
         map(finite_or_none, column.tolist()) if isinstance(column, np.ndarray) else column
         for column in columns.values()

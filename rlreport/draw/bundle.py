@@ -13,7 +13,7 @@ PATH = Path(__file__).with_name("vega.js")
 
 
 def vega_bundle() -> str:
-    """Return the script; its only globals are ``vegaEmbed``, ``vega`` and ``vegaLite``."""
+    """Return the Vega script; its only globals are ``vegaEmbed``, ``vega`` and ``vegaLite``."""
     # Reading bytes preserves newlines on every platform.
     return PATH.read_bytes().decode() if PATH.exists() else make_bundle()
 

@@ -1,4 +1,4 @@
-"""The class ``Chart``, and ``fill``, which makes charts of designs (templates) and data.
+"""The class ``Chart``, and ``fill``, which fills a design (a chart template) with data.
 
 A design has two forms with the same placeholders: Vega-Lite for export and for interactive charts
 on pages, and Vega for static drawing.
@@ -41,10 +41,11 @@ class Chart:
         svg: static drawing whose colours are CSS custom properties; "" until it is rendered.
         wide: whether the chart spans the page's width, not half of it.
         interactive: whether the page may replace the SVG by an interactive Vega chart.
-        shaded: (severity, legend text) of each finding whose steps are shaded.
+        shaded: (severity, legend text) of each finding (detected problem) whose steps are shaded.
         group: heading of the group of charts that this one belongs to, "" for none.
-        subject: second name: findings that name it refer to this chart if no chart has that name.
-        place: section of the overview; ``lead`` and ``reward`` stand alone, ``more`` is collapsed.
+        subject: second name, by which findings refer to this chart if no chart is named so.
+        place: section of the overview page: ``lead`` (most prominent), ``reward``, ``open``, or
+            ``more`` (collapsed).
         smoothed: whether curves are smoothed, with the logged values behind them.
     """
 
@@ -63,7 +64,7 @@ class Chart:
     smoothed: bool = False
 
     def sized(self, size: str) -> Chart:
-        """Return a copy with the width of ``size``, a key of ``WIDTH``, and the same height."""
+        """Return a copy of the same height, as wide as ``WIDTH[size]``."""
         padding = self.vega["padding"]
         width = {"width": WIDTH[size] - padding["left"] - padding["right"]}
         return replace(self, wide=size == "wide", spec=self.spec | width, vega=self.vega | width)
@@ -78,15 +79,15 @@ def fill(
     size: str = "half",
     right: int = 16,
 ) -> tuple[Spec, Spec]:
-    """Fill the Vega-Lite and the Vega form of a design with data.
+    """Fill both forms (Vega-Lite and Vega) of a design, which is a chart template, with data.
 
     Args:
         design: name of the design.
         data: rows by layer name; ``rows`` is for all layers without their own data. A layer whose
             own rows are missing or empty is left out.
         axes: x and y axis.
-        placeholders: values of the design's other placeholders, by placeholder.
-        size: ``step``, ``half`` or ``wide``.
+        placeholders: placeholder -> its value, such as ``$series.key``; not those of the axes.
+        size: size of the chart: ``step``, ``half`` or ``wide``.
         right: padding right of the plot in pixels, where names of curves are drawn.
 
     Returns:
@@ -128,7 +129,7 @@ def layer_named(spec: Spec, name: str) -> Spec:
 
 
 def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
-    """Copy a node of a design with placeholders replaced; drop keys whose new value is None."""
+    """Copy part of a chart template with values filled in; drop keys whose value becomes None."""
     if isinstance(node, dict):
         return {
             key: _fill_placeholders(inner, values, key)
@@ -146,7 +147,7 @@ def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> A
 
 @cache
 def _designs() -> dict[str, Spec]:
-    """Return the forms of all designs, ``spec`` (Vega-Lite) and ``vega``; do not modify them."""
+    """Return name -> {"spec": Vega-Lite, "vega": Vega} of each chart template; do not modify."""
     content = orjson.loads(DESIGNS.read_bytes()) if DESIGNS.exists() else {}
     if content.get("sources") != design_sources():
         from rlreport.draw.designs import compile_designs  # imports Altair

@@ -1,4 +1,4 @@
-"""Charts of two runs: reward of both, their difference, and reward against √KL."""
+"""Charts that compare two runs, BASE and NEW: rewards, their difference, reward against √KL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, sentences
 
 Band = tuple[Floats, Floats, Floats]
-"""Difference NEW − BASE per step, and the low and high edge of its confidence band, (S,) each."""
+"""Per step: reward of run NEW − that of BASE, and the band's low and high edge; (S,) each."""
 
 
 def comparison_charts(
@@ -68,7 +68,7 @@ def _runs(base: Floats, new: Floats) -> list[Series]:
 
 
 def _findings(steps: Floats, band: Band) -> list[Finding]:
-    """Return findings that mark the steps at which the band excludes 0."""
+    """Return findings that shade the steps at which the confidence band excludes 0."""
     _, low, high = band
     below = marked("The whole band lies below 0 at {some:count} of {all:count} steps")
     above = marked("The whole band lies above 0 at {some:count} of {all:count} steps")

@@ -1,4 +1,4 @@
-"""Charts of curves over the steps; the steps of findings are shaded."""
+"""Charts of curves over the steps; steps with a finding (a detected problem) are shaded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LABEL_GAP = 13
 """Minimum vertical distance of two curve labels, in pixels."""
 
 MANY_STEPS = 6
-"""A step axis that spans fewer steps has at most one tick per step, and none in between."""
+"""A step axis that spans fewer steps than this has ticks at whole steps only."""
 
 Guide = tuple[float, float]
 """Low and high end of a range of the y axis that is shaded, such as a metric's usual range."""
@@ -70,14 +70,14 @@ class Frame:
         return np.concatenate([[self.extent[0]], middles, [self.extent[1]]])
 
     def axis(self, count: int | None = None) -> Axis:
-        """Return the x axis of the steps with about ``count`` ticks, none between two steps."""
+        """Return the x axis of the steps with about ``count`` ticks, all at whole steps."""
         low, high = self.extent
         if high - low < MANY_STEPS:
             count = max(1, int(high - low))
         return Axis(low, high, message("step"), format=",d", count=count)
 
     def marks(self, chart: str) -> list[Mark]:
-        """Return the marks of the chart with this name: the step in progress, and its findings."""
+        """Return what to shade on the chart with this name: findings, and a step in progress."""
         marks = []
         if self.in_progress is not None:
             text = message("step {step} is in progress", step=self.in_progress)
@@ -99,13 +99,13 @@ class Frame:
         return [mark for mark in marks if mark.spans]
 
     def _spans(self, marked: NDArray[np.bool_]) -> list[list[float]]:
-        """Return [start, end] of each run of marked steps, extended halfway to the next steps."""
+        """Return [start, end] of each block of marked steps, extended halfway to its neighbours."""
         runs: list[list[float]] = self.edges[spans(marked)].tolist()
         return runs
 
 
 class Mark(NamedTuple):
-    """A finding, or the step in progress, to be marked on a chart.
+    """Steps to shade on a chart: those of a finding (detected problem), or the one in progress.
 
     Attributes:
         severity: sets the colour.
@@ -121,7 +121,7 @@ class Mark(NamedTuple):
 
 
 def mark_layers(marks: Sequence[Mark]) -> dict[str, Rows]:
-    """Return the rows of the layers that shade marked steps, most severe on top, by layer."""
+    """Return layer name -> rows that shade the marked steps, the most severe marks on top."""
     rows = [
         {"from": low, "to": high, "severity": mark.severity, "finding": mark.title}
         for mark in sorted(marks, key=lambda mark: -SEVERITIES.index(mark.severity))
@@ -222,7 +222,7 @@ def curve_chart(
 
 
 def looks(series: Sequence[Series]) -> dict[str, Any]:
-    """Return the values of a design's placeholders for the curves' keys, colours and dashes."""
+    """Return what to fill into a chart template: the curves' keys, colours and dashes."""
     return {
         "$series.key": [curve.key for curve in series],
         "$series.color": [curve.colour for curve in series],
@@ -251,7 +251,7 @@ def _value_axis(
 
 
 def _guide_rows(guide: Guide | None, y: Axis) -> Rows:
-    """Return one row with the part of the guide inside the plot, or none."""
+    """Return one row with the part of the range ``guide`` inside the plot; [] if none is."""
     if guide is None:
         return []
     low, high = max(guide[0], y.low), min(guide[1], y.high)
@@ -274,7 +274,7 @@ def _rows(steps: Floats, curve: Series) -> list[dict[str, Any]]:
 
 
 def _point_rows(rows: list[dict[str, Any]]) -> Rows:
-    """Return the rows to draw as points: values without a neighbour, or all of up to four."""
+    """Return rows to draw as points: values that no line reaches, or all if at most four."""
     present = [row["series"] if row["value"] is not None else None for row in rows]
     around = zip([None, *present], present, [*present[1:], None], strict=False)
     return [
@@ -310,7 +310,7 @@ def spread_out(positions: Floats, height: float) -> Floats:
 
 
 def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
-    """Add a tooltip that shows the value of every curve and the edges of its band at a step."""
+    """Add a tooltip that shows, for a step, each curve's value and the edges of its band."""
     tips = [("step", ",~f", message("step"))]
     form = ".1%" if percent else VALUE_FORMAT
     tips += [(f"{curve.key}_value", form, label(curve.title)) for curve in series if curve.has_line]

@@ -30,7 +30,7 @@ from rlreport.text.messages import message
 
 ENTRY_POINTS = "rlreport.charts"
 CHARTS = "charts"
-"""``Note.kind`` of notes about chart functions that failed."""
+"""Value of ``Note.kind`` that marks notes about chart functions that failed."""
 
 GROUP = message("Custom charts")
 MOST_BYTES = 500_000
@@ -136,8 +136,8 @@ def _charts_of(
 ) -> list[Chart]:
     """Call a chart function with copies of the tables that it may modify; render its charts.
 
-    The copies are shallow, as pandas copies on write. In them, a response's ``length`` is in
-    tokens, or characters if tokens are not logged, instead of the bytes of the log line.
+    The copies are shallow, as pandas copies on write. Their column ``length`` of responses counts
+    tokens, or characters if tokens are not logged; in ``tables`` it counts bytes of the log line.
     """
     call = function.load()
     copies = {field.name: copy(getattr(tables, field.name)) for field in fields(tables)}
@@ -205,7 +205,7 @@ def _apply_theme(spec: Spec) -> Spec:
 
 
 def _find_url(value: Any) -> str:
-    """Return the first URL or image that a specification refers to, "" if there is none."""
+    """Return the first URL or image found in a chart specification, "" if there is none."""
     if isinstance(value, list):
         return next(filter(None, map(_find_url, value)), "")
     if not isinstance(value, dict):

@@ -85,9 +85,9 @@ def curves(scale: Any) -> Spec:
 
 
 def steps_heat() -> Spec:
-    """Return the design of a heat map of shares over the steps.
+    """Return the design of a heat map with steps on x, values on y, and a share as the colour.
 
-    Data: ``from``, ``to`` (steps), ``low``, ``high`` (values), ``share`` (colour).
+    Data: ``from``, ``to`` (steps), ``low``, ``high`` (values), ``share`` (of a step's responses).
     Layers with their own data: ``marked``, ``marked_bar``.
     """
     cells = _layer(
@@ -146,7 +146,7 @@ def paths() -> Spec:
 
 
 def columns() -> Spec:
-    """Return the design of columns over ranges of x. Data: ``from``, ``to``, ``y``."""
+    """Return the design of bars, each over a range of x. Data: ``from``, ``to``, ``y``."""
     look = _ink("policy", binSpacing=2)
     tooltip = [_tip("from", title=marked("from")), _tip("to", title=marked("to")), _tip("y")]
     bars = _layer("columns", "bar", look, x=_x("from"), x2="to:Q", y=_y("y"), y2=alt.datum(0))
@@ -156,10 +156,11 @@ def columns() -> Spec:
 def histogram() -> Spec:
     """Return the design of a histogram of rewards.
 
-    The policy is filled, the reference dashed, and the first step drawn in the background.
+    Bars of the policy are filled, those of the reference's responses to the same prompts dashed,
+    and those of the run's first step drawn behind.
     Data: rows with ``reward`` and ``ref_reward``; a row that represents several responses has
     their number as ``weight``. Layers with their own data: ``ghost`` (``low``, ``high``,
-    ``share``) and ``key``.
+    ``share``) and ``key`` (the legend).
     """
     place: Look = {"x": _x("low"), "x2": "high:Q", "y": _y("share"), "y2": alt.datum(0)}
     policy = _ink("policy", fillOpacity=0.7, binSpacing=1)
@@ -204,6 +205,8 @@ def _bin_shares(bars: Any, field: str) -> Any:
 def ordered_bars() -> Spec:
     """Return the design of bars with the reward gap of each response, smallest first.
 
+    The gap is its reward minus that of the reference's response to the prompt.
+
     Data: rows with ``reward_gap``; a row that represents several responses has their number as
     ``weight``. Layer with its own data: ``zero``.
     """
@@ -246,13 +249,16 @@ def scatter() -> Spec:
 
 
 def plane_heat() -> Spec:
-    """Return the design of a heat map of counts. Data: ``x``, ``x2``, ``y``, ``y2``, ``share``."""
+    """Return the design of a heat map of counts.
+
+    Data: a row per cell with its edges ``x``, ``x2``, ``y``, ``y2``, and ``share`` (the colour).
+    """
     cells = _layer("cells", "rect", {"strokeWidth": 0}, **_plane(), x2="x2:Q", y2="y2:Q")
     return _design(cells.encode(color=_share_color()))
 
 
 def _design(*layers: Any) -> Spec:
-    """Return a themed specification of layers that share their axes, but not their colours."""
+    """Return a themed specification of layers with common axes and separate colour scales."""
     chart = alt.layer(*layers).resolve_scale(color="independent", strokeDash="independent")
     spec: Spec = chart.to_dict(validate=False)
     spec |= {"data": {"name": ROWS}, "autosize": {"type": "none"}, "config": vega_config()}
@@ -326,7 +332,7 @@ def _zero() -> Any:
 
 
 def _mark_layers() -> list[Any]:
-    """Return layers that mark steps of findings: a tint, and a bar in the severity's colour."""
+    """Return layers that mark steps with detected problems: a tint, and a coloured bar."""
     names = ["critical", "warning", "info"]
     scale = alt.Scale(domain=names, range=[LIGHT[name] for name in names])
     place = {
@@ -343,7 +349,7 @@ def _mark_layers() -> list[Any]:
 
 
 def _brush(encodings: list[Any], **places: Any) -> Any:
-    """Return an invisible layer of single responses, so that the brush selects these, not bins."""
+    """Return an invisible layer of responses, so that dragging selects responses, not bins."""
     brush = alt.selection_interval(name="brush", encodings=encodings)
     return _layer(f"{INTERACTION}_brush", "point", {"opacity": 0}, **places).add_params(brush)
 

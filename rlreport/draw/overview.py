@@ -1,4 +1,4 @@
-"""Charts of the overview page: those that the log has data for, over the same steps."""
+"""Charts of the overview page that the log has data for, all with the same step axis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rlreport.tables import Tables
 from rlreport.text.messages import marked, message, sentences
 
 USUAL = ("reward", "kl", "length", "surprisal", "tool_errors")
-"""Names of charts that are visible, not collapsed, even if no finding refers to them."""
+"""Names of charts that are visible, not collapsed, even if no problem was found in them."""
 SIZES: dict[Place, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
 """Width of a chart, as a key of ``theme.WIDTH``, by its place on the page."""
 
@@ -36,7 +36,7 @@ SAMPLED = ("distinct_2", "error_by_position")
 """Names of charts that are computed from the sample of responses, not from all of them."""
 
 ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
-"""Function of the tables and the common frame; yields charts, or None for those without data."""
+"""Function of the tables and the page's step axis; yields charts, None for one without data."""
 
 REFERENCE = (LIGHT["reference"], DASHED)
 VALIDATION = (LIGHT["healthy"], DASHED)
@@ -68,7 +68,7 @@ class CurveChart:
     Attributes:
         axis: title of the y axis; "" uses the axis title of the first curve's column.
         scale: scale of the y axis; ``symlog`` is used only if the axis would leave [-2, 2].
-        needs: column without which, or if it is 0 at all steps, the chart is left out.
+        needs: column that must exist and be nonzero at some step, or the chart is left out.
         note: last sentence of the description.
     """
 
@@ -256,8 +256,8 @@ def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | N
 
     Args:
         charts: all charts of the run.
-        findings: findings of the verdict, the most important first.
-        lead: id of the finding that heads the verdict, None if there is none.
+        findings: problems found in the run, the most important first.
+        lead: id of the finding shown at the top of the report, None if there is none.
     """
     by_subject = {chart.subject: chart for chart in reversed(charts) if chart.subject}
     by_subject |= {chart.name: chart for chart in charts}
@@ -284,7 +284,7 @@ def _set_place(chart: Chart, place: Place) -> Chart:
 
 
 def _add_description(chart: Chart, run: str, sample_note: str) -> Chart:
-    """Add the sample note to the title if it applies, and the description to the specification."""
+    """Add the description to the specification; append ``sample_note`` to titles of SAMPLED."""
     title = chart.title
     if sample_note and chart.name in SAMPLED:
         title = message("{title}, {sample}", title=title, sample=sample_note)
@@ -339,7 +339,7 @@ def _series(tables: Tables, curve: Curve, band: float) -> Series:
 
 
 def _trainer_curves(tables: Tables, present: Collection[str]) -> list[Series]:
-    """Return the trainer's reward and validation reward as curves, unless ``present`` has them."""
+    """Return curves of the trainer's reward and validation reward, without those in ``present``."""
     if tables.metrics.empty or tables.responses.empty:
         return []
     roles = roles_of(str(name) for name in tables.metrics.columns[1:])

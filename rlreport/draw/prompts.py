@@ -16,7 +16,7 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message, plural
 
 LEAST_PROMPTS = 5
-"""The histogram of gains needs at least this many prompts seen in two or more steps."""
+"""A histogram of reward gains needs at least this many prompts that occur in several steps."""
 
 MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
 
@@ -101,8 +101,9 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
 
 
 def _solved_shares(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, float | None]:
-    """Return each step's share of groups that reach the run's best reward, and that reward.
+    """Return per step the share of groups that contain the run's best reward, and that reward.
 
+    A group is the responses to one prompt at a step; groups with one response do not count.
     Shares are NaN and the reward is None if rewards do not have 2 to FEW_VALUES distinct values,
     or if no group has two responses.
     """
@@ -118,7 +119,7 @@ def _solved_shares(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, floa
 
 
 def token_charts(by_step: pd.DataFrame) -> list[Chart]:
-    """Return a list with one chart, each spreading text's share of responses; empty without data.
+    """Return a list of one chart, the share of responses that contain each text; [] without data.
 
     Args:
         by_step: ``step``, ``ngram`` (text as the model wrote it), ``share`` of responses that

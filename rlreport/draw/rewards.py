@@ -24,7 +24,7 @@ FEW_VALUES = 12
 MOST_COLUMNS = 120  # maximum number of columns of the heat map
 MOST_PARTS = 6  # maximum number of reward parts in a chart
 LEAST_STD = 1e-6
-"""Steps with a smaller std of the reward have no shares of variance."""
+"""If the std of the reward is smaller, the reward parts' shares of its variance are NaN."""
 
 
 def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
@@ -110,7 +110,7 @@ def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of each reward part's mean and, if there are several, of variance shares.
+    """Yield a chart of reward parts' means and, for several parts, of their variance shares.
 
     At most MOST_PARTS parts are drawn: those whose means have the widest range.
     """

@@ -49,12 +49,12 @@ class Series:
 
     @property
     def has_line(self) -> bool:
-        """Whether any step has a value."""
+        """Whether the curve has a value at any step."""
         return bool(np.isfinite(self.values).any())
 
     @property
     def has_band(self) -> bool:
-        """Whether any step has a band."""
+        """Whether the curve has a band at any step."""
         return self.low is not None and bool(np.isfinite(self.low).any())
 
     @property

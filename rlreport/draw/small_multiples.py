@@ -21,7 +21,7 @@ from rlreport.text.messages import message, plural, told
 
 MOST_METRICS = 24
 MOST_ALONE = 200
-"""Maximum number of charts of metrics in a report without rollouts."""
+"""Maximum number of metric charts in a report of trainer metrics alone, without responses."""
 MOST_COLUMNS = 12
 MOST_NAMED = 40
 """Maximum number of constant columns that are listed with their values."""
@@ -41,7 +41,7 @@ CHART_OF_ROLE = {
     "learning_rate": "learning_rate",
     "explained_variance": "explained_variance",
 }
-"""Overview chart on the same subject as a metric, by role; findings refer to its name."""
+"""Metric's role -> overview chart on the same subject; findings refer to charts by that name."""
 
 _IDENTIFIER = re.compile(
     r"(^|[/_. -])(ids?|idx|index|indices|uu?id|guid|hash|seed|line_?(no|number)?)$|[a-z]I[dD]$"
@@ -59,7 +59,7 @@ _FIRST = (
     r"value|critic|vf_|explained",
     r"lr|learning_rate",
 )
-"""Patterns of names, most important first; charts of all other names follow in the log's order."""
+"""Patterns of metric names to draw first, in this order; others follow in the log's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class _Group:
     """Columns of a table with one row per step, to be drawn in one chart each.
 
     Attributes:
-        prefix: prefix of the charts' names, as columns may be named "step" or "constructor".
+        prefix: prefix of charts' names, so that a column "step" or "constructor" does no harm.
         heading: heading above the charts.
         axis: title of the y axis.
         most: maximum number of charts.
@@ -89,7 +89,7 @@ class _Group:
 
     @property
     def drawn(self) -> list[str]:
-        """Names of the ``most`` columns to draw; those with a healthy range are preferred."""
+        """Names of up to ``most`` columns to draw, preferably those with a known healthy range."""
         preferred = set(sorted(self.varied, key=lambda name: guide_for(name) is None)[: self.most])
         return [name for name in self.varied if name in preferred]
 
@@ -137,7 +137,7 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
 
 
 def not_drawn(tables: Tables) -> list[str]:
-    """Return sentences about columns without a chart: constants by name, the others by number."""
+    """Return sentences on columns without a chart: constant ones by name, the number of others."""
     notes = []
     for group in _groups(tables):
         finite = {name: column[np.isfinite(column)] for name, column in group.values.items()}

@@ -1,4 +1,4 @@
-"""Charts of one step: reward distribution, gap to the reference, reward against KL and length."""
+"""Charts of one step: rewards, reward minus the reference's, reward against KL and length."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _plane(rows: pd.DataFrame, field: str, name: str, title: str) -> Chart | Non
 
 
 def _rows(table: pd.DataFrame, fields: dict[str, str], more: dict[str, Any]) -> Rows:
-    """Return chart rows, one per response, with ``n``, ``fields`` (field → column) and ``more``."""
+    """Return a row per response: ``n``, ``fields`` (field → table column) and columns ``more``."""
     values = {field: drawable(floats(table, column)) for field, column in fields.items()}
     return records({"n": table["n"].tolist(), **values, **more})
 

@@ -79,7 +79,7 @@ _UNSIGNED = {
 
 
 def tokens(theme: Theme) -> dict[str, str]:
-    """Return the theme's colours as ``#rrggbb`` by CSS custom property (name without ``--``)."""
+    """Return CSS custom property (without ``--``) → the theme's colour as ``#rrggbb``."""
     colours = dict(LIGHT if theme == "light" else DARK)
     for prefix, scale in (("div", _SIGNED), ("seq", _UNSIGNED)):
         for index, colour in enumerate(scale[theme].split(), start=1):
@@ -93,7 +93,7 @@ def unsigned_scale() -> list[str]:
 
 
 def sentinels() -> dict[str, str]:
-    """Return the CSS custom property (such as ``--policy``) that replaces each light colour.
+    """Return light colour → CSS custom property (such as ``--policy``) that replaces it on pages.
 
     For interactive charts, a page's script replaces the colours in the specification by the
     property's current values, so that they follow the page's theme like static charts.

@@ -16,7 +16,7 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message, plural
 
 MOST_TOOLS = 5
-"""Maximum number of curves; the tools with the most answers are drawn."""
+"""Maximum number of curves; the tools that answered the most calls are drawn."""
 
 
 def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:

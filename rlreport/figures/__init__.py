@@ -1,1 +1,1 @@
-"""Per-token and per-response figures, each formula in one place."""
+"""Formulas of all values per token and per response (KL, advantage, …), each in one place."""

@@ -1,4 +1,4 @@
-"""Metadata of a logged row (split, agent, errors), and figures of its turns, tools and thinking."""
+"""Metadata of a logged row (split, errors), and numbers of its turns, tool calls and thinking."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _SPLITS = {
 
 
 class ToolCounts(NamedTuple):
-    """Counts of one tool's answers in a response, of errors among them, and of characters.
+    """A tool's answers in a response: how many, how many are errors, and their characters in all.
 
-    ``ranges`` counts the answers whose range of tokens is logged, and ``tokens`` these tokens.
+    ``ranges``: number of answers whose range of tokens is logged; ``tokens``: their tokens.
     """
 
     answers: int = 0
@@ -47,11 +47,11 @@ class RowMetadata:
     """Values of a row other than text and tokens.
 
     Attributes:
-        split: canonical name of the data split, None if the row has none.
+        split: standard name of the data split, such as "val"; None if the row has none.
         trainable: whether the agent is being trained.
         filtered_out: whether the trainer discarded the rollout.
         failed: whether the rollout ended in errors before the policy wrote anything.
-        figures: values of the row for columns of the response table.
+        figures: column of the response table, such as ``turns`` -> value of the row.
         tools: counts of answers by tool name.
     """
 
@@ -108,7 +108,7 @@ def row_metadata(
 
 
 class _Thinking(NamedTuple):
-    """Thinking characters of a text, whether the end tag is missing, and the other text."""
+    """A text's number of thinking characters, if ``</think>`` is missing, and the other text."""
 
     chars: int
     unclosed: bool
@@ -135,7 +135,7 @@ def _begins_thinking(prompt: str) -> bool:
 
 
 def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
-    """Return the figures of a response's turns, by column of the response table.
+    """Return column of the response table -> value, such as the numbers of turns and tool calls.
 
     A void turn has neither a tool call nor any text except thinking (SimpleTIR 2025).
     """
@@ -200,7 +200,7 @@ def is_number(value: Any) -> TypeGuard[float]:
 
 
 def normalize_turns_and_mask(row: dict[str, Any]) -> list[str]:
-    """Normalize turns in place, delete invalid turns or masks; return the kinds of problems."""
+    """Normalize a row's turns in place, delete invalid turns or masks; return what was invalid."""
     problems: list[str] = []
     mask, logged_turns = row.get("response_mask"), row.get("turns")
     if mask is None and logged_turns is None:

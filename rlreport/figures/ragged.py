@@ -1,4 +1,4 @@
-"""Reductions over ragged rows: one flat array of all tokens and the row offsets.
+"""Sums, means etc. of rows of unequal length, stored in one flat array with row offsets.
 
 ``offsets`` is int64 of shape (R + 1,), ascending from 0 to the number of tokens N; row r is
 ``flat[offsets[r]:offsets[r + 1]]`` and may be empty. A row's result depends only on that row,

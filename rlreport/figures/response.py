@@ -1,4 +1,4 @@
-"""Per-response figures that are computed from token values, for many responses at once."""
+"""Compute values per response (KL, mean value, …) from token values, many responses at once."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def response_figures(
     """Return the columns of the response table that derive from tokens, float64 (R,) each.
 
     Args:
-        figures: figures of the concatenated tokens of R responses, (N,) each.
-        offsets: int64 (R + 1,).
+        figures: KL etc. of the concatenated tokens of R responses, (N,) each.
+        offsets: int64 (R + 1,), where the tokens of each response begin.
         logged_advantage: advantages in the log, the weights of the loss, (N,).
         old_logp: log-probability under the policy before the update, nats, (N,).
 
@@ -80,7 +80,7 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
 
 
 def _penalty(columns: dict[str, Floats], x: Floats, y: Floats, offsets: Ints) -> None:
-    """Add the sums for fitting reward y = -beta · log-ratio x, without each row's last token."""
+    """Add sums for the regression of token reward y on log-ratio x, without rows' last tokens."""
     usable = np.isfinite(x + y)
     usable[row_ends(offsets)] = False
     x, y = np.where(usable, x, 0.0), np.where(usable, y, 0.0)
@@ -122,7 +122,7 @@ def _critic(
 def _engines(
     columns: dict[str, Floats], figures: TokenFigures, old: Floats | None, offsets: Ints
 ) -> None:
-    """Add columns that compare the log-probabilities of the policy with sampler and old policy."""
+    """Add columns comparing the policy's log-probabilities with the sampler's and old policy's."""
     logp, sampler, prob = figures.logp, figures.sampler_logp, figures.prob
     if logp is not None and prob is not None and sampler is not None:
         ratio = mismatch_ratio(logp, sampler)
@@ -145,10 +145,10 @@ def mismatch_by_turn(
     """Return the sampler-trainer mismatch in the first and in the last turn of each response.
 
     A turn is a run of sampled tokens between tokens that the environment wrote; responses of
-    one turn have NaN. The mismatch is the larger k3 of both directions, in nats per token.
+    one turn have NaN. The mismatch is KL (k3), the larger of both directions, in nats per token.
 
     Args:
-        figures: figures of the sampled tokens.
+        figures: log-probabilities of the sampled tokens.
         offsets: int64 (R + 1,), offsets of the sampled tokens.
         sampled: bool, one value for every token of the responses: whether the policy sampled it.
         token_offsets: int64 (R + 1,), offsets of every token, sampled or not.
@@ -177,15 +177,15 @@ def mismatch_by_turn(
 def thinking_tokens(
     opens: NDArray[np.bool_], closes: NDArray[np.bool_], offsets: Ints
 ) -> dict[str, Floats]:
-    """Return the number of thinking tokens (marks included) and answer tokens per response.
+    """Return numbers of thinking tokens (with opening and closing ones) and of answer tokens.
 
     Args:
         opens: bool (N,), tokens that open thinking.
         closes: bool (N,), tokens that close thinking.
-        offsets: int64 (R + 1,).
+        offsets: int64 (R + 1,), where the tokens of each response begin.
 
     Returns:
-        two columns, NaN for responses without a mark; no columns if no token is a mark.
+        two columns, NaN for responses without such tokens; no columns if there are none at all.
     """
     marks = np.flatnonzero(opens | closes)
     if not len(marks):

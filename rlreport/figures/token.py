@@ -1,4 +1,4 @@
-"""Formulas of per-token figures, on flat arrays with the tokens of any number of responses.
+"""Formulas of values per token (KL, advantage, …), for the tokens of any number of responses.
 
 Arrays are float64 of shape (N,): the concatenated tokens of R responses, with ``offsets`` of
 shape (R + 1,) for formulas that depend on other tokens of the response. Log-probabilities are
@@ -19,7 +19,7 @@ _CHUNK = 32
 
 @dataclass(slots=True)
 class TokenFigures:
-    """Per-token figures of one or more responses, float64 (T,) each; None if not computable.
+    """Values per token of one or more responses, float64 (T,) each; None if not computable.
 
     NaN marks a value missing from the log. Units: nats for logp, ref_logp, log_ratio, kl
     and surprisal; probabilities in [0, 1]; the rest in units of the reward.
@@ -40,7 +40,7 @@ class TokenFigures:
     sampler_logp: Floats | None = None
 
     def spread(self, sampled: NDArray[np.bool_]) -> TokenFigures:
-        """Expand figures of the sampled tokens to all tokens, with NaN for tokens not sampled."""
+        """Expand values of the sampled tokens to all tokens, with NaN for tokens not sampled."""
         arrays = []
         for name in self.__slots__:
             values = getattr(self, name)
@@ -51,7 +51,7 @@ class TokenFigures:
         return TokenFigures(*arrays)
 
     def between(self, start: int, stop: int) -> TokenFigures:
-        """Return the figures of the tokens in ``[start, stop)``."""
+        """Return only the values of the tokens in ``[start, stop)``."""
         parts = (getattr(self, name) for name in self.__slots__)
         return TokenFigures(*(None if part is None else part[start:stop] for part in parts))
 
@@ -139,7 +139,7 @@ def importance_ratio(new_logp: Floats, old_logp: Floats) -> Floats:
 
 
 def mismatch_ratio(trainer_logp: Floats, sampler_logp: Floats) -> Floats:
-    """Return exp|log π_trainer − log π_sampler| of the same token, 1 where engines agree.
+    """Return exp|log π_trainer − log π_sampler| per token; 1 where trainer and sampler agree.
 
     Source: NeMo-RL's guide on adding models (token multiplicative probability error).
     """
@@ -158,11 +158,11 @@ def token_figures(
     gamma: float = 1.0,
     lam: float = 0.95,
 ) -> TokenFigures:
-    """Compute all per-token figures, shape (T,), that the given arrays allow.
+    """Compute all values per token, shape (T,), that the given arrays allow.
 
     The arrays are those of one response, or of R concatenated responses with ``offsets``, int64
     (R + 1,). A logged ``advantage`` is returned as it is. The return is computed by GAE, because
-    logged advantages are often whitened; without token rewards it is advantage + value.
+    logged advantages are often normalized; without token rewards it is advantage + value.
     """
     figures = TokenFigures(
         logp=logp,

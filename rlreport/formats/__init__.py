@@ -1,4 +1,4 @@
-"""Detect the log format of a file, and convert its objects to canonical rows (see ``base``).
+"""Detect a log file's format, and convert its objects (dicts) to canonical rows (see ``base``).
 
 ``detect`` returns the format of a file, given its path and first objects. ``refusal`` explains why
 a file is not a rollout log. ``RowReader`` converts objects to canonical rows.
@@ -105,7 +105,7 @@ def detect(
         name: path relative to the logs' folder, with ``/`` as separator.
         objects: the file's first objects (twenty are enough).
         log_format: id of a format to use without detection.
-        mapping: canonical field -> dotted path in an object, from ``--map``.
+        mapping: field -> dotted path in an object, from ``--map`` (e.g. reward -> info.score).
         step_from_path: regular expression that finds the step in ``name``.
 
     Raises:
@@ -128,7 +128,7 @@ def detect(
 
 
 def beside(form: Format, path: str, listed: Collection[Path]) -> Format | str:
-    """Return the format configured for the files next to a log, or why the log is not read.
+    """Return ``form`` set up to also read files next to a log, or why the log is not read.
 
     Args:
         form: the format detected for the log.
@@ -193,7 +193,7 @@ class RowReader:
             count_not_taken(self._not_taken, name, kind_of(value))
 
     def splits_of(self, objects: Collection[Row], name: str) -> set[str]:
-        """Return the values of ``split`` in the rows of ``objects`` from the file ``name``."""
+        """Return the data splits (e.g. ``train``) of the rows of ``objects`` from file ``name``."""
         splits: set[str] = set()
         for obj in objects:
             with suppress(RowError, RecursionError):
@@ -207,9 +207,10 @@ class RowReader:
         return counts
 
     def _complete(self, row: Row, where: Where) -> Row:
-        """Complete a row: decode token ids, repeat a single advantage, and add the path's split.
+        """Complete a row: decode token ids, and add the split (e.g. ``val``) that the path names.
 
-        Values that are neither a canonical field nor a scalar are counted and removed.
+        A single advantage is repeated for all tokens. Lists and dicts in unknown fields are counted
+        and removed.
         """
         row = self._names.fill(row)
         advantage, tokens = row.get("advantages"), row.get("response_tokens")

@@ -30,7 +30,7 @@ _INDEX = ".index.jsonl"
 _CHUNK = re.compile(r"(\d{5,})\.jsonl(?:\.zst)?")
 _FIXED_KEYS = ("token_ids", "mask")  # keys of a node that updates must not change
 MAX_LINE = 64 << 20
-"""Maximum bytes of an update's line."""
+"""Maximum bytes of a line that contains an update."""
 
 
 def annotation_files(path: Path) -> tuple[FileStamp, ...]:
@@ -55,7 +55,8 @@ class Updates:
     Memory grows with the number of updates. Compressed files are unpacked into temporary files.
 
     Attributes:
-        judged: kinds of work (``train``, ``eval``) in which at least one trace is ``effective``.
+        judged: kinds of work (``train``, ``eval``) for which at least one update marks its trace as
+            used (``effective``).
         trained: whether an update contains the trainer's log-probabilities.
         problems: sentences about missing chunks, truncated files and invalid lines.
     """
@@ -134,9 +135,10 @@ def updated(trace: Row, updates: Iterator[Row]) -> Row:
 
 
 def _split_among_nodes(nodes: Sequence[Row], name: str, values: list[Any]) -> None:
-    """Split a branch's array ``values`` among its nodes: a number per sampled token, NaN for null.
+    """Set ``name`` in each node of a branch to its part of ``values`` (one value per token).
 
-    A node stays unchanged if the array ends before its last token or has no number for it.
+    Only values of sampled tokens are kept, null as NaN. A node stays unchanged if ``values`` ends
+    before its last token, or has no number for its sampled tokens.
     """
     offset = 0
     for node in nodes:
@@ -150,7 +152,7 @@ def _split_among_nodes(nodes: Sequence[Row], name: str, values: list[Any]) -> No
 
 
 def _branches(nodes: Sequence[Row]) -> list[list[int]]:
-    """Return for each leaf the indices of the nodes from the root to it, in order of leaf index."""
+    """Return one list per leaf: the indices of the nodes on the path from the root to the leaf."""
     parents = [logged.integer(node.get("parent")) for node in nodes]
     branches = []
     for leaf in sorted(set(range(len(nodes))) - set(parents)):
@@ -163,7 +165,7 @@ def _branches(nodes: Sequence[Row]) -> list[list[int]]:
 
 
 def _merge(old: Row, new: Row) -> None:
-    """Merge ``new`` recursively into ``old``; keys of a ``Watched`` object do not count as read."""
+    """Merge ``new`` recursively into ``old``, without marking a ``Watched`` dict's keys as read."""
     for key, value in new.items():
         before = dict.get(old, key)
         if isinstance(before, dict):
@@ -173,7 +175,7 @@ def _merge(old: Row, new: Row) -> None:
 
 
 def missing_chunks(files: Sequence[Path]) -> list[str]:
-    """Return a sentence for each folder with gaps in the numbers of its chunk files."""
+    """Return a sentence per folder whose chunk files (e.g. ``00002.jsonl``) skip numbers."""
     numbers: dict[Path, set[int]] = {}
     for file in files:
         if number := _CHUNK.fullmatch(file.name):
@@ -191,7 +193,7 @@ def missing_chunks(files: Sequence[Path]) -> list[str]:
 
 
 def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
-    """Open a file and return it with "", or with the error that ended its decompression early."""
+    """Return an open, decompressed file, and the error that cut it short ("" if it is complete)."""
     if path.suffix != ".zst":
         return path.open("rb"), ""
     plain, why = tempfile.TemporaryFile(), ""  # noqa: SIM115 (stays open as long as Updates)

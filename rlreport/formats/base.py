@@ -33,7 +33,8 @@ class Match(NamedTuple):
     """A format's claim that it can read a file: its confidence (1 to 100), and the reason in words.
 
     The claim with the highest confidence wins; ties go to the format registered first. The
-    confidence is 40 for ``plain``, 60 for canonical rows, and 80 to 97 for distinctive keys.
+    confidence is 40 for just prompt, response and reward (``plain``), 60 for canonical rows, and 70
+    to 97 for keys that are typical of one framework.
     """
 
     confidence: int
@@ -86,7 +87,7 @@ class Format(Protocol):
 
 
 class FileStamp(NamedTuple):
-    """Path, size and modification time (ns) of a file, which identify its cached contents."""
+    """Path, size and modification time (ns) of a file, the key of its cached contents."""
 
     path: str
     size: int
@@ -105,9 +106,9 @@ class BaseFormat:
     """The base class of the built-in formats.
 
     Attributes:
-        claims: sets of keys; a file matches if half of its objects have all keys of one set.
+        claims: sets of keys; a file matches if half of its objects or more have all keys of a set.
         confidence: confidence of a claim, from 1 to 100.
-        columnar: whether these keys hold lists, so that one line contains a whole step.
+        columnar: whether the keys in ``claims`` hold lists, so that a line contains a whole step.
         alone, rewarded: see ``Format``.
         evaluates: whether the format logs only evaluations.
         sibling: another file with values for the rows, None if there is none.
@@ -145,11 +146,11 @@ class BaseFormat:
         return ""
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether an object with the keys of a claim also has values of this format."""
+        """Return whether an object with the keys in ``claims`` also has this format's types."""
         return not self.columnar or all(isinstance(obj.get(k), list) for k in self.claims[0])
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Self | str:
-        """Return the format configured for files next to ``path``, or why ``path`` is not read."""
+        """Return the format set up to also read files next to ``path``, or why not to read it."""
         return self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -169,7 +170,7 @@ _SPLIT_WORDS = (
 
 
 def split_of(name: str) -> str | None:
-    """Return the split named by a word of the path, or None; the file name has precedence."""
+    """Return the split that a word in the path names (e.g. ``val``), file name first, else None."""
     for part in reversed(name.split("/")):
         for split, word in _SPLIT_WORDS:
             if word.search(part):

@@ -57,7 +57,7 @@ _QUERIES = {
     "traces": "SELECT run_name, step, timestamp, key, trace_index, messages, metadata "
     "FROM traces ORDER BY rowid",
 }
-"""Queries for rollouts by table of a Trackio database; entries with numbers only are skipped."""
+"""Table of a Trackio database -> SQL query for its rollouts; skips entries of only numbers."""
 
 
 def container_of(name: str) -> str | None:
@@ -100,7 +100,7 @@ def iterate(
 
 
 def json_objects(file: IO[bytes]) -> Iterator[Row]:
-    """Yield the objects of a JSON document: one object, an array, a table, or JSON lines.
+    """Yield the dicts in a JSON document: one object, an array, a table, or JSON lines.
 
     Raises:
         RowError: the document is not valid JSON, or exceeds the limits for JSON documents.
@@ -216,7 +216,7 @@ def _queries(database: sqlite3.Connection) -> Iterator[str]:
 
 
 def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, sample) of an Inspect log in the order of the archive, without ``events``."""
+    """Yield (index, sample) for each sample of an Inspect log, without ``events``."""
     try:
         with open_zip(file) as archive:
             # Of several documents with the same name, use the last one.
@@ -245,7 +245,7 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
 
 
 def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
-    """Return a document without ``events``; only ``error_reading`` if it cannot be read."""
+    """Return an archive's JSON document without ``events``, or ``{"error_reading": why}``."""
     try:
         document = load_json(_decompress(archive, info))
     except _ZIP_ERRORS as error:

@@ -108,7 +108,7 @@ def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
 
 
 def _scores(scores: Row) -> dict[str, float]:
-    """Return scores as numbers by scorer; a score that is an object becomes ``scorer/key``."""
+    """Return scorer -> score as a number; a score that is a dict gives ``scorer/key`` -> number."""
     values: Row = {}
     for name in scores:
         value: Any = mapping(scores[name]).get("value")

@@ -155,9 +155,10 @@ def mask_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def span_turns(row: Row) -> None:
-    """Add token spans to turns if the mask has as many sampled runs as the policy has turns.
+    """Set ``tokens`` of a row's turns to (start, stop) of their tokens, found in the mask.
 
-    A single turn between two turns of the policy gets the tokens between them.
+    Each run of 1 in the mask is a turn of the policy; nothing is set if there are more or fewer
+    runs than such turns. A single turn between two turns of the policy gets the tokens between.
     """
     turns, mask = row.get("turns"), row.get("response_mask")
     if not turns or not mask:

@@ -21,7 +21,7 @@ SHORT = 200
 """Maximum characters of a string that becomes a column; longer strings are not scalars."""
 
 _WATCHED_LEVELS = 2
-"""Nested levels of objects whose keys are tracked, such as an episode's traces and their nodes."""
+"""Levels of nested dicts whose keys are tracked: e.g. an episode's traces, and their nodes."""
 
 _NULLS = ("", "none", "null")
 _WORDS = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -31,12 +31,12 @@ _TENSOR = re.compile(r"(?:tensor|array|np\.float\d*|np\.bool_?|np\.int\d*)\((.*?
 
 
 class Watched(dict[str, Any]):
-    """A logged object that records which of its keys are read with ``get`` or ``[]``.
+    """A logged object (dict) that records which of its keys are read with ``get`` or ``[]``.
 
     Attributes:
         plain: the original dict, without tracking.
         read: the keys that were read.
-        entries: objects derived with ``entry_of``; if any, their keys are tracked instead.
+        entries: dicts made from this one by ``entry_of``; if any, their keys are tracked instead.
     """
 
     def __init__(self, obj: dict[str, Any], depth: int = 0) -> None:
@@ -89,7 +89,7 @@ def read_all(obj: dict[str, Any]) -> Row:
 
 
 def entry_of(obj: Row, entry: Row) -> Row:
-    """Return ``entry``, which was derived from ``obj``, with its keys tracked in place of them."""
+    """Return ``entry``, a dict made from ``obj``; its keys are tracked instead of ``obj``'s."""
     if not isinstance(obj, Watched):
         return entry
     obj.entries.append(Watched(entry, _WATCHED_LEVELS))
@@ -245,12 +245,12 @@ def ints(value: object) -> list[int] | None:
 
 
 def dicts(value: object) -> list[Row]:
-    """Return the elements of a list that are objects, [] if ``value`` is not a list."""
+    """Return the elements of a list that are dicts, [] if ``value`` is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def mapping(value: object) -> Row:
-    """Return ``value`` if it is an object, else {}."""
+    """Return ``value`` if it is a dict (JSON object), else {}."""
     return value if isinstance(value, dict) else {}
 
 
@@ -276,7 +276,7 @@ def total(parts: Iterable[float]) -> float | None:
 
 
 def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
-    """Return the policy version that sampled a rollout, or [lowest, highest]; None if unknown."""
+    """Return the policy version if all are equal, else [lowest, highest]; None if there is none."""
     integers = [version for value in versions or () if (version := integer(value)) is not None]
     if not integers:
         return None
@@ -298,9 +298,9 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def fields(**values: Any) -> Row:
-    """Convert values to the types of their canonical fields, and drop those that are None.
+    """Return the given fields of a row, converted to their types, without those that are None.
 
-    ``policy_version`` is a list with the versions of all parts of the rollout.
+    ``policy_version`` is passed as a list: the policy versions that sampled parts of the rollout.
     """
     for name in values.keys() & _CONVERSIONS.keys():
         values[name] = _CONVERSIONS[name](values[name])
@@ -308,9 +308,9 @@ def fields(**values: Any) -> Row:
 
 
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
-    """Return the scalars of ``obj`` as extra columns, except the keys ``used``.
+    """Return the numbers, booleans and short strings of ``obj``, except the keys ``used``.
 
-    A key with the name of a canonical field becomes ``<key>_logged``, as its meaning may differ.
+    A key named like a canonical field becomes ``<key>_logged``, because its meaning may differ.
     """
     row: Row = {}
     for key, value in obj.items():
@@ -342,7 +342,7 @@ def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None)
 
 
 def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
-    """Return the step in a path: the pattern's group ``step``, else its first; None if absent."""
+    """Return the step in a path: the pattern's group ``step``, else first group; None if absent."""
     match = pattern.search(name)
     if match is None:
         return None

@@ -105,7 +105,7 @@ class Mapped(BaseFormat):
         return Match(100, f"has what was mapped ({options or 'step from the path'})")
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the base format's rows, or else the object itself, with the mapped fields set."""
+        """Yield the rows of format ``base`` (if None, the object itself) plus the mapped fields."""
         step = logged.step_in_path(where.name, self._step) if self._step else None
         step_field = {} if step is None else {"step": step}
         # The base format would reject an object without a step.
@@ -122,7 +122,7 @@ class Mapped(BaseFormat):
             yield row if unread else _check({**row, **_convert_types(mapped), **step_field})
 
     def split(self, name: str) -> str | None:
-        """Return the base format's split if there is a base format, else the path's split."""
+        """Return the split (e.g. ``val``) by format ``base``; if that is None, the path's split."""
         return super().split(name) if self.base is None else self.base.split(name)
 
 
@@ -172,7 +172,7 @@ def _convert_types(mapped: Row) -> Row:
 
 
 def _check(row: Row) -> Row:
-    """Return the row, at step 0 if it has no step; raise RowError if it has no response."""
+    """Return the row, with step 0 if it has no step; raise RowError if it has no response."""
     if all(row.get(key) is None for key in ("response", "token_ids", "response_tokens")):
         raise RowError(message("no response at the mapped path"))
     return {"step": 0, **row}
@@ -251,7 +251,7 @@ def suggest(objects: Sequence[Row]) -> dict[str, str]:
 
 
 def _fits(field: str, alias: str, path: str, value: Any) -> bool:
-    """Return whether a path ends with the name ``alias``, and its value suits the field."""
+    """Return whether a dotted path ends in ``alias``, and its value is of a type for ``field``."""
     if path.rpartition(".")[2].lower() != alias:
         return False
     if field == "step":

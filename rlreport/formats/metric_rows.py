@@ -15,7 +15,7 @@ STEP_KEYS = (
     "global_step", "_step", "Step", "global_step/max_steps",  # ms-swift, as "3/100"
     "train/step", "eval/step", "optimizer_step", "optim_step",
 )  # fmt: skip
-"""Keys of a step, in order of preference: rollout steps before optimizer steps."""
+"""Keys under which trainers log the step, most preferred first: rollout before optimizer steps."""
 
 KIND_KEYS = frozenset({"type", "kind", "split", "phase", "mode", "event"})
 """Keys whose value is the kind of an event, such as ``train`` or ``eval``."""
@@ -82,7 +82,7 @@ def step_in(obj: dict[str, Any]) -> int | None:
 def numbers_of(event: dict[str, Any]) -> dict[str, float]:
     """Return the metrics of a logged event by name.
 
-    If the event does not report training, its kind is a prefix, as in ``eval/loss``.
+    If its kind is not training, the kind becomes a prefix of the names, as in ``eval/loss``.
     """
     metrics = _metrics_object(event)
     kinds = (
@@ -94,7 +94,7 @@ def numbers_of(event: dict[str, Any]) -> dict[str, float]:
 
 
 def prefixed(kind: str, name: str) -> str:
-    """Return ``kind/name``, or ``name`` if the kind means training, is invalid or already in it."""
+    """Return ``kind/name``, or ``name`` if it begins with kind, or kind is training or invalid."""
     if not kind or _TRAINING.fullmatch(kind) or not _KIND.fullmatch(kind) or name.startswith(kind):
         return name
     return f"{kind}/{name}"
@@ -115,6 +115,6 @@ def is_event(obj: object) -> bool:
 
 
 def _metrics_object(event: dict[str, Any]) -> dict[str, Any]:
-    """Return the object that has the metrics: ``data`` in events of verl, else the event itself."""
+    """Return the dict that holds the metrics: ``data`` in events of verl, else the event itself."""
     metrics = event.get("data")
     return metrics if isinstance(metrics, dict) else event

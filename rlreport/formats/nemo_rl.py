@@ -32,7 +32,7 @@ class NemoRL(BaseFormat):
 
     Sequences are padded to the longest of the batch. ``input_lengths`` is the length without
     padding, ``token_loss_mask`` marks the policy's tokens, and the log-probability of token 0 is a
-    placeholder. With dynamic sampling, only ``filtered_rewards`` belongs to the logged rows.
+    filler. With dynamic sampling, rewards of the logged rows are in ``filtered_rewards``.
     """
 
     id = "nemo_rl"
@@ -85,8 +85,9 @@ def _unwrap(value: Any) -> Any:
 def _texts(content: Any, runs: int) -> Row:
     """Return the prompt, response and turns of a sample.
 
-    Messages of training samples are strings without a role. The last ``runs`` messages, one per run
-    of the loss mask, are those after the prompt, in which policy and environment alternate.
+    Messages of training samples are strings without a role. ``runs`` is the number of runs of equal
+    values in the loss mask. The last ``runs`` messages follow the prompt, policy and environment in
+    turn.
     """
     if is_messages(content):
         return conversation_fields(content, [one["role"] == "assistant" for one in content])

@@ -26,16 +26,16 @@ MAX_GROWTH = 200
 """Uncompressed bytes allowed per byte of the file, in addition to MAX_UNPACKED or MAX_TEXT."""
 
 MAX_UNPACKED = 256_000_000
-"""Uncompressed bytes allowed for a file of any size."""
+"""Uncompressed bytes that even the smallest file may have; MAX_GROWTH allows large files more."""
 
 MAX_VALUES = 20_000_000
-"""Number of values allowed for a file of any size; each list element counts as a value."""
+"""Number of values that even the smallest file may have; each list element counts as one."""
 
 MAX_VALUE_GROWTH = 20
 """Number of values allowed per byte of the file, in addition to MAX_VALUES."""
 
 MAX_TEXT = 1_000_000_000
-"""Bytes of decoded texts, including repetitions, allowed for a file of any size."""
+"""Bytes of decoded texts, including repetitions, that even the smallest file may have."""
 
 MAX_ROW_TEXT = 256_000_000
 """Maximum bytes of the decoded texts of one row."""
@@ -154,7 +154,7 @@ def _check_footer(file: IO[bytes]) -> None:
 
 
 def _check_metadata(metadata: Any, size: int) -> None:
-    """Raise LimitError for too many columns, or values and data too large for ``size`` bytes."""
+    """Raise LimitError if there are too many columns, or too much data for ``size`` bytes."""
     if metadata.num_columns > MAX_COLUMNS:
         raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]

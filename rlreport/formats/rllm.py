@@ -87,7 +87,7 @@ def _question(task: Any) -> str:
 
 
 def _group(obj: Row) -> str:
-    """Return the group of an episode: the hash or id of its task, else the id without attempt."""
+    """Return an episode's group id: its task's hash or id, else its own id without the attempt."""
     if obj.get("task_hash") is not None:
         return logged.text(obj["task_hash"])
     identity = mapping(obj.get("task")).get("id")

@@ -1,4 +1,4 @@
-"""The log formats of ROLL's rlvr and agentic pipelines: one line per step, with columns."""
+"""The log formats of ROLL's rlvr and agentic pipelines: a line per step, a list per key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlreport.text.messages import message
 
 _STEP = re.compile(r"step_(\d+)")
 _TRAJECTORY = re.compile(r"(.+)_[^_]+_\d{8}_\d{6}_\d{6}(?:_b\d+)?")
-"""A trajectory id, ``{tag}_{group}_{episode}_{seed}_{env}_{time}``; the group ends before env."""
+"""A trajectory id ``{tag}_{group}_{episode}_{seed}_{env}_{time}``; the group id ends before env."""
 
 _FINISH_REASONS = {"finish": "stop", "max_length": "length", "max_steps": "length"}
 """ROLL's stop reason -> finish reason in a row."""
@@ -56,7 +56,7 @@ class RollAgentic(BaseFormat):
 
 
 def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:
-    """Yield each trajectory of a line, and its parsed ``trajectory_data``; only its last dump."""
+    """Yield (last dump, its parsed ``trajectory_data``) for each trajectory of a line."""
     for entry in logged.explode(obj, "trajectory_data"):
         about = mapping(logged.from_json(entry.get("trajectory_data")))
         position = logged.integer(about.get("branch_or_step_idx"))

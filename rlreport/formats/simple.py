@@ -1,4 +1,4 @@
-"""Log formats that mostly need renamed keys: each declares its keys for canonical fields."""
+"""Log formats that need little more than renamed keys: a class lists the key of each field."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PRIME_RL_ARRAYS = {
 
 
 class RLBoard(BaseFormat):
-    """The canonical rows themselves; ``rlreport.read`` usually reads them without this class."""
+    """Logs that already are canonical rows; ``rlreport.read`` usually reads these by itself."""
 
     id = "rlboard"
     description = "RLLoggingBoard and its OpenRLHF fork: one response a line, token arrays"
@@ -49,7 +49,7 @@ class RLBoard(BaseFormat):
 
 
 def _is_native(obj: Row) -> bool:
-    """Return whether an object has texts, a scalar reward, and no ids as ``response_tokens``."""
+    """Return whether prompt and response are text, reward is a scalar, and tokens are not ids."""
     tokens = obj.get("response_tokens")
     ids = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], int)
     texts = all(isinstance(obj.get(key), str) for key in _TEXTS)
@@ -270,7 +270,7 @@ class PrimeRLTokens(Renamed):
     hidden = frozenset({"schema_version"})
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add the response tokens, which begin where ``loss_mask`` does, and means over them."""
+        """Add token fields, split at the first 1 in ``loss_mask``, and means of token arrays."""
         ids, mask = logged.ints(obj.get("token_ids")), obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
             raise RowError(message("no `token_ids` and `loss_mask`"))
@@ -318,7 +318,7 @@ class Swift(Renamed):
         return logged.each(entries, row_of) if columnar else map(row_of, entries)
 
     def _reward_functions(self, obj: Row) -> list[str]:
-        """Return the names of float columns; if ``advantages`` is logged, only those before it."""
+        """Return the reward functions: the float columns (before ``advantages``, if logged)."""
         names = list(obj)
         if "advantages" in names:
             names = names[: names.index("advantages")]
@@ -334,7 +334,7 @@ def _is_float_column(values: object) -> bool:
 
 
 class ART(Renamed):
-    """OpenPipe ART's format: rows with messages; the keys in ``objects`` hold JSON in a string."""
+    """OpenPipe ART's format: a trajectory per row; keys in ``objects`` hold JSON as a string."""
 
     id = "art"
     description = "OpenPipe ART trajectories: parquet, a file a step, messages"

@@ -30,7 +30,7 @@ class SkyRL(BaseFormat):
     Of a trajectory's lines only the last has the reward and becomes a row. A line belongs to the
     same trajectory as the next line if the next prompt begins with this line's prompt and response,
     or if both have the same ``extra_info.index`` and the mean in ``aggregated_results.jsonl``
-    counts such lines as one trajectory. To find them, the file is read twice, also as ``sibling``.
+    counts such lines as one trajectory. To find them, the file is read again as its ``sibling``.
     """
 
     id = "skyrl"
@@ -104,7 +104,7 @@ def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
 
 
 def _counts_trajectories(file: FileStamp) -> bool:
-    """Return whether the logged mean counts only the last of successive lines with one index."""
+    """Return whether SkyRL's logged mean score counts successive lines with equal index once."""
     logged_means = FileStamp.of(Path(file.path).with_name("aggregated_results.jsonl"))
     if logged_means is None:
         return False

@@ -32,7 +32,7 @@ _REASONS = {"completed": "stop", "truncated": "length", "aborted": "abort", "fai
 """Value of slime's ``Sample.Status`` -> finish reason in a row."""
 
 _TOTALS = ("score", "reward", "total")
-"""Keys of the total reward if the reward is an object, in order of preference."""
+"""Keys of the total reward if the reward is a dict, in order of preference."""
 
 
 class Slime(BaseFormat):
@@ -55,7 +55,7 @@ class Slime(BaseFormat):
         return isinstance(obj["status"], str)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Slime | str:
-        """Return the format with its sibling, or why trajectories are not read: a dump has them."""
+        """Return the format with its sibling file, or why trajectories are not read: dump found."""
         root = path.parent.parent
         if path.parent.name != "trajectory":
             return Slime(FileStamp.of(root / "trajectory" / f"{path.stem}.jsonl"))
@@ -67,7 +67,7 @@ class Slime(BaseFormat):
         return Slime(FileStamp.of(tokens)) if find_spec("pyarrow") else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a sample, completed from the sibling; without a reward it is None."""
+        """Yield a sample's row, completed from the sibling file; reward is None if not logged."""
         if self.sibling and "sample_index" not in obj:
             sibling_fields = _messages(self.sibling, logged.integer(obj.get("index")))
         elif self.sibling:
@@ -109,7 +109,7 @@ def _row(obj: Row, where: Where) -> Row:
 
 
 def _reward(reward: Any) -> Row:
-    """Return the reward; if it is an object, its total, and its numbers as reward parts."""
+    """Return ``reward``; of a dict, the total as reward and all numbers as reward parts."""
     if not isinstance(reward, dict):
         return {"reward": logged.grade(reward)}
     parts = logged.reals(reward)
@@ -187,7 +187,7 @@ def _indices(file: FileStamp) -> dict[int | None, int]:
 
 
 def _unique_samples(positions: Iterable[tuple[int, Any]]) -> dict[int | None, int]:
-    """Map sample indices to positions; omit indices that several samples (data sets) share."""
+    """Return sample index -> position; omit an index if samples of several data sets share it."""
     samples = [(logged.integer(sample), index) for index, sample in positions]
     count = Counter(sample for sample, _ in samples)
     return {sample: index for sample, index in samples if sample is not None and count[sample] == 1}

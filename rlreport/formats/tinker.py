@@ -18,15 +18,16 @@ _SUMMARIES, _LOGTREE = "_rollout_summaries.jsonl", "_logtree.json"
 _MAX_LEVELS = 200
 
 Group = tuple[list[tuple[str, list[int]]], list[tuple[str, Row]]]
-"""(total return, lengths of the steps in tokens) of each trajectory, and (reward, prompt and
-response) of each answer; returns and rewards are texts as in the logtree, such as ``0.500``."""
+"""A rollout group in a logtree: (total return, tokens per step) of its trajectories, and (reward,
+prompt and response) of its answers; returns and rewards are strings, such as ``0.500``."""
 
 
 class Tinker(BaseFormat):
     """tinker-cookbook's format: one trajectory per line, without texts.
 
-    The logtree (``sibling``) has the texts of some trajectories with one answer, but does not name
-    the trajectories: groups are matched by returns and lengths, answers by reward and length.
+    Texts come from the logtree (``sibling``), a JSON log next to the file. It has them only for
+    some trajectories with one answer, and without the trajectory's index. So groups are matched by
+    their returns and lengths, and answers by reward and length.
     """
 
     id = "tinker"

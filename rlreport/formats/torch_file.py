@@ -20,10 +20,10 @@ MAX_PICKLE = 256_000_000
 """Maximum bytes of a dump without its tensors; all of these are in memory at once."""
 
 _MAX_COST = 1 << 28
-"""Maximum cost of all values of a dump: a short pickle can repeat a value any number of times."""
+"""Maximum cost (size) of a dump's values in all, as a short pickle can repeat a value endlessly."""
 
 _BASE_COST = 64
-"""Cost of each value, to which its number of elements or characters is added."""
+"""Basic cost (size) of a value, to which its number of elements or characters is added."""
 
 _MAX_DEPTH = 64
 _EXPORT = (
@@ -100,7 +100,7 @@ def _check(file: IO[bytes]) -> None:
 
 
 class _Budget:
-    """A converter of loaded values to JSON types, with a limit on their total cost."""
+    """A converter of loaded values to JSON types, with a limit on their total cost (size)."""
 
     def __init__(self) -> None:
         self._left = _MAX_COST
@@ -109,7 +109,7 @@ class _Budget:
         """Convert a value; tensors of 2 or more dimensions become a text with their shape.
 
         Raises:
-            RowError: the total cost is too high, or the value is too deeply nested.
+            RowError: all values so far are too large together, or this one is too deeply nested.
         """
         size = value.numel() if hasattr(value, "numel") else _size(value)
         flat = len(value.shape) <= 1 if hasattr(value, "numel") else True
@@ -136,5 +136,5 @@ def _tensor_values(tensor: Any) -> Any:
 
 
 def _size(value: Any) -> int:
-    """Return the cost of a value that is no tensor: its length + 1, or 1."""
+    """Return the length + 1 of a string, bytes or collection, and 1 for other values."""
     return len(value) + 1 if isinstance(value, str | bytes | list | tuple | dict | set) else 1

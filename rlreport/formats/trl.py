@@ -25,7 +25,7 @@ _TEXTS = ("prompt", "completion")
 _KEYS = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
 _REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
 _TOLERANCE = 1e-3
-"""Relative tolerance when comparing means with TRL's, which it computes in float32."""
+"""Relative tolerance when comparing mean rewards with those that TRL logs (float32)."""
 
 _LEVELS = 12
 """Depth to which nulls are dropped from nested messages."""
@@ -55,7 +55,7 @@ class TRL(BaseFormat):
     evaluated = False
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim on rows with rewards that have TRL's file name or an ``advantage``."""
+        """Return a claim if there are rewards, and either TRL's file name or ``advantage``."""
         match, step_match = super().match(name, objects), _STEP.search(name)
         has_rewards = any("reward" in obj or _float_columns(obj) for obj in objects)
         if match is None or not has_rewards or not (step_match or has_keys(objects, "advantage")):
@@ -113,7 +113,7 @@ class TRL(BaseFormat):
         return {name: logged.parse_number(obj[name]) for name in names if name in obj}
 
     def _remark_on(self, path: Path, entries: Sequence[Row]) -> str:
-        """Return a remark if reward columns are guessed or their mean is not TRL's, or ""."""
+        """Return a remark if reward columns are guessed or their mean differs from TRL's, or ""."""
         columns_to_read = None if self.functions is None else ["step", "reward", *self.functions]
         try:
             with path.open("rb") as stream:
@@ -180,7 +180,7 @@ def _without_nulls(value: Any, levels: int = _LEVELS) -> Any:
 
 @lru_cache(maxsize=8)
 def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int, list[Row]], tuple[str, ...]]:
-    """Return the log entries by step, and the reward functions' names, from the longest log."""
+    """Return step -> log entries, and reward functions' names, of the longest trainer state."""
     logs = [dicts(logged.document_of(file).get("log_history")) for file in states]
     entries = max(logs, key=len, default=[])
     by_step: dict[int, list[Row]] = {}
@@ -203,7 +203,7 @@ def repeated_files(files: Iterable[tuple[str, File]], container: str = "parquet"
         container: container type of the files.
 
     Raises:
-        RowError, MissingExtraError: as ``containers.iterate``.
+        RowError, MissingExtraError: a file cannot be read, see ``containers.iterate``.
     """
     repeats: dict[str, str] = {}
     first, first_step, first_digest = "", 0, ""

@@ -54,9 +54,10 @@ class Verifiers(BaseFormat):
 
     Each trace of an episode is a response with reward Σ score · weight; an episode without traces
     is a failed rollout. The step is in the path or in prime-rl's metadata, else 0. The ``sibling``
-    is prime-rl's file ``effective``, with the traces that were trained on. Since September 2026
-    prime-rl writes updates of traces instead (``annotations``): these contain the step at which a
-    trace was trained on, and mark the traces that were used; others are filtered out.
+    is the file in prime-rl's folder ``effective``, with only the traces that were trained on. Since
+    September 2026 prime-rl writes updates of traces instead (``annotations``): these contain the
+    step at which a trace was trained on, and mark the traces that were used; others are filtered
+    out.
     """
 
     id = "verifiers"
@@ -87,7 +88,7 @@ class Verifiers(BaseFormat):
         return f"verifiers {version[:40]}" if version else ""
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Verifiers | str:
-        """Return the format with prime-rl's updates or ``effective``, or why ``path`` is not read.
+        """Return the format set up with updates or trained traces, or why ``path`` is not read.
 
         Of prime-rl's folders ``all`` and ``effective`` (traces trained on), only ``all`` is read.
         """

@@ -1,4 +1,4 @@
-"""Read the metrics that the trainer logged itself, from given files or those in the logs."""
+"""Read the trainer's own metrics (e.g. loss), from given files or those found in the logs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TrainerMetrics:
         table: ``step`` and one column per metric, see ``MetricsTable.frame``.
         broken: metric -> steps at which it was NaN or infinite.
         paths, files: the files that were read, and their descriptions in the report.
-        runs: names of the runs if several have metrics at the same steps, else empty.
+        runs: names of the runs if two of them have the same metric at the same step, else empty.
         notes: notes on files and rows that could not be read.
     """
 

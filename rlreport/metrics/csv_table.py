@@ -94,7 +94,7 @@ def _is_whole(steps: Floats) -> NDArray[np.bool_]:
 def _count_unusable_rows(
     chunk: tuple[int, list[bytes]], names: list[str], step: str, separator: str, left_out: LeftOut
 ) -> None:
-    """Count the rows of a chunk that are not in the table; a row may span several lines.
+    """Count rows with too many or few cells or without a valid step; a row may span lines.
 
     Args:
         chunk: number of its first line, and its lines.
@@ -147,7 +147,7 @@ def csv_runs(names: list[str]) -> list[str]:
 
 
 def csv_metrics(names: list[str], run: str) -> dict[int, str]:
-    """Return column index -> metric of the columns to read, without W&B's __MIN and __MAX."""
+    """Return column index -> metric for ``run``'s columns, but not W&B's __MIN and __MAX."""
     metrics = {}
     for index, name in enumerate(names):
         base, _, end = name.rpartition("__")

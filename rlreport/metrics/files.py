@@ -44,7 +44,7 @@ class MetricsSource(NamedTuple):
 
 
 def find_metrics(path: Path) -> list[MetricsSource]:
-    """Return the metrics files of a file or folder, sorted by path.
+    """Return the metrics files in a folder, or a file itself if it has metrics, sorted by path.
 
     Files are recognized by name (``*trainer_state.json``, TensorBoard events, W&B's
     ``run-*.wandb``) or by content (JSON lines that begin with a step and numbers; CSV with a step
@@ -94,7 +94,7 @@ def sources_of(path: Path) -> list[MetricsSource]:
 
 
 def _run_of(path: Path, root: Path) -> str:
-    """Return the name of a file's run: its folder relative to ``root``, without checkpoints."""
+    """Return the name of a file's run: its folder below ``root``, without checkpoint folders."""
     parts = path.parent.relative_to(root).parts
     return "/".join(part for part in parts if not _CHECKPOINT.fullmatch(part))
 

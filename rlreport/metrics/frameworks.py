@@ -1,4 +1,4 @@
-"""Recognize the trainer that wrote metrics by their names, and advise how it logs rollouts."""
+"""Recognize a trainer by the names of its metrics, and say how to make it log rollouts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def logging_advice(metrics: Iterable[str]) -> dict[str, str]:
 
 
 def framework_of(metrics: Iterable[str]) -> Framework | None:
-    """Return the first trainer that at least two of the metrics match, None if there is none."""
+    """Return the first known trainer whose pattern matches two or more metric names, else None."""
     names = list(metrics)
     return next(
         (

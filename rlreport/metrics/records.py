@@ -93,7 +93,7 @@ _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second
 
 
 def blocks_of(records: Iterable[Record]) -> Iterator[Block]:
-    """Group consecutive records with the same metrics into blocks of up to _BLOCK_ROWS rows."""
+    """Group successive records with the same metric names into blocks of up to _BLOCK_ROWS rows."""
     names: tuple[str, ...] = ()
     steps: list[int] = []
     rows: list[list[float]] = []
@@ -165,7 +165,7 @@ def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
 
 
 def _batches(lines: Iterator[bytes]) -> Iterator[list[tuple[int, bytes]]]:
-    """Group non-empty lines, as (line number, line), into batches of a few megabytes."""
+    """Group non-empty lines, as (line number, line), into batches of about a megabyte."""
     batch: list[tuple[int, bytes]] = []
     size = 0
     for number, line in enumerate(lines, 1):
@@ -210,7 +210,7 @@ def _uniform_block(events: list[Any]) -> Block | None:
 
 
 def _records(events: Iterable[tuple[int | None, Any]], left_out: LeftOut) -> Iterator[Record]:
-    """Yield the records of (line, event) pairs; count events whose step is no whole number."""
+    """Yield (step, metrics) of (line, event) pairs; count events whose step is no whole number."""
     for line, event in events:
         if not isinstance(event, dict) or not (metrics := numbers_of(event)):
             continue

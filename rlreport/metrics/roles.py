@@ -1,7 +1,7 @@
 """Recognize what trainer metrics measure (their role) by name, and give healthy ranges.
 
-A role has one meaning and one unit in all frameworks. Metrics with unknown names have no role:
-they are drawn, but no check uses them.
+A role, such as ``grad_norm``, has one meaning and one unit in all frameworks. Metrics with unknown
+names have no role: the report draws them, but its checks do not use them.
 """
 
 from __future__ import annotations
@@ -124,9 +124,10 @@ _PREFIXES = re.compile(r"^(?:.* - )?(?:(?:train|training|trainer|rollouts?|metri
 
 
 def roles_of(metrics: Iterable[str]) -> dict[str, str]:
-    """Return role -> metric: the metric that matches the role's most preferred pattern, if any.
+    """Return role -> metric name: the name that matches the role's most preferred pattern, if any.
 
-    Ties go to a metric of the rollout phase, which covers all responses, then to the shortest name.
+    Of several such names, take one that begins with ``rollout`` (these cover all responses) if
+    there is one, then the shortest.
     """
     names = sorted(
         metrics, key=lambda name: (not name.lower().startswith("rollout"), len(name), name)
@@ -178,6 +179,6 @@ GUIDANCE: tuple[Guide, ...] = (
 
 
 def guide_for(metric: str) -> Guide | None:
-    """Return the healthy range of a metric, None if unknown; ignore ``train/`` and ``eval_``."""
+    """Return the healthy range of a metric, None if unknown; ignore prefixes like ``train/``."""
     plain = metric.removeprefix("train/").removeprefix("eval/").removeprefix("eval_")
     return next((guide for guide in GUIDANCE if guide.metric == plain), None)

@@ -64,7 +64,7 @@ class MetricsTable:
     """Collects blocks of metrics (``add``) and returns them as a table (``frame``).
 
     Attributes:
-        parts: metric -> its values.
+        parts: metric -> its values, in one or more pieces.
         width: number of consecutive steps that are merged into one row.
         left_out: hashes of the names of metrics beyond MAX_METRICS.
         size: number of values in memory.
@@ -121,10 +121,10 @@ class MetricsTable:
     def frame(self) -> tuple[pd.DataFrame, dict[str, list[int]]]:
         """Return the table, and the first MAX_BROKEN steps at which each metric was not finite.
 
-        The table has ``step`` (int64, ascending) and one float64 column per metric, by name. Values
-        logged in a row at one step, such as one per update, become their mean, or the largest for
-        gradient norms. If a step is logged again later, as after a restart, the later value counts.
-        Values that are not finite are NaN.
+        The table has ``step`` (int64, ascending) and one float64 column per metric, by name.
+        Consecutive values at one step, such as one per update, become their mean, or for gradient
+        norms their maximum. If a step is logged again later, as after a restart, the later value
+        counts. Values that are not finite are NaN.
         """
         self._merge(self.width)
         while (rows := len(self.steps)) > MAX_STEPS or rows * len(self.parts) > MAX_VALUES:

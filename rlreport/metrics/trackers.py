@@ -62,7 +62,7 @@ def trackio_records(path: Path, run: str) -> Iterator[Record]:
 def wandb_run(path: Path) -> str:
     """Return name and id of the run in a W&B run file, such as "swift-fox-3-1a2b3c4d".
 
-    The name is field 8 of the run message, which is field 17 of a record.
+    A record (protocol buffer) holds the run message in field 17, whose field 8 is the name.
     """
     run, names = path.stem.removeprefix("run-"), []
     with suppress(RlreportError):

@@ -1,4 +1,4 @@
-"""Convert rows to columns of the response table, many responses at a time."""
+"""Convert parsed log rows to columns of the response table, many responses at a time."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.tokens import structure_of
 
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
-"""Values of ``finish_source``: what ``finished`` was derived from; 0 if nothing."""
+"""Codes in ``finish_source``: ``finished`` is from finish reason, last token or text; 0: none."""
 
 MAX_EXTRAS = 64
 MAX_CHUNK_EXTRAS = 256
-"""Larger than MAX_EXTRAS, as names that occur only in rows left out later are dropped."""
+"""Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later."""
 
 MAX_TEXT = 1 << 22
 """Words are counted only in this many characters at the start of a text."""
 
 FIELD_BITS = {name: 1 << bit for bit, name in enumerate(sorted(CANONICAL))}
-"""Canonical field -> its bit in the column ``carried``, set if the row logs the field."""
+"""Standard log field -> its bit in the integer column ``carried``, set if a row has the field."""
 
 _OPENING, _CLOSING = "<think>", "</think>"
 _ENDINGS = tuple(EOS_TOKENS)
@@ -45,7 +45,7 @@ Columns = dict[str, NDArray[np.generic]]
 
 
 class RangeCounts(NamedTuple):
-    """Numbers of all lines and of unusable lines in the byte range that begins at ``start``."""
+    """Number of lines, and of unusable lines, in one byte range of a file, from byte ``start``."""
 
     file: int
     start: int
@@ -55,7 +55,7 @@ class RangeCounts(NamedTuple):
 
 @dataclass(slots=True)
 class Extra:
-    """Values of an extra scalar: ``numbers`` logged in ``rows``, and ``texts`` (row -> text)."""
+    """Values of an extra log field: ``numbers[i]`` in row ``rows[i]``, ``texts`` (row -> text)."""
 
     rows: array[int] = field(default_factory=lambda: array("q"))
     numbers: array[float] = field(default_factory=lambda: array("d"))
@@ -64,15 +64,15 @@ class Extra:
 
 @dataclass(slots=True)
 class Chunk:
-    """The rows of some byte ranges as columns, with counters and remarks.
+    """The rows read from some byte ranges of the logs, as columns, with counters and remarks.
 
     Attributes:
         rows: number of rows R, including failed rollouts.
         columns: name -> array (R,): columns of the response table, plus ``group_hash``,
             ``finish_source``, ``carried`` (bits of FIELD_BITS) and ``failed``. A column
             without any value is absent.
-        extras: extra scalars by name; of more than MAX_CHUNK_EXTRAS the alphabetically first.
-        extras_dropped: whether any extra scalar was left out.
+        extras: name -> values of an extra field; the alphabetically first MAX_CHUNK_EXTRAS.
+        extras_dropped: whether any extra field was left out because of this limit.
         reward_parts: names of the extras that are components of the reward.
         tools: (row, tool name, *ToolCounts) for each tool used in each row.
         counts: numbers of lines, one entry per range.
@@ -92,7 +92,8 @@ class Chunk:
 class Place(NamedTuple):
     """Location of a row in the logs, its split, and whether its rollout failed.
 
-    ``sub`` is its index among the rows of one object; ``line_hash`` is 0 in files without lines.
+    ``sub`` is the row's index if one logged JSON object has several rows; ``line_hash`` is the
+    hash of the row's line, 0 in files that do not consist of lines.
     """
 
     file: int
@@ -112,7 +113,7 @@ def batch_columns(
     figures: FigureOptions,
     chunk: Chunk,
 ) -> Columns:
-    """Return the columns of ``rows``, and add their extras, tools and remarks to ``chunk``."""
+    """Return table columns of ``rows``; add their extra fields, tools and remarks to ``chunk``."""
     positions = [LogPosition(*place[:3]) for place in places]
     _collect_remarks(rows, positions, chunk)
     texts = [clean_text(row.response, options.pad_tokens) for row in rows]
@@ -208,7 +209,7 @@ def _row_columns(
 def _add_token_columns(
     columns: Columns, tokens: TokenRows, sampled: TokenRows, options: FigureOptions
 ) -> None:
-    """Add the columns computed from tokens: all ``tokens``, and those ``sampled`` by the policy."""
+    """Add columns computed from token values; ``sampled``: only the tokens the policy wrote."""
     figures = sampled.figures(options)
     token_figures = response_figures(
         figures,
@@ -248,7 +249,7 @@ def _prompt_figures(
 
 
 def joined_columns(parts: Sequence[Columns]) -> Columns:
-    """Concatenate columns by name; where a part lacks one, fill NaN (0 for integers)."""
+    """Concatenate columns by name; where a part lacks a column, fill NaN (0 for integers)."""
     lengths = [len(part["step"]) for part in parts]
     joined: Columns = {}
     for name in sorted({name for part in parts for name in part}):
@@ -275,7 +276,7 @@ def _rollout(row: Row) -> float:
 
 
 def _field_bits(row: Row) -> int:
-    """Return the FIELD_BITS of the canonical fields that a row logs, combined by OR."""
+    """Return the FIELD_BITS of the standard fields that a row logs, combined by OR."""
     names = ["step", "prompt", "response", *row.carried, *row.tokens.arrays]
     names += [
         name for name, reward in zip(_REWARDS, row.rewards, strict=True) if math.isfinite(reward)
@@ -292,7 +293,7 @@ def _field_bits(row: Row) -> int:
 def _set_finished(
     columns: Columns, rows: Sequence[Row], texts: Sequence[str], tokens: TokenRows | None
 ) -> None:
-    """Add the columns ``finished`` (1, 0, NaN if unknown) and ``finish_source``."""
+    """Add ``finished`` (1: ended by itself, 0: cut off, NaN: unknown) and ``finish_source``."""
     finished: Floats = np.array([row.finish for row in rows], dtype=np.float64)
     source = np.where(np.isnan(finished), 0, FROM_REASON).astype(np.int8)
     has_tokens = np.zeros(len(rows), dtype=bool)

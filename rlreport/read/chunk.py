@@ -40,14 +40,14 @@ _BATCH_BYTES, _BATCH_ROWS = 1 << 20, 16384
 _END = 2**62
 _TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
 _CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval")
-"""Containers that are a single file, unlike databases, which may have a write-ahead log."""
+"""Cacheable file structures: single files, unlike databases, which may have extra files."""
 
 _UNUSABLE = (RowError, RecursionError, OverflowError)
 """Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers."""
 
 
 def read_chunk(ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> Chunk:
-    """Read byte ranges into one table."""
+    """Read byte ranges of the logs into one table with a row per response."""
     chunk, columns = Chunk(), list[Columns]()
     rows, places, size = list[Row](), list[Place](), 0
     for row, place in _rows(ranges, options.max_line, chunk):
@@ -136,7 +136,7 @@ class _RangeReader:
     def _rows_of_object(
         self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
     ) -> Iterator[tuple[Row, Place]]:
-        """Yield the rows of an object that belong in the table; record why others do not."""
+        """Yield the rows of a logged dict that belong in the table; note why others do not."""
         part = self._part
         records = part.format.rows(obj, part.source.name, self.lines, offset)
         for sub, record in enumerate(records):
@@ -198,7 +198,7 @@ def read_cached(
 
 
 def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> bytes:
-    """Return the cache key of a table of these ranges; b"" if they cannot be cached or read."""
+    """Return the cache key for the table of these ranges; b"" if it cannot be cached."""
     formats = format_keys([part.format for part in group], options.tokenizer)
     if not formats:
         return b""

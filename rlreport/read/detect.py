@@ -25,13 +25,13 @@ MAX_PEEKED = 20
 """Number of objects at the start of a file used to detect its format."""
 
 METRICS_FILE = "metrics_file"
-"""Kind of note: a file is read as trainer metrics instead of as a log."""
+"""Kind of the note that a file is read as trainer metrics instead of as a log."""
 
 FORMAT = "format"
-"""Kind of note: how a format interpreted a file."""
+"""Kind of the note on how a format interpreted a file."""
 
 OTHER_SPLIT = "other_split"
-"""Kind of note: files of a split are not read."""
+"""Kind of the note that the files of a data split are not read."""
 
 NOTES_FILE = "notes.md"
 """Name of the file with the author's notes in a folder of logs; it is not a log."""
@@ -40,7 +40,7 @@ _HEAD = 256 << 10
 """Number of bytes at the start of a file used to detect its format."""
 
 _MAX_PEEKED_FILES = 16
-"""Of files whose names differ only in numbers, examine this many; all if these disagree."""
+"""Of files whose names differ only in numbers, examine this many; all if their formats differ."""
 
 _Peek = tuple[list[dict[str, Any]], str]
 """First objects of a file, and the error that ended reading ("" without an error)."""
@@ -54,8 +54,8 @@ class _Detection(NamedTuple):
     Attributes:
         format: the format, None if the file is not a log.
         reason: why the file has this format, or why it is not a log.
-        remark: how the format interprets the file, for a note; "" for none.
-        splits: splits that the first rows name, empty if they agree with the path.
+        remark: text of a note on how the format interprets the file; "" for none.
+        splits: data splits that the first rows name; empty if they agree with the path.
         damaged: whether it is a Parquet file that cannot be read.
     """
 
@@ -183,7 +183,7 @@ def _detections(
 ) -> list[_Detection]:
     """Detect the format of every file.
 
-    Of files whose names differ only in numbers, read just a sample if all of these agree.
+    Of files whose names differ only in numbers, read only some, if these have the same format.
     """
     by_pattern: dict[str, list[int]] = {}
     for number, source in enumerate(sources):
@@ -292,7 +292,7 @@ def _detect(
 
 
 def _row_splits(named: Iterable[str], by_path: str | None) -> frozenset[str]:
-    """Return the splits that rows belong to; empty if all are the split named by the path."""
+    """Return the splits of rows; empty if all rows belong to the split that the path names."""
     splits = frozenset(split or by_path or "" for split in named) - {""}
     return splits if splits - {by_path} else frozenset()
 

@@ -33,15 +33,15 @@ COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 
 @dataclass(frozen=True, slots=True)
 class LogFormat:
-    """The format of a log file and how to convert its objects to rows; picklable.
+    """The format of a log file, and how to convert its JSON objects to rows; picklable.
 
     Attributes:
         container: file structure: ``lines``, ``json``, ``parquet``, …
-        reader: converts a logged object to canonical rows; None for the native format.
+        reader: converts a logged dict to rows with standard fields; None for the native format.
         why: text that explains why this format was chosen.
-        split: split of rows that do not name one.
-        main: the split that the checks judge, usually ``train``.
-        watched: the split that is shown but not judged, or None; further splits are not read.
+        split: data split (``train``, ``val``, …) of rows that do not name one.
+        main: the split in which the checks look for problems, usually ``train``.
+        watched: a second split, shown but not checked, or None; further splits are not read.
     """
 
     id: str = NATIVE
@@ -58,7 +58,7 @@ class LogFormat:
         return self.reader is None or self.reader.rewarded
 
     def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
-        """Convert a logged object to canonical rows; a row that cannot be read is an ``UnreadRow``.
+        """Convert a logged dict to rows with standard fields; ``UnreadRow`` for an unreadable row.
 
         Raises:
             RowError: the object cannot be converted.
@@ -131,7 +131,7 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
 
 
 def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
-    """Return a file's path relative to the logs' root, or its name if it lies outside of it."""
+    """Return a file's path relative to the common folder of the logs, or its name if outside."""
     roots = [str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))]
     whole, root = path.resolve(), Path(_common_root(roots))
     return whole.relative_to(root).as_posix() if whole.is_relative_to(root) else path.name
@@ -144,7 +144,7 @@ def is_url(path: str) -> bool:
 
 
 class _Found(NamedTuple):
-    """A listed file; equal ``identity`` means the same file, ``given`` that the user named it."""
+    """A listed file. Equal ``identity``: the same file; ``given``: the user named it itself."""
 
     source: Source
     identity: object
@@ -235,7 +235,7 @@ def _kind(mode: int) -> str:
 
 
 def _root(path: Path) -> Path:
-    """Return the folder that file names are relative to, for a file, folder or glob."""
+    """Return the folder relative to which the files of a path (file, folder or glob) are named."""
     if path.exists():
         return path if path.is_dir() else path.parent
     return Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
@@ -257,7 +257,7 @@ def _relative(path: str, root: str) -> str:
 
 
 def with_content(sources: Sequence[Source], most: int) -> list[Source]:
-    """Return the files; those in object stores with their first ``most`` bytes in ``content``."""
+    """Return the files; ``content`` of remote ones is set to the first ``most`` bytes."""
     remote = [source for source in sources if source.store and source.size]
     parts = read_ranges([(source, 0, min(source.size, most)) for source in remote])
     local_copies = {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BUFFER = 1 << 20
 _SLICE = 16 << 10
-"""Decompressed bytes per read; at most this many intact bytes are lost before damaged data."""
+"""Decompressed bytes per read; before damaged data, at most this many intact bytes are lost."""
 
 _FLUSHED = b"\x00\x00\xff\xff"
 BOM = b"\xef\xbb\xbf"
@@ -107,7 +107,7 @@ class Line(NamedTuple):
     Attributes:
         offset: offset of its first byte in the decompressed file.
         data: its bytes; None if the line is longer than the limit.
-        torn: whether the file ends without a line terminator, as while a line is written.
+        torn: whether the file ends within this line, for example while it is being written.
     """
 
     offset: int
@@ -143,7 +143,7 @@ class Lines:
             self.damage, self.unended = None, True
 
     def _pieces(self) -> Generator[bytes]:
-        """Yield the decompressed bytes from one byte before the range on; stop at damaged data."""
+        """Yield decompressed bytes, starting one byte before the range; stop at damaged data."""
         source, start = self.part.source, max(0, self.part.start - 1)
         try:
             if source.store and not source.compression and not source.content:

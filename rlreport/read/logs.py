@@ -41,10 +41,10 @@ MIN_PARALLEL_BYTES = 48 << 20
 """Smaller logs are read in the main process, which is faster than starting workers."""
 
 SPLIT = "split"
-"""Kind of note: a split is shown but not judged."""
+"""Kind of the note that the responses of a split are shown, but not checked for problems."""
 
 UNREAD_FIELDS = "not_taken"
-"""Kind of note: unrecognized fields."""
+"""Kind of the note that the logs have fields that are not recognized."""
 
 _MAX_SHOWN = 20
 _MAX_NAMED = 3
@@ -63,9 +63,9 @@ def read_logs(
     Args:
         paths: the logs.
         options: how to read them.
-        figures: options of figures: discount γ and GAE parameter λ.
+        figures: discount γ and GAE parameter λ, with which advantages are computed.
         progress: receives the number of bytes read.
-        metrics: files that are read as trainer metrics; no note says that they are not logs.
+        metrics: files with the trainer's metrics; no note says that they are not logs.
         workers: processes to read with; by default they are started according to ``options``.
 
     Raises:
@@ -201,7 +201,7 @@ def _scan(
 def _with_split(
     responses: pd.DataFrame, extras: pd.DataFrame, files: LogFiles
 ) -> tuple[pd.DataFrame, Note]:
-    """Return ``extras`` with a column ``split``, and the note on the split that is not judged."""
+    """Return ``extras`` with a column ``split``, and the note on the split that is not checked."""
     validation = responses["validation"].to_numpy() == 1
     main, watched = files.formats[0].main, files.formats[0].watched or ""
     split = np.where(validation, watched, main).astype(object)

@@ -21,7 +21,7 @@ MAX_UNREAD = 1000
 
 
 class LogPosition(NamedTuple):
-    """File number, byte offset, and line counted from 1 within the byte range that was read."""
+    """Place of a line: file number, byte offset, and line number (from 1) in its byte range."""
 
     file: int
     offset: int
@@ -29,7 +29,7 @@ class LogPosition(NamedTuple):
 
 
 class UnreadLine(NamedTuple):
-    """A line that could not be used, and why; ``torn``: whether the file ends within the line."""
+    """A line that could not be used, and the reason; ``torn``: the file ends within this line."""
 
     position: LogPosition
     reason: str
@@ -60,7 +60,7 @@ class Remarks:
     unread_fields: NotTaken = field(default_factory=dict)
 
     def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
-        """Count ``count`` oddities of a kind; ``position`` is that of the first."""
+        """Count ``count`` more invalid values of a kind, the first of which is at ``position``."""
         times, first = self.oddities.get(kind, (0, position))
         self.oddities[kind] = Oddity(times + count, first)
 
@@ -114,7 +114,7 @@ ODDITIES = {
     "long_text": marked("responses of over 4,194,304 characters; words after that are not counted"),
     "many_extras": marked("extra scalar fields beyond the first 64, left out"),
 }
-"""Kind of oddity -> text of its note, which is shown after the count."""
+"""Kind of invalid or unusual value -> text of the note on it, shown after their number."""
 
 
 def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -147,7 +147,7 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
 
 
 def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
-    """Return the note on superseded rows of file ``name``; ``steps`` are their steps."""
+    """Return the note on a file's rows whose ``steps`` were logged again after a restart."""
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
     text = marked("after a restart, steps {steps} were logged again; all rows kept")
@@ -157,7 +157,7 @@ def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
 
 
 class Missing(IntEnum):
-    """Why a response has no grade: codes of the column ``missing_grade``, 0 if it has one."""
+    """Why a response has no valid reward: codes in column ``missing_grade`` (0: it has one)."""
 
     NULL = 1
     JUDGE_FAILED = 2
@@ -166,7 +166,7 @@ class Missing(IntEnum):
 
 
 MISSING_GRADES = "missing_grades"
-"""Kind of the notes on responses without a grade."""
+"""Kind of the notes on responses without a grade (valid reward)."""
 
 _NOTES = {
     Missing.NULL: marked("responses whose reward is null, left out of figures of the reward"),
@@ -201,12 +201,12 @@ _SIGNS = (
     # NeMo Gym: such a row has the reward 0.
     (Missing.JUDGE_FAILED, ("judge_failed",), ("_ng_failure_class",)),
 )
-"""Flags in rows: (reason, values as lower-case text that signal it, names of the flags)."""
+"""(Reason why a reward is invalid, values of a row's field that say so, names of such fields)."""
 
 _FLAGS = {name: (kind, values) for kind, values, names in _SIGNS for name in names}
 _ERRORS = _names("error", "errors", "exception")
 _OWN_ERRORS = ("errors", "error")
-"""Errors of the whole rollout; they mean a missing grade if they name a grader."""
+"""Fields for errors of a rollout; its reward is invalid if the error names a grader."""
 
 _FIELDS = _FLAGS.keys() | _ERRORS
 _NESTED = ("metadata", "info", "extra_info", "reward_info", "reward_extra_info")
@@ -215,7 +215,7 @@ _ORDER = (Missing.JUDGE_FAILED, Missing.ERROR, Missing.MASKED, Missing.NULL)
 
 
 def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
-    """Return why a row has no grade, 0 if it has one; ``null`` tells if its reward is null."""
+    """Return a row's ``Missing`` code, 0 if its reward is valid; ``null``: the reward is null."""
     kinds: set[int] = {Missing.NULL} if null else set()
     nested = [inner for name in _NESTED if isinstance(inner := record.get(name), dict)]
     for fields in (record, *nested):
@@ -245,7 +245,7 @@ def _error_text(value: object) -> str:
 
 
 def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
-    """Set the rewards of responses without a grade to NaN, in place.
+    """Set invalid rewards (column ``missing_grade`` above 0) to NaN, in place.
 
     If the trainer masked every response, ignore the masks, as no reward would be left.
     """
@@ -258,7 +258,7 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
 
 
 def missing_grade_notes(kinds: Sequence[int] | NDArray[Any]) -> list[Note]:
-    """Return one note per reason for missing grades; ``kinds`` has the code of each response."""
+    """Return a note per reason for invalid rewards; ``kinds``: each response's code ``Missing``."""
     counts = {kind: int(np.count_nonzero(np.asarray(kinds) == kind)) for kind in Missing}
     return [
         Note(MISSING_GRADES, message(_NOTES[kind]), count)

@@ -25,7 +25,7 @@ _REQUEST_COST = 64 << 10
 """Bytes added to a row's length when forming batches, to limit the requests per batch."""
 
 _BATCH_UNITS = 1 << 17
-"""Tokens of the rows that are in memory at a time."""
+"""Number of tokens of the rows that are held in memory at a time."""
 
 
 class RowLocations:
@@ -56,7 +56,7 @@ class RowLocations:
         return RowLocations(self.sources, self.formats, self.style)
 
     def select(self, responses: pd.DataFrame) -> None:
-        """Set the rows to these rows of the response table, renumbered from 0."""
+        """Use the locations of these rows of the response table, numbered from 0 in their order."""
         for name in _COLUMNS:
             setattr(self, name, responses[name].to_numpy())
 
@@ -116,7 +116,7 @@ class RowLocations:
 
 
 def reading_order(locations: RowLocations, rows: Sequence[int] | Ints) -> Ints:
-    """Return the distinct rows sorted by file, offset, and index within the logged object."""
+    """Return the distinct rows in the order in which they are in the logs (file, offset, sub)."""
     distinct = np.unique(np.asarray(rows, dtype=np.int64))
     keys = (locations.sub[distinct], locations.offset[distinct], locations.file[distinct])
     ordered: Ints = distinct[np.lexsort(keys)]
@@ -127,7 +127,7 @@ def read_rows(locations: RowLocations, rows: Sequence[int] | Ints) -> Iterator[t
     """Read rows back, and yield (row number, parsed row) in ``reading_order``.
 
     Raises:
-        UnusableInputError: a log changed or vanished since the first pass.
+        UnusableInputError: a log changed or vanished since it was first read.
     """
     records: list[dict[str, Any]] = []
     last_location = None
@@ -163,7 +163,7 @@ def batches(rows: Iterator[tuple[int, Row]]) -> Iterator[list[tuple[int, Row]]]:
 def _objects(
     locations: RowLocations, rows: Sequence[int]
 ) -> Iterator[tuple[int, bytes | dict[str, Any]]]:
-    """Yield (row, logged object), as unparsed bytes for rows of line-based files."""
+    """Yield (row, logged dict); in files of lines, the unparsed line instead of the dict."""
     containers = [log_format.container != "lines" for log_format in locations.formats]
 
     def container(row: int) -> int | None:
@@ -195,7 +195,7 @@ def _container_objects(
 
 @contextmanager
 def _report_changed_file(source: Source) -> Iterator[None]:
-    """Turn reading errors into one that says that the file changed since the first pass."""
+    """Convert reading errors to an error which says that the file changed in the meantime."""
     try:
         yield
     except (RowError, IndexError, *DAMAGED) as error:

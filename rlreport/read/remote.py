@@ -1,7 +1,7 @@
-"""Open log files: local ones, and ones in object stores, which fsspec reads by byte ranges.
+"""Open log files: local ones, and remote ones (such as s3://…), which fsspec reads in ranges.
 
-The libraries behind fsspec find the credentials. URLs are removed from the error messages of
-stores, as they may contain signatures.
+The libraries behind fsspec (such as s3fs) find the credentials. URLs are removed from
+error messages, as they may contain signatures.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
 
     Raises:
         UsageError: there is no file, or access is denied.
-        MissingExtraError: see ``filesystem``.
+        MissingExtraError: fsspec or its library for this kind of store is not installed.
     """
     system = filesystem(url)
     path = system._strip_protocol(url)
@@ -216,7 +216,7 @@ def open_remote(path: str, store: str) -> IO[bytes]:
 
 
 def range_pieces(source: Source, start: int, stop: int) -> Iterator[bytes]:
-    """Yield a remote file's bytes from ``start`` to its end, in small requests after ``stop``.
+    """Yield a remote file's bytes from ``start`` on: large pieces up to ``stop``, then small ones.
 
     Raises:
         OSError: the store reports an error.

@@ -1,4 +1,4 @@
-"""Parse a logged object into a ``Row`` with values of the right types; note invalid values."""
+"""Parse a logged JSON object (dict) into a typed ``Row``, and record its invalid values."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from rlreport.text.messages import message
 
 NAN = float("nan")
 MAX_EXTRA_CHARS = 200
-"""Longer texts in extra fields do not become a column of the table of extras."""
+"""Texts longer than this in extra (non-standard) fields are not kept."""
 
 _OPTIONAL_REWARDS = ("ref_reward", "valid_reward", "ref_valid_reward")
 _CARRIED = (
     "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
     "errors", "seconds", "trainable", "filtered_out", "rollout_id",
 )  # fmt: skip
-"""Canonical fields passed on as logged; only their presence is stored in the response table."""
+"""Standard fields kept in ``Row.carried``; the response table only stores whether they exist."""
 
 _FINISH_FIELDS = ("finish_reason", "stop_reason")
 _FINISH_REASONS = {
@@ -54,7 +54,7 @@ class TokenFields:
         tokens: token strings, None if not logged.
         arrays: field of TOKEN_ARRAYS -> its values as doubles.
         size: length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none.
-        uneven: whether their lengths differ.
+        uneven: whether the lengths of ``tokens`` and ``arrays`` differ.
         mask: one byte per token, 1 if the policy sampled it, else 0; None if it sampled all.
     """
 
@@ -82,12 +82,12 @@ class Row(NamedTuple):
         group: id of the group of responses to one prompt, None if not logged.
         finish: 1 if the response ended by itself, 0 at a limit, NaN if no known reason is logged.
         extras: (name, value) of further scalar fields.
-        carried: logged values of the canonical fields in ``_CARRIED``.
+        carried: further standard field (see ``_CARRIED``) -> value as logged.
         parts: names of the extras that are components of the reward.
         oddities: kinds of repaired or dropped values, keys of ``notes.ODDITIES``.
         unread: (name, type) of unrecognized fields that are neither numbers nor short texts.
-        metadata: split, agent, errors, policy version and figures of turns.
-        missing_grade: why the reward is not a grade, see ``notes.Missing``; 0 if it is one.
+        metadata: data split, whether the rollout failed, numbers of turns and of tool calls, …
+        missing_grade: 0 if the reward is valid, else why not: a code of ``notes.Missing``.
     """
 
     step: int
@@ -111,7 +111,7 @@ def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
     """Parse a line that should hold one JSON object.
 
     Returns:
-        the object, and whether only the lenient standard library could parse it (NaN, Infinity,
+        the dict, and whether only the lenient standard library could parse it (NaN, Infinity,
         lone surrogates, integers beyond 64 bits).
 
     Raises:
@@ -146,7 +146,7 @@ def _load_lenient(line: bytes) -> object:
 
 
 def parse_record(record: dict[str, Any]) -> Row:
-    """Parse an object with canonical fields into a ``Row``.
+    """Parse a dict with the standard field names (``fields.CANONICAL``) into a ``Row``.
 
     Raises:
         RowError: a required field is missing or unusable.
@@ -183,7 +183,7 @@ def parse_record(record: dict[str, Any]) -> Row:
 def _rewards(
     record: dict[str, Any], oddities: list[str]
 ) -> tuple[tuple[float, float, float, float], bool]:
-    """Return the values of ``Row.rewards``, and whether any of them was logged as text."""
+    """Return the four numbers of ``Row.rewards``, and whether any of them was logged as text."""
     try:
         reward, coerced = number_of(record["reward"])
     except ValueError:
@@ -240,7 +240,7 @@ def _all_text(values: list[object]) -> bool:
 def _extras(
     record: dict[str, Any],
 ) -> tuple[list[tuple[str, float | str]], list[str], list[tuple[str, str]]]:
-    """Return ``extras``, ``parts`` and ``unread`` of a ``Row``."""
+    """Return attributes ``extras``, ``parts`` and ``unread`` of the ``Row`` of a logged dict."""
     named, names = record, []
     parts = record.get("reward_parts")
     if isinstance(parts, dict):
@@ -264,7 +264,7 @@ def _extras(
 
 
 def _mask(record: dict[str, Any], size: int) -> bytes | None:
-    """Return ``TokenFields.mask``: as logged, else from the token spans of the turns."""
+    """Return 1 per sampled token, 0 per other, as logged or by turns' spans; None if unknown."""
     if (logged := record.get("response_mask")) is not None:
         return bytes(map(bool, logged))
     spans = [t["tokens"] for t in record.get("turns") or () if not t["sampled"] and "tokens" in t]
@@ -277,7 +277,7 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
 
 
 def _finish(record: dict[str, Any], oddities: list[str]) -> tuple[float, object]:
-    """Return ``Row.finish`` and the first logged finish reason (None if there is none)."""
+    """Return if the response ended by itself (1, 0, NaN), and its first logged finish reason."""
     first = None
     for name in _FINISH_FIELDS:
         reason = record.get(name)
@@ -336,7 +336,7 @@ def number_of(value: object) -> tuple[float, bool]:
 def _floats_of(values: object) -> tuple[array[float], bool]:
     """Convert a list of numbers to doubles; also return whether it contained text.
 
-    Nested lists are flattened if they contain one number per item of the outer list.
+    Nested lists such as [[1], [2]] are flattened if that yields one number per item.
     """
     if not isinstance(values, list):
         raise ValueError

@@ -1,4 +1,4 @@
-"""Choose a sample of responses, read it back, and collect its texts and tokens."""
+"""Choose a sample of responses, read it back from the logs, and collect its texts and tokens."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
     """Choose which rows of the response table to sample; return them in ascending order.
 
     Logs within MAX_RESPONSES and MAX_TOKENS are sampled whole. Otherwise take k training responses
-    per step, group by group in the order of a hash of their location. k is the largest power of two
-    that respects both limits, so a growing run rarely changes its sample. If even k = 1 is too
-    many, take one response of every m-th step, with m a power of two.
+    per step, in random but repeatable order (by a hash of their location), one group of responses
+    to a prompt after another. k is the largest power of two that respects both limits, so a growing
+    run rarely changes its sample. If even k = 1 is too many, take one response of every m-th step,
+    with m a power of two.
     """
     cost = _cost(responses)
     if len(responses) <= MAX_RESPONSES and cost.sum() <= MAX_TOKENS:
@@ -66,7 +67,7 @@ def _cost(responses: pd.DataFrame) -> Floats:
 
 
 def _priorities(responses: pd.DataFrame, file_names: Sequence[str]) -> Hashes:
-    """Return a hash of the location of each response (file name, offset, sub), uint64 (R,)."""
+    """Return a random but repeatable priority per response: a hash of its place in the logs."""
     names = np.array([xxhash.xxh3_64_intdigest(os.fsencode(n)) for n in file_names], np.uint64)
     file, offset, sub = (responses[name].to_numpy() for name in ("file", "offset", "sub"))
     place = mix(names[file]) + offset.astype(np.uint64)
@@ -82,10 +83,10 @@ def with_sample(
     *,
     parallel: bool,
 ) -> Scan:
-    """Read a sample of the responses back, and return the scan with its texts and tokens.
+    """Read a sample of the responses back; return the scan with the sampled texts and tokens.
 
     Raises:
-        UnusableInputError: a log changed or vanished since the first pass.
+        UnusableInputError: a log changed or vanished since it was first read.
     """
     responses, locations = scan.responses, scan.locations()
     rows = sampled_rows(responses, [source.name for source in scan.sources])
@@ -102,7 +103,7 @@ def with_sample(
 
 
 def _jobs(locations: RowLocations, rows: Ints) -> Iterator[Ints]:
-    """Split rows into jobs for workers; a compressed file is one job, as it is read in sequence."""
+    """Split row numbers into jobs for workers; rows of a compressed file are one job."""
     length, file = locations.length[rows], locations.file[rows]
     start = size = 0
     for i in range(len(rows)):
@@ -120,7 +121,7 @@ def _jobs(locations: RowLocations, rows: Ints) -> Iterator[Ints]:
 
 
 def _renumber(part: Part, strings: Numbers, words: Numbers) -> Part:
-    """Return a part whose unit ids refer to the vocabularies shared by all parts."""
+    """Replace the token and word ids of a part by ids in the vocabularies shared by all parts."""
     ids, word_ids = strings.of(part.strings), words.of(part.word_strings)
     units, word_units, references = (
         text._replace(ids=numbers[text.ids] if len(text.ids) else text.ids)
@@ -205,7 +206,7 @@ def _text_sample(
     unit: str,
     labels: NDArray[np.int8] | None = None,
 ) -> tuple[TextSample | None, Ints]:
-    """Return the sample of the texts in ``keep``, None if empty, and the positions of its units."""
+    """Return the texts selected by ``keep`` (None if none), and the indices of their ids."""
     chosen, places = units.chosen(keep)
     if not len(places):
         return None, places

@@ -1,4 +1,4 @@
-"""Read sampled responses back in parts, which workers return and the cache stores.
+"""Read the sampled responses back from the logs, in parts that workers return and a cache stores.
 
 A part holds the token and word ids of some responses, and values such as the KL per token.
 """
@@ -33,20 +33,20 @@ FIGURES = ("kl", "log_ratio", "prob", "ref_prob", "value_error")
 _MAX_STRING = 200
 _DECILES = 10
 _LARGEST = 2.0**40
-"""Figures are clipped to ± this value, as k3 may be infinite."""
+"""Values per token are clipped to ± this, as the KL estimate k3 may be infinite."""
 
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 
 class Units(NamedTuple):
-    """Texts as vocabulary ids: row and length of each text, and the concatenated ids."""
+    """Texts as token or word ids: row and length of each text, and the ids of all, concatenated."""
 
     rows: Ints
     lengths: Ints
     ids: NDArray[np.int32]
 
     def chosen(self, keep: NDArray[np.bool_]) -> tuple[Units, Ints]:
-        """Return the texts selected by ``keep``, sorted by row, and the indices of their units."""
+        """Return the texts selected by ``keep``, sorted by row, and the indices of their ids."""
         texts = np.flatnonzero(keep)
         texts = texts[np.argsort(self.rows[texts])]
         lengths = self.lengths[texts]
@@ -56,17 +56,17 @@ class Units(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The texts and figures of some sampled responses, as returned by a worker or the cache.
+    """Texts and values per token of some sampled responses, as returned by a worker or the cache.
 
     Attributes:
-        units, words: tokens (words if none are logged) and words of the responses.
-        references: words of the reference responses.
-        is_token: bool (rows,), whether the response's units are tokens.
+        units: tokens of the responses; words for a response without logged tokens.
+        words, references: words of the responses, and of the reference policy's responses.
+        is_token: bool (rows,), whether the response's ``units`` are tokens.
         distinct_2: float64 (rows,), distinct bigrams / all bigrams, NaN without bigrams.
-        labels: int8 (rows,), see ``TextSample``.
-        figures: float32 (len(FIGURES), units); (len(FIGURES), 0) if no units are tokens.
-        tenths: float64 (4, 10), by tenth of the response: number of tokens with a critic error,
-            and sums of the absolute errors, values and returns.
+        labels: int8 (rows,), whether the text contains the correct answer, see ``holds_label``.
+        figures: float32 (len(FIGURES), ids of ``units``): KL etc. of each; empty without tokens.
+        tenths: float64 (4, 10), per tenth of the response: number of tokens with a critic error,
+            and their sums of absolute errors, of values and of returns.
         strings, word_strings: strings of the ids in ``units``, and in ``words``, ``references``.
     """
 
@@ -94,7 +94,7 @@ def read_part(
     responses: pd.DataFrame,
     shared: tuple[RowLocations, ReadOptions, FigureOptions, Store | None],
 ) -> Part:
-    """Read these responses back as a part, or load it from the cache if their lines are equal."""
+    """Read these responses from the logs, or from the cache if their lines have not changed."""
     locations, options, figures, store = shared
     locations.select(responses)
     hashes = responses["line_hash"].to_numpy()
@@ -258,12 +258,12 @@ def _as_units(texts: Sequence[tuple[int, NDArray[np.int32]]]) -> Units:
 
 
 def no_values(count: int) -> NDArray[np.float32]:
-    """Return NaN for all figures of ``count`` units, float32 (len(FIGURES), count)."""
+    """Return NaN for all FIGURES of ``count`` tokens, float32 (len(FIGURES), count)."""
     return np.full((len(FIGURES), count), np.nan, dtype=np.float32)
 
 
 def holds_label(response: str, label: object) -> int:
-    """Return 1 if a response contains its label as text or number, else 0; −1 without a label.
+    """Return 1 if a response contains its label (correct answer), else 0; −1 without a label.
 
     In a label that is a worked solution, only the text after ``####`` counts.
     """

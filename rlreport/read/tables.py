@@ -1,4 +1,4 @@
-"""Build the tables of responses, of extra scalars and of tools from chunks of the logs."""
+"""Build the tables of responses, of extra log fields and of tools from the rows that were read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scan(LogTables):
     Attributes:
         name: name of the run, from the folder or file that the user gave.
         prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
-        tokens: per-token figures of the sampled responses, None without token strings.
+        tokens: KL, probability etc. per token of the sample, None without token strings.
         every: tokens, or words where no tokens are logged, of all sampled training responses.
         failed: step -> number of training rollouts that failed before the policy wrote anything.
         sources, formats: the log files and their formats, by file number.
@@ -91,9 +91,9 @@ class LogRows:
 
     Attributes:
         chunk: all rows, concatenated.
-        order: int64 (R',), indices of the rows in the response table, in the order of the table.
+        order: int64 (R',), which rows of ``chunk`` are in the response table, in its order.
         failed: training step -> number of rollouts that failed.
-        notes: notes on rows left out because the run restarted or a rollout has later rows.
+        notes: notes on rows left out: logged again after a restart, or earlier rows of a rollout.
     """
 
     chunk: Chunk
@@ -105,9 +105,9 @@ class LogRows:
 def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) -> LogRows:
     """Concatenate chunks and choose the rows of the response table.
 
-    Left out are rows of failed rollouts, which are only counted, all rows of a rollout but its
-    last, and, unless ``keep_restarted``, rows of steps that a restarted run logged again. If there
-    are only validation rows, they are treated as training rows.
+    Rows of failed rollouts are only counted. Of each rollout, only its last row is kept. Of steps
+    that a restarted run logged again, earlier rows are left out unless ``keep_restarted``. If
+    there are only validation rows, they are treated as training rows.
     """
     rows = LogRows(joined_chunk(chunks), np.zeros(0, np.int64))
     columns = rows.chunk.columns
@@ -219,14 +219,14 @@ def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
 
 
 def carried_fields(rows: LogRows) -> dict[str, int]:
-    """Return how many responses log each canonical field; call before ``response_table``."""
+    """Return standard field -> number of responses with it; call before ``response_table``."""
     bits = rows.chunk.columns["carried"].astype(np.int64)[rows.order]
     counts = {name: int(np.count_nonzero(bits & bit)) for name, bit in FIELD_BITS.items()}
     return {name: count for name, count in counts.items() if count}
 
 
 def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> Ints:
-    """Return how many lines of its file precede the byte range of each row, int64 (rows,)."""
+    """Return, per row, the number of lines in the same file before the row's byte range."""
     table = pd.DataFrame(counts, columns=RangeCounts._fields, dtype=np.int64)
     ranges = table.sort_values(["file", "start"])
     ranges["before"] = ranges.groupby("file")["lines"].cumsum() - ranges["lines"]
@@ -240,7 +240,7 @@ def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> I
 
 
 def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
-    """Return the table of extra scalars, name -> number of responses, and if any were dropped.
+    """Return the table of extra fields, field -> number of responses, and if fields were dropped.
 
     The table has at most MAX_EXTRAS columns. A column that contains text has dtype object, with
     None for missing values.
@@ -273,7 +273,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
 
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
-    """Return ``LogTables.tools``: counts per step of the MAX_TOOLS tools most used in training.
+    """Return counts of tool answers per step, of the MAX_TOOLS tools used most in training.
 
     Call this before ``response_table``, which empties the columns.
     """

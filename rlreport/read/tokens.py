@@ -73,7 +73,7 @@ class TokenRows:
         return tokens
 
     def figures(self, options: FigureOptions) -> TokenFigures:
-        """Return all figures per token, (N,) each; call this on the result of ``sampled_only``."""
+        """Return KL, advantage etc. per token, (N,); call it on the result of ``sampled_only``."""
         arrays = self.arrays
         return token_figures(
             logp=arrays.get("logprobs"),
@@ -113,7 +113,7 @@ def token_rows(
 ) -> TokenRows | None:
     """Concatenate the token arrays of some rows, without padding; None if no row has tokens.
 
-    Dropped tokens are counted in ``remarks``; ``positions`` are the locations of the rows.
+    Dropped tokens are counted in ``remarks``; ``positions`` are the rows' places in the logs.
     """
     rows = np.array([i for i, row in enumerate(fields) if row.size >= 0], dtype=np.int64)
     if not len(rows):
@@ -161,7 +161,7 @@ def _arrays(fields: Sequence[TokenFields], offsets: Ints) -> tuple[dict[str, Flo
 
 
 def _masks(fields: Sequence[TokenFields]) -> tuple[Bools, Bools] | tuple[None, None]:
-    """Return ``TokenRows.sampled`` and ``TokenRows.masked``; both None if no row logs a mask."""
+    """Return which tokens were sampled, and which rows log that; both None if no row does."""
     masked = np.array([row.mask is not None for row in fields], dtype=bool)
     if not masked.any():
         return None, None

@@ -25,10 +25,10 @@ __all__ = ["commonest", "summarise", "window_table"]
 MAX_NAMED = 10
 FEWEST_STEPS_COMPARED = 5
 DISAGREEMENT = 0.05
-"""Minimum mean difference between the rewards of trainer and rollouts, relative to their range."""
+"""Least difference of trainer's and rollouts' rewards that is noted, as share of their range."""
 
 DISAGREEMENT_Z = 5.0
-"""Minimum mean difference between the rewards of trainer and rollouts, in standard errors."""
+"""Least difference of these rewards that is noted, in standard errors (both are required)."""
 
 
 # Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
@@ -38,7 +38,7 @@ def summarise(
     prompts: Sequence[str] = (),
     metrics: TrainerMetrics | None = None,
 ) -> Tables:
-    """Return all tables; ``prompts`` are the texts of the first prompts, by ``prompt_id``.
+    """Return all tables; ``prompts[i]`` is the text of the prompt with ``prompt_id`` i, if given.
 
     Raises:
         UsageError: there are no responses, and metrics of several runs.

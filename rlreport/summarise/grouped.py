@@ -121,7 +121,7 @@ class Grouped:
         return np.where(counts > 0, quantiles, np.nan)
 
     def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> Floats:
-        """Return, per group, the share of ``mask`` among the rows where ``among`` is true."""
+        """Return, per group, the share of rows in ``among`` (default: all) with a true ``mask``."""
         if among is None:
             return self.mean(mask.astype(np.float64))
         return self.mean(np.where(among, mask.astype(np.float64), np.nan))

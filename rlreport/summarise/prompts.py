@@ -1,4 +1,4 @@
-"""Build the table of prompts, which summarises each prompt over all steps of the run."""
+"""Build the table of prompts: one row per prompt, computed from its responses of all steps."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _first_smallest(values: Floats, groups: Grouped) -> NDArray[np.int64]:
 def _losing_streak(
     comparable: NDArray[np.bool_], won: NDArray[np.bool_], prompts: Grouped
 ) -> NDArray[np.int64]:
-    """Return how many responses with a reference reward follow each prompt's last win, (G,)."""
+    """Count, per prompt, the responses after the last one that beat the reference policy, (G,)."""
     position = np.arange(len(won))
     last_win = np.maximum.reduceat(np.where(won, position, -1), prompts.starts)
     after = comparable & (position > last_win[prompts.codes])

@@ -44,7 +44,7 @@ _WEIGHTED = {
         ("mismatch_ratio", "mismatch_k3", "mismatch_prob", "mismatch_k3_back"), "mismatch_tokens"
     ),
 }
-"""Columns averaged over tokens: mean of a response -> column with its number of tokens."""
+"""Columns averaged with weights: mean of a response -> column with its number of tokens."""
 
 _WITHIN_STEPS = ("distinct_2", "bigrams", "duplicate_rate")
 ROLE_COLUMNS = {
@@ -55,7 +55,7 @@ ROLE_COLUMNS = {
     "length": "response_tokens_mean",
     "explained_variance": "explained_variance",
 }
-"""Role of a trainer's metric -> column of the step table with the same meaning and unit."""
+"""What a trainer's metric measures (role) -> column of the step table that measures the same."""
 
 _VALIDATION = {
     "validation_reward_mean": "reward_mean",
@@ -171,8 +171,8 @@ def window_table(
 ) -> pd.DataFrame:
     """Return a table with one row per window of steps, computed as if the window were one step.
 
-    Exceptions are distinct-2, its number of bigrams, and the rate of duplicates, which compare
-    the responses of a step: of these, return the mean over the window's steps.
+    The columns distinct_2, bigrams and duplicate_rate compare the responses of a single step, so
+    their values are means of the window's steps.
 
     Args:
         responses: RESPONSE_COLUMNS, sorted by step.
@@ -204,7 +204,7 @@ def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WIND
 
 
 def commonest(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
-    """Return the most common number, None if its share of all numbers is below ``share``."""
+    """Return the most common number; None if it is less than a ``share`` of all numbers."""
     if not len(numbers):
         return None
     values, counts = np.unique(numbers, return_counts=True)
@@ -213,7 +213,7 @@ def commonest(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
 
 
 def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Return which steps have fewer responses (``counts``) than most steps, bool (steps,)."""
+    """Return which steps have fewer responses (``counts``) than the most common number, bool."""
     mode = commonest(counts)
     return np.zeros(len(counts), bool) if mode is None else counts.astype(np.int64) < mode
 
@@ -287,7 +287,7 @@ def _sequence_weights(column: dict[str, Floats], steps: Grouped) -> dict[str, Fl
 
 
 def sequence_weights(log_weight: Floats) -> Floats:
-    """Return the importance weight exp(``log_weight``) per response, clipped at ±20 as in verl."""
+    """Return importance weights exp(``log_weight``), the exponent clipped to ±20 as in verl."""
     return np.exp(np.clip(log_weight, -20.0, 20.0))
 
 

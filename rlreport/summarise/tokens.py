@@ -18,9 +18,9 @@ _EXAMPLE = ("example_step", "example_n", "example_position")
 
 
 def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return TOKEN_COLUMNS, one row per distinct token string, sorted by descending KL share.
+    """Return a table with one row per distinct token string, by descending share of the total KL.
 
-    The table is empty if ``sample`` is None, as for logs without token strings.
+    It has TOKEN_COLUMNS. If ``sample`` is None, as for logs without token strings, it is empty.
     """
     if sample is None:
         return pd.DataFrame({c.name: pd.Series(dtype=c.dtype) for c in TOKEN_COLUMNS})
@@ -72,7 +72,7 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
 
 
 def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return a table: ``step``, and numbers of sampled ``bigrams`` and of ``distinct`` bigrams."""
+    """Return, per step, the number of bigrams in the sampled texts and of distinct ones."""
     if texts is None:
         return pd.DataFrame({"step": [], "bigrams": [], "distinct": []}, dtype=np.int64)
     step = responses["step"].to_numpy()[texts.rows]
@@ -95,7 +95,7 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
 
 
 def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return _EXAMPLE by token string: its first position in the response with the largest KL."""
+    """Find an example of each token: its first place in the response with the largest KL."""
     row, position = np.full((2, len(sample.vocabulary)), -1, np.int64)
     kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
     tokens = responses["response_tokens"].to_numpy()[sample.rows]
@@ -122,7 +122,7 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
 def _windows(
     responses: pd.DataFrame, step: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which rows are in the first and the last window of steps; none if these overlap."""
+    """Return which rows are in the run's first steps and in its last; no row if these overlap."""
     steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())
     size = window_size(len(steps))
     if 2 * size > len(steps):

@@ -1,8 +1,8 @@
 """Parse conversations into turns, from chat messages, chat templates or tool calls in text.
 
-A turn of a prompt is (role, text). A turn of a response is a dict of the canonical field
-``turns``: ``role``, ``text`` and ``sampled`` (whether the policy wrote it), and if logged
-``thinking``, ``calls`` ({name, arguments, id}), ``tool`` (the tool's name) and ``error``.
+A turn of a prompt is (role, text). A turn of a response is a dict with ``role``, ``text`` and
+``sampled`` (whether the policy wrote it), and if logged ``thinking``, ``calls`` (a list of dicts
+with ``name``, ``arguments``, ``id``), ``tool`` (the tool's name) and ``error``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TEMPLATES = [
         ),
     )
 ]
-"""Chat templates: patterns of the start of a turn (group 1 is the role) and of its end."""
+"""Per chat template: patterns of the start (group 1 is the role) and of the end of a turn."""
 
 _WRITTEN_ROLES = (
     re.compile(r"^(System|Human|Assistant|AI|GPT):[ \t]*", re.MULTILINE),
@@ -49,7 +49,7 @@ _WRITTEN_ROLES = (
     re.compile(r"^(system|user|assistant|tool|model)\n", re.MULTILINE),
 )
 _MARKS_ONLY = re.compile(r"\s*(?:(?:<[^<>\s]{1,40}>|\[[A-Za-z_]{1,20}\])\s*)*")
-"""Matches begin-of-text and similar tokens, which may precede the first turn."""
+"""Matches only begin-of-text and similar tokens, as found before the first turn."""
 
 _LLAMA2_TURN = re.compile(r"\[INST\](.*?)(?:\[/INST\](.*?)(?=\[INST\]|\Z)|\Z)", re.DOTALL)
 _LLAMA2_SYSTEM = re.compile(r"\s*<<SYS>>\n?(.*?)\n?<</SYS>>\s*", re.DOTALL)
@@ -110,8 +110,8 @@ def _drop_blank_turns(parts: Turns) -> Turns:
 def turns_in_text(response: str) -> list[Turn]:
     """Split a response with tool call markup into turns, [] if it has no such markup.
 
-    The policy did not write the answers in ``<tool_response>`` tags, nor text that a chat template
-    assigns to another role than the assistant. A call that is not a JSON object remains text.
+    Answers in ``<tool_response>`` tags, and text that a chat template assigns to other roles than
+    assistant, become turns with ``sampled`` False. A call that is no JSON object remains text.
     """
     if CALL not in response and ANSWER not in response:
         return []
@@ -160,16 +160,16 @@ def message_turns(messages: Sequence[object]) -> Turns:
 
 
 def conversation_text(messages: Sequence[object]) -> str:
-    """Join chat messages into one text with roles; a single message gives its text alone."""
+    """Join chat messages into lines "role: text"; of a single message return only the text."""
     parts = message_turns(messages)
     return parts[0][1] if len(parts) == 1 else spoken(parts)
 
 
 def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -> Row:
-    """Split a conversation into prompt and response, and return the fields of a row for them.
+    """Split a conversation into prompt and response; return them as fields of a row.
 
-    The response begins with the first ``sampled`` message, or if none is sampled, with the first
-    assistant message after the last user or system message.
+    The response begins with the first message that the policy wrote (``sampled``). If none is
+    marked, it begins with the first assistant message after the last user or system message.
 
     Args:
         messages: chat messages, dicts with ``role`` and ``content``.
@@ -189,12 +189,12 @@ def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -
 
 
 def prompt_and_response_fields(prompt: object, response: object) -> Row:
-    """Return the fields of a row for a prompt and a response, each a string or messages."""
+    """Return a row's fields ``prompt``, ``response``, … from strings or chat messages."""
     return prompt_fields(prompt) | response_fields(response)
 
 
 def prompt_fields(value: object) -> Row:
-    """Return the field ``prompt``, and ``prompt_turns`` if ``value`` is one or more messages."""
+    """Return a dict with ``prompt`` (text), and ``prompt_turns`` if given chat messages."""
     if isinstance(value, str):
         return {"prompt": value}
     messages = [value] if isinstance(value, dict) else value
@@ -207,11 +207,11 @@ def prompt_fields(value: object) -> Row:
 
 
 def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row:
-    """Return the field ``response`` (what the policy wrote), and ``turns`` if given messages.
+    """Return a dict with ``response`` (the policy's text), and ``turns`` if given messages.
 
     Args:
         value: a string, one message, or all messages after the prompt.
-        sampled: for each message, whether the policy wrote it; by default, if the assistant did.
+        sampled: for each message, whether the policy wrote it; None: it wrote the assistant's.
     """
     if isinstance(value, dict):
         value = [value]
@@ -232,7 +232,7 @@ def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row
 
 
 def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
-    """Convert a message to a turn; add its calls to ``tools``, a dict of call id -> tool name."""
+    """Convert a message to a turn; ``tools`` (call id -> tool name) is read and extended."""
     role = _role(message)
     turn: Turn = {
         "role": role,
@@ -258,7 +258,7 @@ def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
 
 
 def _calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str | None, Any, object]]:
-    """Yield (name, logged arguments, id) per tool call, (None, text, None) for a plain string."""
+    """Yield (name, arguments, id) per tool call; (None, text, None) if it is logged as text."""
     value = _parse_if_json(message.get("tool_calls"))
     for item in map(_parse_if_json, value if isinstance(value, list) else [value]):
         if isinstance(item, Mapping):

@@ -59,7 +59,7 @@ def safe_text(text: str) -> str:
 
 
 def safe_value(value: Any) -> Any:
-    """Apply ``safe_text`` to all strings and keys in a parsed JSON value."""
+    """Replace invalid characters (``safe_text``) in all strings and keys of a parsed JSON value."""
     if isinstance(value, str):
         return safe_text(value)
     if isinstance(value, list):
@@ -137,7 +137,7 @@ def escape(text: str) -> str:
 
 
 def unescape(cell: str) -> str:
-    """Return the text for which ``escape`` returned this cell."""
+    """Return the original text of a CSV cell: undo ``escape``."""
     return cell[1:] if cell.startswith("'") and _changed_by_programs(cell.lstrip("'")) else cell
 
 

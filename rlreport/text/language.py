@@ -1,8 +1,9 @@
 """Translate messages into the language of a report.
 
 Translations are in ``catalogues/<language>.po``. Building or installing the package compiles them
-to ``.mo`` (``hatch_build.py`` runs this module); a checkout that is not installed compiles them in
-every run, which needs Babel. ``python -m tools.catalogue`` adds new messages to the ``.po``.
+to ``.mo`` files (``hatch_build.py`` runs this module). If these are missing, as in a checkout that
+is not installed, every run compiles them, which needs Babel. ``python -m tools.catalogue`` adds
+new messages to the ``.po`` files.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Language:
     def of(self, value: T) -> T:
         """Translate a message, or every message inside a list, tuple, dict or dataclass.
 
-        These containers are copied. Other values are returned unchanged; in English all are.
+        Lists and other containers are copied. In English every value is returned unchanged.
         """
         return value if self.code == _ENGLISH else cast("T", self._translated(value))
 
@@ -113,7 +114,7 @@ def _translations(code: str, folder: Path) -> gettext.NullTranslations:
 
 
 def compiled(po: Path) -> io.BytesIO:
-    """Return the ``.mo`` content for a ``.po`` file; compile it if the ``.mo`` is missing or older.
+    """Return the compiled form of a ``.po`` file; compile it if its ``.mo`` is missing or older.
 
     Raises:
         FileNotFoundError: there is no such catalogue.

@@ -1,11 +1,11 @@
 """Messages of the interface: English strings that can be translated later.
 
-Every text that users read is a literal with named placeholders, passed to ``message`` or
-``plural`` (or to ``marked``, if its placeholders are filled later). gettext catalogues translate
-these literals. A message is a string with the English text, which machine-readable output
-contains. ``Language.of`` translates it when a page is rendered, a chart is drawn or a line is
-printed. There is no global language, so builds in two languages can share a process. Messages
-can be pickled.
+Every text that users read is a literal with named placeholders such as ``{count} steps``. It is
+passed to ``message`` or ``plural``, or to ``marked`` if the placeholders get their values later.
+gettext catalogues translate the literals. A message is a ``str`` with the English text, which
+machine-readable output contains. ``Language.of`` translates it when a page is rendered, a chart
+is drawn or a line is printed. There is no global language, so one process can build reports in
+two languages. Messages can be pickled.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Places = Mapping[str, Any]
 
 
 class Message(str):
-    """A text of the interface.
+    """A text of the interface: a ``str`` in English that can be translated.
 
     Attributes:
-        literal: English text with named placeholders, the key in the catalogue.
+        literal: English text with named placeholders, the key of the translation (msgid).
         places: values of the placeholders.
         plural: the literal for counts other than 1, "" if nothing is counted.
         number: the count, which selects ``literal`` or ``plural``.
@@ -43,7 +43,7 @@ class Message(str):
     def __new__(
         cls, literal: str, places: Places | None = None, plural: str = "", number: int = 1
     ) -> Message:
-        """Create a message, whose value as a string is the English text."""
+        """Create a message; as a ``str`` it is the English text with the places filled in."""
         chosen = plural if plural and number != 1 else literal
         text = super().__new__(cls, filled(chosen, places or {}))
         text.literal, text.places, text.plural, text.number = literal, places or {}, plural, number
@@ -61,7 +61,7 @@ class Joined(str):
     separator: str
 
     def __new__(cls, separator: str, parts: Iterable[str]) -> Joined:
-        """Join the texts that are not empty; the value as a string is the English text."""
+        """Join the texts that are not empty; as a ``str`` the result is the English text."""
         filled_parts = tuple(part for part in parts if part)
         text = super().__new__(cls, between(separator).join(filled_parts))
         text.separator, text.parts = separator, filled_parts
@@ -72,37 +72,38 @@ class Joined(str):
 
 
 def message(literal: str, **places: object) -> str:
-    """Create a message from a literal and the values of its placeholders; see ``told``."""
+    """Create a message, e.g. ``message("step {step}", step=3)``; ``told`` explains formats."""
     return told(literal, places)
 
 
 def told(literal: str, facts: Places) -> str:
-    """Create a message from a literal such as ``{share:percent} of responses`` and its values.
+    """Create a message from a literal such as ``{share:percent} of responses``.
 
-    A placeholder may name a format after a colon. ``figure``, ``percent`` and ``count`` format
-    numbers; ``quoted`` puts a text in quotes, ``capital`` makes its first letter upper case,
-    ``small`` makes it lower case, ``clause`` removes the full stop at its end. A tuple is written
-    as a list, a missing value as "–". A literal that is a message already is returned unchanged.
+    ``facts`` maps placeholders to values. A placeholder may name a format after a colon:
+    ``figure``, ``percent`` and ``count`` format numbers; ``quoted`` puts a text in quotes,
+    ``capital`` makes its first letter upper case, ``small`` makes it lower case, ``clause`` removes
+    the full stop at its end. A tuple is written as a list, None as "–". A literal that is a message
+    already is returned unchanged.
     """
     is_message = isinstance(literal, Message | Joined) or not literal
     return literal if is_message else Message(literal, facts)
 
 
 def plural(one: str, other: str, count: int, **places: object) -> str:
-    """Create a message in singular or plural for a count, which is the value of ``{count}``."""
+    """Create a message from ``one`` if ``count`` is 1, else from ``other``; fill in ``{count}``."""
     return Message(one, {"count": whole(count), **places}, other, count)
 
 
 def marked(literal: str) -> str:
-    """Return a literal unchanged; marks it for the catalogue if ``message`` is called later."""
+    """Return a literal unchanged; the call lets tools find it as a text to translate."""
     return literal
 
 
 def between(separator: str) -> str:
     """Return a separator without the placeholders around it: ", " for "{clause}, {next}".
 
-    In a catalogue the placeholders tell separators of items and of clauses apart, and allow a
-    translation without any text between them.
+    The placeholders show translators what is joined: clauses or items of a list. With them, a
+    translation can also be an empty separator: "{sentence}{next}".
     """
     return _OUTER_PLACEHOLDERS.sub("", separator)
 
@@ -200,9 +201,9 @@ def _small(value: object) -> str:
 
 
 def filled(literal: str, places: Places, translate: Callable[[Any], Any] | None = None) -> str:
-    """Replace the placeholders in a literal, which may be translated, with their formatted values.
+    """Replace the placeholders in a literal (or its translation) with their formatted values.
 
-    Braces inside the values are not placeholders. ``translate`` is applied to each value.
+    ``translate``, if given, is applied to each value first. Braces in values stay as they are.
     """
 
     def fill(place: re.Match[str]) -> str:

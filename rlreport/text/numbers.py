@@ -14,7 +14,7 @@ MINUS = "−"
 NOT_LOGGED = "not logged, not a number, or not in the sample"
 
 NumberKind = Literal["number", "count", "share"]
-"""Format of the numbers of a column; see ``written``."""
+"""How the numbers of a column are formatted; ``written`` explains the kinds."""
 
 _DIGITS = 3
 _LEAST_PLAIN, _MOST_PLAIN, _MOST_WHOLE = 1e-4, 1e9, 1e15
@@ -23,9 +23,9 @@ _LEAST_PLAIN, _MOST_PLAIN, _MOST_WHOLE = 1e-4, 1e9, 1e15
 def written(value: float, kind: NumberKind = "number") -> str:
     """Format a number for display.
 
-    A ``number`` has three significant digits, and at least all digits of its integer part; below
-    1e-4 and from 1e9 on it is scientific ("1.23e−5"). A ``count`` has no decimals. A ``share``, a
-    fraction, becomes a percentage with one decimal, or three significant digits below 1%. Halves
+    A ``number`` has three significant digits, but all digits of its integer part; below 1e-4 and
+    from 1e9 on it is scientific ("1.23e−5"). A ``count`` has no decimals. A ``share`` is a
+    fraction: it is shown in percent with one decimal, or three significant digits below 1%. Halves
     are rounded away from zero, thousands are separated by commas, the minus sign is U+2212, NaN is
     "–" and infinity "∞".
     """
@@ -82,7 +82,7 @@ def _percentage(percentage: float) -> str:
 
 
 def _decimal(value: float, decimals: int) -> str:
-    """Format with fixed decimals; halves are rounded away from zero as in browsers, not to even."""
+    """Format with fixed decimals; halves are rounded away from zero, as in browsers."""
     exact_or_value: float | Decimal = value
     if abs(value) * 10.0**decimals % 1 == 0.5:
         unit = Decimal(1).scaleb(-decimals)

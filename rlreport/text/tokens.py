@@ -27,7 +27,7 @@ class Style(Enum):
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Return GPT-2's map of characters to bytes; bytes not printable in Latin-1 are from U+0100."""
+    """Return GPT-2's map of characters to bytes; unprintable bytes have characters from U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     alphabet = {chr(byte): byte for byte in printable}
     moved = (byte for byte in range(256) if byte not in printable)
@@ -55,9 +55,9 @@ _MOST_KNOWN = 1 << 18
 def detect_style(vocabulary: Iterable[str]) -> Style:
     """Detect the encoding of token strings from the distinct tokens of a run or of a response.
 
-    Byte-level needs tokens that show it (``Ġ``, ``Ċ``, or bytes that form a character) and almost
-    no characters outside its alphabet, such as spaces or Chinese characters, which are frequent in
-    decoded text. ``é`` alone is no evidence, as it also occurs in decoded text.
+    Tokens are byte-level if some contain ``Ġ``, ``Ċ`` or bytes that form a character, and almost
+    none contain characters outside the byte-level alphabet, such as spaces or Chinese ones, which
+    plain text has. ``é`` alone is no evidence, as it also occurs in plain text.
     """
     return _style_of(tuple(vocabulary))
 
@@ -97,8 +97,8 @@ def readable_tokens(raw: Sequence[str], style: Style | None = None) -> list[str]
 
     Args:
         raw: token strings of one response, as logged.
-        style: their encoding; None detects it from ``raw``, which may be too short for that: if
-            possible, pass the style detected from all tokens of the run.
+        style: their encoding; None detects it from ``raw``. As one response may be too short for
+            that, pass the style detected from all tokens of the run if possible.
     """
     if style is None:
         style = _style_of_response(raw)
@@ -134,9 +134,9 @@ def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
 
 
 def spelled(texts: Sequence[str], style: Style) -> list[str]:
-    """Encode texts as token strings in a style, the reverse of ``token_text``.
+    """Encode texts as token strings of an encoding, the reverse of ``readable_tokens``.
 
-    The texts are results of ``readable_tokens``, which contain no NUL.
+    Each text must be free of NUL, as the results of ``readable_tokens`` are.
     """
     # Encode all texts at once, as a page has thousands.
     joined = "\0".join(texts)
@@ -147,7 +147,7 @@ def spelled(texts: Sequence[str], style: Style) -> list[str]:
 
 
 def token_text(raw: str, style: Style | None = None) -> str:
-    """Return the text of a single token, with bytes of incomplete characters as ``⟨e4 bd⟩``."""
+    """Return a token as text; bytes that are only part of a character become ``⟨e4 bd⟩`` (hex)."""
     if style is None:
         style = detect_style((raw,))
     if style is Style.PLAIN:
@@ -168,7 +168,7 @@ def token_text(raw: str, style: Style | None = None) -> str:
 
 
 def token_bytes(raw: str, style: Style) -> bytes | None:
-    """Return the bytes of a token's text, None for a special token."""
+    """Return the UTF-8 bytes that a token stands for, None for a special token."""
     if style is Style.SENTENCEPIECE and (byte := _BYTE_TOKEN.fullmatch(raw)):
         return bytes([int(byte[1], 16)])
     if is_special(raw):
@@ -209,9 +209,9 @@ def _holds_utf8(token: str) -> bool:
 
 
 class _WholeTexts(dict[str, str | None]):
-    """Cache of token string -> text; None if the token has an incomplete character.
+    """Cache of token string -> text; None if the token is only part of a character.
 
-    It is a dict subclass because lookups dominate the cost of decoding tokens.
+    It is a dict subclass for fast lookups, which take most of the time of decoding tokens.
     """
 
     def __init__(self, style: Style) -> None:
@@ -231,7 +231,7 @@ class _WholeTexts(dict[str, str | None]):
 _WHOLE_TEXTS = {style: _WholeTexts(style) for style in Style}
 
 
-# Scripts without spaces between words, in which each character is a unit.
+# Scripts without spaces between words, in which each character is a unit of ``units``.
 _UNSPACED = (
     "\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46"  # Thai
     "\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd-\u0ec6"  # Lao
@@ -262,7 +262,7 @@ _SPACED_UNIT = re.compile(f"\\s?(?:{_UNITS})")
 def units(text: str) -> list[str]:
     """Split ``text`` into words, single characters of unspaced scripts, emoji and punctuation.
 
-    White space is dropped. An emoji with its modifiers, a flag or a joined sequence is one unit.
+    White space is dropped. A flag, or an emoji with all its modifiers, is one unit.
     """
     return [unit.lstrip() for unit in spaced_units(text)]
 
@@ -273,10 +273,10 @@ def spaced_units(text: str) -> list[str]:
 
 
 STRUCTURES = ("list", "numbers", "headings", "parts")
-"""Kinds of structure, in the order of the bits in ``structure_of``, lowest bit first."""
+"""Kinds of text structure; entry i is bit i (value 2**i) of the result of ``structure_of``."""
 
 LEAST = 2
-"""Minimum number of list items, numbered items, headings or blank lines for that structure."""
+"""A text has a structure, such as a list, if it has at least this many items of it."""
 
 _MARK = re.compile(
     r"\n[ \t]*(?:(?P<list>[-*•‣–])[ \t]+\S|(?P<numbers>\(?\d{1,2}[.):])"
@@ -284,11 +284,11 @@ _MARK = re.compile(
 )
 _BLANK = re.compile(r"\n\s*\n")
 LONGEST_FORM = 1 << 16
-"""Number of characters at the start of a text in which structure is detected."""
+"""Structure is detected only in this many characters at the start of a text."""
 
 
 def structure_of(text: str) -> int:
-    """Return which kinds of structure a text has, one bit per entry of ``STRUCTURES``."""
+    """Return which structures a text has, as bits: 1 list, 2 numbers, 4 headings, 8 parts."""
     if "\n" not in text:
         return 0
     text = text[:LONGEST_FORM].strip()

@@ -36,7 +36,7 @@ class _FailedRollouts(RiseOrShare):
     needs_also="logged errors of failed rollouts",
 )
 def failed_rollouts(check: Check, run: Run) -> Result:
-    """Judge the share of failed rollouts, including steps in which all rollouts failed."""
+    """Find a high or rising share of failed rollouts; steps in which all failed count, too."""
     failed = run.attempted_steps["failed_rollouts"].to_numpy(np.float64)
     if not failed.any():
         return check.not_run(check.needs_also)
@@ -89,7 +89,7 @@ class _ToolDisuse(Limits):
     trend=True,
 )
 def tool_disuse(check: Check, run: Run) -> Result:
-    """Find a fall of the tool calls per response to a fraction of those in the first window."""
+    """Find that responses make far fewer tool calls in the last steps than in the first steps."""
     calls = run.column("tool_calls")
     moved = run.change(calls)
     ratio = run.met(_ToolDisuse.ratio, "<", moved.last, of=moved.first)

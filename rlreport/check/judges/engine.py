@@ -109,9 +109,10 @@ class _OffPolicyWeights(Limits):
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
 )
 def off_policy_weights(check: Check, run: Run) -> Result:
-    """Judge the responses' weights exp(sum of trainer - sampler logp) by mean, ESS, std and chi².
+    """Judge responses' importance weights, exp(sum of trainer − sampler logp of their tokens).
 
-    The median over the last window is judged, so a single bad step is not a finding.
+    Their mean, effective sample size, std and chi² are computed for each step. The median over
+    the last window of steps is judged, so a single bad step is not a finding.
     """
     weight = sequence_weights(run.column("log_weight"))
     mean, square = run.by_step(weight), run.by_step(weight**2)
@@ -147,7 +148,7 @@ class _StaleRollouts(Limits):
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
 )
 def stale_rollouts(check: Check, run: Run) -> Result:
-    """Find a mean policy lag (steps from sampling to training) above the limit at the end."""
+    """Find that, in the last steps, responses are trained on too many steps after sampling."""
     lag = run.column("lag")
     end = run.change(lag).last
     figures = [Figure(_StaleRollouts.lag, ">", run.by_step(lag), end)]
@@ -229,10 +230,11 @@ def value_divergence(check: Check, run: Run) -> Result:
 
 
 def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
-    """Judge the critic's fit to one kind of returns; ``returns`` and ``error`` prefix its columns.
+    """Judge the critic's fit to one kind of returns (λ or Monte Carlo).
 
     Returns that hardly vary cannot be fitted, so their variance is assumed to be at least a
-    fraction (``floor``) of their variance in the whole run.
+    fraction (``floor``) of their variance in the whole run. ``returns`` and ``error`` are the
+    prefixes of the columns with the returns and with the critic's errors.
     """
     limits, count = run.limits[_ValueDivergence], len(run.steps)
     last_window = np.where(run.step_index >= count - len(run.last.steps), 0, -1)
@@ -266,9 +268,10 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
 
 
 def _variance(run: Run, name: str, group: Ints, size: int = 1) -> Floats:
-    """Return the variance over all tokens of each group of the figure ``name``, float64 (size,).
+    """Return the variance of a per-token number among all tokens of each group, float64 (size,).
 
-    ``group``, int64 (rows,), is the group index of each response, −1 to leave it out.
+    ``name`` prefixes the number's columns in the response table. ``group``, int64 (rows,), is the
+    group index of each response, −1 to leave it out.
     """
     means, inside = run.column(f"{name}_mean"), run.column(f"{name}_m2")
     weights = run.column("value_tokens")

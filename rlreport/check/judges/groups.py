@@ -1,4 +1,4 @@
-"""Checks of rewards (grades) by group and prompt: missing or equal ones, prompts that lose."""
+"""Checks of rewards (grades) by group and by prompt, such as missing grades or equal rewards."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ WINDOW = 3
 """Number of steps in the running mean of the share of missing grades."""
 
 MIN_SHARE = 0.05
-"""A step whose share of missing grades is smaller is never considered bad."""
+"""A step with a smaller share of responses without a grade is never considered bad."""
 
 FOLLOWS = 0.9
-"""If the std reaches this fraction of the maximum for its mean, the mean determines the std."""
+"""The mean explains a std that is at least this fraction of the largest one it allows."""
 
 EQUAL = 1e-6
 """Rewards of a group are equal if their population std is smaller than this."""
@@ -93,7 +93,7 @@ def _missing_title(facts: Facts) -> str:
     whole_run=True,
 )
 def missing_grades(check: Check, run: Run) -> Result:
-    """Find steps in which many responses, not counting masked ones, have no grade, and why."""
+    """Find steps in which many unmasked responses have no grade (reward), and the likely reason."""
     kinds = run.responses["missing_grade"].to_numpy()
     missing = kinds > 0
     if not missing.any():
@@ -222,10 +222,10 @@ class _ZeroVarianceGroups(Limits):
     needs_also="groups of responses, and no critic",
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
-    """Count the groups of the last window whose rewards are all equal.
+    """Find many groups, in the last steps, whose responses all have the same reward.
 
-    The severity is info if most of these groups are solved, or if the run learns and groups in
-    which all responses are wrong are few or become fewer.
+    The severity is info if most of these groups have the best reward, or if the run learns and
+    groups in which all responses are wrong are few or become fewer.
     """
     limits, window = run.limits[_ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
@@ -304,7 +304,7 @@ class _GroupStdFall(Limits):
     trend=True,
 )
 def group_std_fall(check: Check, run: Run) -> Result:
-    """Find a fall of the reward's std within groups; severity info if the run learns."""
+    """Find that the std of rewards within groups fell; only a note if the run learns."""
     size, steps = run.limits[_GroupStdFall].steps, run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):
         return check.not_run(check.needs_also)
@@ -338,7 +338,7 @@ class _PersistentLosers(Limits):
     of_reward=True,
 )
 def persistent_losers(check: Check, run: Run) -> Result:
-    """Find prompts, among those seen often, that lose to the reference and never beat it."""
+    """Find often-seen prompts that never earn more than the reference response, but often less."""
     min_responses, gap = run.limits[_PersistentLosers].seen, run.column("reward_gap")
     rows = run.responses.dropna(subset=["reward_gap"])
     prompts = rows.groupby("prompt_id")["reward_gap"].agg(["size", "max", "mean"])
@@ -371,7 +371,7 @@ def persistent_losers(check: Check, run: Run) -> Result:
     trend=True,
 )
 def not_sharpening(check: Check, run: Run) -> Result:
-    """Find a reward whose mean rose while its std within steps did not fall.
+    """Find a reward whose mean rose while the std among the responses of a step did not fall.
 
     Return None if the mean determines the std, as it does for a reward of 0 or 1. A reward
     between a and b with mean m has a variance of at most (m - a)(b - m) (Bhatia and Davis 2000).

@@ -1,4 +1,4 @@
-"""Checks for reward hacking: texts that spread, a dominant part, a falling watched reward."""
+"""Checks for reward hacking: spreading texts, a dominant component, a falling watched reward."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rlreport.text.messages import marked, message, sentences, told
 GAO = marked("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
 
 KL_OUT, KL_OUT_A_TOKEN = 10.0, 0.1
-"""KL to the reference that is too high: nats per response and nats per token (both exceeded)."""
+"""KL to the reference policy is too high above both limits: nats per response, nats per token."""
 MIN_REPEATS = 3.0
-"""A text is repeated if the responses that contain it do so this many times on average."""
+"""A text counts as repeated if responses with it contain it at least this often on average."""
 MAX_NAMED = 5
 CARRIES = 0.5
-"""A title ascribes the reward's gain to a text that accounts for this fraction of the gain."""
+"""The title says that the reward rose with a text if the text explains this part of the rise."""
 ASKED = 0.5
-"""A text is ignored if the prompts of more than this share of its responses contain it."""
+"""A text is ignored if it is in the prompt of more than this fraction of the responses with it."""
 
 _SPREADS = {
     "text": marked(
@@ -144,7 +144,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
 
 
 def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **facts: Fact) -> Finding:
-    """Return a finding about a text that spreads; ``top`` is its row in the table of texts."""
+    """Return a finding about the text in the row ``top`` of ``SpreadingTexts.table``."""
     counts, kind = run.once(spreading_texts).counts[top["ngram"]], str(top["kind"])
     text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
     look_for = "" if kind == "structure" else text.rstrip("*")
@@ -162,7 +162,7 @@ def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **fact
 
 
 def _rewarded_texts(run: Run) -> pd.DataFrame:
-    """Return the table rows of texts that earn more reward and account for much of its gain."""
+    """Return the rows of spreading texts that earn more reward and explain much of its rise."""
     limits, table = run.limits[Spreading], run.once(spreading_texts).table
     rose = any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
     if not (rose or run.first is None or run.learned):
@@ -181,9 +181,9 @@ def _leading_text(texts: pd.DataFrame) -> pd.Series:
 def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
     """Classify a rewarded text as a hack or as the format of answers ("either" if unclear).
 
-    With labels, it is the format if the best responses contain their label or validation rises;
-    otherwise it is unclear. Without labels, it is the format if nothing got worse and a rule
-    computes the reward or validation rises; otherwise it is a hack.
+    With labels (correct answers), it is the format if the best responses contain their label or
+    validation rises, else unclear. Without labels, it is the format if nothing got worse and
+    either a rule computes the reward or validation rises; otherwise it is a hack.
     """
     watched = run.watched_shape
     validated = watched is not None and watched.rose and not watched.fell
@@ -195,7 +195,7 @@ def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "eithe
 
 
 def _does_harm(run: Run, counts: Floats) -> bool:
-    """Return whether a text is repeated, or KL, watched reward, endings or diversity got worse."""
+    """Return whether a text is repeated, or KL, validation, endings or diversity got worse."""
     kl, length = (run.change(run.column(name)).last for name in ("kl_k1", run.length))
     last_counts, watched = counts[run.last.rows], run.watched_shape
     return bool(
@@ -208,7 +208,7 @@ def _does_harm(run: Run, counts: Floats) -> bool:
 
 
 def _carried_gain(run: Run, shares: Floats) -> tuple[float, float, float]:
-    """Return the fraction of the gain from responses with a text, and the first and last reward."""
+    """Return the part of the reward's rise that a text explains, and the first and last reward."""
     if run.first is None:
         return np.nan, np.nan, np.nan
     reward = run.column("reward")
@@ -295,10 +295,10 @@ class _RewardPartDominance(Limits):
     trend=True,
 )
 def reward_part_dominance(check: Check, run: Run) -> Result:
-    """Find a part of the reward that accounts for most of its variance within steps, or its gain.
+    """Find a reward component that causes most of the reward's variance within steps, or its rise.
 
-    A part's share of the variance is its covariance with the reward divided by the reward's
-    variance. If the parts add up to the reward, their shares add up to one.
+    A component's share of the variance is its covariance with the reward divided by the reward's
+    variance. If the components add up to the reward, their shares add up to one.
     """
     extras = run.tables.extras
     names = [name for name in run.tables.reward_parts if name in extras]
@@ -356,7 +356,7 @@ class _WatchedRewardFall(Limits):
     trend=True,
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
-    """Find a watched reward that fell, or that did not rise while the reward of training rose."""
+    """Find a watched reward (not trained on) that fell, or stayed while the trained one rose."""
     watched, trained = run.watched_shape, run.reward_shape
     if run.watched is None and run.series_of("validation") is None:
         return check.not_run(check.needs_also)

@@ -1,4 +1,4 @@
-"""Checks of length: longer responses earn more, collapse of length, cut-off responses and texts."""
+"""Checks of response length: longer ones earn more, collapse, cut-off responses and texts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rlreport.text.messages import marked
 SHORT_RESPONSES = marked("TRL error on responses under 4 tokens (LMFlow post)")
 
 RARE = 0.02
-"""If fewer responses finished, their end tokens are chance, and which ones finished is unknown."""
+"""If a smaller fraction (but not 0) of responses ends with an end token, end tokens are ignored."""
 
 ALL = 0.98
 """Fraction of responses that counts as all: all empty in a step, or all at the maximum length."""
 
 LIMIT_TOKENS = 16
-"""Minimum value, in tokens, of a maximum length that can be a length limit."""
+"""If the longest response has fewer tokens than this, its length is not taken as a limit."""
 
 AT_LIMIT = 0.99
-"""A response is cut off if it reaches this fraction of the maximum length."""
+"""A response counts as cut off if it has this fraction of the longest response's tokens."""
 
 
 class _LengthHacking(Limits):
@@ -57,7 +57,7 @@ class _LengthHacking(Limits):
     trend=True,
 )
 def length_hacking(check: Check, run: Run) -> Result:
-    """Find responses that grow while longer ones earn more and the watched reward does not rise."""
+    """Find growing responses if longer ones earn more but the validation reward does not rise."""
     length, watched = run.column(run.length), run.watched_shape
     moved, rewards = run.change(length), run.change(run.column("reward"))
     ratio = run.met(_LengthHacking.ratio, ">=", moved.last, of=moved.first)
@@ -77,8 +77,8 @@ def length_hacking(check: Check, run: Run) -> Result:
 def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
     """Return the correlation of reward and length within groups, or else within steps, and its z.
 
-    The larger one of the last window and the whole run is returned, because length hardly varies
-    once it reaches its limit.
+    It is computed for the last steps and for the whole run, and the larger one is returned,
+    because length hardly varies once it reaches its limit.
     """
     grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
     inside, reward = "group" if grouped else "step", run.column("reward")
@@ -125,7 +125,7 @@ class _LengthCollapse(Limits):
     trend=True,
 )
 def length_collapse(check: Check, run: Run) -> Result:
-    """Find responses that became all empty, became much shorter, or have only a few tokens."""
+    """Find that all responses became empty, that they became much shorter, or many are tiny."""
     if run.responses.empty:
         return _shrunk(check, run)
     return _all_empty(check, run) or _shrunk(check, run) or _stubs(check, run)
@@ -147,10 +147,10 @@ def _all_empty(check: Check, run: Run) -> Result:
 
 
 def _shrunk(check: Check, run: Run) -> Result:
-    """Find a fall of the mean length; if the run learns, a moderate fall counts only if rewarded.
+    """Find a fall of the mean length; in a run that learns, a moderate one counts only if rewarded.
 
     Learning to stop is not a collapse: if the log tells which responses finished, only these
-    count. Otherwise the trainer's mean length is judged if logged, else that of all responses.
+    count. If it does not, the trainer's metric is judged or, without one, all responses.
     """
     length, trainers = run.column(run.length), run.series_of("length")
     if _finish_known(run):
@@ -180,7 +180,7 @@ def _shrunk(check: Check, run: Run) -> Result:
 
 
 def _shortness_pays(run: Run, length: Floats) -> bool:
-    """Return whether shorter responses earn more and the watched reward did not rise."""
+    """Return whether shorter responses earn more, and no reward that is not trained on rose."""
     watched = run.watched_shape
     correlation, z = _correlation_with_reward(run, -length)
     pays = run.met(_LengthCollapse.paid, ">=", correlation) and z >= run.limits[Trend].z
@@ -188,7 +188,7 @@ def _shortness_pays(run: Run, length: Floats) -> bool:
 
 
 def _stubs(check: Check, run: Run) -> Result:
-    """Find many responses of a few tokens; info if their share did not rise or the run learns."""
+    """Find many responses of a few tokens; a note if they did not increase or the run learns."""
     tokens, limit = run.column("response_tokens"), run.limits[_LengthCollapse].tokens
     is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
     share = run.change(is_stub)
@@ -202,7 +202,7 @@ def _stubs(check: Check, run: Run) -> Result:
 
 
 class MissingEos(RiseOrShare):
-    """Thresholds of ``missing_eos``."""
+    """Thresholds of ``missing_eos``, the check that finds responses without an end token."""
 
     rise = Limit(0.2, "of responses", "share cut off, rise since the first window", EOS)
     share = Limit(0.5, "of responses", "share cut off in the last window", EOS)
@@ -246,7 +246,7 @@ def _finish_known(run: Run) -> bool:
 
 
 def _cut_off(run: Run) -> Floats | None:
-    """Return 1 for responses that are cut off, else 0, float64 (rows,); None if unknown."""
+    """Return for each response 1 if it is cut off, else 0, float64 (rows,); None if unknown."""
     if _finish_known(run):
         return 1 - run.column("finished")
     tokens = run.column("response_tokens")
@@ -282,7 +282,7 @@ class _CutTexts(Limits):
     whole_run=True,
 )
 def cut_texts(check: Check, run: Run) -> Result:
-    """Find many responses of exactly the maximum length, unless they repeat a few texts."""
+    """Find many responses cut by the logger: of the same maximum length, but different texts."""
     chars = run.responses["response_chars"].to_numpy(np.int64)
     largest = int(chars.max(initial=0))
     longest = run.responses.loc[chars == largest, "response_hash"]

@@ -1,4 +1,4 @@
-"""Checks of the log: NaN, missing steps, several runs in one log, columns that end early."""
+"""Checks of the log: NaN, missing steps, several runs in one log, fields that stop being logged."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rlreport.text.messages import Message, marked, sentences, told
 Bools = NDArray[np.bool_]
 
 LASTING = 3
-"""Minimum number of consecutive steps with NaN that is more than a single bad batch."""
+"""NaN in at least this many consecutive steps is a lasting problem, not a single bad batch."""
 ROLES = ("loss", "grad_norm", "kl", "kl_token", "entropy", "reward")
 FATAL_ROLES = ("loss", "grad_norm", "reward")
 """Metrics whose NaN is critical; estimates of KL or entropy may be NaN while training continues."""
 
 MIN_STEPS, MAX_NAMED = 3, 5
 SHARED_STEPS = 0.8
-"""Two files are from ranks of one run if one contains this fraction of the other's steps."""
+"""Files are taken for ranks of one run if this fraction of one's steps is in the other, too."""
 LOGGED = {
     "surprisal_mean": "logprobs",
     "kl_k1": "ref_logprobs",
@@ -52,7 +52,7 @@ class _NanMetrics(Limits):
 
 
 class _Nan(NamedTuple):
-    """The worst period of NaN in one kind of number; ``rows`` are the responses that contain it."""
+    """Worst period of steps with NaN in one metric or field; ``rows``: the responses with NaN."""
 
     severity: Severity
     since: int
@@ -87,7 +87,7 @@ class _Nan(NamedTuple):
     whole_run=True,
 )
 def nan_metrics(check: Check, run: Run) -> Result:
-    """Find NaN and infinity in metrics and responses; the finding is about the worst case."""
+    """Find NaN or infinity in metrics and responses; report only the most severe, earliest case."""
     nans = [*_metric_nans(run), *_response_nans(run)]
     if not nans:
         return None
@@ -114,13 +114,13 @@ def nan_metrics(check: Check, run: Run) -> Result:
 
 
 def invalid_since(result: Result) -> int | None:
-    """Return the step from which NaN makes responses useless, given the result of nan_metrics."""
+    """Return the step from which NaN makes responses useless, by the result of ``nan_metrics``."""
     step = result.facts["cut"] if isinstance(result, Finding) else None
     return step if isinstance(step, int) else None
 
 
 def _metric_nans(run: Run) -> Iterator[_Nan]:
-    """Yield the worst period of NaN in each of the trainer's metrics with a role in ROLES."""
+    """Yield the worst period of NaN in each trainer metric whose kind ("loss") is in ROLES."""
     broken, metrics = run.tables.metrics_broken, run.tables.metrics
     roles = roles_of(map(str, metrics))
     for role in (role for role in ROLES if roles.get(role) in broken):
@@ -175,7 +175,8 @@ def _worst_period(
 ) -> _Nan:
     """Return the period of consecutive steps with NaN (``bad``) that has the worst severity.
 
-    A period is critical if the reward dies soon after it; if it lasts, it has severity ``fatal``.
+    A period is critical if the reward falls to its lowest value soon after it and stays there.
+    Otherwise it has severity ``fatal`` if it lasts for several steps.
     """
     shape = run.reward_shape
     died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
@@ -241,7 +242,7 @@ def _log_title(facts: Facts) -> str:
     whole_run=True,
 )
 def broken_log(check: Check, run: Run) -> Result:
-    """Find faults of the log and report them in one finding with the worst severity."""
+    """Find unreadable lines, missing steps and other faults; report all in one finding."""
     tables, limits = run.tables, run.limits[_BrokenLog]
     faults = [
         *_unreadable_lines(tables, limits),
@@ -266,7 +267,7 @@ def broken_log(check: Check, run: Run) -> Result:
 
 
 def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
-    """Yield faults for unreadable lines. An incomplete last line is normal in a growing file."""
+    """Yield a fault for unreadable lines, and a mere note for an incomplete last line."""
     torn = sum(line.torn for line in tables.bad_lines)
     bad = tables.bad_count - torn
     if torn:
@@ -282,14 +283,14 @@ def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
 
 
 def incomplete_steps(run: Run) -> Ints:
-    """Return the steps with fewer responses than most steps have; empty if steps vary in size."""
+    """Return steps with fewer responses than most have; none if there is no usual number."""
     limits, responses = run.limits[_BrokenLog], run.tables.steps["responses"].to_numpy()
     usual = commonest(responses, limits.usual) if len(responses) >= MIN_STEPS else None
     return run.steps[responses < limits.fewer * (usual or 0)]
 
 
 def _incomplete_faults(run: Run) -> Iterator[_Fault]:
-    """Yield faults for incomplete steps; only a note for the last step, which may be growing."""
+    """Yield faults for steps with too few responses; a note for the last, which may still grow."""
     responses, incomplete = run.tables.steps["responses"].to_numpy(), incomplete_steps(run)
     if not len(incomplete):
         return
@@ -303,7 +304,7 @@ def _incomplete_faults(run: Run) -> Iterator[_Fault]:
 
 
 def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
-    """Yield a fault if steps are missing, judged by the usual distance between steps."""
+    """Yield a fault if two successive steps are at least twice as far apart as usual."""
     gaps = np.diff(steps)
     distance = commonest(gaps, limits.usual)
     if len(gaps) < MIN_STEPS or not distance:
@@ -317,7 +318,7 @@ def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
 
 
 def _early_ranks(tables: Tables) -> Iterator[_Fault]:
-    """Yield a fault if rank files end at least two steps before other ranks of the same run."""
+    """Yield a fault if files of some ranks end two or more steps before those of other ranks."""
     order = step_numbers(tables)
     pairs = tables.responses[["file", "step"]].drop_duplicates()
     pairs["at"] = np.searchsorted(order, pairs["step"].to_numpy())
@@ -344,7 +345,7 @@ def _early_ranks(tables: Tables) -> Iterator[_Fault]:
     whole_run=True,
 )
 def mixed_runs(check: Check, run: Run) -> Result:
-    """Turn the reader's note that the logs look like several runs into a finding."""
+    """Return a finding if the log reader noted that the logs look like several runs."""
     note = next((note for note in run.tables.notes if note.kind == SEVERAL_RUNS), None)
     if note is None:
         return None
@@ -367,7 +368,7 @@ class _LostColumns(Limits):
     whole_run=True,
 )
 def lost_columns(check: Check, run: Run) -> Result:
-    """Find columns that nearly all responses have up to some step, and none have after it."""
+    """Find fields that nearly all responses have up to some step, and none have after it."""
     columns = {LOGGED[name]: run.responses[name].notna() for name in LOGGED if run.has(name)}
     columns |= {str(name): values.notna() for name, values in run.tables.extras.items()}
     ended: list[tuple[int, str]] = []

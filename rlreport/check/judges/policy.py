@@ -1,4 +1,4 @@
-"""Checks of the policy: its KL to the reference, and its entropy."""
+"""Checks of the policy's KL to the reference policy and of its entropy."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LAST_STEPS = 3
 """Number of last steps that decide whether the KL is back to normal."""
 
 SMOOTH = 5
-"""Number of steps in the running mean in which excursions of the KL are found."""
+"""Number of steps over which the KL is averaged before excursions (high periods) are looked for."""
 
 
 class KlExplosion(Limits):
-    """Thresholds of ``kl_explosion``."""
+    """Thresholds of ``kl_explosion``: KL to the reference policy that is too high."""
 
     warn = Limit(10.0, "nats", "mean KL per response in the last window (warning)", TRL_KL)
     critical = Limit(50.0, "nats", "mean KL per response in the last window (critical)", TRL_KL)
@@ -65,10 +65,10 @@ class KlExplosion(Limits):
     explains=("watched_reward_fall",),
 )
 def kl_explosion(check: Check, run: Run) -> Result:
-    """Find a mean KL that is too high in the last window, both per response and per token.
+    """Find a mean KL to the reference policy that is too high in the last steps.
 
-    A long response may have a large KL if its KL per token is small. Without log-probabilities
-    the trainer's KL is judged.
+    Both KL per response and KL per token must be too high, because long responses have a large KL
+    even if it is small per token. Without log-probabilities the trainer's metric is judged.
     """
     trainers = run.series_of("kl") or run.series_of("kl_token")
     if not KL.met(run):
@@ -94,7 +94,7 @@ def kl_explosion(check: Check, run: Run) -> Result:
 
 
 def _mean_kl(run: Run, rows: slice) -> tuple[float, float]:
-    """Return the mean KL per response and per token of these rows, in nats."""
+    """Return the mean KL, in nats per response and per token, of rows of the response table."""
     kl, tokens = run.column("kl_k1")[rows], run.column("response_tokens")[rows]
     token_count = float(np.nansum(tokens[np.isfinite(kl)]))
     return mean(kl), float(np.nansum(kl)) / (token_count or np.nan)
@@ -120,7 +120,7 @@ def _level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list
 
 
 def _trainers_kl(check: Check, run: Run, kl: Series) -> Result:
-    """Judge the trainer's KL by its mean in the last window or, if that is low, by excursions."""
+    """Judge the trainer's KL metric in the last steps; if low there, look for excursions."""
     series = run.align(kl)
     end, tokens = mean(run.last_values(series)), mean(run.column("response_tokens")[run.last.rows])
     length = run.series_of("length")
@@ -166,7 +166,10 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
 
 
 def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
-    """Return the change of the surprisal, else the trainer's entropy, and fields of a finding."""
+    """Return the change of the mean surprisal, or else of the trainer's entropy metric.
+
+    Also return fields of a finding about it (``series``, ``ranking``, ``facts``).
+    """
     trainers = run.series_of("entropy")
     if LOGPROBS.met(run):
         by, weights = run.column("surprisal_mean"), run.column("logp_tokens")
@@ -205,7 +208,7 @@ class _EntropyCollapse(Limits):
     trend=True,
 )
 def entropy_collapse(check: Check, run: Run) -> Result:
-    """Find an entropy that fell far; info if the run learns and its KL to the reference is low."""
+    """Find an entropy that fell far; only a note if the run learns and the KL is low."""
     if (entropy := _entropy(run, highest=False)) is None:
         return check.not_run(check.needs_also)
     moved, details = entropy

@@ -1,4 +1,4 @@
-"""Checks for a reward that fell, died or did not rise, and for a changed reward function."""
+"""Checks for a reward that fell or did not rise, and for a change of the reward function."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from rlreport.figures.ragged import Floats
 NEAR = 5
 """Number of steps on each side of a jump that count as next to it."""
 SUDDEN = 0.6
-"""A jump is sudden if this fraction of it lies between the steps next to it; else it is a slope."""
+"""A jump is sudden, not a slope, if this fraction of it happens within the steps next to it."""
 STRAY = 0.5
-"""Steps next to a jump may deviate from their side's mean, or rise, by this part of the jump."""
+"""In a sudden jump, the level of NEAR steps on each side differs from all on that side by at most
+this part of the jump, and so does their rise."""
 NEW = 0.8
 """The prompts changed if this fraction of the responses after a jump have new prompts."""
 MIN_SIDE = 3
 """Minimum number of steps on each side of a jump."""
 EVIDENT = 5.0
-"""Minimum size of a jump without a reference, in standard errors of a single step's mean."""
+"""Minimum size of a jump of the reward, in standard errors of a single step's mean reward."""
 
 
 @Check(
@@ -68,7 +69,7 @@ EVIDENT = 5.0
     trend=True,
 )
 def reward_collapse(check: Check, run: Run) -> Result:
-    """Find a reward that died, fell, or fell and recovered.
+    """Find a reward that fell to its lowest value for good, fell, or fell and recovered.
 
     The severity is critical if the reward stays at its lowest value to the end, or if it ends
     further below its start than its best was above it; info if harder prompts explain the fall.
@@ -125,13 +126,13 @@ def _judge_dip(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
 
 
 def lost_part(shape: Shape, end: float) -> float:
-    """Return the fraction of a series' gain lost if it ends at ``end``, or 1 if it has no gain."""
+    """Return (best − end) / (best − start) of a series that ends at ``end``; 1 if it never rose."""
     gain = shape.best - shape.start
     return (shape.best - end) / gain if gain > 0 else 1.0
 
 
 def _has_fallen(run: Run, shape: Shape) -> bool:
-    """Return whether the reward fell, by the trainer's metric or else by a test on responses."""
+    """Return whether the reward fell, judged by the trainer's metric or else by the responses."""
     if shape.series.source == "metrics":
         return shape.fell
     limits, steps, size = run.limits[RewardCollapse], len(run.steps), len(run.last.steps)
@@ -152,8 +153,8 @@ def _has_fallen(run: Run, shape: Shape) -> bool:
 def _prompts_explain(run: Run, shape: Shape) -> bool:
     """Return whether harder prompts explain a fall of the reward.
 
-    They do if the watched reward rose, if the frozen reference's reward fell while the gap to it
-    did not, or if responses to the same prompts earn almost as much after the fall as before.
+    They do if a reward that is not trained on rose, if the frozen reference policy's reward fell
+    and the gap to it did not, or if responses to the same prompts earn almost as much as before.
     """
     watched = run.watched_shape
     if watched is not None and watched.rose and not watched.fell:
@@ -198,7 +199,7 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
     of_reward=True,
 )
 def reward_stalled(check: Check, run: Run) -> Result:
-    """Find a reward that did not rise, or wins against the reference that do not exceed losses."""
+    """Find a reward that did not rise, or a policy that beats the reference too rarely."""
     if run.first is None and not REF_REWARD.met(run):
         return check.too_short(run)
     gap = run.column("reward_gap")
@@ -249,9 +250,10 @@ class _RewardShift(Limits):
     trend=True,
 )
 def reward_shift(check: Check, run: Run) -> Result:
-    """Find a step at which the reward function changed: the frozen reference's reward jumps there.
+    """Find a step at which the reward function changed: the frozen reference policy's reward jumps.
 
-    Without a reference, the reward must jump while length, KL, surprisal and distinct-2 do not.
+    Without a reference policy, the policy's reward must jump at a step at which its length, KL,
+    surprisal and distinct-2 do not.
     The severity is info if only the prompts changed.
     """
     kind = "reference" if run.has("ref_reward") else "reward"
@@ -288,7 +290,7 @@ def reward_shift(check: Check, run: Run) -> Result:
 
 
 class _Jump(NamedTuple):
-    """A series split in two at index ``at``: mean before and after, z and whether it is sudden."""
+    """A jump of a series at index ``at``: means before and after it, its z, and if it is sudden."""
 
     at: int
     before: float
@@ -298,11 +300,11 @@ class _Jump(NamedTuple):
 
 
 def _find_jump(series: Floats) -> _Jump | None:
-    """Return the least-squares split of a series into two constant parts, None if it is short.
+    """Split a series into two parts with constant means by least squares; None if it is too short.
 
-    Noise is the median squared successive difference, which a jump hardly changes. A jump is
-    sudden if most of the difference lies between neighbouring steps, unlike a slope, and both
-    sides stay near their means, unlike a recovery from a dip.
+    Noise is estimated from the median squared successive difference, which a jump hardly changes.
+    A jump is sudden if most of it happens between neighbouring steps (a slope does not), and if
+    both sides stay near their means (a recovery from a dip does not).
     """
     indices = np.flatnonzero(np.isfinite(series))
     y, n = series[indices], len(indices)
@@ -326,9 +328,9 @@ def _find_jump(series: Floats) -> _Jump | None:
 
 
 def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
-    """Return whether a jump exceeds the noise of single steps, unlike fast learning.
+    """Return whether a jump of the reward is at least EVIDENT standard errors of a step's mean.
 
-    Noise is estimated next to the jump, because it is smaller where the reward nears its maximum.
+    The error is that of the steps next to the jump: rewards vary less near their maximum.
     """
     inside = pd.Series(reward - run.by_step(reward)[run.step_index])
     # Responses to one prompt are correlated. Steps with only one prompt are judged by responses.
@@ -344,7 +346,7 @@ def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
 
 
 def _others_jump(run: Run, at: int, still: float) -> bool:
-    """Return whether length, KL, surprisal or distinct-2 jump at step index ``at``, too."""
+    """Return whether length, KL, surprisal or diversity of texts also jump at step index ``at``."""
     names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
     first = max(0, at - NEAR)
     near = run.tables.steps[[*names, "distinct_2", "duplicate_rate"]][first : at + NEAR]
@@ -353,10 +355,10 @@ def _others_jump(run: Run, at: int, still: float) -> bool:
 
 
 def _prompts_changed(run: Run, reward: Floats, jump: _Jump) -> bool:
-    """Return whether different prompts explain the jump.
+    """Return whether a change of the prompts explains a jump of the reward.
 
-    They do if prompts that occur on both sides earn the same reward on both. Without such
-    prompts, they do if prompts recurred before the jump and nearly all after it are new.
+    It does if prompts that occur before and after the jump earn about the same reward. Without
+    such prompts, it does if prompts recurred before the jump and nearly all after it are new.
     """
     difference = same_prompt_change(run, reward, run.step_index >= jump.at)
     if difference is not None:

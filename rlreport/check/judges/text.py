@@ -29,7 +29,7 @@ _BUCKETS = 4096
 """Number of hash buckets for n-grams; collisions make the result only slightly less exact."""
 
 LEAST_LETTERS = 6
-"""Minimum number of letters from which the script of a text can be recognized."""
+"""A text needs this many letters for its script (Latin, Cyrillic, ...) to be recognized."""
 
 
 class _DiversityCollapse(Limits):
@@ -67,10 +67,10 @@ def _diversity_clause(facts: Facts) -> str:
     trend=True,
 )
 def diversity_collapse(check: Check, run: Run) -> Result:
-    """Find a fall of distinct-2, or a rise of responses equal to the answer to another prompt.
+    """Find that responses vary less: more repeated word pairs, or one answer to several prompts.
 
-    A fall of distinct-2 alone has severity info if the run learns and its reward is computed by
-    labels or rules, or confirmed by validation.
+    A fall of distinct-2 (fraction of distinct word pairs) alone is only a note if the run learns
+    and its reward is computed by labels or rules, or confirmed by validation.
     """
     # Equal answers to one prompt are normal, so count the prompts that share an answer.
     prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
@@ -101,7 +101,7 @@ def diversity_collapse(check: Check, run: Run) -> Result:
 
 
 def distinct_loss(run: Run) -> bool:
-    """Return whether distinct-2 fell by more than its limit, even if not significantly."""
+    """Return whether distinct-2 (fraction of distinct word pairs) fell too far, maybe by chance."""
     limits = run.limits[_DiversityCollapse]
     fall = distinct_fall(run, limits.least_bigrams)
     return fall is not None and fall.share > limits.fall
@@ -131,7 +131,7 @@ class _TemplateCollapse(Limits):
     trend=True,
 )
 def template_collapse(check: Check, run: Run) -> Result:
-    """Find responses that no longer depend on their prompts although the surprisal is unchanged."""
+    """Find responses that no longer depend on their prompts although the surprisal did not fall."""
     series = _match_rates(run, run.limits[_TemplateCollapse].prompts)
     windows = series[: len(run.last.steps)], run.last_values(series)
     if min(np.isfinite(values).sum() for values in windows) < 2:
@@ -150,7 +150,10 @@ def template_collapse(check: Check, run: Run) -> Result:
 
 
 def _match_rates(run: Run, least: int) -> Floats:
-    """Return how well responses match their prompts, (S,): 1 if all do, 0 for chance, or NaN."""
+    """Return by step how often texts resemble those of their prompt: 1 always, 0 chance, or NaN.
+
+    Steps with fewer than ``least`` prompts that have several responses are NaN.
+    """
     sample = run.tables.ngrams
     rates = np.full(len(run.steps), np.nan)
     if sample is None:
@@ -170,7 +173,7 @@ def _match_rates(run: Run, least: int) -> Floats:
 
 
 def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
-    """Return the fraction of texts that are closest (cosine) to the other texts of their prompt."""
+    """Return the fraction of texts that are most similar to the other texts of their own prompt."""
     vectors = np.zeros((len(texts), _BUCKETS), np.float32)
     for row, units in enumerate(texts):
         wide = units.astype(np.int64)
@@ -218,7 +221,7 @@ class _LanguageDrift(Limits):
     trend=True,
 )
 def language_drift(check: Check, run: Run) -> Result:
-    """Find a rise in the share of responses written in another script than their prompt."""
+    """Find a rise of the share of responses in another script (e.g. Cyrillic) than their prompt."""
     if run.tables.words is None:
         return check.not_run("response")
     foreign = _in_other_script(run, run.tables.words)

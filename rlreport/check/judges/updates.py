@@ -1,4 +1,4 @@
-"""Checks of the trainer's updates: too large, exploding gradients, or without effect."""
+"""Checks of the policy updates: too large, with exploding gradients, or without effect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _RatioDrift(Limits):
     needs_also="old and new logprobs of the same tokens, or the trainer's ratio or clip fraction",
 )
 def ratio_drift(check: Check, run: Run) -> Result:
-    """Find updates that change token probabilities too much, by their ratio or clip fraction."""
+    """Find updates that are too large, judged by the probability ratio or the clip fraction."""
     weights, outside = run.column("ratio_tokens"), run.column("ratio_outside")
     if np.nansum(weights[run.last.rows]) > 0:
         source, columns = "rollouts", (run.column("ratio_mean"), outside)
@@ -83,7 +83,7 @@ class _GradientExplosion(Limits):
     trend=True,
 )
 def gradient_explosion(check: Check, run: Run) -> Result:
-    """Find gradient norms many times the median; severity info unless the reward falls soon.
+    """Find gradient norms many times the median; only a note unless the reward then falls.
 
     Norms of 0, as in steps whose groups all have equal rewards, are left out of the median.
     """
@@ -111,9 +111,9 @@ def gradient_explosion(check: Check, run: Run) -> Result:
 
 
 def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
-    """Return for each step in ``spikes`` whether it lies just before the reward fell or died.
+    """Return for each step with a gradient spike whether the reward fell just after it.
 
-    All are False if at least as many earlier spikes were harmless.
+    All are False if at least as many spikes came earlier and did no harm.
     """
     shape, none = run.reward_shape, np.zeros(len(spikes), np.bool_)
     if shape is None or not (shape.fell or shape.below_start or shape.dead is not None):
