@@ -193,7 +193,10 @@ def test_groups_that_all_solve_the_task_after_a_rise_are_only_told() -> None:
 
 def test_groups_that_are_all_best_from_the_start_still_teach_nothing() -> None:
     made = tables(prompt_id=INDEX // 2, reward=1.0)
-    assert severity("zero_variance_groups", made) == "warning"
+    finding = run("zero_variance_groups", made)
+    assert isinstance(finding, Finding)
+    assert finding.severity == "warning"
+    assert "all responses of the run earn the same reward" in title(finding)
 
 
 def test_zero_variance_groups_needs_groups_and_no_critic() -> None:

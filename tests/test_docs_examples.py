@@ -106,3 +106,4 @@ def test_the_format_of_the_extending_page_reads_its_files(tmp_path, monkeypatch)
     assert scan.responses["kl_k1"].tolist() == pytest.approx([1.0] * 8)
     assert scan.responses["group"].nunique() == 4
     assert list(scan.extras.columns) == ["tries"]
+    assert not any("unrecognized" in note.text for note in scan.notes)

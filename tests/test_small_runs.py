@@ -29,3 +29,16 @@ def test_what_only_rounding_changes_is_no_change() -> None:
     real = change(0.3003, 0.3, "step 0")
     assert real is not None
     assert real.direction == "up"
+
+
+def test_log_probabilities_without_token_strings_are_no_choice_of_token_data(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        row(step, reward=0.1 * n, logprobs=[-0.5, -1.0], ref_logprobs=[-0.7, -1.1])
+        for step in range(3)
+        for n in range(4)
+    ]
+    assert rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run").left_out == []
+    table = (tmp_path / "run" / "tokens.html").read_text("utf-8")
+    assert "The log has no token strings" in table

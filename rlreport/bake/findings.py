@@ -54,7 +54,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
             (message(BY_ID[c.id].name) if c.id in BY_ID else c.id, c.needs) for c in verdict.not_run
         ],
         "checks_run": message(
-            "{passed}, {not_run:count} could not run",
+            "{passed}, {not_run:count} not applicable to this log",
             passed=plural("{count} check passed", "{count} checks passed", len(passed)),
             not_run=len(verdict.not_run),
         ),
@@ -80,6 +80,7 @@ def finding_view(
         "steps": [Link(str(step), addresses.step(step)) for step in steps],
         "examples": [_example(example, addresses) for example in finding.evidence],
         "folded": [finding_view(other, addresses) for other in folded],
+        "related": plural("{count} related finding", "{count} related findings", len(folded)),
     }
 
 

@@ -138,7 +138,8 @@ class ReportBuilder(RunContext, Maker):
     def holding(self, steps: StepPages) -> ReportBuilder:
         """Return a copy with these step pages; ``left_out`` then tells what they do not show."""
         responses = self.tables.responses
-        token_responses = int((responses["response_tokens"].fillna(0) > 0).sum())
+        has_views = any(candidate.arrays for candidate in self.candidates)  # else no token strings
+        token_responses = int((responses["response_tokens"] > 0).sum()) if has_views else 0
         left_out = steps.plan.left_out(len(responses), token_responses)
         left_out += _data_left_out(self.response_data[1], len(responses))
         return replace(self, rendered_steps=steps, left_out=left_out)

@@ -17,7 +17,7 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, NotTaken, count_not_taken, kind_of
 from rlreport.figures.metadata import split_named
 from rlreport.formats import roll, simple
-from rlreport.formats.base import Format, Match, Row, Where
+from rlreport.formats.base import BaseFormat, Format, Match, Row, Where
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.ids import TokenNames
 from rlreport.formats.logged import Watched, is_scalar, read_all
@@ -189,6 +189,9 @@ class RowReader:
                     why=repr(error)[:160],
                 )
             ) from error
+        if isinstance(self._format, BaseFormat):
+            with suppress(AttributeError, LookupError, TypeError, ValueError):
+                self._format.writer(watched)  # so that the keys of the version count as read
         for name, value in watched.unread():
             count_not_taken(self._not_taken, name, kind_of(value))
 

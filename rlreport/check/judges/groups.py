@@ -215,6 +215,8 @@ class _ZeroVarianceGroups(Limits):
         "{best:count} are solved, and harder prompts would teach more.",
         "mixed": "{equal:count} of the last {groups:count} groups give no learning signal: in "
         "{lowest:count} all responses earn the lowest reward, in {best:count} the best.",
+        "constant": "{equal:count} of the last {groups:count} groups give no learning signal: all "
+        "responses of the run earn the same reward.",
     },
     why="If all responses of a group earn the same reward, its advantages and gradient are zero.",
     suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
@@ -244,6 +246,8 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     too_hard = above(wrong, limits.share) and at_least(wrong, before["wrong"])
     among = run.responses["group"].isin(groups.index[groups["equal"]]).to_numpy()
     kind = "solved" if 2 * solved > share else "mixed"
+    if np.ptp(run.column("reward")[np.isfinite(run.column("reward"))]) == 0:
+        kind = "constant"
     always = met_from_start(series, met[0]) or above(before["equal"], limits.share)
     onset = run.onset(series, always=always)
     if onset is not None and onset.step == run.steps[-1]:
