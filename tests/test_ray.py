@@ -191,7 +191,7 @@ def test_nodes_that_are_not_as_this_one_are_named(
         build(log, tmp_path / "report", ray=nodes.address)
     monkeypatch.undo()
     monkeypatch.setattr(ray_executor, "_sizes", lambda files: dict.fromkeys(files, 17))
-    with pytest.raises(UsageError, match=r"sees no file .*a\.jsonl of the same size"):
+    with pytest.raises(UsageError, match=r"does not see .*a\.jsonl with the same size"):
         build(log, tmp_path / "report", ray=nodes.address)
     assert not (tmp_path / "report").exists()
 
@@ -233,8 +233,8 @@ def test_ctrl_c_ends_a_build_on_a_cluster_and_leaves_nothing(
     ("address", "reason"),
     [
         ("127.0.0.1:1", "--ray 127.0.0.1:1"),
-        ("local", "none is started"),
-        ("ray://127.0.0.1:10001", "Ray's client is not used"),
+        ("local", "does not start a cluster"),
+        ("ray://127.0.0.1:10001", "does not support ray:// addresses"),
     ],
 )
 def test_a_cluster_that_is_not_there_is_told_in_a_line(
