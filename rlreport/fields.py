@@ -104,7 +104,7 @@ FIELDS = (
     Field("agent", "text", "which agent spoke, if there are several", column=True),
     Field("trainable", "bool", "whether that agent is trained; else its rows are left out"),
     Field("filtered_out", "bool", "whether the rollout was filtered out before training; left out"),
-    Field("policy_version", "range", "version of the sampling policy, or first and last version",
+    Field("policy_version", "range", "version of the sampling policy; first and last if it changed",
           column=True),
     Field("errors", "texts", "errors of the rollout"),
     Field("seconds", "number", "duration of the rollout in seconds"),

@@ -112,8 +112,8 @@ class ReadOptions(_Checked):
     )
     split: str | None = option(
         None,
-        "Split to read. Default: train; a validation split is shown as well, but the health checks "
-        "ignore it.",
+        "Split to report on. Default: the training split; a logged validation split is shown as "
+        "well, but not checked.",
         metavar="NAME",
     )
     tokenizer: str | None = option(
@@ -134,7 +134,7 @@ class ReadOptions(_Checked):
         256_000_000, "Skip lines longer than this.", low=1, size=True, show="256MB"
     )
     workers: int = option(
-        0, "Number of worker processes.", low=0, high=256, show="one per core", metavar="N"
+        0, "Number of processes.", low=0, high=256, show="one per core", metavar="N"
     )
     ray: str | None = option(
         None,

@@ -128,7 +128,9 @@ def _join(folder: Path, name: str, modules: dict[str, str], above: tuple[str, ..
     exports = ", ".join(match["name"] for match in _EXPORT.finditer(source))
     body = _EXPORT.sub("", _IMPORT.sub(import_line, source))
     if unsupported := _OTHER.search(body):
-        raise ValueError(f"{name}: only named imports and declarations: {unsupported[0]}")
+        raise ValueError(
+            f"{name}: unsupported: {unsupported[0]}; use named imports and declarations"
+        )
     modules[name] = (
         f'modules["{name}"] = (() => {{\n{body.strip()}\nreturn {{ {exports} }};\n}})();\n'
     )

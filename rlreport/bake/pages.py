@@ -205,7 +205,7 @@ def package_folder(name: str) -> Path:
 def environment(language: Language) -> jinja2.Environment:
     """Return a Jinja environment with autoescaping that rejects undefined names.
 
-    Texts in templates are translated; views must already be translated.
+    Texts in templates are translated here; the values passed to them must be translated already.
     """
     result = jinja2.Environment(
         loader=jinja2.FileSystemLoader(package_folder("templates")),

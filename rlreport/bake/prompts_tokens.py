@@ -1,8 +1,8 @@
 """The pages of prompts and of tokens.
 
 The page of prompts shows the rewards of each prompt over the steps. The page of
-tokens shows the tokens with the most KL, tokens whose probability changed most, and texts that
-spread through the responses.
+tokens shows the tokens with the most KL, tokens whose probability changed most, and phrases that
+appear in more and more responses during training.
 """
 
 from __future__ import annotations

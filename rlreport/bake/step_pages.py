@@ -45,8 +45,8 @@ class RenderedStep(NamedTuple):
 
     Attributes:
         content: (path, bytes) of the page.
-        weight: size in bytes of the page and of ``texts`` in the output format.
-        listed: rows of the step's responses in the table of the responses page.
+        weight: bytes that the page and ``texts`` take in the output, depending on its format.
+        listed: the step's responses as rows of the responses page.
         texts: gzipped full texts of these responses, which the responses page searches.
     """
 

@@ -77,9 +77,10 @@ class Example:
         step, n: training step of the response, and its index among the responses of the step.
         token: index of the token to look at, or None.
         value, unit: the number for which the response was chosen, such as its reward, or None.
-        excerpt: at most 60 characters around ``token``, around the text ``look_for``, or from
-            the end of the response (``at_end``); None until the responses are read.
+        excerpt: at most 60 characters of the response; None until the responses are read.
         before: the last response to the same prompt before the problem began, or None.
+        look_for: text around which the excerpt is cut, "" to cut it around ``token``.
+        at_end: whether, with neither of them, it is the end of the response, not the start.
     """
 
     step: int

@@ -37,7 +37,7 @@ class Trend(Limits):
 
     share = Limit(WINDOW_SHARE, "of steps", "size of the first and of the last window")
     least_steps = Limit(LEAST_WINDOW, "steps", "least size of a window")
-    shortest_run = Limit(5, "steps", "a shorter run is too short to judge")
+    shortest_run = Limit(5, "steps", "runs with fewer steps are not judged")
     z = Limit(3.0, "std errors", "least significance of a difference of means")
 
 

@@ -32,10 +32,11 @@ def onset(
 
     ``series``, float64 (S,), is NaN at steps without a value. The baseline is the mean of the
     first three values, or of those in the index range ``peak`` if the series fell from a peak.
-    The total change is that from the baseline to the mean of the last ``end`` values. From the
-    onset to the end, the smoothed series differs from the baseline by MIN_ERRORS standard errors
-    and by MIN_PART of the total change. The interval of the onset starts where the rise begins in
-    a least-squares fit (``_corner``), and ends where the difference stays above LASTING_PART.
+    The total change is the mean of the last ``end`` values minus the baseline. The onset is the
+    first step from which on the smoothed series stays at least MIN_ERRORS standard errors, and at
+    least MIN_PART of the total change, away from the baseline. Its uncertainty interval starts
+    where a least-squares fit (``_corner``) begins to rise, and ends at the first step from which
+    on the series stays at least LASTING_PART of the total change away.
     """
     start, stop = peak or (0, 0)
     indices = np.flatnonzero(np.isfinite(series))

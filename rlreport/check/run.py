@@ -50,7 +50,7 @@ class RewardStalled(Limits):
     """Thresholds of ``reward_stalled``, the check that finds a reward that did not rise."""
 
     solved = Limit(
-        0.95, "of responses", "share with the best reward in all steps: nothing left to learn"
+        0.95, "of responses", "share with the best reward, in every step: nothing left to learn"
     )
 
 

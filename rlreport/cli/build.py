@@ -42,9 +42,9 @@ class BuildCommand(click.Command):
     type=OUT,
     default=Path("report"),
     show_default=True,
-    help="Output path or URL. The suffix selects the format: none = folder, .html = one file, "
-    ".eml = mail, .md = Markdown with a folder of pictures, .zip = zipped folder. '-' writes to "
-    "standard output and needs --format.",
+    help="Output path, or URL such as s3://bucket/run. The suffix selects the format: none = "
+    "folder, .html = one file, .eml = mail, .md = Markdown with a folder of pictures, .zip = "
+    "zipped folder. '-' writes to standard output and needs --format.",
 )
 @options(BuildOptions)
 @fail_on_option

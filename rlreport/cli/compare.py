@@ -23,7 +23,8 @@ from rlreport.text.language import Language
     type=OUT,
     default=Path("comparison"),
     show_default=True,
-    help="Output path or URL; the suffix selects the format as in 'rlreport build'.",
+    help="Output path, or URL such as s3://bucket/run; the suffix selects the format as in "
+    "'rlreport build'.",
 )
 @options(CompareOptions)
 def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:

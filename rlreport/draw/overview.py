@@ -232,7 +232,7 @@ def overview_charts(
         tables: tables of the whole run.
         findings: findings to mark on the charts they refer to.
         band: half the width of bands in standard deviations; 0 for no bands.
-        run: name of the run, which begins the description in each specification; "" for none.
+        run: name of the run, with which the description of each chart begins; "" for none.
     """
     if tables.steps.empty:
         return []

@@ -198,7 +198,7 @@ def _worst_period(
 class _BrokenLog(Limits):
     unreadable = Limit(0.001, "of lines", "unreadable lines (warning; below it a note)")
     usual = Limit(0.8, "of steps", "steps of the usual size or distance; below it not judged")
-    fewer = Limit(0.9, "of the usual", "responses of a step, below it incomplete")
+    fewer = Limit(0.9, "of the usual", "responses of a step; with fewer it is incomplete")
 
 
 class _Fault(NamedTuple):

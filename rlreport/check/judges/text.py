@@ -109,8 +109,12 @@ def distinct_loss(run: Run) -> bool:
 
 class _TemplateCollapse(Limits):
     prompts = Limit(4, "prompts", "with two responses each that a step needs to be judged")
-    first = Limit(0.3, "beyond chance", "responses matched to their prompt, first window", RAGEN_2)
-    last = Limit(0.1, "beyond chance", "responses matched to their prompt, last window", RAGEN_2)
+    first = Limit(
+        0.3, "beyond chance", "responses from which their prompt can be told, first window", RAGEN_2
+    )
+    last = Limit(
+        0.1, "beyond chance", "responses from which their prompt can be told, last window", RAGEN_2
+    )
     surprisal = Limit(0.8, "times", "surprisal relative to the first window", CONTRACT)
 
 
