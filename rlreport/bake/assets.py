@@ -35,7 +35,10 @@ _SCRIPT_MESSAGE = re.compile(
 
 @dataclass(frozen=True)
 class Assets:
-    """Texts of style sheet, script of a report folder, script of a one-file report, and Vega."""
+    """The texts of a report's style sheet and scripts.
+
+    ``report`` is the script of a report folder, ``one_file`` that of a report in one file.
+    """
 
     style: str
     report: str

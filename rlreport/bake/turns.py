@@ -11,6 +11,7 @@ import pandas as pd
 from rlreport.bake.context import RunContext
 from rlreport.bake.pages import Addresses
 from rlreport.bake.views import Cell, ColumnView, TableView, number_cell, table
+from rlreport.draw.tools import tool_label
 from rlreport.text.messages import message, plural, span
 
 MOST_TOOLS = 20
@@ -97,7 +98,7 @@ def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Itera
     shares = [_error_shares(tools[tools["step"].between(*window)]) for window in windows]
     for name, totals in sums.iloc[:MOST_TOOLS].iterrows():
         yield _Turns(
-            str(name) or message("tool without a name"),
+            tool_label(name),
             totals["answers"],
             totals["tokens" if in_tokens else "chars"],
             totals["ranges" if in_tokens else "answers"],

@@ -19,6 +19,11 @@ MOST_TOOLS = 5
 """Maximum number of curves; the tools that answered the most calls are drawn."""
 
 
+def tool_label(name: object) -> str:
+    """Return the displayed name of a tool; the logged name may be empty."""
+    return str(name) or message("tool without a name")
+
+
 def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     """Yield a chart of each tool's error rate, if there are errors and at least two tools."""
     if tables.tools.empty or not tables.tools["errors"].any():
@@ -30,7 +35,7 @@ def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     if len(order) < 2:
         return
     shares = rates.reindex(frame.steps)[order[:MOST_TOOLS]]
-    names = [str(tool) or message("tool without a name") for tool in shares]
+    names = [tool_label(tool) for tool in shares]
     omitted_count = len(order) - len(names)
     yield curve_chart(
         frame,

@@ -232,8 +232,12 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     limits, window = run.limits[_ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
-    graded = np.isfinite(run.column("reward")[run.last.rows]).sum()
-    if last_groups.empty or last_groups["size"].sum() < limits.grouped * graded:
+    rewards = run.column("reward")
+    graded = np.isfinite(rewards)
+    if (
+        last_groups.empty
+        or last_groups["size"].sum() < limits.grouped * graded[run.last.rows].sum()
+    ):
         return check.not_run("groups: several responses to a prompt in a step")
     if run.has("value_mean"):
         return check.not_run("a run that learns from groups; this one has a critic")
@@ -246,7 +250,7 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     too_hard = above(wrong, limits.share) and at_least(wrong, before["wrong"])
     among = run.responses["group"].isin(groups.index[groups["equal"]]).to_numpy()
     kind = "solved" if 2 * solved > share else "mixed"
-    if np.ptp(run.column("reward")[np.isfinite(run.column("reward"))]) == 0:
+    if np.ptp(rewards[graded]) == 0:
         kind = "constant"
     always = met_from_start(series, met[0]) or above(before["equal"], limits.share)
     onset = run.onset(series, always=always)
@@ -265,7 +269,7 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
             "kind": kind,
             **dict(zip(("equal", "best", "lowest"), map(int, counts), strict=True)),
         },
-        Ranking(run.column("reward"), False, "reward", among=among),
+        Ranking(rewards, False, "reward", among=among),
         series=series,
         onset=onset,
     )
