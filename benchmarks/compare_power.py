@@ -28,9 +28,9 @@ from rlreport.comparison.compare import (
 from rlreport.comparison.data import response_data
 from rlreport.comparison.outcome import flips
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Progress
 from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise
+from rlreport.system.workers import Progress
 
 NULL_PAIRS = 2000
 PLANTED_PAIRS = 400

@@ -24,7 +24,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from rlreport.card import run_card
+from rlreport.about.card import run_card
 from rlreport.check import load_thresholds
 from rlreport.comparison.data import unpacked
 from rlreport.comparison.earlier import earlier_report, report_about

@@ -36,9 +36,9 @@ from rlreport.display import prompt_texts
 from rlreport.errors import RlreportError
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Progress
 from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise
+from rlreport.system.workers import Progress
 from rlreport.tables import Tables
 
 BASES = ("simulated", "real")

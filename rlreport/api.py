@@ -6,7 +6,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from rlreport.comparing import ComparisonReport, build_comparison
 from rlreport.deliver.publish import destination
@@ -14,37 +14,19 @@ from rlreport.errors import UsageError
 from rlreport.indexing import Index, build_index
 from rlreport.options import BuildOptions, CompareOptions, declared
 from rlreport.pipeline import Report, build_report
-from rlreport.progress import Progress
+from rlreport.system.workers import Progress, Workers
 from rlreport.text.language import language
-from rlreport.workers import Workers
 
 Logs: TypeAlias = str | Path | Sequence[str | Path]
-P = ParamSpec("P")
+Function = TypeVar("Function", bound=Callable[..., Any])
 _OPTIONS = "        **options: as on the command line."
 """Docstring line that ``_add_options`` replaces with a description of each option."""
 
 
-class _Build(Protocol[P]):
-    def __call__(
-        self, logs: Logs, out: str | Path = "report", *args: P.args, **options: P.kwargs
-    ) -> Report: ...
-
-
-class _Compare(Protocol[P]):
-    def __call__(
-        self,
-        base: Logs,
-        new: str | Path,
-        out: str | Path = "comparison",
-        *args: P.args,
-        **options: P.kwargs,
-    ) -> ComparisonReport: ...
-
-
-def _add_options(options: Any) -> Callable[[Any], Any]:
+def _add_options(options: Any) -> Callable[[Function], Function]:
     """Return a decorator that adds the class ``options``' fields to signature and docstring."""
 
-    def add(function: Any) -> Any:
+    def add(function: Function) -> Function:
         signature, typed = inspect.signature(function), inspect.signature(options).parameters
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         lines = []
@@ -53,22 +35,15 @@ def _add_options(options: Any) -> Callable[[Any], Any]:
             parameters.append(typed[entry.name].replace(default=default))
             help = textwrap.fill(f"{entry.name}: {entry.metadata['help']}", 88)
             lines += textwrap.indent(help, " " * 12).removeprefix(" " * 4).splitlines()
-        function.__signature__ = signature.replace(parameters=parameters)
-        function.__doc__ = function.__doc__.replace(_OPTIONS, "\n".join(lines))
+        signature = signature.replace(parameters=parameters)
+        setattr(function, "__signature__", signature)  # noqa: B010 - not declared by Callable
+        function.__doc__ = str(function.__doc__).replace(_OPTIONS, "\n".join(lines))
         return function
 
     return add
 
 
-def _build_with(options: Callable[P, BuildOptions]) -> Callable[[Any], _Build[P]]:
-    return _add_options(options)
-
-
-def _compare_with(options: Callable[P, CompareOptions]) -> Callable[[Any], _Compare[P]]:
-    return _add_options(options)
-
-
-@_build_with(BuildOptions)
+@_add_options(BuildOptions)
 def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
     """Build the report of one run.
 
@@ -97,7 +72,7 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
         return build_report(_path_list(logs), destination(out), settings, progress, workers)
 
 
-@_compare_with(CompareOptions)
+@_add_options(CompareOptions)
 def compare(
     base: Logs, new: str | Path, out: str | Path = "comparison", **options: Any
 ) -> ComparisonReport:

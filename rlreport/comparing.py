@@ -21,8 +21,8 @@ from rlreport.draw.comparison import comparison_charts
 from rlreport.draw.svg import drawn
 from rlreport.errors import UsageError
 from rlreport.options import CompareOptions
-from rlreport.progress import Progress
-from rlreport.read.remote import shown
+from rlreport.system.stores import shown
+from rlreport.system.workers import Progress
 from rlreport.text.messages import message
 
 

@@ -24,13 +24,12 @@ from rlreport.errors import OutputError, RlreportError, UnreadableReportError, U
 from rlreport.metrics import metrics_beside
 from rlreport.options import BuildOptions
 from rlreport.pipeline import build_report
-from rlreport.progress import Progress
 from rlreport.read.files import is_url
-from rlreport.read.remote import shown
+from rlreport.system.stores import shown
+from rlreport.system.workers import Progress, Workers
 from rlreport.text.clean import safe_text
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
-from rlreport.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)

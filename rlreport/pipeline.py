@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from rlreport.about.card import Card, run_card
+from rlreport.about.several_runs import several_runs
 from rlreport.bake.context import JudgedRun
 from rlreport.bake.notes import read_notes
 from rlreport.bake.overview_page import run_figures
@@ -22,7 +24,6 @@ from rlreport.bake.redact import (
 )
 from rlreport.bake.report import prepare
 from rlreport.bake.views import KeyFigure
-from rlreport.card import Card, run_card
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
@@ -40,15 +41,13 @@ from rlreport.errors import OutputError, UnusableInputError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.metrics import metrics_beside
 from rlreport.options import BuildOptions, FigureOptions, ReadOptions, ReportOptions, part
-from rlreport.progress import Progress
 from rlreport.read.logs import read_logs
 from rlreport.read.readback import RowLocations
-from rlreport.read.remote import shown
-from rlreport.several_runs import several_runs
 from rlreport.summarise import summarise
+from rlreport.system.stores import shown
+from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, Tables
 from rlreport.text.language import ENGLISH, Language
-from rlreport.workers import Workers, release_memory
 
 DATA_SHARE = 0.2  # fraction of the maximum size for the numbers (no texts) of all responses
 

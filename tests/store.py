@@ -137,7 +137,7 @@ def long_log(path: Path) -> Path:
 def _forget_connections() -> None:
     import s3fs
 
-    from rlreport.read.remote import filesystem
+    from rlreport.system.stores import filesystem
 
     filesystem.cache_clear()
     s3fs.S3FileSystem.clear_instance_cache()

@@ -29,7 +29,7 @@ from rlreport.read.chunk import read_chunk
 from rlreport.read.lines import byte_ranges
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
-from rlreport.store import Store, pack, store_at, unpack
+from rlreport.system.cache import Store, pack, store_at, unpack
 from rlreport.text.language import Language
 from rlreport.text.messages import Message
 from tests.reading import row, tokens, write
@@ -408,7 +408,7 @@ def test_a_full_disk_leaves_nothing_half_written(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     logs = write(tmp_path / "log.jsonl", lines(20))
-    monkeypatch.setattr("rlreport.store.Path.replace", full)
+    monkeypatch.setattr("rlreport.system.cache.Path.replace", full)
     assert found(logs, tmp_path / "cache") == found(logs)
     assert entries(tmp_path / "cache") == []
 
@@ -451,7 +451,7 @@ def test_an_entry_of_another_user_is_not_there(
     store = Store(tmp_path, 1000)
     store.put(b"a", b"data")
     assert store.get(b"a") == b"data"
-    monkeypatch.setattr("rlreport.store.os.geteuid", lambda: 12345)
+    monkeypatch.setattr("rlreport.system.cache.os.geteuid", lambda: 12345)
     assert store.get(b"a") is None
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import rlreport
 from rlreport.bake import step_page
-from rlreport.store import Store
+from rlreport.system.cache import Store
 from tests.reading import tokens, write
 
 STEPS, EACH = 10, 10

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import rlreport
-from rlreport.card import MOST_ENTRIES, run_card
-from rlreport.credentials import is_secret
+from rlreport.about.card import MOST_ENTRIES, run_card
+from rlreport.about.credentials import is_secret
 from rlreport.errors import UsageError
 from tests.forms import FORMS, everything
 from tests.hostile import write_log
@@ -197,7 +197,7 @@ def test_configurations_of_frameworks_lose_their_secrets_only(name, monkeypatch)
         withheld.extend([name] if is_secret(name, value) else [])
         return is_secret(name, value)
 
-    monkeypatch.setattr("rlreport.card.is_secret", recorded)
+    monkeypatch.setattr("rlreport.about.card.is_secret", recorded)
     card = run_card([], configs=[CONFIGURATIONS / name])
     assert withheld == WITHHELD[name]
     assert (card.hidden, card.cut) == (len(withheld), 0)

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.check.finding import Finding, Onset
 from rlreport.check.verdict import run_checks
-from rlreport.several_runs import SEVERAL_RUNS
 from rlreport.tables import Note, Tables
 from tests.check_cases import INDEX, SIGN, SIZE, STEP, run, severity, tables, title
 from tests.tables_builder import make_tables

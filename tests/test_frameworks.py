@@ -16,7 +16,7 @@ from rlreport.figures.metadata import normalize_turns_and_mask
 from rlreport.formats import RowReader, Where, beside, detect
 from rlreport.formats.containers import container_of, iterate
 from rlreport.read.tables import Scan
-from rlreport.zstd import ZstdFile
+from rlreport.system.stores import ZstdFile
 from tests.reading import kinds, read
 
 DUMPS = Path(__file__).parent / "data" / "frameworks"

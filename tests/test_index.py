@@ -59,11 +59,19 @@ def test_reports_of_every_form_have_a_row_with_their_figures_and_what_differs(ru
 
 
 def test_a_report_that_is_broken_or_newer_says_so_in_its_row(runs, tmp_path):
-    for name, text in (("broken", "{"), ("odd", "[]"), ("newer", None), ("wrong", "")):
+    for name, text in (
+        ("broken", "{"),
+        ("odd", "[]"),
+        ("newer", ""),
+        ("before", ""),
+        ("wrong", ""),
+    ):
         (tmp_path / name / "data").mkdir(parents=True)
         about = json.loads((runs / "run:0#<i>/data/report.json").read_text())
         if name == "newer":
             about["schema"] = 99
+        elif name == "before":
+            about["schema"] = 1
         elif name == "wrong":
             about |= {"steps": [1, {"responses": "x"}], "card": [], "verdict": 3, "findings": {}}
         (tmp_path / name / "data/report.json").write_text(text or json.dumps(about))
@@ -73,10 +81,11 @@ def test_a_report_that_is_broken_or_newer_says_so_in_its_row(runs, tmp_path):
     assert "broken" in told["broken"]
     assert "not a report" in told["odd"]
     assert "newer" in told["newer"]
+    assert "earlier development version" in told["before"]
     assert "broken" in told["cut.zip"]
     assert "wrong" not in told
     page = (tmp_path / "index.html").read_text()
-    assert "5 reports. 4 could not be read." in page
+    assert "6 reports. 5 could not be read." in page
     assert str(tmp_path) not in page
 
 

@@ -15,7 +15,7 @@ import rlreport
 from rlreport.errors import UnusableInputError
 from rlreport.formats.base import Where
 from rlreport.formats.verifiers import Verifiers
-from rlreport.zstd import ZstdFile
+from rlreport.system.stores import ZstdFile
 from tests.reading import read
 from tests.test_frameworks import DUMPS, by_step
 

@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from rlreport import ray_executor
 from rlreport.api import build
 from rlreport.errors import RlreportError, UsageError
 from rlreport.options import BuildOptions
 from rlreport.pipeline import build_report
-from rlreport.progress import Progress
 from rlreport.read.lines import byte_ranges
-from rlreport.workers import Workers
+from rlreport.system import ray_executor
+from rlreport.system.workers import Progress, Workers
 from tests import jobs
 from tests.running import rlreport
 from tests.store import BUCKET, local_files, long_log

@@ -18,17 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Progress
 from rlreport.read.batch import Chunk
 from rlreport.read.chunk import read_chunk
 from rlreport.read.detect import LogFiles
 from rlreport.read.files import LogFormat, find_sources
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.logs import read_chunks
-from rlreport.read.remote import Source
 from rlreport.read.tables import extras_table, log_rows, response_table, tool_table
-from rlreport.workers import Workers
-from rlreport.zstd import ZstdFile
+from rlreport.system.stores import Source, ZstdFile
+from rlreport.system.workers import Progress, Workers
 from tests.reading import read, row, tokens, write
 from tests.running import SEARCH
 

@@ -15,13 +15,12 @@ import pytest
 from rlreport.display import fetch
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Progress
 from rlreport.read.detect import detect_formats
 from rlreport.read.files import find_sources
 from rlreport.read.lines import byte_ranges
 from rlreport.read.logs import read_chunks
-from rlreport.read.remote import read_ranges, shown
-from rlreport.workers import Workers
+from rlreport.system.stores import read_ranges, shown
+from rlreport.system.workers import Progress, Workers
 from tests.reading import read, row, write
 from tests.running import rlreport
 from tests.store import BUCKET, Store, local_files, long_log

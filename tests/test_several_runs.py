@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import rlreport
+from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.cli import main
-from rlreport.several_runs import SEVERAL_RUNS
 
 
 def folders(root, *names, config=False, steps=(0, 1), file="a.jsonl"):

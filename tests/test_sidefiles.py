@@ -16,7 +16,7 @@ from rlreport.check import load_thresholds
 from rlreport.errors import RlreportError, RowError, UsageError
 from rlreport.metrics import metrics_beside
 from rlreport.metrics.table import MAX_METRICS
-from rlreport.sidefiles import (
+from rlreport.system.documents import (
     MAX_COLUMNS,
     LimitError,
     load_csv,

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from rlreport.errors import RlreportError
-from rlreport.workers import AHEAD, QUEUED, Workers
+from rlreport.system.workers import AHEAD, QUEUED, Workers
 from tests import jobs
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rlreport.formats.containers import container_of, iterate
-from rlreport.zstd import ZstdFile
+from rlreport.system.stores import ZstdFile
 
 DUMPS = Path(__file__).resolve().parents[1] / "tests" / "data" / "frameworks"
 LEVELS = 4

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from rlreport.about.card import redacted_text
 from rlreport.bake.assets import assets
 from rlreport.bake.data_page import csv
 from rlreport.bake.pages import (
@@ -20,7 +21,6 @@ from rlreport.bake.pages import (
     script_json,
 )
 from rlreport.bake.views import Cell, ColumnView, Shell, TableView, name_cell, table
-from rlreport.card import redacted_text
 from rlreport.columns import RESPONSE
 from rlreport.comparison import words
 from rlreport.comparison.compare import Guardrail

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.about.card import Card
 from rlreport.bake.views import ColumnView, number_column
-from rlreport.card import Card
 from rlreport.check.finding import Finding, Verdict
 from rlreport.check.limits import Thresholds
 from rlreport.check.spreading import SpreadingTexts

@@ -16,7 +16,7 @@ from rlreport.bake.pages import Addresses
 from rlreport.errors import RowError, UsageError
 from rlreport.read.detect import NOTES_FILE
 from rlreport.read.files import is_url
-from rlreport.sidefiles import read_bounded
+from rlreport.system.documents import read_bounded
 from rlreport.tables import Note
 from rlreport.text.clean import printable, shortened
 from rlreport.text.messages import message

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rlreport.about.card import card_view
+from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.bake.context import (
     RUN_TILES,
     SAMPLED_FIGURE,
@@ -33,7 +35,6 @@ from rlreport.bake.views import (
     number_column,
     table,
 )
-from rlreport.card import card_view
 from rlreport.check.run import Run
 from rlreport.choose import Extreme
 from rlreport.choose.detail import evenly
@@ -44,7 +45,6 @@ from rlreport.draw.small_multiples import not_drawn
 from rlreport.metrics.frameworks import logging_advice
 from rlreport.metrics.roles import roles_of
 from rlreport.rollout import Rollout
-from rlreport.several_runs import SEVERAL_RUNS
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken
 from rlreport.text.clean import shortened

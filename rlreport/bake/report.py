@@ -51,10 +51,9 @@ from rlreport.draw.overview import arranged, overview_charts
 from rlreport.draw.prompts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn
 from rlreport.options import OutputOptions
-from rlreport.progress import Progress
 from rlreport.summarise import commonest, window_table
+from rlreport.system.workers import Progress, Workers
 from rlreport.text.messages import message
-from rlreport.workers import Workers
 
 RUN_SCRIPT = "data/run.js"
 """Path of the script with data about the whole run; step pages load it instead of containing it."""

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from rlreport.about.card import card_values
+from rlreport.about.credentials import Scalar
 from rlreport.bake.views import Cell, ColumnView, table
-from rlreport.card import card_values
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.wording import translatable_title
 from rlreport.columns import STEP
 from rlreport.comparison.earlier import section, verdict_of
-from rlreport.credentials import Scalar
 from rlreport.draw.axes import unique_names
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import Frame, curve_chart

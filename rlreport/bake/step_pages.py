@@ -30,7 +30,7 @@ from rlreport.display import fetch
 from rlreport.read.chunk import format_keys
 from rlreport.read.readback import RowLocations
 from rlreport.rollout import Rollout
-from rlreport.store import Store, pack, program, store_at, unpack
+from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message
 
 MIN_PARALLEL_PAGES = 32

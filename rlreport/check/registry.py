@@ -27,7 +27,7 @@ from rlreport.check.judges import (
 from rlreport.check.limits import Limit, Limits, Thresholds
 from rlreport.check.noise import Trend
 from rlreport.errors import UsageError
-from rlreport.sidefiles import load_toml, read_bounded
+from rlreport.system.documents import load_toml, read_bounded
 
 CHECKS: tuple[Check, ...] = (
     # What makes a run invalid.

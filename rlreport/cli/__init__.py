@@ -15,7 +15,7 @@ import click
 
 from rlreport.cli.terminal import say, say_click_error, say_error
 from rlreport.errors import RlreportError
-from rlreport.workers import collect_rarely
+from rlreport.system.workers import collect_rarely
 
 INTERRUPTED, TERMINATED = 130, 143
 """Exit status (128 + signal) after Ctrl-C, and after SIGTERM, which job schedulers send."""

@@ -33,7 +33,7 @@ def cache(folder: str, clear: bool) -> None:
       rlreport cache                    the cache of --cache auto
       rlreport cache .cache --clear
     """
-    from rlreport.store import store_at
+    from rlreport.system.cache import store_at
 
     if folder != "auto" and not Path(folder).is_dir():
         raise UsageError(f"{folder}: no such folder")
@@ -159,8 +159,8 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     """
     from rlreport.bake.data_page import note_in_words
     from rlreport.metrics import metrics_beside
-    from rlreport.progress import Progress
     from rlreport.read.logs import read_logs
+    from rlreport.system.workers import Progress
 
     read, figures = part(ReadOptions, given), part(FigureOptions, given)
     metrics = metrics_beside(logs, read.metrics, read.run)

@@ -57,11 +57,11 @@ def say_json(document: bytes) -> None:
 
 def print_report(report: Report) -> None:
     """Print about a report: log lines that were skipped, warnings, the verdict, its path."""
+    from rlreport.about.several_runs import SEVERAL_RUNS
     from rlreport.bake.notes import NOTES
     from rlreport.deliver.publish import page_at
     from rlreport.draw.custom import CHARTS
     from rlreport.read.detect import FORMAT
-    from rlreport.several_runs import SEVERAL_RUNS
 
     translate = report.language.of
     for line in skipped_lines(report.tables):

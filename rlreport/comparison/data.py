@@ -13,8 +13,7 @@ from pandas.api.types import is_numeric_dtype
 
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
-from rlreport.read.batch import text_hash
-from rlreport.sidefiles import LimitError, load_csv, read_stream
+from rlreport.system.documents import LimitError, load_csv, read_stream
 from rlreport.tables import Tables
 from rlreport.text.clean import escape, safe_text, unescape
 
@@ -117,21 +116,6 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
         if name == "reward" or steps[column].notna().any():
             table[name] = steps[column]
     return table
-
-
-def data_of_pages(responses: pd.DataFrame) -> pd.DataFrame:
-    """Return response data made from the rows of a report's pages: ids, texts and figures."""
-    table = responses[["step", "n", *(name for name in _FIGURES if name in responses)]]
-    table = table.astype(np.float64).astype({"step": np.int64, "n": np.int64})
-    table["split"] = "train"
-    table["prompt_id"] = pd.factorize(responses["prompt"])[0]
-    table["group"] = responses.groupby(["step", "prompt"], sort=False).ngroup()
-    table["prompt"] = np.array([text_hash(text) for text in responses["prompt"]], np.uint64)
-    if "finished" in table:
-        table["cut_off"] = 1 - table["finished"]
-    table["duplicate"] = responses.duplicated(["step", "response"], keep=False).astype(float)
-    table["zero_variance"] = _zero_variance(table)
-    return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
 
 
 def _zero_variance(responses: pd.DataFrame) -> pd.Series:

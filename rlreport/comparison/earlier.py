@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import base64
 import gzip
-import html
 import io
 import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,11 +22,17 @@ from typing import Any
 import pandas as pd
 
 from rlreport.check.finding import SCHEMA
-from rlreport.comparison.data import PATH, REPORT, data_of_pages, unpacked
+from rlreport.comparison.data import PATH, REPORT, unpacked
 from rlreport.errors import UnreadableReportError, UnusableInputError
-from rlreport.sidefiles import LimitError, load_csv, load_json, open_zip, read_bounded, read_stream
+from rlreport.system.documents import (
+    LimitError,
+    load_csv,
+    load_json,
+    open_zip,
+    read_bounded,
+    read_stream,
+)
 from rlreport.text.clean import safe_text, unescape
-from rlreport.text.messages import message
 
 MAX_DATA = 500_000_000
 """Maximum size in bytes of the compressed response data, and of a one-file report."""
@@ -35,11 +40,11 @@ MAX_DATA = 500_000_000
 MAX_PART = 64_000_000
 """Maximum decompressed size in bytes of ``report.json`` and each page of a report."""
 
+TEXTS = "data/texts.js"
+"""Path of the script with the texts that the pages show."""
+
 MAX_CELLS = 2_000_000
 """Maximum number of table cells in ``data/tokens.csv``."""
-
-FIRST_SCHEMA = 1
-"""Schema version of a ``report.json`` that does not name one."""
 
 ResponseId = tuple[int, int]
 """(step, n) of a response, where n is its number in the step."""
@@ -47,18 +52,7 @@ ResponseId = tuple[int, int]
 ReadPart = Callable[[str], bytes | None]
 """Reads a file of a report, given its path in the report folder; None if there is none."""
 
-_VIEW = re.compile(
-    r'<script type="application/octet-stream" class="view" data-view="steps/(-?\d+)"'
-    r"[^<>]*>([A-Za-z0-9+/=]*)</script>"
-)
 _NODE = r'<script type="application/[a-z-]+" class="{name}">'
-_ROW = re.compile(r'<tr data-n="(\d+)"')
-_CELL = re.compile(
-    r'<td class="text" data-key="(prompt|response)"[^<>]*><div class="clamp" dir="auto">'
-)
-_FIRST_WORDS = {"Broken": "critical", "Look at this": "warning", "Healthy": "healthy"}
-"""First words of the verdict sentence in reports of the first schema -> level of the verdict."""
-
 _GENERATOR = b'<meta name="generator" content="rlreport '
 
 _UNREADABLE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, RuntimeError)
@@ -77,17 +71,13 @@ class Earlier:
 
     def texts(self, wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
         """Return id -> (prompt, response) of the wanted responses; those not shown are left out."""
-        responses = set(wanted)
-        texts_by_id = {}
-        for step in {step for step, _ in responses}:
-            try:
-                page = self.read(f"steps/{step}.html") or b""
-                texts = texts_of_page(page.decode("utf-8", "replace"))
-            except (*_UNREADABLE, *_UNEXPECTED):
-                continue
-            texts_by_id.update(
-                {(step, n): text for n, text in texts.items() if (step, n) in responses}
-            )
+        responses, texts_by_id = set(wanted), {}
+        with suppress(*_UNREADABLE, *_UNEXPECTED):
+            packed = load_json((self.read(TEXTS) or b"").partition(b"= ")[2].rstrip(b";\n"))
+            for step in {str(step) for step, _ in responses} & packed.keys():
+                with suppress(*_UNREADABLE, *_UNEXPECTED):
+                    texts_by_id.update(_texts_of_step(int(step), packed[step]))
+                    texts_by_id = {id: texts_by_id[id] for id in responses & texts_by_id.keys()}
         return texts_by_id
 
     def tokens(self) -> pd.DataFrame | None:
@@ -116,10 +106,8 @@ def findings_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
-    """Return the level of a report's verdict and its main finding, for any schema version."""
-    verdict, findings = about.get("verdict"), findings_of(about)
-    if isinstance(verdict, str):  # first schema, where the worst finding comes first
-        return _FIRST_WORDS.get(verdict.split(":")[0], "unjudged"), next(iter(findings), None)
+    """Return the level of a report's verdict and its main finding."""
+    findings = findings_of(about)
     level, lead = (section(about, "verdict").get(key) for key in ("level", "lead"))
     leading = (f for f in findings if lead is not None and f.get("id") == lead)
     return level if isinstance(level, str) else "unjudged", next(leading, None)
@@ -137,13 +125,9 @@ def earlier_report(path: str | Path) -> Earlier | None:
             return None
         about, read = report
         data = read(PATH)
-        responses = _responses_of_pages(about, read) if data is None else unpacked(data, str(path))
-    if responses is None:
-        raise UnusableInputError(
-            f"{path}: this report has no {PATH}, because an older version built it or to save "
-            "space; build the report again, or give its logs"
-        )
-    return Earlier(str(path), about, responses, read)
+    if data is None:
+        raise UnusableInputError(f"{path}: this report has no {PATH}; build it again, or give logs")
+    return Earlier(str(path), about, unpacked(data, str(path)), read)
 
 
 def report_about(path: str | Path) -> dict[str, Any] | None:
@@ -178,7 +162,12 @@ def _open(path: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
     generator = section(about, "generator") if isinstance(about, dict) else {}
     if generator.get("name") != "rlreport":
         raise UnusableInputError(f"{path}: is not a report of rlreport")
-    schema = about.setdefault("schema", FIRST_SCHEMA)
+    schema = about.get("schema")
+    if schema is None or (isinstance(schema, int) and schema < SCHEMA):
+        raise UnreadableReportError(
+            f"{path}: is a report of an earlier development version; build it again, or give "
+            "its logs"
+        )
     if not isinstance(schema, int) or schema > SCHEMA:
         raise UnreadableReportError(
             f"{path}: is a report of a newer rlreport ({generator.get('version')}); update, or "
@@ -204,13 +193,20 @@ def _reader(path: Path) -> ReadPart | None:
         if _GENERATOR not in stream.read(4096):
             raise UnusableInputError(f"{path}: is not a report of rlreport")
     text = read_bounded(path, MAX_DATA).decode("utf-8", "replace")
-    nodes = {PATH: _node(text, "responses-data"), REPORT: _node(text, "report-json")}
-    views = {f"steps/{step}.html": packed for step, packed in _VIEW.findall(text)}
-    return partial(_read_from_nodes, nodes | views)
+    nodes = {PATH: "responses-data", REPORT: "report-json", TEXTS: "texts-data"}
+    return partial(_read_from_nodes, {part: _node(text, name) for part, name in nodes.items()})
+
+
+def _texts_of_step(step: int, packed: str) -> dict[ResponseId, tuple[str, str]]:
+    """Return the prompt and the response of each response that the page of a step shows."""
+    data = load_json(_unpacked(packed))
+    prompts, responses = (map(safe_text, data["texts"][key]) for key in ("prompt", "response"))
+    texts = zip(prompts, responses, strict=True)
+    return {(step, int(n)): pair for n, pair in zip(data["n"], texts, strict=True)}
 
 
 def _limit(part: str) -> int:
-    return MAX_DATA if part == PATH else MAX_PART
+    return MAX_DATA if part in (PATH, TEXTS) else MAX_PART
 
 
 def _read_from_folder(root: Path, part: str) -> bytes | None:
@@ -227,13 +223,15 @@ def _read_from_zip(file: Path, part: str) -> bytes | None:
 
 
 def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None:
-    content = nodes.get(part)
-    if not content or content.lstrip().startswith("{"):  # older versions did not compress it
-        return content.encode() if content else None
-    data = base64.b64decode(content, validate=part == PATH)
-    if part == PATH:
-        return data
-    with gzip.open(io.BytesIO(data)) as stream:
+    if not (content := nodes.get(part)):
+        return None
+    if part == TEXTS:
+        return f"= {content}".encode()
+    return base64.b64decode(content, validate=True) if part == PATH else _unpacked(content)
+
+
+def _unpacked(text: str) -> bytes:
+    with gzip.open(io.BytesIO(base64.b64decode(text))) as stream:
         return read_stream(stream, MAX_PART)
 
 
@@ -242,51 +240,3 @@ def _node(text: str, name: str) -> str | None:
     start = re.search(_NODE.format(name=name), text)
     end = text.find("</script>", start.end()) if start else -1
     return text[start.end() : end] if start and end >= 0 else None
-
-
-def texts_of_page(page: str) -> dict[int, tuple[str, str]]:
-    """Return response number -> (prompt, response), from the HTML of a step's page.
-
-    Raises:
-        ArithmeticError, AttributeError, LookupError, TypeError, ValueError: the data are invalid.
-    """
-    data = load_json((_node(page, "rows-data") or "{}").encode())
-    texts: dict[int, dict[str, str]] = {}
-    for key in ("prompt", "response"):
-        for n, text in zip(data.get("n", []), data.get("texts", {}).get(key, []), strict=False):
-            if isinstance(text, str):
-                texts.setdefault(int(n), {})[key] = safe_text(text)
-    parts = _ROW.split(page)
-    for number, row in zip(parts[1::2], parts[2::2], strict=True):
-        for cell in _CELL.finditer(row):
-            end = row.find("</div>", cell.end())
-            if end < 0:
-                break
-            texts.setdefault(int(number), {})[cell[1]] = html.unescape(row[cell.end() : end])
-    return {n: (t["prompt"], t["response"]) for n, t in texts.items() if len(t) == 2}
-
-
-def _responses_of_pages(about: Mapping[str, Any], read: ReadPart) -> pd.DataFrame | None:
-    """Return response data from the pages of a first-schema report; None if some are missing."""
-    if about["schema"] != FIRST_SCHEMA or section(about, "settings").get("redact"):
-        return None
-    pages, bytes_left = [], MAX_DATA
-    try:
-        for step in dict.fromkeys(int(row["step"]) for row in about["steps"]):
-            page = (read(f"steps/{step}.html") or b"").decode("utf-8", "replace")
-            bytes_left -= len(page)
-            if bytes_left < 0:
-                raise LimitError(message("pages exceed {most:count} bytes", most=MAX_DATA))
-            data, texts = (
-                load_json((_node(page, "rows-data") or "{}").encode()),
-                texts_of_page(page),
-            )
-            if "split" in data["strings"]:
-                return None
-            prompts, responses = zip(*(texts[n] for n in data["n"]), strict=True)
-            columns = {"step": step, "n": data["n"], "prompt": prompts, "response": responses}
-            pages.append(pd.DataFrame({**data["values"], **columns}))
-        table = data_of_pages(pd.concat(pages, ignore_index=True))
-    except _UNEXPECTED as error:
-        raise ValueError("odd pages") from error
-    return table if len(table) == about.get("responses") else None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlreport.card import card_texts, run_card
+from rlreport.about.card import card_texts, run_card
 from rlreport.check import Thresholds, judge
 from rlreport.check.run import Run
 from rlreport.check.wording import translatable_title, worded
@@ -28,10 +28,10 @@ from rlreport.comparison.earlier import (
 from rlreport.display import fetch, prompt_texts
 from rlreport.metrics import metrics_beside
 from rlreport.options import CompareOptions, FigureOptions, ReadOptions, part
-from rlreport.progress import Progress
 from rlreport.read.logs import read_logs
 from rlreport.read.readback import RowLocations
 from rlreport.summarise import summarise
+from rlreport.system.workers import Progress
 from rlreport.tables import Tables
 from rlreport.text.messages import sample_note
 

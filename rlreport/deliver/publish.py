@@ -31,7 +31,7 @@ from rlreport.deliver.ownership import (
 )
 from rlreport.errors import OutputError
 from rlreport.read.files import is_url
-from rlreport.read.remote import filesystem, shown, store_message
+from rlreport.system.stores import filesystem, shown, store_message
 
 Destination: TypeAlias = Path | str
 """Where a report is written: a local path, or the URL of an object store."""

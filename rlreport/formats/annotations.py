@@ -21,8 +21,8 @@ import zstandard
 from rlreport.formats import logged
 from rlreport.formats.base import FileStamp, Row
 from rlreport.formats.logged import dicts, mapping
+from rlreport.system.stores import ZstdFile
 from rlreport.text.messages import message, plural
-from rlreport.zstd import ZstdFile
 
 FOLDER = "annotations"
 _ID = re.compile(rb'"trace_id"\s*:\s*"([^"\\]+)"')

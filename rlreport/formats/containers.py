@@ -21,7 +21,7 @@ from rlreport.formats.base import Row
 from rlreport.formats.logged import json_object, mapping
 from rlreport.formats.parquet import parquet_rows
 from rlreport.formats.torch_file import torch_rows
-from rlreport.sidefiles import MAX_JSON, LimitError, load_json, open_zip, read_stream
+from rlreport.system.documents import MAX_JSON, LimitError, load_json, open_zip, read_stream
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:

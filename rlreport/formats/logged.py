@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import CANONICAL
 from rlreport.formats.base import FileStamp, Row, Where
-from rlreport.sidefiles import MAX_JSON, LimitError, load_json, read_bounded
+from rlreport.system.documents import MAX_JSON, LimitError, load_json, read_bounded
 from rlreport.text.messages import message
 
 Entry = TypeVar("Entry")

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from rlreport.errors import MissingExtraError, RowError
 from rlreport.formats.base import Row
-from rlreport.sidefiles import MAX_COLUMNS, LimitError
+from rlreport.system.documents import MAX_COLUMNS, LimitError
 from rlreport.text.messages import message
 
 MAX_FOOTER = 32_000_000

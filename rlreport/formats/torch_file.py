@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from rlreport.errors import RowError
 from rlreport.formats.base import Row
-from rlreport.sidefiles import LimitError, open_zip
+from rlreport.system.documents import LimitError, open_zip
 from rlreport.text.messages import message
 
 MAX_PICKLE = 256_000_000

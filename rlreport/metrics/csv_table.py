@@ -19,7 +19,7 @@ from rlreport.fields import LARGEST_STEP
 from rlreport.figures.ragged import Floats
 from rlreport.formats.metric_rows import KIND_KEYS, NO_METRICS, STEP_KEYS, prefixed
 from rlreport.metrics.records import CELLS, STEP, Block, LeftOut, lines_of, number
-from rlreport.sidefiles import MAX_COLUMNS, LimitError
+from rlreport.system.documents import MAX_COLUMNS, LimitError
 from rlreport.text.messages import message
 
 _BLOCK_ROWS = 10_000

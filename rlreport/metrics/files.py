@@ -16,7 +16,7 @@ from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record, is_event
 from rlreport.metrics import csv_table, records, trackers
 from rlreport.metrics.records import Block, LeftOut, blocks_of
 from rlreport.read.files import COMPRESSIONS
-from rlreport.sidefiles import load_json
+from rlreport.system.documents import load_json
 
 EVENTS = "events.out.tfevents"
 """Prefix of the names of TensorBoard event files."""

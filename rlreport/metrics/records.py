@@ -28,14 +28,8 @@ from rlreport.formats.metric_rows import (
 )
 from rlreport.read.files import COMPRESSIONS
 from rlreport.read.lines import ByteRange, Lines
-from rlreport.read.remote import Source
-from rlreport.sidefiles import (
-    MAX_JSON,
-    MAX_LINE,
-    LimitError,
-    load_json,
-    read_bounded,
-)
+from rlreport.system.documents import MAX_JSON, MAX_LINE, LimitError, load_json, read_bounded
+from rlreport.system.stores import Source
 from rlreport.tables import Note
 from rlreport.text.messages import marked, message
 

@@ -14,7 +14,7 @@ from rlreport.formats.containers import is_plain_table, open_database
 from rlreport.formats.logged import json_object
 from rlreport.formats.metric_rows import Record, flat_numbers, numbers_of, step_in
 from rlreport.metrics.records import lines_of
-from rlreport.sidefiles import LimitError, load_json
+from rlreport.system.documents import LimitError, load_json
 from rlreport.text.messages import message
 
 MAX_RECORD = 64_000_000

@@ -33,7 +33,7 @@ from rlreport.read.files import NATIVE, LogFormat, with_content
 from rlreport.read.lines import DAMAGED, RANGE_BYTES, ByteRange, Lines, reason_of
 from rlreport.read.notes import LogPosition, Oddity, Remarks, UnreadLine
 from rlreport.read.rows import Row, load_object, parse_record
-from rlreport.store import Store, pack, program, unpack
+from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.messages import Message, marked, message
 
 _BATCH_BYTES, _BATCH_ROWS = 1 << 20, 16384

@@ -16,8 +16,8 @@ from rlreport.figures.metadata import split_named
 from rlreport.options import ReadOptions
 from rlreport.read.files import LINE_SUFFIXES, NATIVE, Listing, LogFormat, is_url, with_content
 from rlreport.read.lines import DAMAGED, ByteRange, Lines, reason_of
-from rlreport.read.remote import Source
 from rlreport.read.rows import load_object
+from rlreport.system.stores import Source
 from rlreport.tables import Note
 from rlreport.text.messages import message
 

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlreport.errors import RlreportError, RowError, UnreadRow, UsageError
-from rlreport.read.remote import Source, list_remote, read_ranges, shown
+from rlreport.system.stores import Source, list_remote, read_ranges, shown
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:

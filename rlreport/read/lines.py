@@ -15,7 +15,7 @@ import zstandard
 
 from rlreport.errors import RowError
 from rlreport.read.files import LogFormat
-from rlreport.read.remote import Source, range_pieces
+from rlreport.system.stores import Source, range_pieces
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

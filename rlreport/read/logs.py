@@ -11,14 +11,12 @@ import pandas as pd
 
 from rlreport.errors import StrictError, UnusableInputError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Progress
 from rlreport.read.batch import Chunk
 from rlreport.read.chunk import read_cached, read_chunk
 from rlreport.read.detect import FORMAT, METRICS_FILE, LogFiles, detect_formats
 from rlreport.read.files import Listing, find_sources, is_url
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.notes import ODDITIES, LogPosition, missing_grade_notes
-from rlreport.read.remote import shown
 from rlreport.read.sample import with_sample
 from rlreport.read.tables import (
     LogRows,
@@ -31,11 +29,12 @@ from rlreport.read.tables import (
     response_table,
     tool_table,
 )
-from rlreport.store import Store, store_at
+from rlreport.system.cache import Store, store_at
+from rlreport.system.stores import shown
+from rlreport.system.workers import Progress, Workers
 from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
-from rlreport.workers import Workers
 
 MIN_PARALLEL_BYTES = 48 << 20
 """Smaller logs are read in the main process, which is faster than starting workers."""

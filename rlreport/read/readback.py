@@ -14,8 +14,8 @@ from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.figures.ragged import Ints
 from rlreport.read.files import LogFormat
 from rlreport.read.lines import DAMAGED, reason_of
-from rlreport.read.remote import Source, read_ranges
 from rlreport.read.rows import Row, load_object, parse_record
+from rlreport.system.stores import Source, read_ranges
 from rlreport.text.tokens import Style
 
 _COLUMNS = ("file", "line", "offset", "length", "sub", "step", "n")

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints, offsets_of, places_in_runs
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Progress
 from rlreport.read.readback import RowLocations, reading_order
 from rlreport.read.sample_parts import EDGE, FIGURES, Numbers, Part, Units, no_values, read_part
 from rlreport.read.tables import Hashes, Scan, mix
-from rlreport.store import store_at
+from rlreport.system.cache import store_at
+from rlreport.system.workers import Progress, Workers
 from rlreport.tables import Note, TextSample, TokenSample
 from rlreport.text.messages import message
-from rlreport.workers import Workers
 
 MAX_RESPONSES = 8192
 MAX_TOKENS = 4_000_000

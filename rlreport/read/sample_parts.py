@@ -21,7 +21,7 @@ from rlreport.read.chunk import format_keys
 from rlreport.read.readback import RowLocations, batches, read_rows
 from rlreport.read.rows import Row
 from rlreport.read.tokens import token_rows
-from rlreport.store import Store, pack, program, unpack
+from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.tables import GAP
 from rlreport.text.clean import clean_text, safe_text, without_special
 from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, units

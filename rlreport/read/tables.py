@@ -27,7 +27,7 @@ from rlreport.read.detect import LogFiles
 from rlreport.read.files import LogFormat
 from rlreport.read.notes import clear_missing_grades, restart_note, superseded_rows
 from rlreport.read.readback import RowLocations
-from rlreport.read.remote import Source
+from rlreport.system.stores import Source
 from rlreport.tables import LogTables, Note, TextSample, TokenSample
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import message

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import SEVERITIES, Fact, Facts, Finding, LogText, Onset, Severity
 from rlreport.check.limits import CONTRACT, Limit, Limits
@@ -16,7 +17,6 @@ from rlreport.check.run import Ranking, Run
 from rlreport.check.shapes import FAILURES
 from rlreport.figures.ragged import Ints, spans
 from rlreport.metrics.roles import roles_of
-from rlreport.several_runs import SEVERAL_RUNS
 from rlreport.summarise.steps import commonest
 from rlreport.tables import Tables
 from rlreport.text.messages import Message, marked, sentences, told

@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rlreport.credentials import Scalar, is_secret, named_value
+from rlreport.about.credentials import Scalar, is_secret, named_value
 from rlreport.errors import RowError, UsageError
-from rlreport.sidefiles import load_config
+from rlreport.system.documents import load_config
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import clauses, listed, message, plural
 

@@ -202,7 +202,7 @@ def users_folder() -> Path:
 @cache
 def program() -> str:
     """Return a fingerprint of rlreport: versions of Python and libraries, hash of its own files."""
-    home = Path(__file__).parent
+    home = Path(__file__).parents[1]
     siblings = (
         home.parent / name for name in ("templates", "static") if not (home / name).is_dir()
     )

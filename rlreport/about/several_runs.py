@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rlreport.card import configured
+from rlreport.about.card import configured
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import message
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from rlreport import __version__
 from rlreport.errors import MissingExtraError, RlreportError, UsageError
-from rlreport.store import program
+from rlreport.system.cache import program
 
 _QUEUED = 2  # tasks submitted per CPU: the running one, and the next
 _RETRIES = 3  # how often a task runs again after its node died
@@ -126,7 +126,7 @@ class RayExecutor:
 
         def inspect() -> Any:
             # Ray pickles this function by value, so a node without this package raises ImportError.
-            from rlreport.ray_executor import _sizes, _versions
+            from rlreport.system.ray_executor import _sizes, _versions
 
             return _versions(), _sizes(files)
 
@@ -203,7 +203,7 @@ def _connect(address: str) -> tuple[Any, bool]:
     try:
         _check_port(address)
         # Ray's workers import from the driver's current folder, which may be untrusted.
-        with contextlib.chdir(Path(__file__).resolve().parents[1]):
+        with contextlib.chdir(Path(__file__).resolve().parents[2]):
             ray.init(
                 address, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR
             )
