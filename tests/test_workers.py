@@ -25,7 +25,7 @@ MANY = 100_000
 
 WORK = """
 import os, sys
-from rlreport.workers import Workers
+from rlreport.system.workers import Workers
 from tests import jobs
 with Workers(3) as workers:
     for _ in workers.map(jobs.where, range(100_000), 0.02):
@@ -206,7 +206,7 @@ def test_no_process_imports_from_the_current_folder(kind, tmp_path, capfd):
     script = (
         "import sys\n"
         "here = sys.path.pop(0)\n"  # the program itself imports what it should
-        "from rlreport.workers import Workers\n"
+        "from rlreport.system.workers import Workers\n"
         "from tests import jobs\n"
         "import loky, multiprocessing.resource_tracker, pickle, secrets, numbers\n"
         "sys.path.insert(0, here)\n"
