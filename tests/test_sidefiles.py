@@ -32,7 +32,7 @@ MEGABYTES = 600
 """By which a process may grow while it reads one of these files."""
 
 READERS = {
-    "config": "from rlreport.card import run_card\n"
+    "config": "from rlreport.about.card import run_card\n"
     "read = lambda path: run_card([], configs=[path])",
     "metrics": "from pathlib import Path\n"
     "from rlreport.metrics import metrics_beside\n"
