@@ -569,3 +569,60 @@ def test_a_table_in_utf_16_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "run.csv").write_text("step,reward\n1,0.5\n", encoding="utf-16")
     with pytest.raises(UnusableInputError, match=r"run\.csv: encoded as UTF-16; save it as UTF-8"):
         rlreport.build(tmp_path / "run.csv", tmp_path / "out")
+
+
+def test_a_long_cell_of_a_table_is_no_number(tmp_path: Path) -> None:
+    long, path = "x" * 200_000, tmp_path / "run.csv"
+    rows = ["step,reward,text", f"0,0.5,{long}", f"1,{long},a", f'2,1.5,"{long},{long}"', "x,1,b"]
+    path.write_text("\n".join([*rows, f"{long},0.5,c", f"4,0.5,{long},d", "5,2.5,e"]) + "\n")
+    read = metrics_beside([tmp_path])
+    assert read.table["step"].tolist() == [0, 2, 5]
+    assert read.table["reward"].tolist() == [0.5, 1.5, 2.5]
+    assert [(note.count, note.line) for note in read.notes] == [(2, 5), (1, 7)]
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("header", ["step,re\rward", "step," + 200_000 * "r"])
+def test_a_malformed_header_of_a_table_is_no_traceback(
+    tmp_path: Path, header: str, given: bool
+) -> None:
+    (tmp_path / "run.csv").write_bytes(f"{header}\n1,0.5\n".encode())
+    with pytest.raises(UnusableInputError):
+        rlreport.build(tmp_path / "run.csv" if given else tmp_path, tmp_path / "out")
+
+
+def test_lines_of_a_table_are_counted_over_empty_ones(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    path.write_text("step,reward\n1,0.5\n\n\nx,0.5\n2,0.5\n")
+    (note,) = metrics_beside([path]).notes
+    assert (note.count, note.line) == (1, 5)
+
+
+def _sparse(rng: np.random.Generator) -> Events:
+    """Return metrics of which some have one value, none, or none that is finite."""
+    names = [*PLAIN_NAMES.values(), "grad_norm", "x/y"]
+    steps, stride = int(rng.choice([1, 2, 3, 10, 60])), int(rng.choice([1, 5, 100]))
+    logged: Events = [{"step": stride * step} for step in range(steps)]
+    for name in rng.choice(names, rng.integers(1, 9), replace=False).tolist():
+        kind = rng.choice(["all", "one", "few", "start", "nan", "inf", "constant"])
+        values = {"nan": np.full(steps, np.nan), "inf": np.full(steps, np.inf)}.get(
+            str(kind), np.full(steps, 0.5) if kind == "constant" else rng.random(steps)
+        )
+        present = {
+            "one": np.arange(steps) == rng.integers(steps),
+            "few": rng.random(steps) < 2 / steps,
+            "start": np.arange(steps) <= steps // 4,
+        }.get(str(kind), np.ones(steps, bool))
+        for row in np.flatnonzero(present):
+            logged[row][name] = float(values[row])
+    logged[0].setdefault("x/y", 1.0)
+    return logged
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_sparse_metrics_are_judged_and_shown(seed: int, tmp_path: Path) -> None:
+    path = lines(tmp_path / "metrics.jsonl", _sparse(np.random.default_rng(seed)))
+    report = rlreport.build(path, tmp_path / "out", quiet=True)
+    assert {"checks.html", "data.html", "index.html"} <= set(files(report))
+    for text in (report.verdict.sentence, page(report)):
+        assert not re.search(r"\b(nan|inf)\b(?! metrics)", text)
