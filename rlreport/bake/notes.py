@@ -91,13 +91,8 @@ def read_notes(
     Raises:
         UsageError: the given file cannot be read, is too large or is not UTF-8.
     """
-    folders = () if given else {Path(log) for log in logs if not is_url(str(log))}
-    paths = (
-        [Path(given)]
-        if given
-        else [folder / NOTES_FILE for folder in folders if _has_notes(folder)]
-    )
-    if len(paths) != 1:  # notes in several folders describe different runs
+    path = notes_file(logs, given)
+    if path is None:
         return "", []
     if redact and not given:
         text = message(
@@ -105,20 +100,25 @@ def read_notes(
         )
         return "", [Note(NOTES, text, 1)]
     try:
-        text = read_bounded(paths[0], MOST_BYTES).decode("utf-8-sig")
+        text = read_bounded(path, MOST_BYTES).decode("utf-8-sig")
     except (OSError, RowError, UnicodeDecodeError) as error:
         why = (isinstance(error, OSError) and error.strerror) or str(error)
         if isinstance(error, UnicodeDecodeError):
             why = message("its text is not UTF-8")
         if given:
-            why = why if paths[0].exists() else "there is no such file"
+            why = why if path.exists() else "there is no such file"
             raise UsageError(f"--notes {given}: {why}") from None
         return "", [Note(NOTES, message("notes.md cannot be read: {why}", why=why), 1)]
     return printable(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n"), []
 
 
-def _has_notes(folder: Path) -> bool:
-    return folder.is_dir() and (folder / NOTES_FILE).exists()
+def notes_file(logs: Sequence[str | Path], given: str | Path | None) -> Path | None:
+    """Return the file of the author's notes, None if there is none or each folder has its own."""
+    if given:
+        return Path(given)
+    paths = {Path(log) / NOTES_FILE for log in logs if not is_url(str(log)) and Path(log).is_dir()}
+    found = [path for path in paths if path.exists()]
+    return found[0] if len(found) == 1 else None
 
 
 def render_notes(
