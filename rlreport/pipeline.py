@@ -13,7 +13,7 @@ import pandas as pd
 from rlreport.about.card import Card, run_card
 from rlreport.about.several_runs import several_runs
 from rlreport.bake.context import JudgedRun
-from rlreport.bake.notes import read_notes
+from rlreport.bake.notes import notes_file, read_notes
 from rlreport.bake.overview_page import run_figures
 from rlreport.bake.redact import (
     Redactor,
@@ -105,7 +105,7 @@ def build_report(
     card = _metadata(logs, options)
     author_notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
 
-    name, locations, tables = _read(logs, options, progress, workers)
+    name, locations, tables = _read(logs, options, card, progress, workers)
     remarks += [Note("card", text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
     note = None if options.merge else several_runs(logs, tables, named=not options.redact_names)
@@ -182,7 +182,8 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     """
     progress, limits = Progress(options.quiet, options.language), _limits(options)
     with Workers(options.workers, options.ray, progress.say) as workers:
-        _, locations, tables = _read(logs, options, progress, workers)
+        card = _metadata(logs, options)
+        _, locations, tables = _read(logs, options, card, progress, workers)
         verdict, _ = _judge(tables, locations, limits, options)
     return worded(verdict, sample_note=tables.sample_note)
 
@@ -198,18 +199,24 @@ def _metadata(logs: Sequence[str | Path], report: ReportOptions) -> Card:
     meta = {str(name): str(value) for name, value in report.meta.items()}
     card = run_card(logs, configs=tuple(map(Path, report.config)), meta=meta, git=report.git)
     if report.redact_names:
-        return Card(withheld=bool(card.entries))
+        return Card(withheld=bool(card.entries), paths=card.paths)
     return card.without_texts() if report.redact else card
 
 
 def _read(
-    logs: Sequence[str | Path], options: BuildOptions, progress: Progress, workers: Workers
+    logs: Sequence[str | Path],
+    options: BuildOptions,
+    card: Card,
+    progress: Progress,
+    workers: Workers,
 ) -> tuple[str, RowLocations, Tables]:
     """Read logs; return the run's name, where the logs contain each response, and all tables."""
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
     metrics = metrics_beside(logs, read.metrics, read.run)
+    named = (notes_file(logs, options.notes), options.thresholds, read.tokenizer, *options.charts)
+    used = [*card.paths, *(Path(path) for path in named if path)]
     try:
-        scan = read_logs(logs, read, figures, progress, metrics.paths, workers)
+        scan = read_logs(logs, read, figures, progress, metrics.paths, workers, used)
     except UnusableInputError as error:
         reasons = [] if metrics.paths else [f"; {note.text}" for note in metrics.notes[:3]]
         raise UnusableInputError(f"{error}{''.join(reasons)}") from error

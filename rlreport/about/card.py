@@ -47,6 +47,7 @@ class Card:
     Attributes:
         entries: dotted name such as ``optim.lr`` -> value; later sources replace earlier values.
         sources: where the entries come from: file names without folders, ``--meta``, ``git``.
+        paths: the configuration files among them.
         secrets: names of the entries omitted as likely secrets.
         cut: number of entries omitted because of MOST_ENTRIES or MOST_IN_ALL.
         notes: one sentence per configuration file that could not be read.
@@ -55,6 +56,7 @@ class Card:
 
     entries: dict[str, Scalar] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
+    paths: list[Path] = field(default_factory=list)
     secrets: set[str] = field(default_factory=set)
     cut: int = 0
     notes: list[str] = field(default_factory=list)
@@ -113,6 +115,7 @@ def run_card(
         if isinstance(values, Mapping):
             settings = {k: v for k, v in values.items() if k not in _RESULT_ENTRIES}
             _add(card, path.name, settings)
+            card.paths.append(path)
         elif configs:
             raise UsageError(f"--config {path.name}: contains no names with values")
     if meta:

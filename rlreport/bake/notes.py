@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -44,14 +44,14 @@ class Targets:
     Attributes:
         responses: shown responses, as (step, n).
         prompts: ids of prompts with a response on the responses page.
-        charts: names of charts of the overview.
+        charts: name -> title of charts of the overview.
         findings: ids of findings that the overview lists.
     """
 
     addresses: Addresses
     responses: Collection[tuple[int, int]]
     prompts: Collection[int]
-    charts: Collection[str]
+    charts: Mapping[str, str]
     findings: Collection[str]
 
     def address(self, kind: str, name: str) -> str | None:
@@ -91,13 +91,8 @@ def read_notes(
     Raises:
         UsageError: the given file cannot be read, is too large or is not UTF-8.
     """
-    folders = () if given else {Path(log) for log in logs if not is_url(str(log))}
-    paths = (
-        [Path(given)]
-        if given
-        else [folder / NOTES_FILE for folder in folders if _has_notes(folder)]
-    )
-    if len(paths) != 1:  # notes in several folders describe different runs
+    path = notes_file(logs, given)
+    if path is None:
         return "", []
     if redact and not given:
         text = message(
@@ -105,20 +100,25 @@ def read_notes(
         )
         return "", [Note(NOTES, text, 1)]
     try:
-        text = read_bounded(paths[0], MOST_BYTES).decode("utf-8-sig")
+        text = read_bounded(path, MOST_BYTES).decode("utf-8-sig")
     except (OSError, RowError, UnicodeDecodeError) as error:
         why = (isinstance(error, OSError) and error.strerror) or str(error)
         if isinstance(error, UnicodeDecodeError):
             why = message("its text is not UTF-8")
         if given:
-            why = why if paths[0].exists() else "there is no such file"
+            why = why if path.exists() else "there is no such file"
             raise UsageError(f"--notes {given}: {why}") from None
         return "", [Note(NOTES, message("notes.md cannot be read: {why}", why=why), 1)]
     return printable(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n"), []
 
 
-def _has_notes(folder: Path) -> bool:
-    return folder.is_dir() and (folder / NOTES_FILE).exists()
+def notes_file(logs: Sequence[str | Path], given: str | Path | None) -> Path | None:
+    """Return the file of the author's notes, None if there is none or each folder has its own."""
+    if given:
+        return Path(given)
+    paths = {Path(log) / NOTES_FILE for log in logs if not is_url(str(log)) and Path(log).is_dir()}
+    found = [path for path in paths if path.exists()]
+    return found[0] if len(found) == 1 else None
 
 
 def render_notes(
@@ -151,6 +151,7 @@ def render_notes(
             broken_links[shortened(printable(unquote(href)), _LONGEST_NAME)] = True
         return result
 
+    titles = {f"chart:{name}": title for name, title in targets.charts.items()} if targets else {}
     tokens = parser.parse(text)
     headings = [int(token.tag[1]) for token in tokens if token.type == "heading_open"]
     for token in tokens:
@@ -158,7 +159,7 @@ def render_notes(
             token.tag = f"h{min(6, int(token.tag[1]) - min(headings) + 3)}"
         token.attrs = {name: value for name, value in token.attrs.items() if name == "start"}
         token.content, token.info = printable(token.content), ""
-        token.children = list(_inline(token.children or (), address, words))
+        token.children = list(_inline(token.children or (), address, words, titles))
         block.append(token)
         if token.level or token.nesting > 0:
             continue
@@ -180,8 +181,12 @@ def _inline(
     tokens: Sequence[Token],
     address: Callable[[str], str | None],
     words: Callable[[str], str],
+    titles: Mapping[str, str],
 ) -> list[Token]:
-    """Replace images in Markdown tokens by alt texts, and links without target by link texts."""
+    """Replace images in Markdown tokens by alt texts, and links without target by link texts.
+
+    A link without text gets the title of its target, else the target itself.
+    """
     result: list[Token] = []
     linked, target, empty = True, "", False
     for token in tokens:
@@ -192,7 +197,7 @@ def _inline(
             linked = href is not None
             attributes = {"href": href or "", "rel": "noreferrer"}
         elif token.type == "link_close" and empty:
-            name = shortened(unquote(target), _LONGEST_NAME)
+            name = shortened(titles.get(unquote(target)) or unquote(target), _LONGEST_NAME)
             result.append(replace(token, type="text", tag="", nesting=0, content=printable(name)))
         elif token.type == "image":
             token.content = "".join(child.content for child in token.children or ())

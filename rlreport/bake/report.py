@@ -22,7 +22,7 @@ from rlreport.bake.context import (
     number_columns,
     string_columns,
 )
-from rlreport.bake.data_page import data_view, exports, report_json
+from rlreport.bake.data_page import chart_path, csv, data_view, exports, report_json
 from rlreport.bake.findings import method_view
 from rlreport.bake.notes import Targets, render_notes
 from rlreport.bake.overview_page import overview_view, trainer_figures
@@ -59,6 +59,10 @@ RUN_SCRIPT = "data/run.js"
 """Path of the script with data about the whole run; step pages load it instead of containing it."""
 TEXTS_SCRIPT = "data/texts.js"
 """Path of the script with the texts of all shown responses, for the responses page."""
+METRICS = "data/metrics.csv"
+"""Path of the exported trainer metrics."""
+
+_NO_METRICS = message("The trainer metrics would be too large for a data file (metrics.csv).")
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
@@ -93,6 +97,7 @@ class ReportBuilder(RunContext, Maker):
         texts: the run's extreme responses (e.g. lowest reward) and the prompts to list.
         charts: charts of the overview, as SVG drawings.
         response_data: content of ``data/responses.csv.gz``, and the number of its rows.
+        metrics_data: content of ``data/metrics.csv``, empty if there is no such file.
         rendered_steps: the steps' pages.
         memo: cache of values that ``Maker.once`` has computed.
     """
@@ -104,6 +109,7 @@ class ReportBuilder(RunContext, Maker):
     workers: Workers
     charts: Sequence[Chart]
     response_data: tuple[bytes, int]
+    metrics_data: bytes
     rendered_steps: StepPages = field(default_factory=StepPages)
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
@@ -130,9 +136,13 @@ class ReportBuilder(RunContext, Maker):
         return replace(self, candidates=candidates, shown_steps=shown_steps, listed=listed)
 
     def without_responses(self) -> ReportBuilder:
-        """Return a copy whose data file has no rows, to leave more bytes for the pages."""
+        """Return a copy without rows in the data of responses, and without trainer metrics."""
         data = response_data(self.tables, redact=bool(self.options.redact))
-        return replace(self, response_data=packed(data, 0))
+        return replace(self, response_data=packed(data, 0), metrics_data=b"")
+
+    def without_metrics(self) -> ReportBuilder:
+        """Return a copy without ``data/metrics.csv``, to leave more bytes for the pages."""
+        return replace(self, metrics_data=b"", left_out=[*self.left_out, _NO_METRICS])
 
     def holding(self, steps: StepPages) -> ReportBuilder:
         """Return a copy with these step pages; ``left_out`` then tells what they do not show."""
@@ -141,6 +151,8 @@ class ReportBuilder(RunContext, Maker):
         token_responses = int((responses["response_tokens"] > 0).sum()) if has_views else 0
         left_out = steps.plan.left_out(len(responses), token_responses)
         left_out += _data_left_out(self.response_data[1], len(responses))
+        if len(self.tables.metrics) and not (self.metrics_data or self.one_file):
+            left_out.append(_NO_METRICS)
         return replace(self, rendered_steps=steps, left_out=left_out)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
@@ -191,7 +203,7 @@ class ReportBuilder(RunContext, Maker):
             self.addresses,
             responses=set(places.itertuples(index=False, name=None)),
             prompts=self._listed_prompts,
-            charts={chart.name for chart in self.charts},
+            charts={c.name: self.options.language.of(c.title) for c in self.charts},
             findings={finding.id for finding in self.verdict.findings},
         )
 
@@ -208,6 +220,8 @@ class ReportBuilder(RunContext, Maker):
         yield TEXTS_SCRIPT, f"globalThis.rlreportTexts = {texts};\n".encode()
         yield REPORT, data
         yield RESPONSES, self.response_data[0]
+        if self.metrics_data:
+            yield METRICS, self.metrics_data
         yield from self._exports
 
     @property
@@ -215,11 +229,14 @@ class ReportBuilder(RunContext, Maker):
         return self.once("exports", lambda: list(exports(self, self.charts)))
 
     @property
-    def exported(self) -> list[str]:
-        """Paths of files to download; empty if the output format has no separate files."""
+    def exported(self) -> dict[str, str]:
+        """Path and label of each file to download; empty if the format has no separate files."""
         if self.one_file:
-            return []
-        return [REPORT, RESPONSES, *(path for path, _ in self._exports)]
+            return {}
+        metrics = [METRICS] if self.metrics_data else []
+        paths = [REPORT, RESPONSES, *metrics, *(path for path, _ in self._exports)]
+        titles = {chart_path(c): message("Chart: {title}", title=c.title) for c in self.charts}
+        return {path: titles.get(path, path) for path in paths}
 
     def frame(self) -> Shell:
         """Return title and navigation of a one-file report; its security policy is empty."""
@@ -267,6 +284,7 @@ def prepare(
     charts = arranged(charts, run.verdict.findings, run.verdict.lead)
     grouped = len(judged.steps) and judged.steps["groups"].iloc[0] > 0  # so in all steps
     data = packed(response_data(tables, redact=bool(options.redact)), data_room)
+    metrics = b"" if one_file or tables.metrics.empty else csv(tables.metrics)
     return ReportBuilder(
         **vars(run),
         columns=[*columns, *(GROUP_COLUMNS if grouped else ())],
@@ -293,6 +311,7 @@ def prepare(
         workers=workers,
         charts=[*drawn(charts, options.language), *run.own_charts],
         response_data=data,
+        metrics_data=metrics,
     )
 
 

@@ -204,7 +204,9 @@ class Shape:
 
 
 def running_mean(values: Floats, steps: int) -> Floats:
-    """Return the mean of each window of ``steps`` consecutive values, as a shorter array."""
+    """Return the mean of each window of ``steps`` consecutive values; empty if too few values."""
+    if len(values) < steps:
+        return np.empty(0)
     return np.convolve(values, np.ones(steps) / steps, "valid")
 
 

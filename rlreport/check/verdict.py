@@ -270,11 +270,11 @@ def _moved(run: Run) -> tuple[Moved, ...]:
             first, last = run.ends_of(series)
         else:
             continue
-        if not np.isfinite(last):
-            continue
         if name == "reward":
             windows, rose = run.reward_windows(), run.learned
             first, last = (windows["start"] if np.isfinite(first) else first), windows["end"]
+        if not np.isfinite(last):
+            continue
         first_value = first if np.isfinite(first) else None
         figures.append(
             Moved(name, first_value, last, rose or (None if run.windows_overlap else rose))

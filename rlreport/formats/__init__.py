@@ -17,7 +17,7 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, NotTaken, count_not_taken, kind_of
 from rlreport.figures.metadata import split_named
 from rlreport.formats import roll, simple
-from rlreport.formats.base import BaseFormat, Format, Match, Row, Where
+from rlreport.formats.base import BaseFormat, FileStamp, Format, Match, Row, Where
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.ids import TokenNames
 from rlreport.formats.logged import Watched, is_scalar, read_all
@@ -159,6 +159,11 @@ class RowReader:
     def rewarded(self) -> bool:
         """Whether files of the format contain rewards."""
         return bool(getattr(self._format, "rewarded", True))
+
+    @property
+    def siblings(self) -> tuple[FileStamp, ...]:
+        """The files next to the log that the format reads."""
+        return self._format.siblings if isinstance(self._format, BaseFormat) else ()
 
     @property
     def alone(self) -> bool:

@@ -130,6 +130,11 @@ class BaseFormat:
         self.sibling = sibling
         self.remark = remark
 
+    @property
+    def siblings(self) -> tuple[FileStamp, ...]:
+        """All files next to the log that are read together with it."""
+        return (self.sibling,) if self.sibling else ()
+
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Return a claim if at least half of the objects have the keys of one of ``claims``."""
         for keys in self.claims:

@@ -78,9 +78,10 @@ class TRL(BaseFormat):
                 "the same rollouts as in the sibling folder `rollouts`, which RolloutWriter wrote"
             )
         states = (run / "trainer_state.json", *sorted(run.glob("checkpoint-*/trainer_state.json")))
-        history, functions = _history(tuple(stamp for f in states if (stamp := FileStamp.of(f))))
+        stamps = tuple(stamp for f in states if (stamp := FileStamp.of(f)))
+        history, functions = _history(stamps)
         entries = history.get(int(number[1]), [])
-        form = TRL()
+        form = TRL(max(stamps, key=lambda stamp: stamp.size, default=None))
         form.functions = functions or None
         form.evaluated = any(key.startswith("eval_") for entry in entries for key in entry)
         form.remark = form._remark_on(path, entries)

@@ -75,6 +75,11 @@ class Verifiers(BaseFormat):
         super().__init__(sibling, remark)
         self.annotations = annotations
 
+    @property
+    def siblings(self) -> tuple[FileStamp, ...]:
+        """The updates, or the file of the traces that were trained on."""
+        return self.annotations or super().siblings
+
     def recognizes(self, obj: Row) -> bool:
         """Return whether ``traces``, if present, is a list of traces."""
         return "traces" not in obj or _is_episode(obj)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -110,7 +109,7 @@ def read_metrics(source: MetricsSource, left_out: LeftOut) -> MetricsTable:
     table = MetricsTable()
     try:
         table.add(source.read(left_out))
-    except (OSError, ValueError, OverflowError, csv.Error, sqlite3.Error) as error:
+    except (OSError, ValueError, OverflowError, sqlite3.Error) as error:
         why = f"{source.path.name}: cannot be read as metrics: {error}"
         raise UnusableInputError(why) from error
     if not table.parts:

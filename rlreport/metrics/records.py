@@ -143,7 +143,7 @@ def lines_of(
 
 def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
     """Yield the metrics of a file of JSON lines."""
-    for batch in _batches(lines_of(path, left_out=left_out)):
+    for batch in batches(lines_of(path, left_out=left_out)):
         numbers, lines = zip(*batch, strict=True)
         try:
             events = orjson.loads(b"[%s]" % b",".join(lines))
@@ -158,15 +158,20 @@ def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
             yield block
 
 
-def _batches(lines: Iterator[bytes]) -> Iterator[list[tuple[int, bytes]]]:
-    """Group non-empty lines, as (line number, line), into batches of about a megabyte."""
+def batches(
+    lines: Iterable[bytes], rows: int = _BLOCK_ROWS, most: int = _BATCH_BYTES, first: int = 1
+) -> Iterator[list[tuple[int, bytes]]]:
+    """Group non-empty lines, as (line number, line), into batches.
+
+    A batch ends after ``rows`` lines or ``most`` bytes; ``first`` is the number of the first line.
+    """
     batch: list[tuple[int, bytes]] = []
     size = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first):
         if line.strip():
             batch.append((number, line))
             size += len(line)
-        if len(batch) == _BLOCK_ROWS or size > _BATCH_BYTES:
+        if len(batch) == rows or size > most:
             yield batch
             batch, size = [], 0
     if batch:

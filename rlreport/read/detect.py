@@ -24,11 +24,13 @@ from rlreport.text.messages import message
 MAX_PEEKED = 20
 """Number of objects at the start of a file used to detect its format."""
 
-METRICS_FILE = "metrics_file"
 """Kind of the note that a file is read as trainer metrics instead of as a log."""
 
 FORMAT = "format"
 """Kind of the note on how a format interpreted a file."""
+
+SIBLING = "sibling"
+"""Kind of the note on files that are read together with a log next to them."""
 
 OTHER_SPLIT = "other_split"
 """Kind of the note that the files of a data split are not read."""
@@ -80,29 +82,35 @@ class LogFiles:
         return LogFiles(sources, formats, self.notes)
 
 
-def detect_formats(
-    listing: Listing, options: ReadOptions, metrics: Iterable[Path] = ()
-) -> LogFiles:
+def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
     """Detect the format of every file, and select the files of the splits to read.
 
     Args:
         listing: the files; those with damaged contents are added to ``unreadable``.
         options: the user's options.
-        metrics: files that are read as trainer metrics.
+        used: files, or folders of files, that are read as something else, such as trainer metrics.
 
     Raises:
         UsageError: the options have an unknown format, mapping or split.
     """
     files = LogFiles()
-    metrics_paths = {path.resolve() for path in metrics}
     row_splits: list[frozenset[str]] = []
-
-    def leave_out(source: Source, kind: str, text: str) -> None:
-        kind = METRICS_FILE if Path(source.path).resolve() in metrics_paths else kind
-        files.notes.append(Note(kind, text, 1, source.name))
-
     listed = frozenset(Path(source.path) for source in listing.sources if not is_url(source.path))
     detections = _detections(listing.sources, options, listed)
+    used_paths = {path.resolve() for path in used}
+    stamps = {one.format.siblings for one in detections if one.format}
+    siblings = {Path(stamp.path).resolve() for stamp in chain.from_iterable(stamps)}
+    read_together: list[str] = []
+
+    def leave_out(source: Source, kind: str, text: str) -> None:
+        path = Path(source.path).resolve()
+        if not used_paths.isdisjoint((path, *path.parents)):
+            return
+        if path in siblings:
+            read_together.append(source.name)
+        else:
+            files.notes.append(Note(kind, text, 1, source.name))
+
     for source, detection in zip(listing.sources, detections, strict=True):
         if detection.remark:
             files.notes.append(Note(FORMAT, detection.remark, 1, source.name))
@@ -117,6 +125,9 @@ def detect_formats(
         files.formats.append(detection.format)
     for source in (other for other in listing.other if other.name != NOTES_FILE):
         leave_out(source, "other_file", message("not read as a log because of its name"))
+    if read_together:
+        text = message("read together with the rollouts")
+        files.notes.append(Note(SIBLING, text, len(read_together), min(read_together)))
     return _without_repeats(_chosen_splits(files, row_splits, options.split))
 
 

@@ -19,6 +19,7 @@ from rlreport.text.messages import message
 
 if TYPE_CHECKING:
     from rlreport.formats import RowReader
+    from rlreport.formats.base import FileStamp
 
 NATIVE = "rlboard"
 """Id of the native format, whose rows need no conversion."""
@@ -51,6 +52,11 @@ class LogFormat:
     split: str = "train"
     main: str = "train"
     watched: str | None = "val"
+
+    @property
+    def siblings(self) -> tuple[FileStamp, ...]:
+        """The files next to the log that are read together with it."""
+        return () if self.reader is None else self.reader.siblings
 
     @property
     def rewarded(self) -> bool:
