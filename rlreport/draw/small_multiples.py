@@ -69,7 +69,7 @@ class _Group:
     Attributes:
         prefix: prefix of charts' names, so that a column "step" or "constructor" does no harm.
         heading: heading above the charts.
-        axis: title of the y axis.
+        axis: title of the y axis; "" for values as logged.
         most: maximum number of charts.
         steps: float64 (S,).
         values: float64 (S,) by column name.
@@ -110,10 +110,9 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
                 if chart_name in finding.charts
             ]
             metric_frame = Frame(group.steps, findings, frame.extent)
-            axis, note, guide = group.axis, "", guide_for(name)
+            note, guide = "", guide_for(name)
             if guide is not None:
-                values = {"axis": axis, "low": f"{guide.low:g}", "high": f"{guide.high:g}"}
-                axis = told("{axis}; shaded: {low} to {high}", values)
+                values = {"low": f"{guide.low:g}", "high": f"{guide.high:g}"}
                 values |= {"meaning": message(guide.meaning), "source": message(guide.source)}
                 note = told(
                     "Shaded: the usual range, {low} to {high}: {meaning} ({source}).", values
@@ -123,7 +122,7 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
                 group.prefix + key,
                 label(name, 80),
                 [Series(group.prefix + key, name, group.values[name])],
-                axis=axis,
+                axis=group.axis,
                 labels=0,
                 note=note,
                 guide=None if guide is None else (guide.low, guide.high),
@@ -185,7 +184,7 @@ def _groups(tables: Tables) -> Iterator[_Group]:
         columns = _columns(metrics, excluded_names)
         heading = message("Trainer metrics")
         steps = floats(metrics, "step")
-        yield _Group("metric_", heading, message("as logged"), limit, steps, columns)
+        yield _Group("metric_", heading, "", limit, steps, columns)
 
 
 def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
