@@ -59,7 +59,7 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
     "ref_logprobs": ("ref_logps", "ref_log_probs", "reference_logprobs"),
     "ground_truth": ("label", "target", "gold", "reference", "gts", "solution"),
     "group_id": ("uid", "prompt_id", "group", "task_id", "example_id"),
-    "finish_reason": ("stop_reason", "stop_condition"),
+    "finish_reason": ("stop_reason", "stop_condition", "termination_reason"),
 }  # fmt: skip
 """Canonical field -> other names for it in logs, the likeliest first."""
 _NUMBERS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")

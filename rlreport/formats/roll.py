@@ -17,9 +17,6 @@ _STEP = re.compile(r"step_(\d+)")
 _TRAJECTORY = re.compile(r"(.+)_[^_]+_\d{8}_\d{6}_\d{6}(?:_b\d+)?")
 """A trajectory id ``{tag}_{group}_{episode}_{seed}_{env}_{time}``; the group id ends before env."""
 
-_FINISH_REASONS = {"finish": "stop", "max_length": "length", "max_steps": "length"}
-"""ROLL's stop reason -> finish reason in a row."""
-
 
 class Roll(Renamed):
     """The format of ROLL's rlvr pipeline: one line of columns per step; ``id`` names the group."""
@@ -86,7 +83,7 @@ def _row(entry: Row, about: Row, where: Where) -> Row:
         "step": logged.step_of(entry.get("global_step"), where, _STEP),
         "reward": logged.required(mapping(about.get("reward_info")), "episode_reward"),
         **fields(
-            finish_reason=_FINISH_REASONS.get(reason, reason) or None,
+            finish_reason=reason or None,
             seconds=timing.get("traj_time_env_total"),
             errors=errors if isinstance(errors, list) else None,
             split=mode if mode in ("train", "val") else None,
