@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
@@ -27,7 +27,6 @@ from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import prompt_and_response_fields, prompt_fields, response_fields
 from rlreport.text.messages import message, phrases
 
-_STEP = re.compile(r"step[_-]?(\d+)")
 _OLD_KEYS = ("example_id", "prompt", "completion", "reward")
 _UPDATE_KEYS = ("trace_id", "info", "branches")
 _OLD_USED_KEYS = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
@@ -204,8 +203,7 @@ def _result(obj: Row, where: Where) -> Row:
 
 
 def _step(value: Any, where: Where) -> int:
-    step = logged.integer(value)
-    return step if step is not None else logged.step_in_path(where.name, _STEP) or 0
+    return logged.step_of(value, replace(where, step=where.step or 0), logged.STEP_WORD)
 
 
 def _episode(obj: Row, where: Where) -> Row:

@@ -42,6 +42,7 @@ class LogFormat:
         split: data split (``train``, ``val``, …) of rows that do not name one.
         main: the split in which the checks look for problems, usually ``train``.
         watched: a second split, shown but not checked, or None; further splits are not read.
+        step: the step in the file's path, for rows without a step; None if it has none.
     """
 
     id: str = NATIVE
@@ -51,6 +52,7 @@ class LogFormat:
     split: str = "train"
     main: str = "train"
     watched: str | None = "val"
+    step: int | None = None
 
     @property
     def rewarded(self) -> bool:
@@ -70,7 +72,7 @@ class LogFormat:
         try:
             return [
                 UnreadRow(self._conversion_error(row.error)) if isinstance(row, UnreadRow) else row
-                for row in self.reader(obj, Where(name, line, index))
+                for row in self.reader(obj, Where(name, line, index, self.step))
             ]
         except RlreportError:
             raise

@@ -13,7 +13,7 @@ from rlreport.errors import StrictError, UnusableInputError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Chunk
 from rlreport.read.chunk import read_cached, read_chunk
-from rlreport.read.detect import FORMAT, METRICS_FILE, LogFiles, detect_formats
+from rlreport.read.detect import FORMAT, METRICS_FILE, PATH_STEP, LogFiles, detect_formats
 from rlreport.read.files import Listing, find_sources, is_url
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.notes import ODDITIES, LogPosition, missing_grade_notes
@@ -158,7 +158,9 @@ def _scan(
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
     notes = [note for note in notes if note.kind != METRICS_FILE] + rows.notes
-    problems = [note for note in notes if note.kind not in (UNREAD_FIELDS, FORMAT, SPLIT)]
+    problems = [
+        note for note in notes if note.kind not in (UNREAD_FIELDS, FORMAT, SPLIT, PATH_STEP)
+    ]
     if options.strict and (bad_lines or problems):
         raise StrictError(_strict_message(bad_lines, bad_count, problems))
     tools = tool_table(rows)
