@@ -36,7 +36,7 @@ _PART_NAME = re.compile(
 )
 """Matches names of files and folders that are parts of one run, such as ``rank_0``, ``val``."""
 
-_COMPRESSION_SUFFIX = re.compile(r"\.(?:gz|zst)$", re.IGNORECASE)
+_COMPRESSION_SUFFIX = re.compile(r"\.(?:gz|zst|zip)$", re.IGNORECASE)
 
 
 def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:

@@ -196,7 +196,7 @@ class Verl(Renamed):
     prompt = "input"
     response = "output"
     reward = "score"
-    step_path = re.compile(r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst)?$")
+    step_path = re.compile(r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst|\.zip)?$")
     renames = (("ground_truth", "gts"),)
     texts = frozenset({"pred", "answer", "extracted_answer", "request_id", "data_source"})
     hidden = texts | {"reward", "uid"}

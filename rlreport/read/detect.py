@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from rlreport.about.several_runs import RANK
-from rlreport.errors import RowError, UsageError
+from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import REQUIRED
 from rlreport.figures.metadata import split_named
 from rlreport.options import ReadOptions
@@ -374,7 +374,8 @@ def _peek(source: Source, max_line: int) -> _Peek:
         return objects, ""
     try:
         with source.open() as stream:
-            objects += (obj for _, obj in islice(iterate(stream, _container(source)), MAX_PEEKED))
+            first = islice(iterate(stream, _container(source)), MAX_PEEKED)
+            objects += (obj for _, obj in first if not isinstance(obj, UnreadRow))
     except (RowError, *DAMAGED) as error:
         return objects, reason_of(error)
     return objects, ""

@@ -24,7 +24,10 @@ NATIVE = "rlboard"
 """Id of the native format, whose rows need no conversion."""
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
-_SUFFIXES = (*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval")
+_SUFFIXES = (
+    *(*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval"),
+    *(".jsonl.zip", ".ndjson.zip", ".json.zip"),
+)
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
 """Names of torch files that hold rollouts; other torch files are mostly model weights."""
 
