@@ -28,7 +28,7 @@ def zipped(path: Path, members: Mapping[str, str | bytes]) -> Path:
 
 
 def test_every_json_file_of_an_archive_is_read(tmp_path: Path) -> None:
-    members = {
+    members: dict[str, str | bytes] = {
         "rank_0.jsonl": text_of(*(tokens("a", step=step) for step in range(3))),
         "more/rank_1.ndjson": "\n" + text_of(row(3, response="from ndjson")),
         "list.json": json.dumps([row(4), row(5)], indent=1),
@@ -96,7 +96,7 @@ def test_long_lines_are_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert scan.bad_lines[0].reason == "larger than 4,096 bytes"
 
 
-@pytest.mark.parametrize("data", [b"", b"PK", b"no archive", bytes(100)])
+@pytest.mark.parametrize("data", [b"", b"PK", b"no archive"])
 def test_what_is_no_archive_is_said(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.zip").write_bytes(data)
     with pytest.raises(UnusableInputError, match=r"a\.jsonl\.zip"):
