@@ -13,6 +13,7 @@ from pandas.api.types import is_numeric_dtype
 
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
+from rlreport.figures.response import is_cut_off
 from rlreport.system.documents import LimitError, load_csv, read_stream
 from rlreport.tables import Tables
 from rlreport.text.clean import escape, safe_text, unescape
@@ -83,7 +84,7 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
         if responses["group_hash"].any():
             columns["group_hash"] = responses["group_hash"]
     columns |= {name: responses[name].to_numpy(np.float64) for name in _FIGURES}
-    columns["cut_off"] = 1 - responses["finished"]
+    columns["cut_off"] = is_cut_off(*(responses[n].to_numpy() for n in ("finished", "stopped")))
     columns["duplicate"] = responses.duplicated(["step", "response_hash"], keep=False).astype(float)
     columns["zero_variance"] = _zero_variance(responses)
     for name in extras.columns:

@@ -37,6 +37,9 @@ __all__ = [
     "beside", "detect", "format_by_id", "formats", "refusal", "suggest",
 ]  # fmt: skip
 
+_NO_STEP = -(2**62)
+"""Marks rows that have no step of their own, so that the step in the file's path counts."""
+
 ENTRY_POINTS = "rlreport.formats"
 """Entry point group of installed formats: Format classes whose constructor takes no arguments."""
 
@@ -200,14 +203,15 @@ class RowReader:
         for name, value in watched.unread():
             count_not_taken(self._not_taken, name, kind_of(value))
 
-    def splits_of(self, objects: Collection[Row], name: str) -> set[str]:
-        """Return the data splits (e.g. ``train``) of the rows of ``objects`` from file ``name``."""
-        splits: set[str] = set()
+    def preview(self, objects: Collection[Row], name: str) -> tuple[set[str], bool]:
+        """Return the data splits of the rows of a file's first objects, and if any has no step."""
+        rows: list[Row] = []
         for obj in objects:
             with suppress(RowError, RecursionError):
-                splits |= {split_named(row.get("split")) for row in self(obj, Where(name))}
+                rows += self(obj, Where(name, step=_NO_STEP))
         self._not_taken = {}  # these objects are read again later, and would be counted twice
-        return splits
+        stepless = any(row.get("step") == _NO_STEP for row in rows)
+        return {split_named(row.get("split")) for row in rows}, stepless
 
     def take_not_taken(self) -> NotTaken:
         """Return the unrecognized fields counted since the last call, and reset the counts."""

@@ -22,11 +22,15 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The location of an object: file (path in the log folder), line from 1, index from 0."""
+    """The location of an object: file (path in the log folder), line from 1, index from 0.
+
+    ``step`` is the step that the file's name has among all files, None if it has none.
+    """
 
     name: str
     line: int = 0
     index: int = 0
+    step: int | None = None
 
 
 class Match(NamedTuple):

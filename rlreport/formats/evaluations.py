@@ -21,8 +21,13 @@ from rlreport.text.messages import message
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Inspect's letter grades as rewards: correct, partial, incorrect, no answer."""
 
-_LENGTHS = frozenset({"max_tokens", "model_length", "message", "token", "context", "turn"})
-"""Inspect's stop reasons and types of limits that mean that the response was cut off."""
+_LIMITS = {
+    **dict.fromkeys(("max_tokens", "model_length", "token", "context"), "length"),
+    **dict.fromkeys(("message", "turn"), "max_turns"),
+    **dict.fromkeys(("time", "working"), "timeout"),
+    **dict.fromkeys(("cost", "operator", "custom"), "abort"),
+}
+"""Inspect's stop reason or type of limit -> finish reason in a row."""
 
 _ATTACHMENT_PREFIX = "attachment://"
 _LM_EVAL_NAME = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT[^/]*)?\.(?:jsonl|json)")
@@ -94,7 +99,7 @@ def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
     row: Row = {}
     reason = mapping(obj.get("limit")).get("type") or choice.get("stop_reason")
     if isinstance(reason, str) and reason != "unknown":
-        row["finish_reason"] = "length" if reason in _LENGTHS else reason
+        row["finish_reason"] = _LIMITS.get(reason, reason)
     error = mapping(obj.get("error")).get("message") or output.get("error")
     if error:
         row["errors"] = [logged.text(error)]
@@ -326,7 +331,7 @@ def _trial_outcome(result: Row) -> Row:
         kind = exception.get("exception_type")
         error_parts = (kind, exception.get("exception_message"))
         row["errors"] = [": ".join(logged.text(part) for part in error_parts if part)]
-        row["finish_reason"] = "length" if "Timeout" in logged.text(kind) else "error"
+        row["finish_reason"] = "timeout" if "Timeout" in logged.text(kind) else "error"
     return row
 
 

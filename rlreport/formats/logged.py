@@ -23,6 +23,11 @@ SHORT = 200
 _WATCHED_LEVELS = 2
 """Levels of nested dicts whose keys are tracked: e.g. an episode's traces, and their nodes."""
 
+STEP_WORD = re.compile(
+    r"(?<![a-z])(?:step|iter|iteration|checkpoint|ckpt)[_=-]?(\d+)", re.IGNORECASE
+)
+"""A step in a path, such as ``global_step_12/``, ``iter-12/`` or ``train_step_12.jsonl``."""
+
 _NULLS = ("", "none", "null")
 _WORDS = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 # Only with a point or an exponent: "0.5" was a float before it was logged, "4" may be an answer.
@@ -336,6 +341,7 @@ def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None)
     step = integer(value)
     if step is None and pattern is not None:
         step = step_in_path(where.name, pattern)
+    step = where.step if step is None else step
     if step is None:
         raise RowError(message("no step, neither in the row nor in the path"))
     return step

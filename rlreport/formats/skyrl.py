@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -155,6 +156,6 @@ def _turns(prompt: str, response: str, spans: Spans) -> list[Turn]:
 
 def _step(obj: Row, where: Where) -> int:
     # An evaluation outside training (`eval_only`) has no step.
-    if "step" not in obj and not _STEP.search(where.name):
-        return 0
+    if "step" not in obj:
+        where = replace(where, step=where.step or 0)
     return logged.step_of(obj.get("step"), where, _STEP)

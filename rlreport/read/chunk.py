@@ -39,7 +39,7 @@ from rlreport.text.messages import Message, marked, message
 _BATCH_BYTES, _BATCH_ROWS = 1 << 20, 16384
 _END = 2**62
 _TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
-_CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval")
+_CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval", "zip")
 """Cacheable file structures: single files, unlike databases, which may have extra files."""
 
 _UNUSABLE = (RowError, RecursionError, OverflowError)
@@ -127,6 +127,8 @@ class _RangeReader:
                 for index, obj in iterate(stream, part.format.container):
                     self.lines += 1
                     try:
+                        if isinstance(obj, UnreadRow):
+                            raise obj.error
                         yield from self._rows_of_object(obj, index, 0)
                     except _UNUSABLE as error:
                         self._add_unread(index, _reason(error))

@@ -25,7 +25,10 @@ NATIVE = "rlboard"
 """Id of the native format, whose rows need no conversion."""
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
-_SUFFIXES = (*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval")
+_SUFFIXES = (
+    *(*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval"),
+    *(".jsonl.zip", ".ndjson.zip", ".json.zip"),
+)
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
 """Names of torch files that hold rollouts; other torch files are mostly model weights."""
 
@@ -43,6 +46,7 @@ class LogFormat:
         split: data split (``train``, ``val``, …) of rows that do not name one.
         main: the split in which the checks look for problems, usually ``train``.
         watched: a second split, shown but not checked, or None; further splits are not read.
+        step: the step in the file's path, for rows without a step; None if it has none.
     """
 
     id: str = NATIVE
@@ -52,6 +56,7 @@ class LogFormat:
     split: str = "train"
     main: str = "train"
     watched: str | None = "val"
+    step: int | None = None
 
     @property
     def siblings(self) -> tuple[FileStamp, ...]:
@@ -76,7 +81,7 @@ class LogFormat:
         try:
             return [
                 UnreadRow(self._conversion_error(row.error)) if isinstance(row, UnreadRow) else row
-                for row in self.reader(obj, Where(name, line, index))
+                for row in self.reader(obj, Where(name, line, index, self.step))
             ]
         except RlreportError:
             raise

@@ -13,7 +13,7 @@ from rlreport.errors import StrictError, UnusableInputError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Chunk
 from rlreport.read.chunk import read_cached, read_chunk
-from rlreport.read.detect import FORMAT, SIBLING, LogFiles, detect_formats
+from rlreport.read.detect import FORMAT, PATH_STEP, SIBLING, LogFiles, detect_formats
 from rlreport.read.files import Listing, find_sources, is_url
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.notes import ODDITIES, LogPosition, missing_grade_notes
@@ -160,7 +160,7 @@ def _scan(
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
     notes += rows.notes
-    harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING)
+    harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP)
     problems = [note for note in notes if note.kind not in harmless]
     if options.strict and (bad_lines or problems):
         raise StrictError(_strict_message(bad_lines, bad_count, problems))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.about.several_runs import RANK
 from rlreport.fields import NotTaken, count_not_taken, trim_not_taken
 from rlreport.figures.ragged import Ints
 from rlreport.tables import Note
 from rlreport.text.messages import marked, message
+
+_RANK = re.compile("[-_.]?(?<![a-z])" + RANK.replace("{more}", ""), re.IGNORECASE)
 
 MAX_UNREAD = 1000
 """Maximum number of unusable lines that are listed; further ones are only counted."""
@@ -146,13 +150,57 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
     return is_superseded
 
 
-def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
+def later_attempts(files: Ints, steps: Ints, names: Sequence[str]) -> list[tuple[Ints, Ints]]:
+    """Return pairs of (older files, newer files) that a restarted run wrote.
+
+    The newer files begin at a step of the older ones and end after them, and steps in both have
+    more rows than any other step. Files that begin at the same step are ranks of one attempt.
+
+    Args:
+        files: int64 (R,), files of the training rows.
+        steps: int64 (R,), their steps.
+        names: names of the files.
+    """
+    order = np.lexsort((steps, files))
+    numbers, starts = np.unique(files[order], return_index=True)
+    by_file = np.split(steps[order], starts[1:]) if len(numbers) else []
+    first = np.array([own[0] for own in by_file])
+    by_first = np.argsort(first, kind="stable")
+    units = np.split(by_first, np.flatnonzero(np.diff(first[by_first])) + 1)
+    pairs: list[tuple[Ints, Ints]] = []
+    for older, newer in pairwise(units):
+        begin, end, last = (
+            first[newer[0]],
+            *(max(by_file[i][-1] for i in u) for u in (older, newer)),
+        )
+        one, other = numbers[older], numbers[newer]
+        if not begin <= end < last or _ranks(names, one) & _ranks(names, other):
+            continue
+        before, after = (np.concatenate([by_file[i] for i in unit]) for unit in (older, newer))
+        distinct, sizes = np.unique(np.concatenate([before, after]), return_counts=True)
+        in_both = np.isin(distinct, before) & np.isin(distinct, after)
+        if in_both.any() and np.median(sizes[in_both]) > sizes[~in_both].max():
+            pairs.append((one, other))
+    return pairs
+
+
+def _ranks(names: Sequence[str], files: Ints) -> set[str]:
+    """Return the names of files without the numbers of ranks."""
+    return {_RANK.sub("", names[file]) for file in files}
+
+
+def restart_note(steps: Ints, name: str, *, kept: bool, in_other_file: bool = False) -> Note:
     """Return the note on a file's rows whose ``steps`` were logged again after a restart."""
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
     text = marked("after a restart, steps {steps} were logged again; all rows kept")
     if not kept:
         text = marked("after a restart, steps {steps} were logged again; older rows left out")
+    elif in_other_file:
+        text = marked(
+            "steps {steps} were logged again in later files, as after a restart; all rows kept "
+            "(--restarts last leaves out these rows)"
+        )
     return Note("restart", message(text, steps=span), len(steps), name)
 
 

@@ -189,6 +189,8 @@ def _container_objects(
     with _report_changed_file(source), source.open() as stream:
         for index, obj in iterate(stream, locations.formats[file].container, set(by_index)):
             yield from ((row, obj) for row in by_index.pop(index))
+            if not by_index:
+                break  # the rest of the file may be damaged
         if by_index:
             raise RowError("it is shorter than before")
 

@@ -14,8 +14,9 @@ import orjson
 from rlreport.errors import RowError
 from rlreport.fields import CANONICAL, LARGEST_STEP, NO_COLUMN, REQUIRED, TOKEN_ARRAYS, kind_of
 from rlreport.figures.metadata import (
-    TURN_LIMITS,
+    Ending,
     RowMetadata,
+    ending_of,
     normalize_turns_and_mask,
     row_metadata,
 )
@@ -34,16 +35,7 @@ _CARRIED = (
 )  # fmt: skip
 """Standard fields kept in ``Row.carried``; the response table only stores whether they exist."""
 
-_FINISH_FIELDS = ("finish_reason", "stop_reason")
-_FINISH_REASONS = {
-    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), 1.0),
-    **dict.fromkeys(("tool_calls", "done", "complete", "completed"), 1.0),
-    **dict.fromkeys(("agent_completed", "user_closed", "env_done"), 1.0),
-    **dict.fromkeys(("length", "max_tokens", "max_length", "max_new_tokens"), 0.0),
-    **dict.fromkeys(("truncated", "overlong", *TURN_LIMITS), 0.0),
-    **dict.fromkeys(("max_response_length_exceeded", "max_prompt_length_exceeded"), 0.0),
-}
-"""Logged finish reason -> 1 if the response ended by itself, 0 if it hit a limit."""
+_END_FIELDS = ("finish_reason", "stop_reason", "stop_condition", "termination_reason")
 
 
 @dataclass(slots=True)
@@ -80,7 +72,7 @@ class Row(NamedTuple):
         rewards: reward, ref_reward, valid_reward, ref_valid_reward; NaN where absent.
         reference: response of the reference policy, None if not logged.
         group: id of the group of responses to one prompt, None if not logged.
-        finish: 1 if the response ended by itself, 0 at a limit, NaN if no known reason is logged.
+        finish: 1 if the response ended by itself, 0 if not, NaN if no known reason is logged.
         extras: (name, value) of further scalar fields.
         carried: further standard field (see ``_CARRIED``) -> value as logged.
         parts: names of the extras that are components of the reward.
@@ -164,7 +156,8 @@ def parse_record(record: dict[str, Any]) -> Row:
     if reference is not None and not isinstance(reference, str):
         oddities.append("not_text")
         reference = None
-    finish, reason = _finish(record, oddities)
+    ending = _ending(record, oddities)
+    finish = NAN if ending is None else float(ending is Ending.FINISHED)
     oddities += normalize_turns_and_mask(record)
     tokens = _tokens(record, oddities)
     tokens.mask = _mask(record, tokens.size)
@@ -175,7 +168,7 @@ def parse_record(record: dict[str, Any]) -> Row:
     return Row(
         step, prompt, response, rewards, reference, group, finish, tokens, extras,
         {name: record[name] for name in _CARRIED if record.get(name) is not None},
-        parts, oddities, unread, row_metadata(record, step, prompt, response, reason),
+        parts, oddities, unread, row_metadata(record, step, prompt, response, ending),
         missing_grade(record, null=record["reward"] is None),
     )  # fmt: skip
 
@@ -276,19 +269,21 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
     return bytes(mask)
 
 
-def _finish(record: dict[str, Any], oddities: list[str]) -> tuple[float, object]:
-    """Return if the response ended by itself (1, 0, NaN), and its first logged finish reason."""
-    first = None
-    for name in _FINISH_FIELDS:
-        reason = record.get(name)
-        if reason is None:
-            continue
-        first = reason if first is None else first
-        finish = _FINISH_REASONS.get(str(reason).lower())
-        if finish is not None:
-            return finish, first
+def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
+    reasons = [reason for name in _END_FIELDS if (reason := record.get(name)) is not None]
+    endings = [ending for reason in reasons if (ending := ending_of(reason))]
+    completed = record.get("is_completed")
+    for ending in endings:
+        # The last reply of a conversation may end by itself although a limit stopped it then.
+        if ending is not Ending.FINISHED:
+            return ending
+    if completed is False:
+        return Ending.UNFINISHED
+    if endings or completed is True:
+        return Ending.FINISHED
+    if reasons:
         oddities.append("reasonless")
-    return NAN, first
+    return None
 
 
 def _step_of(value: object) -> tuple[int, bool]:

@@ -25,7 +25,12 @@ from rlreport.read.batch import (
 )
 from rlreport.read.detect import LogFiles
 from rlreport.read.files import LogFormat
-from rlreport.read.notes import clear_missing_grades, restart_note, superseded_rows
+from rlreport.read.notes import (
+    clear_missing_grades,
+    later_attempts,
+    restart_note,
+    superseded_rows,
+)
 from rlreport.read.readback import RowLocations
 from rlreport.system.stores import Source
 from rlreport.tables import LogTables, Note, TextSample, TokenSample
@@ -135,6 +140,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
                 text = message("earlier rows of a rollout, excluded (only its last row counts)")
                 name = files.sources[file].name
                 rows.notes.append(Note("earlier_rows", text, int(earlier.sum()), name))
+    _leave_out_older_files(rows, keep, files, kept=keep_restarted)
     failed = keep & ~responses & (columns["validation"] == 0)
     steps, times = np.unique(columns["step"][failed], return_counts=True)
     rows.failed = dict(zip(steps.tolist(), times.tolist(), strict=True))
@@ -142,6 +148,32 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     names = ("sub", "offset", "file", "validation", "step")
     rows.order = response_rows[np.lexsort([columns[name][response_rows] for name in names])]
     return rows
+
+
+def _leave_out_older_files(
+    rows: LogRows, keep: NDArray[np.bool_], files: LogFiles, *, kept: bool
+) -> None:
+    """Note the rows whose steps a restarted run logged again in other files; clear their ``keep``.
+
+    Args:
+        rows: the rows; notes are added.
+        keep: bool (R,), which rows are used, changed in place unless ``kept``.
+        files: the log files.
+        kept: whether to keep these rows.
+    """
+    columns, names = rows.chunk.columns, [source.name for source in files.sources]
+    file, step, validation = (
+        columns[name].astype(np.int64) for name in ("file", "step", "validation")
+    )
+    training = keep & (columns["failed"] == 0) & (validation == 0)
+    split_steps = 2 * step + (validation > 0)
+    for older, newer in later_attempts(file[training], step[training], names):
+        again = (
+            keep & np.isin(file, older) & np.isin(split_steps, split_steps[np.isin(file, newer)])
+        )
+        name = names[int(older.min())]
+        rows.notes.append(restart_note(step[again], name, kept=kept, in_other_file=True))
+        keep[again] = kept
 
 
 def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:

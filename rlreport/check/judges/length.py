@@ -12,6 +12,7 @@ from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import MIN_WINDOW
 from rlreport.check.shapes import RiseOrShare, judge_rows, judge_share, series_change
 from rlreport.figures.ragged import Floats
+from rlreport.figures.response import is_cut_off
 from rlreport.text.messages import marked
 
 SHORT_RESPONSES = marked("TRL error on responses under 4 tokens (LMFlow post)")
@@ -248,7 +249,7 @@ def _finish_known(run: Run) -> bool:
 def _cut_off(run: Run) -> Floats | None:
     """Return for each response 1 if it is cut off, else 0, float64 (rows,); None if unknown."""
     if _finish_known(run):
-        return 1 - run.column("finished")
+        return is_cut_off(run.column("finished"), run.column("stopped"))
     tokens = run.column("response_tokens")
     if not run.has("response_tokens") or np.nanmax(tokens) < LIMIT_TOKENS:
         return None
