@@ -18,7 +18,7 @@ from rlreport.deliver.fit import deliver_comparison
 from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.draw.comparison import comparison_charts
-from rlreport.draw.svg import drawn
+from rlreport.draw.svg import check_address_space, drawn
 from rlreport.errors import UsageError
 from rlreport.options import CompareOptions
 from rlreport.system.stores import shown
@@ -82,6 +82,7 @@ def build_comparison(
     limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
     form.check(options)
     check_destination(out, form)
+    check_address_space()
     summary = summary_file() if options.github_summary else None
     if options.metrics and sum(report_about(source) is None for source in (*bases, new)) > 1:
         raise UsageError(

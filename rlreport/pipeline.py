@@ -37,6 +37,7 @@ from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.deliver.summary import notebook_html
 from rlreport.display import fetch, prompt_texts
 from rlreport.draw.custom import chart_functions, custom_charts
+from rlreport.draw.svg import check_address_space
 from rlreport.errors import OutputError, UnusableInputError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.metrics import metrics_beside
@@ -99,6 +100,7 @@ def build_report(
     limits = _limits(options)
     chosen_form.check(options)
     check_destination(out, chosen_form)
+    check_address_space()
 
     custom_functions = chart_functions(tuple(map(Path, options.charts)))
     summary = summary_file() if options.github_summary else None

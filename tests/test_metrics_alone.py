@@ -341,13 +341,20 @@ def test_the_index_builds_a_report_of_each_run(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_pair_of_runs_is_no_evidence(tmp_path: Path) -> None:
+def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(
+    tmp_path: Path,
+) -> None:
     low = lines(tmp_path / "low.jsonl", events(reward=lambda s: 0.2 + 0.01 * (s % 5)))
     high = lines(tmp_path / "high.jsonl", events(reward=lambda s: 0.9 + 0.01 * (s % 5)))
     lower = rlreport.compare(high, low, tmp_path / "c.html", fail_on=["worse", "guardrail"])
-    assert lower.sentence.startswith("No evidence either way: reward −0.700")
-    assert "within these runs" in lower.sentence
-    assert lower.gate.exit == 0
+    assert lower.sentence.startswith("Lower in this pair: reward −0.700")
+    assert "within these runs" in lower.sentence and "up to" not in lower.sentence
+    assert any("but not that the change caused it" in note for note in lower.notes)
+    assert (lower.outcome.comparison.level, lower.gate.exit) == ("no_evidence", 0)
+    two = rlreport.compare([high, high], low, tmp_path / "c.html", require_evidence=True)
+    assert two.sentence.startswith("Lower: reward −0.700") and two.gate.exit == 3
+    same = rlreport.compare(high, high, tmp_path / "c.html")
+    assert same.sentence.startswith("No evidence either way") and "up to ±" in same.sentence
     assert "logged by both runs" not in (tmp_path / "c.html").read_text("utf-8")
     reports = [rlreport.build(path, tmp_path / f"{path.stem}.html").out for path in (high, low)]
     again = rlreport.compare(reports[0], reports[1], tmp_path / "c.html")

@@ -267,11 +267,15 @@ class Comparison:
 
     @property
     def level(self) -> Level:
+        """Verdict on the change: that of these runs, or no evidence if there are too few runs."""
+        level = self.observed_level
+        return "no_evidence" if self.within_runs and level in ("better", "worse") else level
+
+    @property
+    def observed_level(self) -> Level:
         """Verdict on the reward: better or worse if the interval of its difference excludes 0."""
         if not np.isfinite(self.effect.low):
             return "incomparable"
-        if self.within_runs:
-            return "no_evidence"
         if self.effect.high < 0:
             return "worse"
         return "better" if self.effect.low > 0 else "no_evidence"
@@ -327,6 +331,8 @@ class Comparison:
         if self.level == "incomparable":
             scored = all(has(frame, "reward") for frame in self.inside)
             reasons.append("few_prompts" if scored else "no_reward")
+        elif (np.isfinite(self.band.difference) & np.isnan(self.band.low)).any():
+            reasons.append("no_band")
         return reasons
 
 

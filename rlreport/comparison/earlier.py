@@ -149,6 +149,8 @@ def _readable_report(name: str) -> Iterator[None]:
         yield
     except LimitError as error:
         raise UnreadableReportError(f"{name}: is a broken report: {error}") from None
+    except PermissionError as error:
+        raise UnreadableReportError(f"{name}: {error.strerror}") from None
     except _UNREADABLE as error:
         raise UnreadableReportError(f"{name}: is a broken report; build it again") from error
 

@@ -244,7 +244,10 @@ def shrunk(difference: Floats, error: Floats) -> Floats:
 
 
 class Band(NamedTuple):
-    """A difference per step and its simultaneous band, (steps,) each; NaN at steps without data."""
+    """A difference per step and its simultaneous band, (steps,) each; NaN at steps without data.
+
+    ``low`` and ``high`` are also NaN at steps with fewer than LEAST_PROMPTS prompts on a side.
+    """
 
     difference: Floats
     low: Floats
@@ -272,15 +275,18 @@ def difference_band(
     prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
         means = [_finite(side).groupby(["pair", "step"])["reward"].mean() for side in (base, new)]
-        gaps = (means[1] - means[0]).dropna().reset_index()
-        observed, resampled = _resampled_curve(gaps, prompts, steps, seed)
+        sides = [(means[1] - means[0]).dropna().reset_index()]
+        observed, resampled = _resampled_curve(sides[0], prompts, steps, seed)
     else:
+        sides = [_finite(base), _finite(new)]
         old, old_resampled = _resampled_curve(base, prompts, steps, seed)
         current, current_resampled = _resampled_curve(new, prompts, steps, seed + 1)
         observed, resampled = current - old, current_resampled - old_resampled
     # NaN at steps missing on one side, and in resamples without any prompt of the step.
     deviations = pd.DataFrame(resampled - observed)
-    error = (deviations**2).mean() ** 0.5
+    counts = [side.groupby("step")["pair"].nunique().reindex(steps).to_numpy() for side in sides]
+    # Resampling so few prompts would give a band that is much too narrow, for one of width 0.
+    error = ((deviations**2).mean() ** 0.5).where(np.min(counts, axis=0) >= LEAST_PROMPTS)
     largest = (deviations.abs() / error.where(error > _TINY)).max(axis=1)
     factor = float(largest.quantile(LEVEL)) if largest.notna().any() else 0.0
     width = (error * factor).to_numpy(np.float64)

@@ -35,7 +35,7 @@ _JSON_NAME = re.compile(r"metrics|history|trainer_state", re.IGNORECASE)
 class MetricsSource(NamedTuple):
     """The metrics of one run in a file or MLflow folder, and the function that reads them.
 
-    ``run`` is the name of the run, "" for files directly in the folder that was searched.
+    ``run`` is the name of the run, "." for files directly in the folder that was searched.
     """
 
     path: Path
@@ -96,7 +96,7 @@ def sources_of(path: Path) -> list[MetricsSource]:
 def _run_of(path: Path, root: Path) -> str:
     """Return the name of a file's run: its folder below ``root``, without checkpoint folders."""
     parts = path.parent.relative_to(root).parts
-    return "/".join(part for part in parts if not _CHECKPOINT.fullmatch(part))
+    return "/".join(part for part in parts if not _CHECKPOINT.fullmatch(part)) or "."
 
 
 def _is_mlflow(folder: Path) -> bool:

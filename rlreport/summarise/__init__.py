@@ -79,7 +79,7 @@ def _refuse_several(runs: Sequence[str]) -> None:
     """
     if not runs:
         return
-    names = [safe_text(name) or "." for name in runs]
+    names = [safe_text(name) for name in runs]
     rest = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     raise UsageError(
         f"metrics of {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{rest}. Choose one with "

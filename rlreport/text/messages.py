@@ -204,10 +204,15 @@ def filled(literal: str, places: Places, translate: Callable[[Any], Any] | None 
     """Replace the placeholders in a literal (or its translation) with their formatted values.
 
     ``translate``, if given, is applied to each value first. Braces in values stay as they are.
+
+    Raises:
+        KeyError: a placeholder has no value, not even None.
     """
 
     def fill(place: re.Match[str]) -> str:
-        return _format_value(places.get(place[1]), _FORMS[place[2] or ""], translate)
+        if place[1] not in places:
+            raise KeyError(f"no value for {place[0]} in {literal!r}")
+        return _format_value(places[place[1]], _FORMS[place[2] or ""], translate)
 
     return _PLACE.sub(fill, literal)
 
