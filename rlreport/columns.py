@@ -73,6 +73,8 @@ def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
     return Column(name, "", unit, help, dtype)
 
 
+# The response table: one row per response, sorted by (step, validation, file, offset, sub). The
+# response list shows columns in this order
 RESPONSE_COLUMNS = (
     _whole("step", "Step", "", "training step"),
     _whole("n", "#", "", "position in the step, in log order; (step, n) identifies a response"),
@@ -162,11 +164,10 @@ RESPONSE_COLUMNS = (
     _inner("missing_grade", "", "1: reward is null, 2: judge failed, 3: masked, 4: error", "int8"),
     _inner("nan_values", "", "NaN, infinite or null numbers of required figures", "int32"),
 )  # fmt: skip
-"""The response table: one row per response, sorted by (step, validation, file, offset, sub).
 
-The response list shows columns in this order.
-"""
-
+# The table of steps, exported as ``data/steps.csv``: one row per step, ascending. Columns
+# ``validation_…`` summarise the validation responses of a step, all others its training responses.
+# The export also has the columns that contain no data
 STEP_COLUMNS = (
     _whole("step", "Step", "", "training step"),
     _whole("responses", "Responses", "", "responses logged"),
@@ -251,12 +252,8 @@ STEP_COLUMNS = (
     Column("incomplete", "Incomplete", "", "fewer responses than the run's usual step", "bool"),
     _whole("nan_values", "NaN values", "", "numbers skipped by the means above"),
 )  # fmt: skip
-"""The table of steps, exported as ``data/steps.csv``: one row per step, ascending.
 
-Columns ``validation_…`` summarise the validation responses of a step, all others its training
-responses. The export also has the columns that contain no data.
-"""
-
+# The table of prompts, exported as ``data/prompts.csv``: one row per distinct prompt
 PROMPT_COLUMNS = (
     _inner("prompt_id", "", "index of the prompt, by first appearance", "int64"),
     Column("prompt", "Prompt", "", "cleaned prompt text, cut to 400 characters", "object"),
@@ -283,8 +280,8 @@ PROMPT_COLUMNS = (
     _inner("worst_step", "", "step of its worst response", "int64"),
     _inner("worst_n", "", "n of its worst response", "int64"),
 )  # fmt: skip
-"""The table of prompts, exported as ``data/prompts.csv``: one row per distinct prompt."""
 
+# The table of tokens, exported as ``data/tokens.csv``: one row per distinct token string
 TOKEN_COLUMNS = (
     Column("token", "Token", "", "token string as readable text", "object"),
     Column("raw", "Raw", "", "token string as logged", "object"),
@@ -307,8 +304,8 @@ TOKEN_COLUMNS = (
     _inner("example_position", "tokens", "index of its first occurrence, if all tokens are sampled",
            "Int64"),
 )  # fmt: skip
-"""The table of tokens, exported as ``data/tokens.csv``: one row per distinct token string."""
 
+# Numbers shown for each token of a response, in the order of the token view's menu
 TOKEN_FIGURES = (
     Column("log_ratio", "Log-ratio", "nats", "k1: logp − ref_logp", signed=True),
     Column("kl", "KL, k3", "nats", "exp(−r) − 1 + r, r the log-ratio"),
@@ -324,10 +321,9 @@ TOKEN_FIGURES = (
     Column("surprisal", "Surprisal", "nats", "−logp"),
     Column("sampler_logp", "Sampler logp", "nats", "log-probability under the sampler"),
 )
-"""Numbers shown for each token of a response, in the order of the token view's menu."""
 
+# Each is a dict of column name -> column, for the table of responses, steps, prompts or tokens
 RESPONSE, STEP, PROMPT, TOKEN = (
     {column.name: column for column in columns}
     for columns in (RESPONSE_COLUMNS, STEP_COLUMNS, PROMPT_COLUMNS, TOKEN_COLUMNS)
 )
-"""Each is a dict of column name -> column, for the table of responses, steps, prompts or tokens."""

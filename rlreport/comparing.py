@@ -28,19 +28,13 @@ from rlreport.text.messages import message
 
 @dataclass(frozen=True, slots=True)
 class ComparisonReport:
-    """The result of ``build_comparison``: a written report that compares BASE with NEW.
+    """The result of ``build_comparison``: a written report that compares BASE with NEW."""
 
-    Attributes:
-        out: output path, or URL without credentials.
-        form: id of the output format, such as ``html``.
-        size: size of the report in bytes.
-        outcome: the results: reward difference, guardrails (other metrics, checked for harm),
-            prompts won or lost, findings.
-    """
-
-    out: Destination
-    form: str
-    size: int
+    out: Destination  # output path, or URL without credentials
+    form: str  # id of the output format, such as ``html``
+    size: int  # size of the report in bytes
+    # the results: reward difference, guardrails (other metrics, checked for harm), prompts won or
+    # lost, findings
     outcome: Outcome
 
     @property

@@ -39,25 +39,17 @@ from rlreport.text.clean import safe_text
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
 
-Source = tuple[Path, str]
-"""A report's path, and why it cannot be listed ("" if it can)."""
-
+Source = tuple[Path, str]  # A report's path, and why it cannot be listed ("" if it can)
 _UNREADABLE = (RlreportError, OSError, ValueError, csv.Error, sqlite3.Error)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The result of ``build_index``.
+    """The result of ``build_index``."""
 
-    Attributes:
-        out: path of the index, the page that lists the reports.
-        reports: number of listed reports, including unreadable ones.
-        unread: (path, reason) of each report that could not be read.
-    """
-
-    out: Path
-    reports: int
-    unread: list[tuple[str, str]]
+    out: Path  # path of the index, the page that lists the reports
+    reports: int  # number of listed reports, including unreadable ones
+    unread: list[tuple[str, str]]  # (path, reason) of each report that could not be read
 
 
 def build_index(

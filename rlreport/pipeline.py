@@ -55,28 +55,19 @@ DATA_SHARE = 0.2  # fraction of the maximum size for the numbers (no texts) of a
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of ``build_report``.
+    """The result of ``build_report``."""
 
-    Attributes:
-        out: path of the report, or its URL without credentials.
-        form: id of the output format, such as ``html``.
-        size: size of the report in bytes.
-        shown: number of responses whose text the report contains.
-        tables, verdict: all tables, and the result of the health checks.
-        left_out: sentences on what the report omits, such as texts beyond the maximum size.
-        figures: key figures that the overview page shows, such as the mean reward.
-        language: language of the report.
-    """
-
-    out: Destination
-    form: str
-    size: int
-    shown: int
+    out: Destination  # path of the report, or its URL without credentials
+    form: str  # id of the output format, such as ``html``
+    size: int  # size of the report in bytes
+    shown: int  # number of responses whose text the report contains
+    # all tables, and the result of the health checks
     tables: Tables = field(repr=False)
     verdict: Verdict = field(repr=False)
-    left_out: list[str]
+    left_out: list[str]  # sentences on what the report omits, such as texts beyond the maximum size
+    # key figures that the overview page shows, such as the mean reward
     figures: Sequence[KeyFigure] = field(default=(), repr=False)
-    language: Language = ENGLISH
+    language: Language = ENGLISH  # language of the report
 
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows for the report."""

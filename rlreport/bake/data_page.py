@@ -30,6 +30,7 @@ from rlreport.text.messages import message, sentences
 from rlreport.text.numbers import byte_size
 
 TOKENS_LISTED = 10_000
+# Options that affect figures or shown responses: name in ``report.json`` -> label
 _SETTINGS = {
     "gamma": "γ (--gamma)",
     "lam": "λ (--lam)",
@@ -47,7 +48,6 @@ _SETTINGS = {
     "tokenizer": message("Tokenizer (--tokenizer)"),
     "merge": message("Several runs as one (--merge)"),
 }
-"""Options that affect figures or shown responses: name in ``report.json`` -> label."""
 
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 

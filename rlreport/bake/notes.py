@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-NOTES = "notes"
-"""``Note.kind`` of warnings about the file of the author's notes."""
-
+NOTES = "notes"  # ``Note.kind`` of warnings about the file of the author's notes
 MOST_BYTES = 64_000
 _MOST_NAMED, _LONGEST_NAME = 10, 60  # broken links in a warning, and characters of each
 _KINDS = "step|response|prompt|chart|finding"
@@ -39,20 +37,13 @@ _OWN_LINK = re.compile(rf"\[([^\[\]]*)\]\(<?((?:{_KINDS}):[^()<>]*)>?\)")
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The parts of the report that links in the notes can lead to.
-
-    Attributes:
-        responses: shown responses, as (step, n).
-        prompts: ids of prompts with a response on the responses page.
-        charts: name -> title of charts of the overview.
-        findings: ids of findings that the overview lists.
-    """
+    """The parts of the report that links in the notes can lead to."""
 
     addresses: Addresses
-    responses: Collection[tuple[int, int]]
-    prompts: Collection[int]
-    charts: Mapping[str, str]
-    findings: Collection[str]
+    responses: Collection[tuple[int, int]]  # shown responses, as (step, n)
+    prompts: Collection[int]  # ids of prompts with a response on the responses page
+    charts: Mapping[str, str]  # name -> title of charts of the overview
+    findings: Collection[str]  # ids of findings that the overview lists
 
     def address(self, kind: str, name: str) -> str | None:
         """Return the address for a link like ``step:12`` (kind:name), None if nothing is there."""

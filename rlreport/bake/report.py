@@ -55,34 +55,28 @@ from rlreport.summarise import commonest, window_table
 from rlreport.system.workers import Progress, Workers
 from rlreport.text.messages import message
 
+# Path of the script with data about the whole run; step pages load it instead of containing it
 RUN_SCRIPT = "data/run.js"
-"""Path of the script with data about the whole run; step pages load it instead of containing it."""
+# Path of the script with the texts of all shown responses, for the responses page
 TEXTS_SCRIPT = "data/texts.js"
-"""Path of the script with the texts of all shown responses, for the responses page."""
-METRICS = "data/metrics.csv"
-"""Path of the exported trainer metrics."""
-
+METRICS = "data/metrics.csv"  # Path of the exported trainer metrics
 _NO_METRICS = message("The trainer metrics would be too large for a data file (metrics.csv).")
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
 @dataclass(slots=True)
 class StepPages:
-    """The rendered pages of the steps.
+    """The rendered pages of the steps."""
 
-    Attributes:
-        plan: which responses each page shows; empty until the pages are rendered.
-        pages: (path in the report folder, bytes) of each page, ascending by step.
-        listed: for each step, its rows in the table of the responses page.
-        texts: step -> texts of its shown responses as gzipped JSON; see docs/page-data.md.
-        weight: total size of pages and texts in bytes.
-    """
-
+    # which responses each page shows; empty until the pages are rendered
     plan: Plan = field(default_factory=lambda: Plan([], 0))
+    # (path in the report folder, bytes) of each page, ascending by step
     pages: list[tuple[str, bytes]] = field(default_factory=list)
+    # for each step, its rows in the table of the responses page
     listed: list[ListedRows] = field(default_factory=list)
+    # step -> texts of its shown responses as gzipped JSON; see docs/page-data.md
     texts: dict[str, str] = field(default_factory=dict)
-    weight: int = 0
+    weight: int = 0  # total size of pages and texts in bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,27 +84,19 @@ class ReportBuilder(RunContext, Maker):
     """Everything an output format needs to write a report.
 
     The pages of steps are rendered first (``rendered_steps``); ``pages`` renders all others.
-
-    Attributes:
-        candidates: steps that get a page, each with its responses ranked by interest.
-        finish: encodes a page for the output format.
-        texts: the run's extreme responses (e.g. lowest reward) and the prompts to list.
-        charts: charts of the overview, as SVG drawings.
-        response_data: content of ``data/responses.csv.gz``, and the number of its rows.
-        metrics_data: content of ``data/metrics.csv``, empty if there is no such file.
-        rendered_steps: the steps' pages.
-        memo: cache of values that ``Maker.once`` has computed.
     """
 
-    candidates: list[Candidate]
-    finish: Finish
-    texts: RunTexts
+    candidates: list[Candidate]  # steps that get a page, each with its responses ranked by interest
+    finish: Finish  # encodes a page for the output format
+    texts: RunTexts  # the run's extreme responses (e.g. lowest reward) and the prompts to list
     progress: Progress
     workers: Workers
-    charts: Sequence[Chart]
+    charts: Sequence[Chart]  # charts of the overview, as SVG drawings
+    # content of ``data/responses.csv.gz``, and the number of its rows
     response_data: tuple[bytes, int]
-    metrics_data: bytes
-    rendered_steps: StepPages = field(default_factory=StepPages)
+    metrics_data: bytes  # content of ``data/metrics.csv``, empty if there is no such file
+    rendered_steps: StepPages = field(default_factory=StepPages)  # the steps' pages
+    # cache of values that ``Maker.once`` has computed
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
     @property

@@ -28,14 +28,14 @@ from rlreport.check.wording import worded
 from rlreport.tables import Tables
 from rlreport.text.messages import message
 
+# Check that runs first: after a change of the reward function, rewards are not comparable
 FIRST_CHECK = "reward_shift"
-"""Check that runs first: after a change of the reward function, rewards are not comparable."""
 
+# Ids of checks whose findings concern only the log, not the policy and its checkpoints
 OF_THE_LOG = ("broken_log", "missing_grades")
-"""Ids of checks whose findings concern only the log, not the policy and its checkpoints."""
 
+# Ids of checks whose critical findings always come first: the policy no longer works
 DEATHS = ("reward_collapse", "length_collapse")
-"""Ids of checks whose critical findings always come first: the policy no longer works."""
 
 
 def run_checks(

@@ -29,9 +29,9 @@ _LEVELS = {
     "incomparable": marked("Cannot be compared"),
 }
 _IN_A_PAIR = {"better": marked("Higher in this pair"), "worse": marked("Lower in this pair")}
+# Used instead of "Better" and "Worse", which would claim too much if BASE is a single run
+# (_IN_A_PAIR), any run is broken, or the interval does not cover variation between runs
 _IN_THESE_RUNS = {"better": marked("Higher"), "worse": marked("Lower")}
-"""Used instead of "Better" and "Worse", which would claim too much if BASE is a single run
-(_IN_A_PAIR), any run is broken, or the interval does not cover variation between runs."""
 
 REASONS = {
     "no_common_steps": marked(
@@ -70,8 +70,8 @@ REASONS = {
 }
 
 _SPLITS = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
+# If only one of two runs logs one of these columns, a note says so
 _ONE_SIDED = ("kl_k1", "ref_reward", "valid_reward", "surprisal_mean", "response_tokens")
-"""If only one of two runs logs one of these columns, a note says so."""
 
 
 def signed(value: float) -> str:

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from rlreport.bake.pages import Finish, Page
     from rlreport.bake.report import ReportBuilder
 
+# What is written in an output format: the report of one run, or a comparison
 Builder: TypeAlias = "ReportBuilder | ComparisonBuilder"
-"""What is written in an output format: the report of one run, or a comparison."""
 
+# Suffixes of other file types; an output path with one is rejected, not used as a folder name
 OTHER_SUFFIXES = {
     *(".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".toml", ".txt", ".log", ".parquet"),
     *(".pdf", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".doc", ".docx", ".xlsx", ".pptx"),
     *(".htm", ".xhtml", ".rst", ".tex", ".ipynb", ".py"),
     *(".gz", ".zst", ".xz", ".bz2", ".tar", ".7z"),
 }
-"""Suffixes of other file types; an output path with one is rejected, not used as a folder name."""
 
 SMALL_RUN = 2_000  # responses; runs with fewer may have a smaller default size
 _GENERATOR = rb"rlreport \d[\w.+!-]*"  # with the version

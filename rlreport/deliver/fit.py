@@ -20,11 +20,11 @@ from rlreport.text.numbers import byte_size
 if TYPE_CHECKING:
     from rlreport.bake.comparison import ComparisonBuilder
 
+# Share of the size limit given to pages of steps until the size of other pages is known
 FOR_STEPS = 0.75
-"""Share of the size limit given to pages of steps until the size of other pages is known."""
 
+# Share of the size limit that ``data/metrics.csv`` may take in a report with pages of steps
 METRICS_SHARE = 0.3
-"""Share of the size limit that ``data/metrics.csv`` may take in a report with pages of steps."""
 
 MANY = 150_000  # bytes per step from which every step has a page, without estimating sizes
 FEWEST = 24  # steps that have a page even if only the lowest level of detail fits

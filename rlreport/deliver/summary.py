@@ -23,8 +23,8 @@ from rlreport.draw.chart import Chart, Place
 from rlreport.draw.svg import png
 from rlreport.text.language import Language
 
+# Maximum size in bytes of a report embedded in a notebook; larger ones are only linked
 MOST_EMBEDDED = 5_000_000
-"""Maximum size in bytes of a report embedded in a notebook; larger ones are only linked."""
 
 _USUAL = ("kl", "length", "reward_distribution", "surprisal", "win_rate", "eos", "distinct_2")
 _BARS = "▁▂▃▄▅▆▇█"

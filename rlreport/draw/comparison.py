@@ -17,8 +17,8 @@ from rlreport.draw.theme import DASHED, LIGHT
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, sentences
 
+# Per step: reward of run NEW − that of BASE, and the band's low and high edge; (S,) each
 Band = tuple[Floats, Floats, Floats]
-"""Per step: reward of run NEW − that of BASE, and the band's low and high edge; (S,) each."""
 
 
 def comparison_charts(

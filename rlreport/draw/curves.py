@@ -28,30 +28,21 @@ from rlreport.draw.theme import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, spans
 from rlreport.text.messages import clauses, message, sentences, told
 
-LABEL_GAP = 13
-"""Minimum vertical distance of two curve labels, in pixels."""
-
-MANY_STEPS = 6
-"""A step axis that spans fewer steps than this has ticks at whole steps only."""
-
+LABEL_GAP = 13  # Minimum vertical distance of two curve labels, in pixels
+MANY_STEPS = 6  # A step axis that spans fewer steps than this has ticks at whole steps only
+# Low and high end of a range of the y axis that is shaded, such as a metric's usual range
 Guide = tuple[float, float]
-"""Low and high end of a range of the y axis that is shaded, such as a metric's usual range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Step axis and findings that all charts over steps of one page share.
+    """Step axis and findings that all charts over steps of one page share."""
 
-    Attributes:
-        steps: float64 (S,), ascending.
-        findings: findings to mark on the charts that they refer to.
-        within: first and last step of the axis, None for those of ``steps``.
-        in_progress: step that is still being logged, marked on every chart; None for none.
-    """
-
-    steps: Floats
-    findings: Sequence[Finding] = ()
+    steps: Floats  # float64 (S,), ascending
+    findings: Sequence[Finding] = ()  # findings to mark on the charts that they refer to
+    # first and last step of the axis, None for those of ``steps``
     within: tuple[float, float] | None = None
+    # step that is still being logged, marked on every chart; None for none
     in_progress: int | None = None
 
     @property
@@ -105,19 +96,12 @@ class Frame:
 
 
 class Mark(NamedTuple):
-    """Steps to shade on a chart: those of a finding (detected problem), or the one in progress.
+    """Steps to shade on a chart: those of a finding (detected problem), or the one in progress."""
 
-    Attributes:
-        severity: sets the colour.
-        title: text of the tooltip.
-        words: text of the legend.
-        spans: [start, end] of each shaded range of steps.
-    """
-
-    severity: Severity
-    title: str
-    words: str
-    spans: list[list[float]]
+    severity: Severity  # sets the colour
+    title: str  # text of the tooltip
+    words: str  # text of the legend
+    spans: list[list[float]]  # [start, end] of each shaded range of steps
 
 
 def mark_layers(marks: Sequence[Mark]) -> dict[str, Rows]:

@@ -38,8 +38,8 @@ RAW = {"strokeOpacity": 0.4, "strokeWidth": 1}
 RANGE = {"fillOpacity": 0.3, "strokeOpacity": 0.3, "strokeWidth": 1}
 THIN = {"strokeWidth": 1, "color": LIGHT["muted"]}
 HALO = {"color": LIGHT["page"], "stroke": LIGHT["page"], "strokeWidth": 4}
+# Vega expression, true for responses that pass the page's filters; the page sets ``kept``
 PASSES_FILTERS = "datum.kept !== false"
-"""Vega expression, true for responses that pass the page's filters; the page sets ``kept``."""
 
 
 def curves(scale: Any) -> Spec:

@@ -18,35 +18,28 @@ AVERAGED_POINTS = 250  # maximum number of points with a range, which take more 
 SPARKLINE_POINTS = 50
 _WIDTH, _HEIGHT, _MARGIN = 100.0, 24.0, 2.0
 
+# Decay factors of the moving averages offered to readers; noisy curves use the first one
 SMOOTHING = (0.6, 0.9)
-"""Decay factors of the moving averages offered to readers; noisy curves use the first one."""
-LEAST_SMOOTHED = 10
-"""Minimum number of values of a curve that can be smoothed."""
+LEAST_SMOOTHED = 10  # Minimum number of values of a curve that can be smoothed
+# Minimum noise of curves that are smoothed: half the mean squared difference of adjacent values,
+# divided by the variance of the values; 1 for white noise
 NOISE = 0.08
-"""Minimum noise of curves that are smoothed: half the mean squared difference of adjacent values,
-divided by the variance of the values; 1 for white noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A curve over the steps with its style, and optionally a band around it.
+    """A curve over the steps with its style, and optionally a band around it."""
 
-    Attributes:
-        key: id of the curve in the chart's data, safe as a field name.
-        title: label at the curve's end and name in tooltips.
-        values: float64 (S,), one value per step, NaN where missing.
-        low, high: float64 (S,), lower and upper edge of the band, None without a band.
-        min, max: float64 (S,), range of the values that each value is the mean of, else None.
-        colour, dash: style of the line, see ``theme.Style``.
-    """
-
-    key: str
-    title: str
-    values: Floats
+    key: str  # id of the curve in the chart's data, safe as a field name
+    title: str  # label at the curve's end and name in tooltips
+    values: Floats  # float64 (S,), one value per step, NaN where missing
+    # style of the line, see ``theme.Style``
     colour: str = LIGHT["policy"]
     dash: tuple[int, ...] = (1, 0)
+    # float64 (S,), lower and upper edge of the band, None without a band
     low: Floats | None = None
     high: Floats | None = None
+    # float64 (S,), range of the values that each value is the mean of, else None
     min: Floats | None = None
     max: Floats | None = None
 

@@ -20,15 +20,12 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message, plural, told
 
 MOST_METRICS = 24
+# Maximum number of metric charts in a report of trainer metrics alone, without responses
 MOST_ALONE = 200
-"""Maximum number of metric charts in a report of trainer metrics alone, without responses."""
 MOST_COLUMNS = 12
-MOST_NAMED = 40
-"""Maximum number of constant columns that are listed with their values."""
-
-DECADES = 1000.0
-"""Positive values whose range exceeds this factor are drawn on a logarithmic axis."""
-
+MOST_NAMED = 40  # Maximum number of constant columns that are listed with their values
+DECADES = 1000.0  # Positive values whose range exceeds this factor are drawn on a logarithmic axis
+# Metric's role -> overview chart on the same subject; findings refer to charts by that name
 CHART_OF_ROLE = {
     "kl": "kl",
     "kl_token": "kl",
@@ -41,13 +38,13 @@ CHART_OF_ROLE = {
     "learning_rate": "learning_rate",
     "explained_variance": "explained_variance",
 }
-"""Metric's role -> overview chart on the same subject; findings refer to charts by that name."""
 
+# Matches names of ids, indices, hashes and seeds: a chart of their means is meaningless
 _IDENTIFIER = re.compile(
     r"(^|[/_. -])(ids?|idx|index|indices|uu?id|guid|hash|seed|line_?(no|number)?)$|[a-z]I[dD]$"
 )
-"""Matches names of ids, indices, hashes and seeds: a chart of their means is meaningless."""
 
+# Patterns of metric names to draw first, in this order; others follow in the log's order
 _FIRST = (
     r"(^|[/_.])(approx_?)?kl",
     r"entropy",
@@ -59,28 +56,18 @@ _FIRST = (
     r"value|critic|vf_|explained",
     r"lr|learning_rate",
 )
-"""Patterns of metric names to draw first, in this order; others follow in the log's order."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Columns of a table with one row per step, to be drawn in one chart each.
+    """Columns of a table with one row per step, to be drawn in one chart each."""
 
-    Attributes:
-        prefix: prefix of charts' names, so that a column "step" or "constructor" does no harm.
-        heading: heading above the charts.
-        axis: title of the y axis; "" for values as logged.
-        most: maximum number of charts.
-        steps: float64 (S,).
-        values: float64 (S,) by column name.
-    """
-
-    prefix: str
-    heading: str
-    axis: str
-    most: int
-    steps: Floats
-    values: Mapping[str, Floats]
+    prefix: str  # prefix of charts' names, so that a column "step" or "constructor" does no harm
+    heading: str  # heading above the charts
+    axis: str  # title of the y axis; "" for values as logged
+    most: int  # maximum number of charts
+    steps: Floats  # float64 (S,)
+    values: Mapping[str, Floats]  # float64 (S,) by column name
 
     @property
     def varied(self) -> list[str]:

@@ -23,11 +23,9 @@ from rlreport.errors import RlreportError
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 
-DENSITY = 2
-"""Scale of PNG pictures: pixels per CSS pixel, for high-resolution screens."""
-
+DENSITY = 2  # Scale of PNG pictures: pixels per CSS pixel, for high-resolution screens
+# Bytes of virtual memory to leave for V8, which reserves 64 GiB when it starts (measured)
 ADDRESS_SPACE = 65 << 30
-"""Bytes of virtual memory to leave for V8, which reserves 64 GiB when it starts (measured)."""
 
 SVG = "{http://www.w3.org/2000/svg}"
 _TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeGuard
 from rlreport.fields import TOKEN_ARRAYS
 from rlreport.text.chat import CALL, Turn, content_text, role_name, turns_in_text
 
-MAX_TOOLS = 64
-"""Maximum number of tools per response whose answers are counted."""
+MAX_TOOLS = 64  # Maximum number of tools per response whose answers are counted
 
 
 class Ending(Enum):
@@ -71,23 +70,16 @@ class ToolCounts(NamedTuple):
 
 @dataclass(slots=True)
 class RowMetadata:
-    """Values of a row other than text and tokens.
+    """Values of a row other than text and tokens."""
 
-    Attributes:
-        split: standard name of the data split, such as "val"; None if the row has none.
-        trainable: whether the agent is being trained.
-        filtered_out: whether the trainer discarded the rollout.
-        failed: whether the rollout ended in errors before the policy wrote anything.
-        figures: column of the response table, such as ``turns`` -> value of the row.
-        tools: counts of answers by tool name.
-    """
-
+    # standard name of the data split, such as "val"; None if the row has none
     split: str | None = None
-    trainable: bool = True
-    filtered_out: bool = False
-    failed: bool = False
+    trainable: bool = True  # whether the agent is being trained
+    filtered_out: bool = False  # whether the trainer discarded the rollout
+    failed: bool = False  # whether the rollout ended in errors before the policy wrote anything
+    # column of the response table, such as ``turns`` -> value of the row
     figures: dict[str, float] = field(default_factory=dict)
-    tools: dict[str, ToolCounts] = field(default_factory=dict)
+    tools: dict[str, ToolCounts] = field(default_factory=dict)  # counts of answers by tool name
 
 
 def row_metadata(

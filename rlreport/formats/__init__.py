@@ -37,11 +37,11 @@ __all__ = [
     "beside", "detect", "format_by_id", "formats", "refusal", "suggest",
 ]  # fmt: skip
 
+# Marks rows that have no step of their own, so that the step in the file's path counts
 _NO_STEP = -(2**62)
-"""Marks rows that have no step of their own, so that the step in the file's path counts."""
 
+# Entry point group of installed formats: Format classes whose constructor takes no arguments
 ENTRY_POINTS = "rlreport.formats"
-"""Entry point group of installed formats: Format classes whose constructor takes no arguments."""
 
 _FORMATS: tuple[Callable[[], Format], ...] = (
     simple.RLBoard, TRL, simple.Verl, NemoRL, SkyRL, simple.PrimeRLTokens, Verifiers, simple.AReaL,

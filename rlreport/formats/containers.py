@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
 File = str | Path | IO[bytes]
 
+# Key added to each Inspect sample; its value is the evaluation's metadata from the log header
 HEADER = "log.eval"
-"""Key added to each Inspect sample; its value is the evaluation's metadata from the log header."""
 
+# Maximum bytes of a decompressed document in an ``.eval`` log, and of a value in a database
 MAX_SAMPLE = 64_000_000
-"""Maximum bytes of a decompressed document in an ``.eval`` log, and of a value in a database."""
 
+# Maximum compression ratio of an archive; JSON with tokens has a ratio of about 20
 MOST_GROWTH = 200
-"""Maximum compression ratio of an archive; JSON with tokens has a ratio of about 20."""
 
 _SUFFIXES = {
     ".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".parquet": "parquet", ".pt": "torch",
     ".db": "sqlite",
     ".eval": "inspect",
 }  # fmt: skip
+# Suffixes of zip archives of logs: all files of JSON lines and JSON documents in them are read
 ZIPPED = (".jsonl.zip", ".ndjson.zip", ".json.zip")
-"""Suffixes of zip archives of logs: all files of JSON lines and JSON documents in them are read."""
 
+# Containers whose files may also be compressed: ``.gz`` or ``.zst``
 _COMPRESSIBLE = ("lines", "json")
-"""Containers whose files may also be compressed: ``.gz`` or ``.zst``."""
 
 _JSON = (".jsonl", ".ndjson", ".json")
 _TOO_MUCH = f"it unpacks to more than {MOST_GROWTH} times its size"
@@ -56,13 +56,13 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _ZIP_ERRORS = (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError, RuntimeError,
                zlib.error, struct.error, zstandard.ZstdError)  # fmt: skip
+# Table of a Trackio database -> SQL query for its rollouts; skips entries of only numbers
 _QUERIES = {
     "metrics": "SELECT run_name, step, timestamp, metrics FROM metrics "
     "WHERE CAST(metrics AS TEXT) LIKE '%\"trackio.table\"%' ORDER BY rowid",
     "traces": "SELECT run_name, step, timestamp, key, trace_index, messages, metadata "
     "FROM traces ORDER BY rowid",
 }
-"""Table of a Trackio database -> SQL query for its rollouts; skips entries of only numbers."""
 
 
 def container_of(name: str) -> str | None:

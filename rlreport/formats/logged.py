@@ -17,16 +17,14 @@ from rlreport.text.messages import message
 
 Entry = TypeVar("Entry")
 
-SHORT = 200
-"""Maximum characters of a string that becomes a column; longer strings are not scalars."""
-
+SHORT = 200  # Maximum characters of a string that becomes a column; longer strings are not scalars
+# Levels of nested dicts whose keys are tracked: e.g. an episode's traces, and their nodes
 _WATCHED_LEVELS = 2
-"""Levels of nested dicts whose keys are tracked: e.g. an episode's traces, and their nodes."""
 
+# A step in a path, such as ``global_step_12/``, ``iter-12/`` or ``train_step_12.jsonl``
 STEP_WORD = re.compile(
     r"(?<![a-z])(?:step|iter|iteration|checkpoint|ckpt)[_=-]?(\d+)", re.IGNORECASE
 )
-"""A step in a path, such as ``global_step_12/``, ``iter-12/`` or ``train_step_12.jsonl``."""
 
 _NULLS = ("", "none", "null")
 _WORDS = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "-inf": -math.inf}

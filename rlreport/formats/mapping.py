@@ -41,6 +41,7 @@ _BY_KEYS = {
     ),
     ("cells", "nbformat"): marked("a notebook"),
 }
+# Canonical field -> other names for it in logs, the likeliest first
 _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
     "step": (
         "global_step", "global_steps", "training_step", "train_step", "iteration", "iter", "steps",
@@ -61,7 +62,6 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
     "group_id": ("uid", "prompt_id", "group", "task_id", "example_id"),
     "finish_reason": ("stop_reason", "stop_condition", "termination_reason"),
 }  # fmt: skip
-"""Canonical field -> other names for it in logs, the likeliest first."""
 _NUMBERS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 
 

@@ -18,8 +18,8 @@ _USED_KEYS = frozenset(
     {"training_step", "task", "task_hash", "termination_reason", "trajectories", "id"}
     | {"episode_id", "session_id"}
 )
+# Names of agents that are not the policy; episodes do not say which agent is trained
 _OTHER_AGENTS = re.compile(r"judge|grader|verifier|critic|reviewer|simulat", re.IGNORECASE)
-"""Names of agents that are not the policy; episodes do not say which agent is trained."""
 
 
 class RLLM(BaseFormat):

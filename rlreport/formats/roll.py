@@ -13,8 +13,8 @@ from rlreport.formats.simple import Renamed
 from rlreport.text.chat import conversation_fields
 from rlreport.text.messages import message
 
+# A trajectory id ``{tag}_{group}_{episode}_{seed}_{env}_{time}``; the group id ends before env
 _TRAJECTORY = re.compile(r"(.+)_[^_]+_\d{8}_\d{6}_\d{6}(?:_b\d+)?")
-"""A trajectory id ``{tag}_{group}_{episode}_{seed}_{env}_{time}``; the group id ends before env."""
 
 
 class Roll(Renamed):

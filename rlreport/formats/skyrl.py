@@ -21,8 +21,8 @@ from rlreport.text.messages import message
 _STEP = re.compile(r"global_step_(\d+)")
 _USED_KEYS = frozenset({"input_prompt", "output_response", "score", "stop_reason", "env_extras"})
 
+# (start, stop) in characters of the policy's earlier turns in a prompt
 Spans = list[tuple[int, int]]
-"""(start, stop) in characters of the policy's earlier turns in a prompt."""
 
 
 class SkyRL(BaseFormat):

@@ -15,9 +15,9 @@ from rlreport.text.messages import message
 _SUMMARIES, _LOGTREE = "_rollout_summaries.jsonl", "_logtree.json"
 _MAX_LEVELS = 200
 
+# A rollout group in a logtree: (total return, tokens per step) of its trajectories, and (reward,
+# prompt and response) of its answers; returns and rewards are strings, such as ``0.500``
 Group = tuple[list[tuple[str, list[int]]], list[tuple[str, Row]]]
-"""A rollout group in a logtree: (total return, tokens per step) of its trajectories, and (reward,
-prompt and response) of its answers; returns and rewards are strings, such as ``0.500``."""
 
 
 class Tinker(BaseFormat):

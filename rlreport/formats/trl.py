@@ -24,11 +24,10 @@ _STEP = re.compile(r"completions_(\d+)\.parquet$")
 _TEXTS = ("prompt", "completion")
 _KEYS = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
 _REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
+# Relative tolerance when comparing mean rewards with those that TRL logs (float32)
 _TOLERANCE = 1e-3
-"""Relative tolerance when comparing mean rewards with those that TRL logs (float32)."""
 
-_LEVELS = 12
-"""Depth to which nulls are dropped from nested messages."""
+_LEVELS = 12  # Depth to which nulls are dropped from nested messages
 
 
 class TRL(BaseFormat):

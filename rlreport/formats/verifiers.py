@@ -30,6 +30,7 @@ from rlreport.text.messages import message, phrases
 _OLD_KEYS = ("example_id", "prompt", "completion", "reward")
 _UPDATE_KEYS = ("trace_id", "info", "branches")
 _OLD_USED_KEYS = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
+# Key of a node's float array -> field of the row; arrays have one number per sampled token
 _STREAMS = {
     "logprobs": "sampler_logprobs",
     "trainer_logprobs": "logprobs",
@@ -37,7 +38,6 @@ _STREAMS = {
     "advantages": "advantages",
     "entropies": "entropies",
 }
-"""Key of a node's float array -> field of the row; arrays have one number per sampled token."""
 
 _STAGES = ("boot", "setup", "agent", "finalize", "scoring")
 _FLAGS = ("stop_condition", "is_completed", "is_timeout", "dropped")

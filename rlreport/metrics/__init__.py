@@ -24,21 +24,18 @@ __all__ = ["TrainerMetrics", "find_metrics", "metrics_beside", "read_metrics"]
 
 @dataclass(slots=True)
 class TrainerMetrics:
-    """The trainer's metrics from all files, and notes on what could not be read.
+    """The trainer's metrics from all files, and notes on what could not be read."""
 
-    Attributes:
-        table: ``step`` and one column per metric, see ``MetricsTable.frame``.
-        broken: metric -> steps at which it was NaN or infinite.
-        paths, files: the files that were read, and their descriptions in the report.
-        runs: names of the runs if two of them have the same metric at the same step, else empty.
-        notes: notes on files and rows that could not be read.
-    """
-
+    # ``step`` and one column per metric, see ``MetricsTable.frame``
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # metric -> steps at which it was NaN or infinite
     broken: dict[str, list[int]] = field(default_factory=dict)
+    # the files that were read, and their descriptions in the report
     paths: list[Path] = field(default_factory=list)
     files: list[MetricsFile] = field(default_factory=list)
+    # names of the runs if two of them have the same metric at the same step, else empty
     runs: list[str] = field(default_factory=list)
+    # notes on files and rows that could not be read
     notes: list[Note] = field(default_factory=list)
 
 

@@ -18,18 +18,16 @@ from rlreport.metrics.records import Block, LeftOut, blocks_of
 from rlreport.read.files import COMPRESSIONS
 from rlreport.system.documents import load_json
 
-EVENTS = "events.out.tfevents"
-"""Prefix of the names of TensorBoard event files."""
-
+EVENTS = "events.out.tfevents"  # Prefix of the names of TensorBoard event files
+# Kinds of files (see ``_kind``) that never contain rollouts
 ONLY_METRICS = ("events", ".csv", ".wandb")
-"""Kinds of files (see ``_kind``) that never contain rollouts."""
 
 _DEPTH = 6
 _PEEK = 1 << 20
 _CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
 _CONSOLE = (".log", ".txt", ".out")
+# Names of JSON documents to read in a folder; others are read only if the user names them
 _JSON_NAME = re.compile(r"metrics|history|trainer_state", re.IGNORECASE)
-"""Names of JSON documents to read in a folder; others are read only if the user names them."""
 
 
 class MetricsSource(NamedTuple):

@@ -22,66 +22,48 @@ from rlreport.system.stores import Source
 from rlreport.tables import Note
 from rlreport.text.messages import message
 
-MAX_PEEKED = 20
-"""Number of objects at the start of a file used to detect its format."""
-
+MAX_PEEKED = 20  # Number of objects at the start of a file used to detect its format
 """Kind of the note that a file is read as trainer metrics instead of as a log."""
 
-FORMAT = "format"
-"""Kind of the note on how a format interpreted a file."""
-
-SIBLING = "sibling"
-"""Kind of the note on files that are read together with a log next to them."""
-
+FORMAT = "format"  # Kind of the note on how a format interpreted a file
+SIBLING = "sibling"  # Kind of the note on files that are read together with a log next to them
+# Kind of the note that rows without a step have the step in the path of their file
 PATH_STEP = "path_step"
-"""Kind of the note that rows without a step have the step in the path of their file."""
 
-OTHER_SPLIT = "other_split"
-"""Kind of the note that the files of a data split are not read."""
-
+OTHER_SPLIT = "other_split"  # Kind of the note that the files of a data split are not read
+# Name of the file with the author's notes in a folder of logs; it is not a log
 NOTES_FILE = "notes.md"
-"""Name of the file with the author's notes in a folder of logs; it is not a log."""
 
-_HEAD = 256 << 10
-"""Number of bytes at the start of a file used to detect its format."""
-
+_HEAD = 256 << 10  # Number of bytes at the start of a file used to detect its format
+# Of files whose names differ only in numbers, examine this many; all if their formats differ
 _MAX_PEEKED_FILES = 16
-"""Of files whose names differ only in numbers, examine this many; all if their formats differ."""
 
+# First objects of a file, and the error that ended reading ("" without an error)
 _Peek = tuple[list[dict[str, Any]], str]
-"""First objects of a file, and the error that ended reading ("" without an error)."""
 
 _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
+# Numbers in paths that are no steps: of ranks, runs, versions, …
 _NO_STEPS = re.compile(
     "[-_.]?(?<![a-z])"
     + RANK.replace("{more}", "|run|seed|exp(?:eriment)?|trial|attempt|fold|epoch|task|agent|v")
     + r"(?:-of-\d+)?",
     re.IGNORECASE,
 )
-"""Numbers in paths that are no steps: of ranks, runs, versions, …."""
 
+# A number at the end of a file's name, but no date: text before, number, suffixes
 _LAST_NUMBER = re.compile(r"(.*(?<!\d)(?<!\d[-_.:]))(\d{1,7})((?:\.[a-z]\w*)+)", re.IGNORECASE)
-"""A number at the end of a file's name, but no date: text before, number, suffixes."""
 
 
 class _Detection(NamedTuple):
-    """The result of detecting a file's format.
+    """The result of detecting a file's format."""
 
-    Attributes:
-        format: the format, None if the file is not a log.
-        reason: why the file has this format, or why it is not a log.
-        remark: text of a note on how the format interprets the file; "" for none.
-        splits: data splits that the first rows name; empty if they agree with the path.
-        stepless: whether any of the first rows has no step.
-        damaged: whether it is a Parquet file that cannot be read.
-    """
-
-    format: LogFormat | None
-    reason: str
-    remark: str = ""
+    format: LogFormat | None  # the format, None if the file is not a log
+    reason: str  # why the file has this format, or why it is not a log
+    remark: str = ""  # text of a note on how the format interprets the file; "" for none
+    # data splits that the first rows name; empty if they agree with the path
     splits: frozenset[str] = frozenset()
-    damaged: bool = False
-    stepless: bool = False
+    damaged: bool = False  # whether it is a Parquet file that cannot be read
+    stepless: bool = False  # whether any of the first rows has no step
 
 
 @dataclass(slots=True)

@@ -36,15 +36,13 @@ from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
+# Smaller logs are read in the main process, which is faster than starting workers
 MIN_PARALLEL_BYTES = 48 << 20
-"""Smaller logs are read in the main process, which is faster than starting workers."""
 
+# Kind of the note that the responses of a split are shown, but not checked for problems
 SPLIT = "split"
-"""Kind of the note that the responses of a split are shown, but not checked for problems."""
 
-UNREAD_FIELDS = "not_taken"
-"""Kind of the note that the logs have fields that are not recognized."""
-
+UNREAD_FIELDS = "not_taken"  # Kind of the note that the logs have fields that are not recognized
 _MAX_SHOWN = 20
 _MAX_NAMED = 3
 

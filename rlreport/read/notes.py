@@ -20,8 +20,7 @@ from rlreport.text.messages import marked, message
 
 _RANK = re.compile("[-_.]?(?<![a-z])" + RANK.replace("{more}", ""), re.IGNORECASE)
 
-MAX_UNREAD = 1000
-"""Maximum number of unusable lines that are listed; further ones are only counted."""
+MAX_UNREAD = 1000  # Maximum number of unusable lines that are listed; further ones are only counted
 
 
 class LogPosition(NamedTuple):
@@ -49,18 +48,14 @@ class Oddity(NamedTuple):
 
 @dataclass(slots=True)
 class Remarks:
-    """Problems of the lines that were read, added in the order of the logs.
+    """Problems of the lines that were read, added in the order of the logs."""
 
-    Attributes:
-        oddities: kind (a key of ODDITIES) -> number and first position.
-        unread: the first MAX_UNREAD lines that could not be used.
-        unread_count: number of all lines that could not be used.
-        unread_fields: unrecognized field -> number of occurrences and type.
-    """
-
+    # kind (a key of ODDITIES) -> number and first position
     oddities: dict[str, Oddity] = field(default_factory=dict)
+    # the first MAX_UNREAD lines that could not be used
     unread: list[UnreadLine] = field(default_factory=list)
-    unread_count: int = 0
+    unread_count: int = 0  # number of all lines that could not be used
+    # unrecognized field -> number of occurrences and type
     unread_fields: NotTaken = field(default_factory=dict)
 
     def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
@@ -89,6 +84,7 @@ class Remarks:
         self.add_unread_fields(other.unread_fields)
 
 
+# Kind of invalid or unusual value -> text of the note on it, shown after their number
 ODDITIES = {
     "unequal_lengths": marked("token arrays of unequal length, cut to the shortest"),
     "sentinel": marked("tokens with a log-probability above 0, treated as padding and left out"),
@@ -118,7 +114,6 @@ ODDITIES = {
     "long_text": marked("responses of over 4,194,304 characters; words after that are not counted"),
     "many_extras": marked("extra scalar fields beyond the first 64, left out"),
 }
-"""Kind of invalid or unusual value -> text of the note on it, shown after their number."""
 
 
 def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -213,9 +208,7 @@ class Missing(IntEnum):
     ERROR = 4
 
 
-MISSING_GRADES = "missing_grades"
-"""Kind of the notes on responses without a grade (valid reward)."""
-
+MISSING_GRADES = "missing_grades"  # Kind of the notes on responses without a grade (valid reward)
 _NOTES = {
     Missing.NULL: marked("responses whose reward is null, left out of figures of the reward"),
     Missing.JUDGE_FAILED: marked("responses whose judge failed, left out of figures of the reward"),
@@ -233,6 +226,7 @@ def _names(*endings: str) -> frozenset[str]:
 
 
 _TRUE, _FALSE = ("true", "1", "1.0", "yes"), ("false", "0", "0.0", "no")
+# (Reason why a reward is invalid, values of a row's field that say so, names of such fields)
 _SIGNS = (
     (Missing.JUDGE_FAILED, _TRUE, _names("failed", "failure", "timeout", "timed_out")),
     (Missing.JUDGE_FAILED, _FALSE, _names("ok", "success", "succeeded")),
@@ -249,12 +243,11 @@ _SIGNS = (
     # NeMo Gym: such a row has the reward 0.
     (Missing.JUDGE_FAILED, ("judge_failed",), ("_ng_failure_class",)),
 )
-"""(Reason why a reward is invalid, values of a row's field that say so, names of such fields)."""
 
 _FLAGS = {name: (kind, values) for kind, values, names in _SIGNS for name in names}
 _ERRORS = _names("error", "errors", "exception")
+# Fields for errors of a rollout; its reward is invalid if the error names a grader
 _OWN_ERRORS = ("errors", "error")
-"""Fields for errors of a rollout; its reward is invalid if the error names a grader."""
 
 _FIELDS = _FLAGS.keys() | _ERRORS
 _NESTED = ("metadata", "info", "extra_info", "reward_info", "reward_extra_info")

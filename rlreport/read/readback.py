@@ -21,11 +21,10 @@ from rlreport.text.tokens import Style
 _COLUMNS = ("file", "line", "offset", "length", "sub", "step", "n")
 _MAX_OPEN = 16
 _AT_ONCE_BYTES = 32 << 20
+# Bytes added to a row's length when forming batches, to limit the requests per batch
 _REQUEST_COST = 64 << 10
-"""Bytes added to a row's length when forming batches, to limit the requests per batch."""
 
-_BATCH_UNITS = 1 << 17
-"""Number of tokens of the rows that are held in memory at a time."""
+_BATCH_UNITS = 1 << 17  # Number of tokens of the rows that are held in memory at a time
 
 
 class RowLocations:

@@ -25,35 +25,27 @@ from rlreport.text.clean import safe_text, safe_value
 from rlreport.text.messages import message
 
 NAN = float("nan")
-MAX_EXTRA_CHARS = 200
-"""Texts longer than this in extra (non-standard) fields are not kept."""
-
+MAX_EXTRA_CHARS = 200  # Texts longer than this in extra (non-standard) fields are not kept
 _OPTIONAL_REWARDS = ("ref_reward", "valid_reward", "ref_valid_reward")
+# Standard fields kept in ``Row.carried``; the response table only stores whether they exist
 _CARRIED = (
     "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
     "errors", "seconds", "trainable", "filtered_out", "rollout_id",
 )  # fmt: skip
-"""Standard fields kept in ``Row.carried``; the response table only stores whether they exist."""
 
 _END_FIELDS = ("finish_reason", "stop_reason", "stop_condition", "termination_reason")
 
 
 @dataclass(slots=True)
 class TokenFields:
-    """The token strings and arrays of one row.
+    """The token strings and arrays of one row."""
 
-    Attributes:
-        tokens: token strings, None if not logged.
-        arrays: field of TOKEN_ARRAYS -> its values as doubles.
-        size: length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none.
-        uneven: whether the lengths of ``tokens`` and ``arrays`` differ.
-        mask: one byte per token, 1 if the policy sampled it, else 0; None if it sampled all.
-    """
-
-    tokens: list[str] | None = None
+    tokens: list[str] | None = None  # token strings, None if not logged
+    # field of TOKEN_ARRAYS -> its values as doubles
     arrays: dict[str, array[float]] = field(default_factory=dict)
-    size: int = -1
-    uneven: bool = False
+    size: int = -1  # length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none
+    uneven: bool = False  # whether the lengths of ``tokens`` and ``arrays`` differ
+    # one byte per token, 1 if the policy sampled it, else 0; None if it sampled all
     mask: bytes | None = None
 
     def fit(self, size: int) -> None:
@@ -66,37 +58,26 @@ class TokenFields:
 
 
 class Row(NamedTuple):
-    """The parsed values of one logged row: one response to one prompt.
-
-    Attributes:
-        rewards: reward, ref_reward, valid_reward, ref_valid_reward; NaN where absent.
-        reference: response of the reference policy, None if not logged.
-        group: id of the group of responses to one prompt, None if not logged.
-        finish: 1 if the response ended by itself, 0 if not, NaN if no known reason is logged.
-        extras: (name, value) of further scalar fields.
-        carried: further standard field (see ``_CARRIED``) -> value as logged.
-        parts: names of the extras that are components of the reward.
-        oddities: kinds of repaired or dropped values, keys of ``notes.ODDITIES``.
-        unread: (name, type) of unrecognized fields that are neither numbers nor short texts.
-        metadata: data split, whether the rollout failed, numbers of turns and of tool calls, …
-        missing_grade: 0 if the reward is valid, else why not: a code of ``notes.Missing``.
-    """
+    """The parsed values of one logged row: one response to one prompt."""
 
     step: int
     prompt: str
     response: str
+    # reward, ref_reward, valid_reward, ref_valid_reward; NaN where absent
     rewards: tuple[float, float, float, float]
-    reference: str | None
-    group: str | None
-    finish: float
+    reference: str | None  # response of the reference policy, None if not logged
+    group: str | None  # id of the group of responses to one prompt, None if not logged
+    finish: float  # 1 if the response ended by itself, 0 if not, NaN if no known reason is logged
     tokens: TokenFields
-    extras: Sequence[tuple[str, float | str]]
-    carried: Mapping[str, object]
-    parts: Sequence[str]
-    oddities: Sequence[str]
+    extras: Sequence[tuple[str, float | str]]  # (name, value) of further scalar fields
+    carried: Mapping[str, object]  # further standard field (see ``_CARRIED``) -> value as logged
+    parts: Sequence[str]  # names of the extras that are components of the reward
+    oddities: Sequence[str]  # kinds of repaired or dropped values, keys of ``notes.ODDITIES``
+    # (name, type) of unrecognized fields that are neither numbers nor short texts
     unread: Sequence[tuple[str, str]]
+    # data split, whether the rollout failed, numbers of turns and of tool calls, …
     metadata: RowMetadata
-    missing_grade: int
+    missing_grade: int  # 0 if the reward is valid, else why not: a code of ``notes.Missing``
 
 
 def load_object(line: bytes) -> tuple[dict[str, Any], bool]:

@@ -48,22 +48,17 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 @dataclass(slots=True, kw_only=True)
 class Scan(LogTables):
-    """The tables computed from the logs, and the location of each response.
+    """The tables computed from the logs, and the location of each response."""
 
-    Attributes:
-        name: name of the run, from the folder or file that the user gave.
-        prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
-        tokens: KL, probability etc. per token of the sample, None without token strings.
-        every: tokens, or words where no tokens are logged, of all sampled training responses.
-        failed: step -> number of training rollouts that failed before the policy wrote anything.
-        sources, formats: the log files and their formats, by file number.
-    """
-
-    name: str
-    prompt_rows: Ints
+    name: str  # name of the run, from the folder or file that the user gave
+    prompt_rows: Ints  # int64 (prompts,), row of the first response to each prompt_id
+    # KL, probability etc. per token of the sample, None without token strings
     tokens: TokenSample | None = None
+    # tokens, or words where no tokens are logged, of all sampled training responses
     every: TextSample | None = None
+    # step -> number of training rollouts that failed before the policy wrote anything
     failed: dict[int, int] = field(default_factory=dict)
+    # the log files and their formats, by file number
     sources: list[Source] = field(default_factory=list)
     formats: list[LogFormat] = field(default_factory=list)
 
@@ -92,18 +87,13 @@ def no_responses(name: str, notes: list[Note]) -> Scan:
 
 @dataclass(slots=True)
 class LogRows:
-    """All rows of the logs, and which of them go into the response table.
+    """All rows of the logs, and which of them go into the response table."""
 
-    Attributes:
-        chunk: all rows, concatenated.
-        order: int64 (R',), which rows of ``chunk`` are in the response table, in its order.
-        failed: training step -> number of rollouts that failed.
-        notes: notes on rows left out: logged again after a restart, or earlier rows of a rollout.
-    """
-
-    chunk: Chunk
-    order: Ints
+    chunk: Chunk  # all rows, concatenated
+    order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
+    # training step -> number of rollouts that failed
     failed: dict[int, int] = field(default_factory=dict)
+    # notes on rows left out: logged again after a restart, or earlier rows of a rollout
     notes: list[Note] = field(default_factory=list)
 
 

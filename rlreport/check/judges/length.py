@@ -17,17 +17,17 @@ from rlreport.text.messages import marked
 
 SHORT_RESPONSES = marked("TRL error on responses under 4 tokens (LMFlow post)")
 
+# If a smaller fraction (but not 0) of responses ends with an end token, end tokens are ignored
 RARE = 0.02
-"""If a smaller fraction (but not 0) of responses ends with an end token, end tokens are ignored."""
 
+# Fraction of responses that counts as all: all empty in a step, or all at the maximum length
 ALL = 0.98
-"""Fraction of responses that counts as all: all empty in a step, or all at the maximum length."""
 
+# If the longest response has fewer tokens than this, its length is not taken as a limit
 LIMIT_TOKENS = 16
-"""If the longest response has fewer tokens than this, its length is not taken as a limit."""
 
+# A response counts as cut off if it has this fraction of the longest response's tokens
 AT_LIMIT = 0.99
-"""A response counts as cut off if it has this fraction of the longest response's tokens."""
 
 
 class _LengthHacking(Limits):
