@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUT ?= report
 OLDEST := $(VENV)-oldest
 
-.PHONY: report pictures docs lint lint-style lint-types lint-scripts lint-files test test-ci test-oldest browser format clean
+.PHONY: report pictures docs lint lint-style lint-types lint-scripts lint-files test test-ci test-oldest net net-accept browser format clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -110,6 +110,13 @@ test-oldest: $(OLDEST)/installed browser
 test-ci: $(VENV)/installed-integrations browser
 	$(PYTEST) -m 'ci and not slow' $(COVERED)
 	$(if $(COVER),$(BIN)/coverage report --skip-covered)
+
+# What differs from the kept reports and rows of tests/data/net; then, to keep what is there now.
+net: $(VENV)/installed-test
+	$(BIN)/python -m tests.net
+
+net-accept: $(VENV)/installed-test
+	$(BIN)/python -m tests.net --accept
 
 format: $(VENV)/installed-test
 	$(BIN)/ruff format rlreport tools tests benchmarks

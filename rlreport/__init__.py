@@ -27,6 +27,7 @@ __all__ = [
     "index",
 ]
 
+# Public name -> module that defines it
 _PUBLIC_MODULES = {
     "ComparisonReport": "rlreport.comparing",
     "Index": "rlreport.indexing",
@@ -37,7 +38,6 @@ _PUBLIC_MODULES = {
     "compare": "rlreport.api",
     "index": "rlreport.api",
 }
-"""Public name -> module that defines it."""
 
 
 def __getattr__(name: str) -> Any:

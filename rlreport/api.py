@@ -19,8 +19,8 @@ from rlreport.text.language import language
 
 Logs: TypeAlias = str | Path | Sequence[str | Path]
 Function = TypeVar("Function", bound=Callable[..., Any])
+# Docstring line that ``_add_options`` replaces with a description of each option
 _OPTIONS = "        **options: as on the command line."
-"""Docstring line that ``_add_options`` replaces with a description of each option."""
 
 
 def _add_options(options: Any) -> Callable[[Function], Function]:

@@ -73,6 +73,8 @@ def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
     return Column(name, "", unit, help, dtype)
 
 
+# The response table: one row per response, sorted by (step, validation, file, offset, sub). The
+# response list shows columns in this order
 RESPONSE_COLUMNS = (
     _whole("step", "Step", "", "training step"),
     _whole("n", "#", "", "position in the step, in log order; (step, n) identifies a response"),
@@ -128,7 +130,7 @@ RESPONSE_COLUMNS = (
     _inner("kl_penalty_xy", "", "sum of log-ratio · token_reward over the tokens of kl_penalty_n"),
     _inner("kl_penalty_yy", "", "sum of squared token_reward over the tokens of kl_penalty_n"),
     _asked("distinct_2", "Distinct-2", "", "distinct bigrams / bigrams of the response"),
-    _asked_count("finished", "Finished", "", "1: ended with EOS; 0: at the limit"),
+    _asked_count("finished", "Finished", "", "1: ended by itself; 0: at a limit or stopped"),
     _shown_count("turns", "Turns", "", "turns that the policy took"),
     _shown_count("tool_calls", "Tool calls", "", "number of tool calls"),
     _shown_count("tool_errors", "Tool errors", "", "tool calls that returned an error"),
@@ -142,6 +144,7 @@ RESPONSE_COLUMNS = (
     _asked_count("void_turns", "Empty turns", "", "turns with neither call nor answer"),
     _asked_count("at_turn_limit", "At the turn limit", "",
                  "1: stopped at the maximum number of turns"),
+    _inner("stopped", "", "1: not finished, but not because of a limit of tokens"),
     _asked("seconds", "Time", "seconds", "that the rollout took"),
     _asked("lag", "Lag", "steps", "step − version of the policy that sampled the response"),
     _asked("mismatch_ratio", "Engine mismatch", "", "mean of exp|trainer − sampler logp|"),
@@ -161,11 +164,10 @@ RESPONSE_COLUMNS = (
     _inner("missing_grade", "", "1: reward is null, 2: judge failed, 3: masked, 4: error", "int8"),
     _inner("nan_values", "", "NaN, infinite or null numbers of required figures", "int32"),
 )  # fmt: skip
-"""The response table: one row per response, sorted by (step, validation, file, offset, sub).
 
-The response list shows columns in this order.
-"""
-
+# The table of steps, exported as ``data/steps.csv``: one row per step, ascending. Columns
+# ``validation_…`` summarise the validation responses of a step, all others its training responses.
+# The export also has the columns that contain no data
 STEP_COLUMNS = (
     _whole("step", "Step", "", "training step"),
     _whole("responses", "Responses", "", "responses logged"),
@@ -203,7 +205,7 @@ STEP_COLUMNS = (
     Column("distinct_2", "Distinct-2 of the step", "", "distinct / all bigrams of the step"),
     _count("bigrams", "Bigrams", "", "over the step's responses"),
     _share("duplicate_rate", "Repeated responses", "", "share equal to another of the step"),
-    _share("eos_rate", "Finished", "", "share of responses that end with EOS"),
+    _share("eos_rate", "Finished", "", "share of responses that ended by themselves"),
     Column("rlhf_reward_mean", "Σ token rewards", "", "mean over responses"),
     Column("non_score_reward_mean", "Non-score reward", "", "mean of Σ token rewards − reward"),
     Column("kl_coefficient", "KL coefficient", "",
@@ -250,12 +252,8 @@ STEP_COLUMNS = (
     Column("incomplete", "Incomplete", "", "fewer responses than the run's usual step", "bool"),
     _whole("nan_values", "NaN values", "", "numbers skipped by the means above"),
 )  # fmt: skip
-"""The table of steps, exported as ``data/steps.csv``: one row per step, ascending.
 
-Columns ``validation_…`` summarise the validation responses of a step, all others its training
-responses. The export also has the columns that contain no data.
-"""
-
+# The table of prompts, exported as ``data/prompts.csv``: one row per distinct prompt
 PROMPT_COLUMNS = (
     _inner("prompt_id", "", "index of the prompt, by first appearance", "int64"),
     Column("prompt", "Prompt", "", "cleaned prompt text, cut to 400 characters", "object"),
@@ -282,8 +280,8 @@ PROMPT_COLUMNS = (
     _inner("worst_step", "", "step of its worst response", "int64"),
     _inner("worst_n", "", "n of its worst response", "int64"),
 )  # fmt: skip
-"""The table of prompts, exported as ``data/prompts.csv``: one row per distinct prompt."""
 
+# The table of tokens, exported as ``data/tokens.csv``: one row per distinct token string
 TOKEN_COLUMNS = (
     Column("token", "Token", "", "token string as readable text", "object"),
     Column("raw", "Raw", "", "token string as logged", "object"),
@@ -306,8 +304,8 @@ TOKEN_COLUMNS = (
     _inner("example_position", "tokens", "index of its first occurrence, if all tokens are sampled",
            "Int64"),
 )  # fmt: skip
-"""The table of tokens, exported as ``data/tokens.csv``: one row per distinct token string."""
 
+# Numbers shown for each token of a response, in the order of the token view's menu
 TOKEN_FIGURES = (
     Column("log_ratio", "Log-ratio", "nats", "k1: logp − ref_logp", signed=True),
     Column("kl", "KL, k3", "nats", "exp(−r) − 1 + r, r the log-ratio"),
@@ -323,10 +321,9 @@ TOKEN_FIGURES = (
     Column("surprisal", "Surprisal", "nats", "−logp"),
     Column("sampler_logp", "Sampler logp", "nats", "log-probability under the sampler"),
 )
-"""Numbers shown for each token of a response, in the order of the token view's menu."""
 
+# Each is a dict of column name -> column, for the table of responses, steps, prompts or tokens
 RESPONSE, STEP, PROMPT, TOKEN = (
     {column.name: column for column in columns}
     for columns in (RESPONSE_COLUMNS, STEP_COLUMNS, PROMPT_COLUMNS, TOKEN_COLUMNS)
 )
-"""Each is a dict of column name -> column, for the table of responses, steps, prompts or tokens."""

@@ -18,7 +18,7 @@ from rlreport.deliver.fit import deliver_comparison
 from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.draw.comparison import comparison_charts
-from rlreport.draw.svg import drawn
+from rlreport.draw.svg import check_address_space, drawn
 from rlreport.errors import UsageError
 from rlreport.options import CompareOptions
 from rlreport.system.stores import shown
@@ -28,19 +28,13 @@ from rlreport.text.messages import message
 
 @dataclass(frozen=True, slots=True)
 class ComparisonReport:
-    """The result of ``build_comparison``: a written report that compares BASE with NEW.
+    """The result of ``build_comparison``: a written report that compares BASE with NEW."""
 
-    Attributes:
-        out: output path, or URL without credentials.
-        form: id of the output format, such as ``html``.
-        size: size of the report in bytes.
-        outcome: the results: reward difference, guardrails (other metrics, checked for harm),
-            prompts won or lost, findings.
-    """
-
-    out: Destination
-    form: str
-    size: int
+    out: Destination  # output path, or URL without credentials
+    form: str  # id of the output format, such as ``html``
+    size: int  # size of the report in bytes
+    # the results: reward difference, guardrails (other metrics, checked for harm), prompts won or
+    # lost, findings
     outcome: Outcome
 
     @property
@@ -82,6 +76,7 @@ def build_comparison(
     limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
     form.check(options)
     check_destination(out, form)
+    check_address_space()
     summary = summary_file() if options.github_summary else None
     if options.metrics and sum(report_about(source) is None for source in (*bases, new)) > 1:
         raise UsageError(

@@ -19,8 +19,8 @@ from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
 from rlreport.text.tokens import readable_tokens
 
+# Maximum number of prompts whose text is read back; further ones are listed without text
 MAX_PROMPT_TEXTS = 2_000
-"""Maximum number of prompts whose text is read back; further ones are listed without text."""
 
 PROMPT_CHARS = 400  # maximum characters of a prompt in the prompt table
 

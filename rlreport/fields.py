@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+# Type of a value; ``strings``, ``ids``, ``floats`` and ``mask`` are lists, one entry per token
 Kind = Literal["int", "number", "text", "texts", "strings", "ids", "floats", "mask", "bool"]
-"""Type of a value; ``strings``, ``ids``, ``floats`` and ``mask`` are lists, one entry per token."""
 
 
-LARGEST_STEP = 2**53
-"""Larger steps are invalid, as float64 cannot represent them exactly."""
+LARGEST_STEP = 2**53  # Larger steps are invalid, as float64 cannot represent them exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,7 @@ class Field:
     feeds: str = ""
 
 
+# All canonical fields; ``docs/log-format.md`` lists them in this order
 FIELDS = (
     Field("step", "int", "training step", required=True,
           at_hand="the loop's counter of policy updates"),
@@ -110,18 +110,17 @@ FIELDS = (
     Field("seconds", "number", "duration of the rollout in seconds"),
     Field("split", "text", "train, val or eval", column=True),
 )  # fmt: skip
-"""All canonical fields; ``docs/log-format.md`` lists them in this order."""
 
 CANONICAL = frozenset(field.name for field in FIELDS)
 REQUIRED = tuple(field.name for field in FIELDS if field.required)
+# Names of the fields with one float per token
 TOKEN_ARRAYS = tuple(field.name for field in FIELDS if field.kind == "floats")
-"""Names of the fields with one float per token."""
 
+# Canonical fields that get no column in the response list; any other logged scalar does
 NO_COLUMN = frozenset(field.name for field in FIELDS if not field.column)
-"""Canonical fields that get no column in the response list; any other logged scalar does."""
 
+# Logged fields that no format recognizes: dotted name -> (number of occurrences, type)
 NotTaken = dict[str, tuple[int, str]]
-"""Logged fields that no format recognizes: dotted name -> (number of occurrences, type)."""
 
 MOST_NOT_TAKEN = 64  # maximum number of unrecognized fields that are reported
 _LONGEST_NAME = 80  # characters; longer names are cut

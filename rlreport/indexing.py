@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +22,14 @@ from rlreport.deliver import FORMS
 from rlreport.deliver.one_file import assemble, encode_view
 from rlreport.deliver.publish import local_path, publishing
 from rlreport.draw.svg import drawn
-from rlreport.errors import OutputError, RlreportError, UnreadableReportError, UsageError
-from rlreport.metrics import metrics_beside
+from rlreport.errors import (
+    OutputError,
+    RlreportError,
+    UnreadableReportError,
+    UnusableInputError,
+    UsageError,
+)
+from rlreport.metrics import find_metrics, metrics_beside
 from rlreport.options import BuildOptions
 from rlreport.pipeline import build_report
 from rlreport.read.files import is_url
@@ -31,20 +39,17 @@ from rlreport.text.clean import safe_text
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
 
+Source = tuple[Path, str]  # A report's path, and why it cannot be listed ("" if it can)
+_UNREADABLE = (RlreportError, OSError, ValueError, csv.Error, sqlite3.Error)
+
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The result of ``build_index``.
+    """The result of ``build_index``."""
 
-    Attributes:
-        out: path of the index, the page that lists the reports.
-        reports: number of listed reports, including unreadable ones.
-        unread: (path, reason) of each report that could not be read.
-    """
-
-    out: Path
-    reports: int
-    unread: list[tuple[str, str]]
+    out: Path  # path of the index, the page that lists the reports
+    reports: int  # number of listed reports, including unreadable ones
+    unread: list[tuple[str, str]]  # (path, reason) of each report that could not be read
 
 
 def build_index(
@@ -72,12 +77,11 @@ def build_index(
         raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
     _refuse_report(local_path(out, FORMS["html"]))
     resolved = out.resolve()
-    paths = dict.fromkeys(
-        path for location in reports for path in _reports_at(location, resolved.parent, language)
-    )
-    rows = [_entry(path, resolved.parent) for path in paths if path.resolve() != resolved]
+    found = (one for path in reports for one in _reports_at(path, resolved.parent, language))
+    sources = [(path, why) for path, why in dict.fromkeys(found) if path.resolve() != resolved]
+    rows = [_entry(path, why, resolved.parent) for path, why in sources]
     if rows and all(row.about is None for row in rows):
-        raise UsageError(f"{rows[0].place}: {rows[0].why}")
+        raise UsageError(f"{sources[0][0]}: {rows[0].why}")
     title = title or language.of(message("Runs"))
     frame = Shell(title=title, run=title, kind="runs")
     chart = reward_chart(rows)
@@ -109,52 +113,76 @@ def _about(path: Path) -> dict[str, Any] | RlreportError | None:
         return error
 
 
-def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Path]:
+def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Source]:
     """Return the reports at a path; if there are none, build them from trainer metrics there."""
     if is_url(str(location)):
         raise UsageError(f"{shown(str(location))}: an index lists local reports only; download it")
     path = Path(location)
     if not path.exists():
         raise UsageError(f"No such file or folder: {path}")
-    if (path / REPORT).is_file():
-        return [path]
-    reports = (
-        [child for child in sorted(path.iterdir()) if _is_report(child)] if path.is_dir() else []
-    )
-    if reports or (path.is_file() and _is_report(path)):
-        return reports or [path]
-    return _build_reports(path, folder, language) or [path]
+    if _is_report(path):
+        return [(path, "")]
+    try:
+        children = sorted(path.iterdir()) if path.is_dir() else []
+        if not any(map(_is_report, children)):
+            return _build_reports(path, folder, language) or [(path, "")]
+    except _UNREADABLE as error:
+        return [(path, str(getattr(error, "strerror", "") or error))]
+    return [
+        (child, why)
+        for child in children
+        for why in ([""] if _is_report(child) else _several_runs(child))
+    ]
 
 
-def _build_reports(path: Path, folder: Path, language: Language) -> list[Path]:
+def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]:
     """Build a one-file report in ``folder`` for each run in the trainer metrics at ``path``."""
-    reports: list[Path] = []
+    reports: list[Source] = []
     for run in metrics_beside([path]).runs:
         name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")[:100] or "run"
         out = folder / f"{name}.html"
-        if out in reports:
+        if (out, "") in reports:
             out = folder / f"{name}-{len(reports)}.html"
-        options = BuildOptions(run=run, title=safe_text(run), lang=language.code)
-        with Workers(1) as workers:
-            build_report([path], out, options, Progress(), workers)
-        reports.append(out)
+        title = "" if run == "." else safe_text(run)
+        options = BuildOptions(run=run, title=title, lang=language.code)
+        try:
+            with Workers(1) as workers:
+                build_report([path], out, options, Progress(), workers)
+        except RlreportError as error:
+            reports.append((path, f"run {run}: {error}"))
+        else:
+            reports.append((out, ""))
     return reports
+
+
+def _several_runs(path: Path) -> list[str]:
+    """Return why a file of trainer metrics of several runs is not listed; [] for other files."""
+    try:
+        runs = {source.run for source in find_metrics(path)} if path.is_file() else set()
+    except _UNREADABLE:
+        return []
+    if len(runs) < 2:
+        return []
+    return [f"trainer metrics of {len(runs):,} runs; give this file to index to list each of them"]
 
 
 def _is_report(path: Path) -> bool:
     """Return whether a file or folder is a report, even an unreadable one."""
-    if not path.is_file() or path.suffix.lower() not in (".html", ".htm", ".zip"):
-        return (path / REPORT).is_file()
+    try:
+        if not path.is_file() or path.suffix.lower() not in (".html", ".htm", ".zip"):
+            return (path / REPORT).is_file()
+    except OSError:
+        return True
     return isinstance(_about(path), dict | UnreadableReportError)
 
 
-def _entry(path: Path, root: Path) -> Listed:
+def _entry(path: Path, why: str, root: Path) -> Listed:
     """Return a report's entry of the index, with a link relative to the folder ``root``."""
     relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
     page = f"{relative}/index.html" if path.is_dir() else relative
     # Without "./" a browser would read the part before a colon as a URL scheme.
     href, name = f"./{quote(os.fsencode(page))}", safe_text(relative)
-    about = _about(path)
+    about = UnusableInputError(why) if why else _about(path)
     if isinstance(about, RlreportError):
         return Listed(name, href, None, safe_text(str(about).removeprefix(f"{path}: ")))
     if about is None:

@@ -14,11 +14,11 @@ from rlreport.errors import UsageError
 from rlreport.text.clean import safe_text
 from rlreport.text.language import TAGS, Language, language
 
+# Padding tokens that are always removed; ``--pad-token`` adds further ones
 DEFAULT_PAD_TOKENS: tuple[str, ...] = (
     "<PAD>", "<pad>", "[PAD]", "<|pad|>", "<|PAD|>", "<|padding|>", "<|endofpad|>",
     "<|finetune_right_pad_id|>", "<|vision_pad|>", "<unk_pad>",
 )  # fmt: skip
-"""Padding tokens that are always removed; ``--pad-token`` adds further ones."""
 
 RESTARTS: tuple[Literal["all"], Literal["last"]] = ("all", "last")
 FAIL_ON = ("worse", "guardrail", "new-critical", "any")

@@ -13,7 +13,7 @@ import pandas as pd
 from rlreport.about.card import Card, run_card
 from rlreport.about.several_runs import several_runs
 from rlreport.bake.context import JudgedRun
-from rlreport.bake.notes import read_notes
+from rlreport.bake.notes import notes_file, read_notes
 from rlreport.bake.overview_page import run_figures
 from rlreport.bake.redact import (
     Redactor,
@@ -37,6 +37,7 @@ from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.deliver.summary import notebook_html
 from rlreport.display import fetch, prompt_texts
 from rlreport.draw.custom import chart_functions, custom_charts
+from rlreport.draw.svg import check_address_space
 from rlreport.errors import OutputError, UnusableInputError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.metrics import metrics_beside
@@ -54,28 +55,19 @@ DATA_SHARE = 0.2  # fraction of the maximum size for the numbers (no texts) of a
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of ``build_report``.
+    """The result of ``build_report``."""
 
-    Attributes:
-        out: path of the report, or its URL without credentials.
-        form: id of the output format, such as ``html``.
-        size: size of the report in bytes.
-        shown: number of responses whose text the report contains.
-        tables, verdict: all tables, and the result of the health checks.
-        left_out: sentences on what the report omits, such as texts beyond the maximum size.
-        figures: key figures that the overview page shows, such as the mean reward.
-        language: language of the report.
-    """
-
-    out: Destination
-    form: str
-    size: int
-    shown: int
+    out: Destination  # path of the report, or its URL without credentials
+    form: str  # id of the output format, such as ``html``
+    size: int  # size of the report in bytes
+    shown: int  # number of responses whose text the report contains
+    # all tables, and the result of the health checks
     tables: Tables = field(repr=False)
     verdict: Verdict = field(repr=False)
-    left_out: list[str]
+    left_out: list[str]  # sentences on what the report omits, such as texts beyond the maximum size
+    # key figures that the overview page shows, such as the mean reward
     figures: Sequence[KeyFigure] = field(default=(), repr=False)
-    language: Language = ENGLISH
+    language: Language = ENGLISH  # language of the report
 
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows for the report."""
@@ -99,13 +91,14 @@ def build_report(
     limits = _limits(options)
     chosen_form.check(options)
     check_destination(out, chosen_form)
+    check_address_space()
 
     custom_functions = chart_functions(tuple(map(Path, options.charts)))
     summary = summary_file() if options.github_summary else None
     card = _metadata(logs, options)
     author_notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
 
-    name, locations, tables = _read(logs, options, progress, workers)
+    name, locations, tables = _read(logs, options, card, progress, workers)
     remarks += [Note("card", text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
     note = None if options.merge else several_runs(logs, tables, named=not options.redact_names)
@@ -182,7 +175,8 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     """
     progress, limits = Progress(options.quiet, options.language), _limits(options)
     with Workers(options.workers, options.ray, progress.say) as workers:
-        _, locations, tables = _read(logs, options, progress, workers)
+        card = _metadata(logs, options)
+        _, locations, tables = _read(logs, options, card, progress, workers)
         verdict, _ = _judge(tables, locations, limits, options)
     return worded(verdict, sample_note=tables.sample_note)
 
@@ -198,18 +192,24 @@ def _metadata(logs: Sequence[str | Path], report: ReportOptions) -> Card:
     meta = {str(name): str(value) for name, value in report.meta.items()}
     card = run_card(logs, configs=tuple(map(Path, report.config)), meta=meta, git=report.git)
     if report.redact_names:
-        return Card(withheld=bool(card.entries))
+        return Card(withheld=bool(card.entries), paths=card.paths)
     return card.without_texts() if report.redact else card
 
 
 def _read(
-    logs: Sequence[str | Path], options: BuildOptions, progress: Progress, workers: Workers
+    logs: Sequence[str | Path],
+    options: BuildOptions,
+    card: Card,
+    progress: Progress,
+    workers: Workers,
 ) -> tuple[str, RowLocations, Tables]:
     """Read logs; return the run's name, where the logs contain each response, and all tables."""
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
     metrics = metrics_beside(logs, read.metrics, read.run)
+    named = (notes_file(logs, options.notes), options.thresholds, read.tokenizer, *options.charts)
+    used = [*card.paths, *(Path(path) for path in named if path)]
     try:
-        scan = read_logs(logs, read, figures, progress, metrics.paths, workers)
+        scan = read_logs(logs, read, figures, progress, metrics.paths, workers, used)
     except UnusableInputError as error:
         reasons = [] if metrics.paths else [f"; {note.text}" for note in metrics.notes[:3]]
         raise UnusableInputError(f"{error}{''.join(reasons)}") from error

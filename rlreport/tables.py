@@ -68,8 +68,8 @@ class MetricsFile:
 
 _SAMPLES = ("ngrams", "words", "ref_words")
 
+# Stands for the middle of a long response, if only its start and end are in the sample
 GAP = "<|gap|>"
-"""Stands for the middle of a long response, if only its start and end are in the sample."""
 
 
 @dataclass(frozen=True, slots=True)

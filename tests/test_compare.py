@@ -481,7 +481,25 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     new = write_run(tmp_path / "new", prompts=range(2), seed=1)
     made = rlreport.compare(base, new, tmp_path / "out", fail_on=["any"])
     assert made.sentence == "Cannot be compared: fewer than three prompts can be compared."
-    assert told(tmp_path / "out")["verdict"]["reasons"] == ["few_prompts"]
+    found = told(tmp_path / "out")
+    assert found["verdict"]["reasons"] == ["few_prompts"]
+    assert {*found["curves"]["low"], *found["curves"]["high"]} == {None}
+    assert None not in found["curves"]["difference"]
+    page = (tmp_path / "out" / "compare.html").read_text()
+    assert "without a band" in page and "confidence band" not in page
+
+
+def test_one_value_a_step_has_no_band_and_that_is_said(tmp_path):
+    for name, reward in (("base", 0.2), ("new", 0.9)):
+        rows = [{"step": step, "reward": reward + 0.01 * (step % 5)} for step in range(50)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    runs = tmp_path / "base.jsonl", tmp_path / "new.jsonl"
+    made = rlreport.compare(*runs, tmp_path / "out")
+    found = told(tmp_path / "out")
+    assert set(found["curves"]["low"]) == {None} and found["verdict"]["reasons"][-1] == "no_band"
+    assert any("has no band" in note for note in made.notes)
+    rlreport.compare(*runs, tmp_path / "out.md")
+    assert "has no band" in (tmp_path / "out.md").read_text()
 
 
 def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_sentence(

@@ -311,6 +311,20 @@ def test_curves_with_gaps_have_a_band_where_there_is_one_and_no_warning(paired, 
         at_equal_kl(base, new)
 
 
+@pytest.mark.parametrize("paired", [True, False])
+def test_steps_with_fewer_than_three_prompts_have_a_difference_without_a_band(paired):
+    rewards = np.random.default_rng(0).random((3, 4))
+    rewards[1:, 0] = rewards[2:, 1] = np.nan
+    band = difference_band(responses(rewards), responses(rewards**2), np.arange(4), paired=paired)
+    assert np.isfinite(band.difference).all()
+    assert (
+        np.isfinite(band.low).tolist()
+        == np.isfinite(band.high).tolist()
+        == [False] * 2 + [True] * 2
+    )
+    assert (band.low[2:] < band.high[2:]).all()
+
+
 def test_holm_is_what_the_paper_says():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([]) == []

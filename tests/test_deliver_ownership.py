@@ -278,3 +278,44 @@ def test_a_report_that_a_killed_build_had_moved_away_is_back(report):
         raise ValueError("stop")
     assert (report / "index.html").exists()
     assert [p.name for p in report.parent.iterdir()] == ["report"]
+
+
+FOREIGN = {
+    "md": [
+        "<!-- rlreport goes here -->\n## Results\n",
+        "<!-- rlreport 0.1 -->\nOur notes on <!-- rlreport 0.1.0 -->\n## runs\n",
+        "# Notes\n\n<!-- rlreport 0.1.0 -->\n## run\n",
+    ],
+    "eml": [
+        "X-Mailer: rlreport mailing list\nFrom: a@b.example\n\nHello",
+        "From: a@b.example\n\nIts header is\nX-Mailer: rlreport 0.1.0\nFrom: x\n",
+    ],
+    "html": [
+        "<!doctype html><title>How to</title>"
+        '<pre>&lt;meta&gt;</pre><!-- <meta name="generator" content="rlreport 0.1.0"> -->',
+        '<!doctype html><meta name="generator" content="rlreport and a text editor"><p>Mine</p>',
+    ],
+    "zip": ["PK\x03\x04 a text about rlreport 0.1.0"],
+}
+
+
+@pytest.mark.parametrize(("suffix", "text"), [(s, text) for s in FOREIGN for text in FOREIGN[s]])
+def test_a_file_that_merely_mentions_rlreport_is_never_overwritten(log, tmp_path, suffix, text):
+    out = tmp_path / f"run.{suffix}"
+    out.write_text(text)
+    with pytest.raises(OutputError, match="is not a report of rlreport"):
+        rlreport.build(log, out, workers=1)
+    assert out.read_text() == text
+
+
+@pytest.mark.parametrize("suffix", FOREIGN)
+def test_our_own_files_of_any_version_are_replaced(log, tmp_path, suffix):
+    out = tmp_path / f"run.{suffix}"
+    rlreport.build(log, out, workers=1)
+    ours, current = out.read_bytes(), rlreport.__version__.encode()
+    released = ours.replace(b"rlreport " + current, b"rlreport 0.1.0", 1)
+    # A zip stores the length of its comment; the lines of a text may have been converted.
+    for earlier in (ours,) if suffix == "zip" else (released, ours.replace(b"\r\n", b"\n")):
+        out.write_bytes(earlier)
+        rlreport.build(log, out, title="anew", workers=1)
+        assert out.read_bytes() != earlier

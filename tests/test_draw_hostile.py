@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -22,6 +25,7 @@ from rlreport.draw.svg import drawn, png
 from rlreport.draw.theme import tokens
 from rlreport.text.clean import printable
 from tests.draw_tables import response_table, responses_of, tables_of
+from tests.reading import row, write
 
 HOSTILE = [
     *("a.b", "a[0]", "a'b", 'a"b', "奖励", "</script>", "", "a\x00b", "\u202ex", "a:b", "$x"),
@@ -172,3 +176,22 @@ def test_a_picture_is_as_wide_as_asked_for_sharp_screens() -> None:
     picture = png(reward, 720)
     assert picture.startswith(b"\x89PNG")
     assert int.from_bytes(picture[16:20]) == 2 * 720
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits virtual memory")
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [("build {log} -o out", 2), ("compare {log} {log} -o out", 2),
+     ("check {log}", 0), ("inspect {log}", 0)],
+)  # fmt: skip
+def test_a_limit_of_virtual_memory_is_named_before_v8_starts(
+    command: str, status: int, tmp_path: Path
+) -> None:
+    log = write(tmp_path / "a.jsonl", [row(0), row(1)])
+    program = f"ulimit -v 6000000; exec {sys.executable} -m rlreport {command.format(log=log)}"
+    done = subprocess.run(
+        ["bash", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status, done.stderr
+    assert ("6.1 GB of address space (ulimit -v)" in done.stderr) == (status == 2)
+    assert not (tmp_path / "out").exists()

@@ -11,6 +11,7 @@ import pytest
 
 import rlreport
 from rlreport.errors import RlreportError
+from rlreport.pipeline import build_report
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,33 @@ def test_a_report_that_is_broken_or_newer_says_so_in_its_row(runs, tmp_path):
     page = (tmp_path / "index.html").read_text()
     assert "6 reports. 5 could not be read." in page
     assert str(tmp_path) not in page
+
+
+def test_a_file_of_several_runs_beside_reports_is_named_and_they_are_listed(runs, tmp_path):
+    shutil.copy(runs / "run:2#<i>.html", tmp_path / "good.html")
+    lines = "".join(f"{step},0.{step},0.5\n" for step in range(9))
+    (tmp_path / "two.csv").write_text("Step,fox - train/reward,owl - train/reward\n" + lines)
+    made = rlreport.index([tmp_path], tmp_path / "index.html")
+    ((name, why),) = made.unread
+    assert (made.reports, name) == (2, "two.csv")
+    assert "2 runs; give this file to index" in why and why in made.out.read_text()
+
+
+def test_a_run_that_cannot_be_built_is_named_and_the_others_are_listed(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "log.jsonl").write_text('{"step": 1, "reward": 0.5}\n')
+    shutil.copy(tmp_path / "runs/a/log.jsonl", tmp_path / "runs")
+
+    def fail_on_b(logs, out, options, *rest):
+        if options.run == "b":
+            raise RlreportError("disk full")
+        return build_report(logs, out, options, *rest)
+
+    monkeypatch.setattr("rlreport.indexing.build_report", fail_on_b)
+    made = rlreport.index([tmp_path / "runs"], tmp_path / "index.html")
+    assert (made.reports, made.unread) == (3, [("runs", "run b: disk full")])
+    assert "run b: disk full" in made.out.read_text()
 
 
 def test_an_index_never_takes_the_place_of_a_report(runs):

@@ -13,10 +13,13 @@ from string import Formatter
 import pytest
 from babel.messages import pofile
 from babel.messages.catalog import Message as Entry
+from jinja2 import UndefinedError
 
 import rlreport
+from rlreport.bake.pages import environment
 from rlreport.check.verdict import run_checks
 from rlreport.cli.terminal import verdict_lines
+from rlreport.deliver.markdown import _environment
 from rlreport.errors import UsageError
 from rlreport.fields import FIELDS
 from rlreport.text.language import ENGLISH, FOLDER, Language
@@ -24,6 +27,7 @@ from rlreport.text.messages import message, plural, told
 from tests import judged_runs, pseudo
 from tools.catalogue import extracted
 
+MAKERS = ("message", "plural")
 LANGUAGES = sorted(path.stem for path in FOLDER.glob("*.po"))
 
 PACKAGES = {"Python", "altair", "vl", "convert", "python", "pandas", "numpy", "jinja", "post"}
@@ -222,7 +226,55 @@ def test_counts_choose_their_form_in_english() -> None:
 def test_a_message_is_english_until_it_is_said() -> None:
     text = told("{share:percent} of responses", {"share": 0.5})
     assert text == "50% of responses" and ENGLISH.of([text]) == ["50% of responses"]
-    assert told("{gone:figure} nats", {}) == "– nats"
+    assert told("{none:figure} nats", {"none": None}) == "– nats"
+
+
+def test_a_placeholder_without_a_value_is_an_error() -> None:
+    for make in (
+        lambda: message("{gone:figure} nats", here=1),
+        lambda: plural("{count} step", "{count} steps of {gone}", 2),
+        lambda: told("{here} {gone}", {"here": 1}),
+    ):
+        with pytest.raises(KeyError, match=r"no value for \{gone.*(nats|steps|here)"):
+            make()
+
+
+def test_every_message_is_made_with_exactly_its_values() -> None:
+    """Also where no test makes it."""
+    wrong = []
+    for path in (pseudo.ROOT / "rlreport").rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(call, ast.Call) or ast.unparse(call.func) not in MAKERS:
+                continue
+            texts = [one.value for one in call.args if isinstance(one, ast.Constant)]
+            values = {word.arg for word in call.keywords}
+            if ast.unparse(call.func) == "plural":
+                values.add("count")
+            places = {re.sub(":.*", "", place) for text in texts for place in literals(str(text))}
+            if texts and None not in values and places | {"count"} != values | {"count"}:
+                wrong.append(f"{path.name}:{call.lineno}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("language", ["en", *LANGUAGES])
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ gone }}",
+        "{{ view.gone }}",
+        "{% if view.gone %}{% endif %}",
+        "{% trans %}{{ gone }}{% endtrans %}",
+        "{% trans name=view.gone %}{{ name }}{% endtrans %}",
+        "{{ _('%(gone)s') }}",
+        "{{ _('%(name)s', name=view.gone) }}",
+        "{% macro part(gone) %}{{ gone }}{% endmacro %}{{ part() }}",
+        "{% from 'macros/table.html' import gone %}{{ gone() }}",
+    ],
+)
+def test_a_name_that_a_template_does_not_get_is_an_error(template: str, language: str) -> None:
+    for templates in (environment(Language(language)), _environment(Language(language))):
+        with pytest.raises((UndefinedError, KeyError), match="gone"):
+            templates.from_string(template).render(view={})
 
 
 @pytest.fixture(scope="module")

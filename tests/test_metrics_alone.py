@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import json
 import re
@@ -17,6 +18,7 @@ import pytest
 
 import rlreport
 from rlreport.check.finding import Verdict
+from rlreport.columns import STEP_COLUMNS
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.metrics import find_metrics, metrics_beside
 from rlreport.metrics.frameworks import FRAMEWORKS, framework_of
@@ -24,6 +26,7 @@ from rlreport.metrics.roles import PLAIN_NAMES, roles_of
 from rlreport.metrics.table import MAX_STEPS
 from rlreport.tables import Tables
 from tests.running import rlreport as rlreport_command
+from tests.schemas import validate
 
 STEPS = 60
 
@@ -338,13 +341,20 @@ def test_the_index_builds_a_report_of_each_run(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_pair_of_runs_is_no_evidence(tmp_path: Path) -> None:
+def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(
+    tmp_path: Path,
+) -> None:
     low = lines(tmp_path / "low.jsonl", events(reward=lambda s: 0.2 + 0.01 * (s % 5)))
     high = lines(tmp_path / "high.jsonl", events(reward=lambda s: 0.9 + 0.01 * (s % 5)))
     lower = rlreport.compare(high, low, tmp_path / "c.html", fail_on=["worse", "guardrail"])
-    assert lower.sentence.startswith("No evidence either way: reward −0.700")
-    assert "within these runs" in lower.sentence
-    assert lower.gate.exit == 0
+    assert lower.sentence.startswith("Lower in this pair: reward −0.700")
+    assert "within these runs" in lower.sentence and "up to" not in lower.sentence
+    assert any("but not that the change caused it" in note for note in lower.notes)
+    assert (lower.outcome.comparison.level, lower.gate.exit) == ("no_evidence", 0)
+    two = rlreport.compare([high, high], low, tmp_path / "c.html", require_evidence=True)
+    assert two.sentence.startswith("Lower: reward −0.700") and two.gate.exit == 3
+    same = rlreport.compare(high, high, tmp_path / "c.html")
+    assert same.sentence.startswith("No evidence either way") and "up to ±" in same.sentence
     assert "logged by both runs" not in (tmp_path / "c.html").read_text("utf-8")
     reports = [rlreport.build(path, tmp_path / f"{path.stem}.html").out for path in (high, low)]
     again = rlreport.compare(reports[0], reports[1], tmp_path / "c.html")
@@ -569,3 +579,98 @@ def test_a_table_in_utf_16_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "run.csv").write_text("step,reward\n1,0.5\n", encoding="utf-16")
     with pytest.raises(UnusableInputError, match=r"run\.csv: encoded as UTF-16; save it as UTF-8"):
         rlreport.build(tmp_path / "run.csv", tmp_path / "out")
+
+
+def test_a_long_cell_of_a_table_is_no_number(tmp_path: Path) -> None:
+    long, path = "x" * 200_000, tmp_path / "run.csv"
+    rows = ["step,reward,text", f"0,0.5,{long}", f"1,{long},a", f'2,1.5,"{long},{long}"', "x,1,b"]
+    path.write_text("\n".join([*rows, f"{long},0.5,c", f"4,0.5,{long},d", "5,2.5,e"]) + "\n")
+    read = metrics_beside([tmp_path])
+    assert read.table["step"].tolist() == [0, 2, 5]
+    assert read.table["reward"].tolist() == [0.5, 1.5, 2.5]
+    assert [(note.count, note.line) for note in read.notes] == [(2, 5), (1, 7)]
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("header", ["step,re\rward", "step," + 200_000 * "r"])
+def test_a_malformed_header_of_a_table_is_no_traceback(
+    tmp_path: Path, header: str, given: bool
+) -> None:
+    (tmp_path / "run.csv").write_bytes(f"{header}\n1,0.5\n".encode())
+    with pytest.raises(UnusableInputError):
+        rlreport.build(tmp_path / "run.csv" if given else tmp_path, tmp_path / "out")
+
+
+def test_lines_of_a_table_are_counted_over_empty_ones(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    path.write_text("step,reward\n1,0.5\n\n\nx,0.5\n2,0.5\n")
+    (note,) = metrics_beside([path]).notes
+    assert (note.count, note.line) == (1, 5)
+
+
+def _sparse(rng: np.random.Generator) -> Events:
+    """Return metrics of which some have one value, none, or none that is finite."""
+    names = [*PLAIN_NAMES.values(), "grad_norm", "x/y"]
+    steps, stride = int(rng.choice([1, 2, 3, 10, 60])), int(rng.choice([1, 5, 100]))
+    logged: Events = [{"step": stride * step} for step in range(steps)]
+    for name in rng.choice(names, rng.integers(1, 9), replace=False).tolist():
+        kind = rng.choice(["all", "one", "few", "start", "nan", "inf", "constant"])
+        values = {"nan": np.full(steps, np.nan), "inf": np.full(steps, np.inf)}.get(
+            str(kind), np.full(steps, 0.5) if kind == "constant" else rng.random(steps)
+        )
+        present = {
+            "one": np.arange(steps) == rng.integers(steps),
+            "few": rng.random(steps) < 2 / steps,
+            "start": np.arange(steps) <= steps // 4,
+        }.get(str(kind), np.ones(steps, bool))
+        for row in np.flatnonzero(present):
+            logged[row][name] = float(values[row])
+    logged[0].setdefault("x/y", 1.0)
+    return logged
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_sparse_metrics_are_judged_and_shown(seed: int, tmp_path: Path) -> None:
+    path = lines(tmp_path / "metrics.jsonl", _sparse(np.random.default_rng(seed)))
+    report = rlreport.build(path, tmp_path / "out", quiet=True)
+    assert {"checks.html", "data.html", "index.html"} <= set(files(report))
+    for text in (report.verdict.sentence, page(report)):
+        assert not re.search(r"\b(nan|inf)\b(?! metrics)", text)
+
+
+def test_the_metrics_are_exported_as_logged(tmp_path: Path) -> None:
+    names = {"=1+1": "'=1+1", 'a,"b"': 'a,"b"', "0007": "'0007", "self": "self", "αβ/x": "αβ/x"}
+    logged: Events = [{"step": s, "reward": s / 7, **dict.fromkeys(names, s / 3)} for s in (0, 5)]
+    logged[1]["αβ/x"] = float("nan")
+    report = rlreport.build(lines(tmp_path / "m.jsonl", logged), tmp_path / "out")
+    text = (Path(report.out) / "data" / "metrics.csv").read_text("utf-8")
+    header, *rows = csv.reader(text.splitlines())
+    assert header == ["step", *sorted([*names.values(), "reward"], key=lambda n: n.lstrip("'"))]
+    values = [dict(zip(header, row, strict=True)) for row in rows]
+    assert [(row["step"], row["'=1+1"]) for row in values] == [("0", "0.0"), ("5", str(5 / 3))]
+    assert values[1]["αβ/x"] == "" and float(values[1]["reward"]) == 5 / 7
+    assert 'href="data/metrics.csv"' in page(report, "data.html")
+    assert ">Chart: Reward</a>" in page(report, "data.html")
+
+
+def test_metrics_that_do_not_fit_are_left_out_and_said_so(tmp_path: Path) -> None:
+    more = {f"m/{i:03d}": partial(_sawtooth, i + 3) for i in range(100)}
+    path = lines(tmp_path / "m.jsonl", events(3_000, **more))
+    size = rlreport.build(path, tmp_path / "out").size
+    metrics = (tmp_path / "out" / "data" / "metrics.csv").stat().st_size
+    report = rlreport.build(path, tmp_path / "less", max_size=size - metrics // 2)
+    assert "metrics.csv" not in files(report)
+    assert any("metrics.csv" in text for text in report.left_out)
+
+
+def test_columns_without_any_value_are_left_out_of_the_json_only(tmp_path: Path) -> None:
+    report = rlreport.build(lines(tmp_path / "m.jsonl", events()), tmp_path / "out")
+    data = Path(report.out) / "data"
+    about = json.loads((data / "report.json").read_bytes())
+    validate(about, "report")
+    columns = {name for row in about["steps"] for name, value in row.items() if value is not None}
+    assert {"step", "responses", "reward_mean"} <= columns == set(about["steps"][0])
+    header = (data / "steps.csv").read_text().partition("\n")[0].replace('"', "").split(",")
+    assert header == [column.name for column in STEP_COLUMNS]
+    rlreport.index([report.out], tmp_path / "index.html")
+    assert rlreport.compare(report.out, report.out, tmp_path / "comparison").outcome

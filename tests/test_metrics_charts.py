@@ -145,6 +145,24 @@ def test_pages_name_the_files_that_the_metrics_come_from(logs: Path, tmp_path: P
         assert str(tmp_path) not in (Path(report.out) / page).read_text("utf-8")
 
 
+def test_files_that_are_used_are_not_said_to_be_unread(logs: Path) -> None:
+    state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
+    (logs / "config.yaml").write_text("lr: 0.5\n")
+    (logs / "args.json").write_text('{"seed": 1}')
+    (logs / "mine.md").write_text("Fine.")
+    (logs / "limits.toml").write_text("")
+    (logs / "charts.py").write_text("def one(tables):\n    return []\n")
+    values = logs / "mlflow" / "metrics" / "critic"
+    values.mkdir(parents=True)
+    (values.parents[1] / "meta.yaml").write_text("")
+    (values / "kl").write_text("1 0.5 10\n1 0.5 20\n")
+    used = {"notes": logs / "mine.md", "thresholds": logs / "limits.toml"}
+    _, report = charts(logs, charts=[logs / "charts.py"], **used)
+    notes = [note for note in report.tables.notes if "not read" in note.text]
+    assert [note.file for note in notes] == ["mlflow/meta.yaml"]
+    assert "charts.py" not in main_of(Path(report.out) / "data.html")
+
+
 def test_many_files_of_metrics_are_counted_on_the_overview(logs: Path) -> None:
     for i in range(5):
         (logs / f"progress_{i}.csv").write_text(f"step,m{i}\n10,0.5\n")

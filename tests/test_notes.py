@@ -220,7 +220,8 @@ def test_no_text_takes_long_or_grows_without_end():
 
 
 def test_a_target_is_written_exactly():
-    targets = Targets(Addresses(frozenset({5})), {(5, 1)}, {7}, {"own_x y"}, {"f"})
+    targets = Targets(Addresses(frozenset({5})), {(5, 1)}, {7}, {"own_x y": "Mine"}, {"f"})
+    assert ">Mine</a>" in render_notes("[](<chart:own_x y>)", targets).html
     found = {
         name: targets.address(*name.split(":"))
         for name in (

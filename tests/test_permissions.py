@@ -50,6 +50,27 @@ def test_a_folder_that_cannot_be_entered_is_a_message(command: str, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 
+@pytest.mark.skipif(bool(AS_USER) and not shutil.which("setpriv"), reason="needs setpriv for root")
+def test_the_index_names_a_report_that_must_not_be_read_and_lists_the_others(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "a.jsonl", [row(0)])
+    for name in ("good", "file", "folder"):
+        rlreport.build(tmp_path / "a.jsonl", tmp_path / "runs" / name, workers=1)
+    closed = (tmp_path / "runs/file/data/report.json", tmp_path / "runs/folder")
+    words = [*AS_USER, sys.executable, "-m", "rlreport", "index", "runs", "-o", "index.html"]
+    try:
+        for path in closed:
+            path.chmod(0)
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    finally:
+        for path in closed:
+            path.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Permission denied") == 2 and "3 reports" in done.stdout
+    assert str(tmp_path) not in (tmp_path / "index.html").read_text("utf-8")
+
+
 def test_links_that_point_up_are_followed_once(tmp_path: Path) -> None:
     deep = tmp_path / "runs" / "a" / "b"
     deep.mkdir(parents=True)

@@ -20,6 +20,7 @@ from tests.reading import read
 from tests.test_frameworks import DUMPS, by_step
 
 DUMP = DUMPS / "prime_rl"
+INDEXES = ("orchestrator.index.jsonl", "trainer.index.jsonl", "stream.index.jsonl")
 
 
 @pytest.mark.parametrize("layout", ["stream", "by_step", "by_kind"])
@@ -30,6 +31,9 @@ def test_the_step_the_advantage_and_the_filter_are_those_of_the_updates(layout: 
     assert scan.responses["advantage_mean"].tolist() == [0.75]
     assert left_out(scan) == {"filtered_out": 1, "untrained": 2, "failed": 1}
     assert scan.bad_lines == []
+    unread = [note.file or "" for note in scan.notes if "not read" in note.text]
+    assert all(Path(name).name in ("metrics.jsonl", *INDEXES) for name in unread)
+    assert any(note.text == "read together with the rollouts" for note in scan.notes)
 
 
 @pytest.mark.parametrize("packed", [False, True])

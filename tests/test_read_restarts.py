@@ -83,3 +83,80 @@ def test_a_cached_scan_with_the_replaced_rows_is_not_taken_for_one_without(tmp_p
         for restarts in ("all", "last", "all", "last")
     }
     assert rows == {"all": 20, "last": 15}
+
+
+def attempt(folder: Path, name: str, steps: range, rows: int = 4, **fields: object) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, [row(s, prompt=f"{s} {i}", **fields) for s in steps for i in range(rows)])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("attempt_1.jsonl", "attempt_2.jsonl"),
+        ("a/rank_0.jsonl", "a/rank_1.jsonl", "b/rank_0.jsonl", "b/rank_1.jsonl"),
+    ],
+)
+def test_a_file_per_attempt_is_noted_and_the_last_one_can_be_chosen(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
+    half = len(names) // 2
+    for i, name in enumerate(names):
+        steps = range(61) if i < half else range(50, 101)
+        attempt(tmp_path, name, steps, reward=float(i >= half))
+    scan = read(tmp_path)
+    (note,) = (note for note in scan.notes if note.kind == "restart")
+    assert note.text == (
+        "steps 50 to 60 were logged again in later files, as after a restart; all rows kept "
+        "(--restarts last leaves out these rows)"
+    )
+    assert (note.count, note.file) == (11 * 4 * half, names[0])
+    last = read(tmp_path, restarts="last")
+    assert len(scan.responses) - len(last.responses) == note.count
+    assert set(last.responses.loc[last.responses["step"] >= 50, "reward"]) == {1.0}
+    assert set(last.responses["step"]) == set(range(101))
+    assert "older rows left out" in next(n.text for n in last.notes if n.kind == "restart")
+
+
+def test_an_attempt_that_ended_within_a_step_is_noted(tmp_path: Path) -> None:
+    attempt(tmp_path, "a.jsonl", range(10), rows=8)
+    with (tmp_path / "a.jsonl").open("ab") as log:
+        log.write(write(tmp_path / "part", [row(10, prompt="10 0")]).read_bytes())
+    (tmp_path / "part").unlink()
+    attempt(tmp_path, "b.jsonl", range(10, 20), rows=8)
+    (note,) = (note for note in read(tmp_path).notes if note.kind == "restart")
+    assert (note.count, note.file) == (1, "a.jsonl")
+    assert "steps 10 were logged again" in note.text
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"rank_0.jsonl": range(61), "rank_1.jsonl": range(60)},
+        {"worker_0.jsonl": range(60), "worker_3.jsonl": range(30, 100)},
+        {"x.jsonl": range(60), "y.jsonl": range(60)},
+        {"math.jsonl": range(100), "code.jsonl": range(50, 60)},
+        {f"{step}.jsonl": range(step, step + 1) for step in range(30)},
+        {"early.jsonl": range(50), "late.jsonl": range(50, 100)},
+    ],
+)
+def test_other_files_with_the_same_steps_are_no_attempts(
+    files: dict[str, range], tmp_path: Path
+) -> None:
+    for name, steps in files.items():
+        attempt(tmp_path, name, steps)
+    scan = read(tmp_path, restarts="last")
+    assert "restart" not in kinds(scan)
+    assert len(scan.responses) == sum(4 * len(steps) for steps in files.values())
+
+
+def test_a_log_that_is_continued_in_a_new_file_within_a_step_has_no_attempts(
+    tmp_path: Path,
+) -> None:
+    rows = [row(step, prompt=str(i)) for step in range(20) for i in range(8)]
+    write(tmp_path / "log.jsonl", rows[:83])
+    write(tmp_path / "log.new.jsonl", rows[83:])
+    scan = read(tmp_path, restarts="last")
+    assert "restart" not in kinds(scan)
+    assert len(scan.responses) == len(rows)

@@ -17,11 +17,11 @@ from rlreport.system.documents import load_config
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import clauses, listed, message, plural
 
+# Paths of configuration files, relative to the folder of the logs or to its parent
 CONFIGURATIONS = (
     "config.yaml", "config.yml", "config.json", "config.toml", ".hydra/config.yaml", "args.json",
     "training_args.json", "training_args.yaml", "trainer_state.json",
 )  # fmt: skip
-"""Paths of configuration files, relative to the folder of the logs or to its parent."""
 
 MOST_ENTRIES = 2_000  # maximum number of entries
 MOST_CHARACTERS = 500  # maximum characters of a name or a value
@@ -30,35 +30,30 @@ _MAX_BITS = 63  # larger integers are replaced by a description
 _MAX_CHECKED = 20_000  # only this many characters of a value are searched for secrets
 _MAX_DEPTH = 24  # values nested deeper are ignored
 _MAX_NESTING, _INDENT = 12, "  "  # maximum nesting, and indentation per level, on a page
+# Entries of configuration files that are results of the run, not settings
 _RESULT_ENTRIES = ("log_history",)
-"""Entries of configuration files that are results of the run, not settings."""
 
 _PROSE_NAME = re.compile(r"prompt|system|template|instruct", re.IGNORECASE)
 _NUMBER = r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?"
 _NUMBERS_OR_CONSTANT = re.compile(rf"{_NUMBER}(?:, {_NUMBER})*|True|False|null")
+# Matches names, paths, URLs and ``${references}``, which are never prose
 _IDENTIFIER = re.compile(r"[\w.,:/@=+~${}\[\]-]{1,200}", re.ASCII)
-"""Matches names, paths, URLs and ``${references}``, which are never prose."""
 
 
 @dataclass(slots=True)
 class Card:
-    """The configuration of a run (card): names with values, without likely secrets.
+    """The configuration of a run (card): names with values, without likely secrets."""
 
-    Attributes:
-        entries: dotted name such as ``optim.lr`` -> value; later sources replace earlier values.
-        sources: where the entries come from: file names without folders, ``--meta``, ``git``.
-        secrets: names of the entries omitted as likely secrets.
-        cut: number of entries omitted because of MOST_ENTRIES or MOST_IN_ALL.
-        notes: one sentence per configuration file that could not be read.
-        withheld: whether entries existed, but ``--redact=names`` removed all of them.
-    """
-
+    # dotted name such as ``optim.lr`` -> value; later sources replace earlier values
     entries: dict[str, Scalar] = field(default_factory=dict)
+    # where the entries come from: file names without folders, ``--meta``, ``git``
     sources: list[str] = field(default_factory=list)
-    secrets: set[str] = field(default_factory=set)
-    cut: int = 0
+    paths: list[Path] = field(default_factory=list)  # the configuration files among them
+    secrets: set[str] = field(default_factory=set)  # names of the entries omitted as likely secrets
+    cut: int = 0  # number of entries omitted because of MOST_ENTRIES or MOST_IN_ALL
+    # one sentence per configuration file that could not be read
     notes: list[str] = field(default_factory=list)
-    withheld: bool = False
+    withheld: bool = False  # whether entries existed, but ``--redact=names`` removed all of them
 
     @property
     def hidden(self) -> int:
@@ -113,6 +108,7 @@ def run_card(
         if isinstance(values, Mapping):
             settings = {k: v for k, v in values.items() if k not in _RESULT_ENTRIES}
             _add(card, path.name, settings)
+            card.paths.append(path)
         elif configs:
             raise UsageError(f"--config {path.name}: contains no names with values")
     if meta:

@@ -23,18 +23,19 @@ _SUSPECT = re.compile(
 _SUSPECT_WORD = re.compile(
     r"pw|pin|dsn|jwt|otp|totp|mfa|psk|hmac|sas|sig|signature|salt|sid|tok|pat"
 )
+# Matches harmless words that contain a suspect one, such as ``tokenizer`` (``token``)
 _HARMLESS_WORD = re.compile(
     r"(?:de|un|pre|re)?(?:fas)?tokeni[sz]\w*|fastokens?|author(?:s|ed|ity|itative\w*)?|authentic"
     r"|key(?:words?|frames?|points?|notes?|board)|monkey|credits?|incredible|secretary"
     r"|bypass\w*|pass(?:ages?|ed|es|ing|through|ive)|(?:en)?compass"
 )
-"""Matches harmless words that contain a suspect one, such as ``tokenizer`` (``token``)."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 
 _NUMBER = r"[-+]?(?:(?:\d[\d_]*\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|nan)"
 _WORDS = r"[A-Za-z][A-Za-z_.-]{0,40}"
 _PATH = r"(?:\w+:/)?[\w.~-]*(?:/[\w.=~-]*)+"
+# Pairs of patterns: a suspect name in snake_case, and the harmless values of such a name
 _HARMLESS_PAIRS = tuple(
     (re.compile(name), re.compile(value, re.IGNORECASE))
     for name, value in (
@@ -68,7 +69,6 @@ _HARMLESS_PAIRS = tuple(
         (r".*_?(?:file|path|dir|folder)|(?:old)?pwd", _PATH),
     )
 )
-"""Pairs of patterns: a suspect name in snake_case, and the harmless values of such a name."""
 
 _PLACEHOLDER = re.compile(
     r"<[A-Z_]{1,40}>|<\|[\w▁-]{1,40}\|>|\[[A-Z_]{1,20}\]|\[text\]|x{3,}|\*{3,}|…|-"
@@ -111,15 +111,15 @@ _PAIRED = re.compile(
     ["']?(?:value|val)["']?\s*[=:]\s*["']?[^\s"']""",
     re.IGNORECASE | re.VERBOSE,
 )
+# Matches suspect names after which even a value without ``=`` counts: ``api_key, abc123``
 _NAME_BEFORE_VALUE = re.compile(
     r"(?:\w*(?:passw|secret|authori|cred|pwd|cookie)\w*"
     r"|(?:\w+_)?(?:api|access|private|auth|hf|hub|bearer)[_-]?(?:key|token))",
     re.IGNORECASE,
 )
-"""Matches suspect names after which even a value without ``=`` counts: ``api_key, abc123``."""
 
+# A text with more blanks is prose, where "the key: a word" does not assign a value to a key
 _PROSE_BLANKS = 8
-"""A text with more blanks is prose, where "the key: a word" does not assign a value to a key."""
 
 # In random text, upper case, lower case and digits alternate far more often than in names.
 _RUN = re.compile(r"[A-Za-z0-9]+")

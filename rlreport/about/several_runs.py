@@ -12,26 +12,29 @@ from rlreport.about.card import configured
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import message
 
-SEVERAL_RUNS = "several_runs"
-"""Kind of the ``Note`` that says that the logs look like several runs."""
-
+SEVERAL_RUNS = "several_runs"  # Kind of the ``Note`` that says that the logs look like several runs
 _MAX_NAMED = 3  # names listed in a note
 _MIN_SHARED_FRACTION = 0.8
+# Minimum fraction and number of steps (or of prompts per step) that several runs share
 _MIN_SHARED_COUNT = 3
-"""Minimum fraction and number of steps (or of prompts per step) that several runs share."""
 
 _RUN_NAME = re.compile(
     r"(?:^|[-_.])(?:run|seed|exp|experiment|trial)[-_.=]?(?:\d+|[a-z])?(?:$|[-_.])", re.IGNORECASE
 )
-_PART_NAME = re.compile(
+# Pattern of a rank's number in a name, such as ``rank_0``; ``{more}``: more words, ``|word``
+RANK = (
     r"(?:(?:global|local|dp|data)[-_.]?)?(?:rank|worker|proc(?:ess)?|gpu|node|host|device|shard|dp"
-    r"|replica|part|chunk|server|actor|rollout|step|iter(?:ation)?|epoch|global_step|split)s?"
-    r"(?:[-_.]?worker)?[-_.=]?\d+|\d+|train(?:ing)?|val(?:id(?:ation)?)?|test|eval(?:uation)?|dev",
+    r"|replica|part|chunk|server|actor|split{more})s?(?:[-_.]?worker)?[-_.=]?\d+"
+)
+
+# Matches names of files and folders that are parts of one run, such as ``rank_0``, ``val``
+_PART_NAME = re.compile(
+    RANK.replace("{more}", "|rollout|step|iter(?:ation)?|epoch|global_step")
+    + r"|\d+|train(?:ing)?|val(?:id(?:ation)?)?|test|eval(?:uation)?|dev",
     re.IGNORECASE,
 )
-"""Matches names of files and folders that are parts of one run, such as ``rank_0``, ``val``."""
 
-_COMPRESSION_SUFFIX = re.compile(r"\.(?:gz|zst)$", re.IGNORECASE)
+_COMPRESSION_SUFFIX = re.compile(r"\.(?:gz|zst|zip)$", re.IGNORECASE)
 
 
 def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:

@@ -32,16 +32,16 @@ from rlreport.options import CompareOptions
 from rlreport.text.messages import figure, listed, message
 from rlreport.text.numbers import MISSING
 
+# Maximum characters of each prompt and response on a comparison's page, which has hundreds
 MAX_CHARACTERS = 20_000
-"""Maximum characters of each prompt and response on a comparison's page, which has hundreds."""
 
+# Result of the comparison -> level of a verdict, whose colour the page uses for the result
 LEVELS = {
     "better": "healthy",
     "worse": "critical",
     "no_evidence": "info",
     "incomparable": "unjudged",
 }
-"""Result of the comparison -> level of a verdict, whose colour the page uses for the result."""
 
 _MEAN = message("mean of the prompts' means in the window")
 _GUARDRAILS = (
@@ -107,23 +107,15 @@ PAGE, INDEX = "compare.html", "index.html"
 
 @dataclass(frozen=True, slots=True)
 class ComparisonBuilder(Maker):
-    """Everything an output format needs to write a comparison.
-
-    Attributes:
-        run: title of the comparison.
-        stamp: time of building, or "".
-        finish: encodes a page for the output format.
-        one_file: whether the output is one HTML file, not a folder.
-        shown: maximum number of prompts won or lost (flips) that the page shows.
-    """
+    """Everything an output format needs to write a comparison."""
 
     outcome: Outcome
-    run: str
+    run: str  # title of the comparison
     options: CompareOptions
-    stamp: str
-    finish: Finish
-    one_file: bool
-    shown: int
+    stamp: str  # time of building, or ""
+    finish: Finish  # encodes a page for the output format
+    one_file: bool  # whether the output is one HTML file, not a folder
+    shown: int  # maximum number of prompts won or lost (flips) that the page shows
     charts: Sequence[Chart]
     memo: dict[Hashable, Any] = field(default_factory=dict)
 

@@ -31,18 +31,18 @@ TEXT_COLUMNS = (
     ColumnView("ground_truth", message("Ground truth"), kind="text"),
 )
 
+# The only listed column that is computed from a sample of the responses, if there are many
 SAMPLED_FIGURE = "distinct_2"
-"""The only listed column that is computed from a sample of the responses, if there are many."""
 
+# Columns of the table of steps that are shown as key figures of the run and of each step
 TILES = (
     *("reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean", "kl_k3_mean"),
     *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
     *("explained_variance", "distinct_2"),
 )
-"""Columns of the table of steps that are shown as key figures of the run and of each step."""
 
+# Key figures of the run in order, including those that only trainer metrics provide
 RUN_TILES = (TILES[0], "validation_reward_mean", *TILES[1:])
-"""Key figures of the run in order, including those that only trainer metrics provide."""
 
 
 class RunFigure(NamedTuple):
@@ -54,120 +54,81 @@ class RunFigure(NamedTuple):
     last: float
 
 
+# If more logged fields than this are in a group of columns, all are hidden by default
 EXTRAS_SHOWN = 6
-"""If more logged fields than this are in a group of columns, all are hidden by default."""
 
-LONGEST_NAME = 40
-"""Names of fields with more characters are shown as logged, not as words."""
+LONGEST_NAME = 40  # Names of fields with more characters are shown as logged, not as words
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageContext:
-    """Data shared by the pages of steps; picklable, so that worker processes can render them.
-
-    Attributes:
-        columns: numeric columns of the response list, the same for every step.
-        string_columns: columns of further logged fields that contain short strings.
-        text_columns: columns of the logged texts: prompt, response, …
-        rollouts: whether responses are logged, not only trainer metrics.
-        first_rewards: ``step`` and ``reward`` of the first step's responses.
-        file_aliases: name of a log file -> alias, if names are redacted.
-        asset_files: name of a style sheet or script -> path; empty for a one-file report.
-        stamp: time of building, or "".
-        tile_names: columns of the table of steps that are shown as key figures, in order.
-        sampled: whether figures of texts and tokens are computed from a sample of the responses.
-    """
+    """Data shared by the pages of steps; picklable, so that worker processes can render them."""
 
     run: str
     options: BuildOptions
-    columns: list[ColumnView]
-    string_columns: list[ColumnView]
-    text_columns: list[ColumnView]
-    rollouts: bool
-    first_rewards: pd.DataFrame
+    columns: list[ColumnView]  # numeric columns of the response list, the same for every step
+    string_columns: list[ColumnView]  # columns of further logged fields that contain short strings
+    text_columns: list[ColumnView]  # columns of the logged texts: prompt, response, …
+    rollouts: bool  # whether responses are logged, not only trainer metrics
+    first_rewards: pd.DataFrame  # ``step`` and ``reward`` of the first step's responses
     one_file: bool
     advantages_logged: bool
-    file_aliases: dict[str, str]
+    file_aliases: dict[str, str]  # name of a log file -> alias, if names are redacted
+    # name of a style sheet or script -> path; empty for a one-file report
     asset_files: dict[str, str]
-    stamp: str
+    stamp: str  # time of building, or ""
+    # columns of the table of steps that are shown as key figures, in order
     tile_names: tuple[str, ...]
-    sampled: bool
+    sampled: bool  # whether figures of texts and tokens are computed from a sample of the responses
 
 
 @dataclass(frozen=True, slots=True)
 class StepJob:
-    """What a worker needs to render the page of a step.
+    """What a worker needs to render the page of a step."""
 
-    Attributes:
-        plan: which responses the page shows, and in which detail.
-        responses: RESPONSE_COLUMNS of all responses of the step.
-        extras: columns of further logged fields of these responses, with the same index.
-        texts: with ``--redact``, the number that replaces each response's text.
-        figures: rows of the table of steps for the first, the previous and this step.
-        linked: this step and those the page links to: neighbours, the first, onsets of findings.
-        findings: findings that refer to the step, without data of other steps.
-        usual_responses: usual number of responses of a step, if this one is incomplete.
-        in_progress: whether the step is still being written.
-    """
-
-    plan: StepPlan
-    responses: pd.DataFrame
-    extras: pd.DataFrame
-    texts: list[int]
-    figures: pd.DataFrame
+    plan: StepPlan  # which responses the page shows, and in which detail
+    responses: pd.DataFrame  # RESPONSE_COLUMNS of all responses of the step
+    extras: pd.DataFrame  # columns of further logged fields of these responses, with the same index
+    texts: list[int]  # with ``--redact``, the number that replaces each response's text
+    figures: pd.DataFrame  # rows of the table of steps for the first, the previous and this step
+    # this step and those the page links to: neighbours, the first, onsets of findings
     linked: list[int]
-    findings: list[Finding]
-    usual_responses: int | None
-    in_progress: bool
+    findings: list[Finding]  # findings that refer to the step, without data of other steps
+    usual_responses: int | None  # usual number of responses of a step, if this one is incomplete
+    in_progress: bool  # whether the step is still being written
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedRun:
-    """A run whose logs were read and checked, and for which a report is built.
+    """A run whose logs were read and checked, and for which a report is built."""
 
-    Attributes:
-        run: title of the report.
-        spreading: phrases that became more frequent in responses during the run.
-        card: the configuration of the run.
-        file_aliases: name of a log file -> alias, if names are redacted.
-        own_charts: charts drawn by the user's functions.
-        author_notes: Markdown text of the author's notes, "" without any.
-    """
-
-    run: str
+    run: str  # title of the report
     options: BuildOptions
     locations: RowLocations
     tables: Tables
     verdict: Verdict
-    spreading: SpreadingTexts
+    spreading: SpreadingTexts  # phrases that became more frequent in responses during the run
     thresholds: Thresholds
-    card: Card
-    file_aliases: dict[str, str]
-    own_charts: Sequence[Chart]
-    author_notes: str
+    card: Card  # the configuration of the run
+    file_aliases: dict[str, str]  # name of a log file -> alias, if names are redacted
+    own_charts: Sequence[Chart]  # charts drawn by the user's functions
+    author_notes: str  # Markdown text of the author's notes, "" without any
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext(PageContext, JudgedRun):
-    """Data for the pages about the whole run.
+    """Data for the pages about the whole run."""
 
-    Attributes:
-        windows: (from step, to step) at the start and at the end of the run, to be compared.
-        window_figures: a row per window, as the table of steps has if the window were one step.
-        shown_steps: steps with a page, ascending.
-        usual_responses: number of responses that most steps have, None without a majority.
-        trainer_figures: key figures of the run from the trainer's metrics, by column.
-        left_out: sentences about what is not shown.
-        listed: maximum number of responses of a step on the responses page.
-    """
-
+    # (from step, to step) at the start and at the end of the run, to be compared
     windows: tuple[tuple[int, int], tuple[int, int]]
+    # a row per window, as the table of steps has if the window were one step
     window_figures: pd.DataFrame
-    shown_steps: list[int]
-    usual_responses: int | None
+    shown_steps: list[int]  # steps with a page, ascending
+    usual_responses: int | None  # number of responses that most steps have, None without a majority
+    # key figures of the run from the trainer's metrics, by column
     trainer_figures: dict[str, RunFigure]
-    left_out: list[str] = field(default_factory=list)
-    listed: int = 0
+    left_out: list[str] = field(default_factory=list)  # sentences about what is not shown
+    listed: int = 0  # maximum number of responses of a step on the responses page
 
     @property
     def steps(self) -> pd.DataFrame:

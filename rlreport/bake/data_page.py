@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv as writer
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
@@ -30,6 +30,7 @@ from rlreport.text.messages import message, sentences
 from rlreport.text.numbers import byte_size
 
 TOKENS_LISTED = 10_000
+# Options that affect figures or shown responses: name in ``report.json`` -> label
 _SETTINGS = {
     "gamma": "γ (--gamma)",
     "lam": "λ (--lam)",
@@ -47,20 +48,19 @@ _SETTINGS = {
     "tokenizer": message("Tokenizer (--tokenizer)"),
     "merge": message("Several runs as one (--merge)"),
 }
-"""Options that affect figures or shown responses: name in ``report.json`` -> label."""
 
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
 
 def data_view(
-    context: RunContext, addresses: Addresses, exported: Sequence[str], remark: str = ""
+    context: RunContext, addresses: Addresses, exported: Mapping[str, str], remark: str = ""
 ) -> dict[str, Any]:
     """Return the values that the template of the data page prints.
 
     Args:
         context: data of the run.
         addresses: addresses relative to the data page.
-        exported: paths of the exported files, e.g. ``data/steps.csv``.
+        exported: path of each exported file, e.g. ``data/steps.csv``, and its label.
         remark: warning about links in the author's notes, "" if there is none.
     """
     tables = context.tables
@@ -74,7 +74,7 @@ def data_view(
         "left_out": context.left_out,
         "settings": _listed_settings(context.options),
         "versions": versions(),
-        "exports": [Link(path, addresses.file(path)) for path in exported],
+        "exports": [Link(label, addresses.file(path)) for path, label in exported.items()],
     }
 
 
@@ -223,7 +223,12 @@ def exports(context: RunContext, charts: Sequence[Chart]) -> Iterator[tuple[str,
     if len(tables.tokens):
         yield "data/tokens.csv", csv(tables.tokens.head(TOKENS_LISTED))
     for chart in charts:
-        yield (f"data/charts/{chart.name}.vl.json", canonical_json(chart.spec, indent=True))
+        yield chart_path(chart), canonical_json(chart.spec, indent=True)
+
+
+def chart_path(chart: Chart) -> str:
+    """Return the path of a chart's exported specification in the report folder."""
+    return f"data/charts/{chart.name}.vl.json"
 
 
 def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
@@ -239,7 +244,7 @@ def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
         "settings": settings(context.options),
         "versions": dict(versions()),
         "card": context.card.as_json(),
-        "steps": tables.steps.to_dict("records"),
+        "steps": tables.steps.dropna(axis="columns", how="all").to_dict("records"),
         **verdict,
         "files": [
             {"name": file.name, "format": file.format, "lines": file.lines}
@@ -260,7 +265,7 @@ def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """Return a table as UTF-8 CSV: unrounded numbers; texts escaped by ``text.clean.escape``."""
+    """Return a table as UTF-8 CSV: unrounded numbers; texts and names of columns escaped."""
     texts = table.select_dtypes(include=["object", "string"])
     safe = table.assign(
         **{
@@ -269,5 +274,6 @@ def csv(table: pd.DataFrame) -> bytes:
         }
     )
     # Quote all texts, as an unquoted CR in a text would start a new row.
+    safe.columns = pd.Index([escape(str(name)) for name in safe])
     text = safe.to_csv(index=False, lineterminator="\n", quoting=writer.QUOTE_NONNUMERIC)
     return text.encode("utf-8", "replace")

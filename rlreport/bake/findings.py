@@ -84,13 +84,13 @@ def finding_view(
     }
 
 
+# Unit in the plural -> in the singular, for the value 1
 _ONE = {
     "tokens": marked("token"),
     "steps": marked("step"),
     "calls": marked("call"),
     "times in its step": marked("time in its step"),
 }
-"""Unit in the plural -> in the singular, for the value 1."""
 
 
 def _limit(check: str, met: Met) -> str:

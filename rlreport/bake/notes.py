@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-NOTES = "notes"
-"""``Note.kind`` of warnings about the file of the author's notes."""
-
+NOTES = "notes"  # ``Note.kind`` of warnings about the file of the author's notes
 MOST_BYTES = 64_000
 _MOST_NAMED, _LONGEST_NAME = 10, 60  # broken links in a warning, and characters of each
 _KINDS = "step|response|prompt|chart|finding"
@@ -39,20 +37,13 @@ _OWN_LINK = re.compile(rf"\[([^\[\]]*)\]\(<?((?:{_KINDS}):[^()<>]*)>?\)")
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The parts of the report that links in the notes can lead to.
-
-    Attributes:
-        responses: shown responses, as (step, n).
-        prompts: ids of prompts with a response on the responses page.
-        charts: names of charts of the overview.
-        findings: ids of findings that the overview lists.
-    """
+    """The parts of the report that links in the notes can lead to."""
 
     addresses: Addresses
-    responses: Collection[tuple[int, int]]
-    prompts: Collection[int]
-    charts: Collection[str]
-    findings: Collection[str]
+    responses: Collection[tuple[int, int]]  # shown responses, as (step, n)
+    prompts: Collection[int]  # ids of prompts with a response on the responses page
+    charts: Mapping[str, str]  # name -> title of charts of the overview
+    findings: Collection[str]  # ids of findings that the overview lists
 
     def address(self, kind: str, name: str) -> str | None:
         """Return the address for a link like ``step:12`` (kind:name), None if nothing is there."""
@@ -91,13 +82,8 @@ def read_notes(
     Raises:
         UsageError: the given file cannot be read, is too large or is not UTF-8.
     """
-    folders = () if given else {Path(log) for log in logs if not is_url(str(log))}
-    paths = (
-        [Path(given)]
-        if given
-        else [folder / NOTES_FILE for folder in folders if _has_notes(folder)]
-    )
-    if len(paths) != 1:  # notes in several folders describe different runs
+    path = notes_file(logs, given)
+    if path is None:
         return "", []
     if redact and not given:
         text = message(
@@ -105,20 +91,25 @@ def read_notes(
         )
         return "", [Note(NOTES, text, 1)]
     try:
-        text = read_bounded(paths[0], MOST_BYTES).decode("utf-8-sig")
+        text = read_bounded(path, MOST_BYTES).decode("utf-8-sig")
     except (OSError, RowError, UnicodeDecodeError) as error:
         why = (isinstance(error, OSError) and error.strerror) or str(error)
         if isinstance(error, UnicodeDecodeError):
             why = message("its text is not UTF-8")
         if given:
-            why = why if paths[0].exists() else "there is no such file"
+            why = why if path.exists() else "there is no such file"
             raise UsageError(f"--notes {given}: {why}") from None
         return "", [Note(NOTES, message("notes.md cannot be read: {why}", why=why), 1)]
     return printable(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n"), []
 
 
-def _has_notes(folder: Path) -> bool:
-    return folder.is_dir() and (folder / NOTES_FILE).exists()
+def notes_file(logs: Sequence[str | Path], given: str | Path | None) -> Path | None:
+    """Return the file of the author's notes, None if there is none or each folder has its own."""
+    if given:
+        return Path(given)
+    paths = {Path(log) / NOTES_FILE for log in logs if not is_url(str(log)) and Path(log).is_dir()}
+    found = [path for path in paths if path.exists()]
+    return found[0] if len(found) == 1 else None
 
 
 def render_notes(
@@ -151,6 +142,7 @@ def render_notes(
             broken_links[shortened(printable(unquote(href)), _LONGEST_NAME)] = True
         return result
 
+    titles = {f"chart:{name}": title for name, title in targets.charts.items()} if targets else {}
     tokens = parser.parse(text)
     headings = [int(token.tag[1]) for token in tokens if token.type == "heading_open"]
     for token in tokens:
@@ -158,7 +150,7 @@ def render_notes(
             token.tag = f"h{min(6, int(token.tag[1]) - min(headings) + 3)}"
         token.attrs = {name: value for name, value in token.attrs.items() if name == "start"}
         token.content, token.info = printable(token.content), ""
-        token.children = list(_inline(token.children or (), address, words))
+        token.children = list(_inline(token.children or (), address, words, titles))
         block.append(token)
         if token.level or token.nesting > 0:
             continue
@@ -180,8 +172,12 @@ def _inline(
     tokens: Sequence[Token],
     address: Callable[[str], str | None],
     words: Callable[[str], str],
+    titles: Mapping[str, str],
 ) -> list[Token]:
-    """Replace images in Markdown tokens by alt texts, and links without target by link texts."""
+    """Replace images in Markdown tokens by alt texts, and links without target by link texts.
+
+    A link without text gets the title of its target, else the target itself.
+    """
     result: list[Token] = []
     linked, target, empty = True, "", False
     for token in tokens:
@@ -192,7 +188,7 @@ def _inline(
             linked = href is not None
             attributes = {"href": href or "", "rel": "noreferrer"}
         elif token.type == "link_close" and empty:
-            name = shortened(unquote(target), _LONGEST_NAME)
+            name = shortened(titles.get(unquote(target)) or unquote(target), _LONGEST_NAME)
             result.append(replace(token, type="text", tag="", nesting=0, content=printable(name)))
         elif token.type == "image":
             token.content = "".join(child.content for child in token.children or ())

@@ -61,25 +61,19 @@ from rlreport.text.messages import (
 from rlreport.text.numbers import MINUS, NumberKind, exact, written
 
 SNIPPET_CHARS = 400
-MOST_ROWS = 1_000
-"""Maximum steps in the table of a run that logs trainer metrics but no responses."""
-
-MOST_OPEN = 8
-"""Maximum number of charts that are visible before further ones are unfolded."""
-
-MOST_NAMED = 3
-"""Maximum number of trainer metrics files the summary names; the data page lists all."""
-
+MOST_ROWS = 1_000  # Maximum steps in the table of a run that logs trainer metrics but no responses
+MOST_OPEN = 8  # Maximum number of charts that are visible before further ones are unfolded
+MOST_NAMED = 3  # Maximum number of trainer metrics files the summary names; the data page lists all
+# Columns of the overview's table of steps; columns without data are left out
 STEPS_SHOWN = (
     *("responses", "failed_rollouts", "reward_mean", "reward_std", "ref_reward_mean"),
     *("win_rate", "lose_rate", "valid_reward_mean", "kl_k1_mean", "kl_k3_mean", "log_ratio_mean"),
     *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
     *("distinct_2", "explained_variance", "zero_variance_groups"),
 )
-"""Columns of the overview's table of steps; columns without data are left out."""
 
+# Kinds of trainer metrics that the table of steps lists if no responses are logged
 ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy")
-"""Kinds of trainer metrics that the table of steps lists if no responses are logged."""
 
 
 def overview_view(
@@ -259,6 +253,7 @@ def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:
     return shortened(text or "", chars)
 
 
+# Key figure -> (kind of trainer metric that is shown in its place, label of that metric)
 _ROLES = {
     "reward_mean": ("reward", marked("Reward")),
     "validation_reward_mean": ("validation", marked("Validation")),
@@ -266,7 +261,6 @@ _ROLES = {
     "response_tokens_mean": ("length", marked("Length")),
     "surprisal_mean": ("entropy", marked("Entropy")),
 }
-"""Key figure -> (kind of trainer metric that is shown in its place, label of that metric)."""
 
 
 @np.errstate(over="ignore", invalid="ignore")  # logged numbers may be near the float64 maximum
@@ -367,9 +361,7 @@ def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
     return result
 
 
-ROUNDING = 1e-12
-"""Largest relative difference of two means that still counts as no change."""
-
+ROUNDING = 1e-12  # Largest relative difference of two means that still counts as no change
 _CHANGED = {
     "flat": marked("unchanged since {since}"),
     "up": marked("up by {size} since {since}"),

@@ -27,16 +27,10 @@ from rlreport.text.messages import message
 
 T = TypeVar("T")
 
-GENERATOR = f"rlreport {__version__}"
-"""Name and version of the generator, shown in reports."""
-
+GENERATOR = f"rlreport {__version__}"  # Name and version of the generator, shown in reports
 # `<`, `>` and `&` could be markup; U+2028/9 end a line in old JavaScript parsers.
-_UNSAFE = "<>&\u2028\u2029"
-"""Characters that ``script_json`` escapes."""
-
-PROMPTS = "data/prompts.csv"
-"""Path of the exported table of prompts, below the report's root."""
-
+_UNSAFE = "<>&\u2028\u2029"  # Characters that ``script_json`` escapes
+PROMPTS = "data/prompts.csv"  # Path of the exported table of prompts, below the report's root
 NAMES = {
     "overview": message("Overview"),
     "responses": message("Responses"),
@@ -47,31 +41,24 @@ NAMES = {
 }
 PAGE_FILES = {kind: f"{kind}.html" for kind in NAMES} | {"overview": "index.html"}
 
+# Pages that exist only if responses are logged, not just trainer metrics
 OF_ROLLOUTS = ("responses", "prompts", "tokens")
-"""Pages that exist only if responses are logged, not just trainer metrics."""
 
-UNLISTED = "checks"
-"""The page that the main navigation does not list; the overview links to it."""
-
+UNLISTED = "checks"  # The page that the main navigation does not list; the overview links to it
+# Content-Security-Policy of pages in a folder, which may only run the report's scripts
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
-"""Content-Security-Policy of pages in a folder, which may only run the report's scripts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Addresses of pages and files of the report, relative to one page.
+    """Addresses of pages and files of the report, relative to one page."""
 
-    Attributes:
-        steps: steps that have a page.
-        root: the report's root relative to the page: "" or "../".
-        one_file: whether the report is one file, in which pages have addresses like ``#/data``.
-    """
-
-    steps: frozenset[int] = frozenset()
-    root: str = ""
+    steps: frozenset[int] = frozenset()  # steps that have a page
+    root: str = ""  # the report's root relative to the page: "" or "../"
+    # whether the report is one file, in which pages have addresses like ``#/data``
     one_file: bool = False
 
     def page(self, kind: str) -> str:
@@ -133,23 +120,16 @@ class Maker:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One rendered page.
+    """One rendered page."""
 
-    Attributes:
-        path: path of its file in a report folder, e.g. ``steps/100.html``.
-        view: name in a one-file report, e.g. ``steps/100``, whose address is ``#/steps/100``.
-        title: content of the ``<title>`` element.
-        html: a whole document, or for a one-file report the content of ``<main>``.
-    """
-
-    path: str
-    view: str
-    title: str
-    html: str
+    path: str  # path of its file in a report folder, e.g. ``steps/100.html``
+    view: str  # name in a one-file report, e.g. ``steps/100``, whose address is ``#/steps/100``
+    title: str  # content of the ``<title>`` element
+    html: str  # a whole document, or for a one-file report the content of ``<main>``
 
 
+# Function that encodes a page for an output format: page -> (path, bytes), size in bytes
 Finish = Callable[[Page], tuple[tuple[str, bytes], int]]
-"""Function that encodes a page for an output format: page -> (path, bytes), size in bytes."""
 
 
 def rendered(

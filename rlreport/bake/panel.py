@@ -18,15 +18,13 @@ from rlreport.summarise.steps import NO_VARIANCE
 from rlreport.tables import length_column
 from rlreport.text.messages import Joined, message
 
+# Maximum characters of a turn in a page; longer turns keep their beginning and end
 MOST_CHARS = 40_000
-"""Maximum characters of a turn in a page; longer turns keep their beginning and end."""
 
+# Maximum members of a group to list, in log order; shown responses are listed in addition
 MOST_SIBLINGS = 64
-"""Maximum members of a group to list, in log order; shown responses are listed in addition."""
 
-REWARD_DIGITS = 4
-"""Significant digits of the rewards of group members that the page does not show."""
-
+REWARD_DIGITS = 4  # Significant digits of the rewards of group members that the page does not show
 _END = MOST_CHARS // 4
 _BASE64 = re.compile(r"(?:data:[\w.+/-]{1,80};base64,)?[A-Za-z0-9+/_-]{512,}={0,2}")
 _LETTERS = re.compile(r"(.)\1{15}")
@@ -85,6 +83,7 @@ def _size(match: re.Match[str]) -> str:
     return f"[base64, {size_text}]"
 
 
+# Columns that the response list has only if responses have groups
 GROUP_COLUMNS = (
     ColumnView(
         "group", message("Group no."), help=message("the same for all responses of a group"),
@@ -102,7 +101,6 @@ GROUP_COLUMNS = (
         help=message("(reward − group mean) / group std, computed from the rewards"), hidden=True,
     ),
 )  # fmt: skip
-"""Columns that the response list has only if responses have groups."""
 
 
 def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:

@@ -47,11 +47,12 @@ _SHOWN = (
 _OF_GROUPS = ("groups", "group_best_mean", "reward_mean", "group_std_mean", "zero_variance_groups")
 
 TOKENS_SHOWN = 40
+# Minimum number of times a token must occur for a table of token means to list it
 LEAST_SUPPORT = 20
-"""Minimum number of times a token must occur for a table of token means to list it."""
 
 Windows = tuple[tuple[int, int], tuple[int, int]]
 
+# Id, caption and columns of each table of tokens
 _RANKINGS = (
     ("kl-share", message("Tokens with the largest share of the KL, k3"), ("kl_share", "kl_mean")),
     (
@@ -66,7 +67,6 @@ _RANKINGS = (
     ),
     ("value-error", message("Tokens by the critic's error"), ("abs_value_error_mean",)),
 )
-"""Id, caption and columns of each table of tokens."""
 
 _TOKEN = ColumnView("token", message("Token"), kind="token")
 _NGRAM = ColumnView("ngram", message("Text"), kind="token")
@@ -77,15 +77,11 @@ _SEEN_IN = ColumnView(
 
 @dataclass(frozen=True, slots=True)
 class RunTexts:
-    """The extreme responses of the run, and the prompts that the prompts page lists.
+    """The extreme responses of the run, and the prompts that the prompts page lists."""
 
-    Attributes:
-        extremes: e.g. the lowest reward of the run, each with its response from the logs.
-        prompts: rows of the prompt table, in the order of the page.
-    """
-
+    # e.g. the lowest reward of the run, each with its response from the logs
     extremes: list[tuple[Extreme, Rollout]]
-    prompts: pd.DataFrame
+    prompts: pd.DataFrame  # rows of the prompt table, in the order of the page
 
 
 def run_texts(run: JudgedRun) -> RunTexts:

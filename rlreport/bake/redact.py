@@ -24,16 +24,16 @@ from rlreport.rollout import Rollout, Turn
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import Message, message
 
+# Roles of turns that stay readable; any other name of a role may be private text of the log
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
-"""Roles of turns that stay readable; any other name of a role may be private text of the log."""
 
+# Names of data splits that stay readable; any other name may be private text of the logs
 USUAL_SPLITS = frozenset(("train", "val", "eval"))
-"""Names of data splits that stay readable; any other name may be private text of the logs."""
 
 _NAMELESS = message("[a note that contains a name]")
 
+# Pattern of a message's part from the first quotation mark on, which may quote the logs
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
-"""Pattern of a message's part from the first quotation mark on, which may quote the logs."""
 
 
 class Redactor:

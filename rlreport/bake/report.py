@@ -22,7 +22,7 @@ from rlreport.bake.context import (
     number_columns,
     string_columns,
 )
-from rlreport.bake.data_page import data_view, exports, report_json
+from rlreport.bake.data_page import chart_path, csv, data_view, exports, report_json
 from rlreport.bake.findings import method_view
 from rlreport.bake.notes import Targets, render_notes
 from rlreport.bake.overview_page import overview_view, trainer_figures
@@ -55,30 +55,28 @@ from rlreport.summarise import commonest, window_table
 from rlreport.system.workers import Progress, Workers
 from rlreport.text.messages import message
 
+# Path of the script with data about the whole run; step pages load it instead of containing it
 RUN_SCRIPT = "data/run.js"
-"""Path of the script with data about the whole run; step pages load it instead of containing it."""
+# Path of the script with the texts of all shown responses, for the responses page
 TEXTS_SCRIPT = "data/texts.js"
-"""Path of the script with the texts of all shown responses, for the responses page."""
+METRICS = "data/metrics.csv"  # Path of the exported trainer metrics
+_NO_METRICS = message("The trainer metrics would be too large for a data file (metrics.csv).")
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
 @dataclass(slots=True)
 class StepPages:
-    """The rendered pages of the steps.
+    """The rendered pages of the steps."""
 
-    Attributes:
-        plan: which responses each page shows; empty until the pages are rendered.
-        pages: (path in the report folder, bytes) of each page, ascending by step.
-        listed: for each step, its rows in the table of the responses page.
-        texts: step -> texts of its shown responses as gzipped JSON; see docs/page-data.md.
-        weight: total size of pages and texts in bytes.
-    """
-
+    # which responses each page shows; empty until the pages are rendered
     plan: Plan = field(default_factory=lambda: Plan([], 0))
+    # (path in the report folder, bytes) of each page, ascending by step
     pages: list[tuple[str, bytes]] = field(default_factory=list)
+    # for each step, its rows in the table of the responses page
     listed: list[ListedRows] = field(default_factory=list)
+    # step -> texts of its shown responses as gzipped JSON; see docs/page-data.md
     texts: dict[str, str] = field(default_factory=dict)
-    weight: int = 0
+    weight: int = 0  # total size of pages and texts in bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,25 +84,19 @@ class ReportBuilder(RunContext, Maker):
     """Everything an output format needs to write a report.
 
     The pages of steps are rendered first (``rendered_steps``); ``pages`` renders all others.
-
-    Attributes:
-        candidates: steps that get a page, each with its responses ranked by interest.
-        finish: encodes a page for the output format.
-        texts: the run's extreme responses (e.g. lowest reward) and the prompts to list.
-        charts: charts of the overview, as SVG drawings.
-        response_data: content of ``data/responses.csv.gz``, and the number of its rows.
-        rendered_steps: the steps' pages.
-        memo: cache of values that ``Maker.once`` has computed.
     """
 
-    candidates: list[Candidate]
-    finish: Finish
-    texts: RunTexts
+    candidates: list[Candidate]  # steps that get a page, each with its responses ranked by interest
+    finish: Finish  # encodes a page for the output format
+    texts: RunTexts  # the run's extreme responses (e.g. lowest reward) and the prompts to list
     progress: Progress
     workers: Workers
-    charts: Sequence[Chart]
+    charts: Sequence[Chart]  # charts of the overview, as SVG drawings
+    # content of ``data/responses.csv.gz``, and the number of its rows
     response_data: tuple[bytes, int]
-    rendered_steps: StepPages = field(default_factory=StepPages)
+    metrics_data: bytes  # content of ``data/metrics.csv``, empty if there is no such file
+    rendered_steps: StepPages = field(default_factory=StepPages)  # the steps' pages
+    # cache of values that ``Maker.once`` has computed
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
     @property
@@ -130,9 +122,13 @@ class ReportBuilder(RunContext, Maker):
         return replace(self, candidates=candidates, shown_steps=shown_steps, listed=listed)
 
     def without_responses(self) -> ReportBuilder:
-        """Return a copy whose data file has no rows, to leave more bytes for the pages."""
+        """Return a copy without rows in the data of responses, and without trainer metrics."""
         data = response_data(self.tables, redact=bool(self.options.redact))
-        return replace(self, response_data=packed(data, 0))
+        return replace(self, response_data=packed(data, 0), metrics_data=b"")
+
+    def without_metrics(self) -> ReportBuilder:
+        """Return a copy without ``data/metrics.csv``, to leave more bytes for the pages."""
+        return replace(self, metrics_data=b"", left_out=[*self.left_out, _NO_METRICS])
 
     def holding(self, steps: StepPages) -> ReportBuilder:
         """Return a copy with these step pages; ``left_out`` then tells what they do not show."""
@@ -141,6 +137,8 @@ class ReportBuilder(RunContext, Maker):
         token_responses = int((responses["response_tokens"] > 0).sum()) if has_views else 0
         left_out = steps.plan.left_out(len(responses), token_responses)
         left_out += _data_left_out(self.response_data[1], len(responses))
+        if len(self.tables.metrics) and not (self.metrics_data or self.one_file):
+            left_out.append(_NO_METRICS)
         return replace(self, rendered_steps=steps, left_out=left_out)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
@@ -191,7 +189,7 @@ class ReportBuilder(RunContext, Maker):
             self.addresses,
             responses=set(places.itertuples(index=False, name=None)),
             prompts=self._listed_prompts,
-            charts={chart.name for chart in self.charts},
+            charts={c.name: self.options.language.of(c.title) for c in self.charts},
             findings={finding.id for finding in self.verdict.findings},
         )
 
@@ -208,6 +206,8 @@ class ReportBuilder(RunContext, Maker):
         yield TEXTS_SCRIPT, f"globalThis.rlreportTexts = {texts};\n".encode()
         yield REPORT, data
         yield RESPONSES, self.response_data[0]
+        if self.metrics_data:
+            yield METRICS, self.metrics_data
         yield from self._exports
 
     @property
@@ -215,11 +215,14 @@ class ReportBuilder(RunContext, Maker):
         return self.once("exports", lambda: list(exports(self, self.charts)))
 
     @property
-    def exported(self) -> list[str]:
-        """Paths of files to download; empty if the output format has no separate files."""
+    def exported(self) -> dict[str, str]:
+        """Path and label of each file to download; empty if the format has no separate files."""
         if self.one_file:
-            return []
-        return [REPORT, RESPONSES, *(path for path, _ in self._exports)]
+            return {}
+        metrics = [METRICS] if self.metrics_data else []
+        paths = [REPORT, RESPONSES, *metrics, *(path for path, _ in self._exports)]
+        titles = {chart_path(c): message("Chart: {title}", title=c.title) for c in self.charts}
+        return {path: titles.get(path, path) for path in paths}
 
     def frame(self) -> Shell:
         """Return title and navigation of a one-file report; its security policy is empty."""
@@ -267,6 +270,7 @@ def prepare(
     charts = arranged(charts, run.verdict.findings, run.verdict.lead)
     grouped = len(judged.steps) and judged.steps["groups"].iloc[0] > 0  # so in all steps
     data = packed(response_data(tables, redact=bool(options.redact)), data_room)
+    metrics = b"" if one_file or tables.metrics.empty else csv(tables.metrics)
     return ReportBuilder(
         **vars(run),
         columns=[*columns, *(GROUP_COLUMNS if grouped else ())],
@@ -293,6 +297,7 @@ def prepare(
         workers=workers,
         charts=[*drawn(charts, options.language), *run.own_charts],
         response_data=data,
+        metrics_data=metrics,
     )
 
 

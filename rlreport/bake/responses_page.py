@@ -35,15 +35,13 @@ from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
 from rlreport.text.messages import listed, message, told
 
+# Maximum rows of the responses page's table, so that browsers sort and search it quickly
 MOST_LISTED = 20_000
-"""Maximum rows of the responses page's table, so that browsers sort and search it quickly."""
 
+# Fraction of a report's bytes that the responses table may take; approximate bytes of a row
 LISTED_SHARE, LISTED_BYTES = 0.15, 200
-"""Fraction of a report's bytes that the responses table may take; approximate bytes of a row."""
 
-LISTED_CHARS = 120
-"""Maximum characters of a prompt or response in the responses page's table."""
-
+LISTED_CHARS = 120  # Maximum characters of a prompt or response in the responses page's table
 _TEXTS = ("prompt", "response")
 _ORDER = message(
     "negative: cited by a finding; 0: an extreme of the run; positive: rank within its step"
@@ -56,9 +54,9 @@ _PROMPT = ColumnView(
 _POINTING = message("findings that cite the response")
 _FINDING = ColumnView("finding", message("Finding"), kind="text", help=_POINTING)
 
+# Rows of the responses page's table from one step, the most interesting first. ``step`` -> the
+# step, any other column key -> list of one value per row (NaN for missing numbers)
 ListedRows = dict[str, Any]
-"""Rows of the responses page's table from one step, the most interesting first. ``step`` -> the
-step, any other column key -> list of one value per row (NaN for missing numbers)."""
 
 
 def rows_listed(candidates: Sequence[Candidate], limit: float) -> int:

@@ -37,19 +37,12 @@ _LAST_WINDOW = message("mean of the steps in the last window")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A report listed in the index.
+    """A report listed in the index."""
 
-    Attributes:
-        place: path relative to the index, as shown to readers.
-        href: address of its first page, relative to the index.
-        about: content of its ``report.json``, None if it cannot be read.
-        why: the reason why it cannot be read.
-    """
-
-    place: str
-    href: str
-    about: Mapping[str, Any] | None
-    why: str = ""
+    place: str  # path relative to the index, as shown to readers
+    href: str  # address of its first page, relative to the index
+    about: Mapping[str, Any] | None  # content of its ``report.json``, None if it cannot be read
+    why: str = ""  # the reason why it cannot be read
 
 
 _COLUMNS = (

@@ -36,24 +36,23 @@ from rlreport.text.chat import spoken
 from rlreport.text.messages import message, sample_note
 from rlreport.text.numbers import NumberKind
 
+# Maximum table rows that are written as HTML; further rows are in the page's data only
 STATIC_ROWS = 200
-"""Maximum table rows that are written as HTML; further rows are in the page's data only."""
 
 NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order"), written="count")
 
+# Significant digits of numbers in data of all steps, e.g. the responses page's table
 LISTED_DIGITS = 6
-"""Significant digits of numbers in data of all steps, e.g. the responses page's table."""
 
+# Keys of a step's page data that the responses page loads, too; see docs/page-data.md
 _OF_TEXTS = (
     *("step", "total", "n", "texts", "turns", "where", "badges", "highlights", "prompts"),
     *("conversation", "errors", "groups", "siblings", "right"),
 )
-"""Keys of a step's page data that the responses page loads, too; see docs/page-data.md."""
 
 _OF_GROUPS = frozenset(column.key for column in GROUP_COLUMNS)
 
-LEAST_CHARTED = 8
-"""Minimum number of responses for a step to have charts."""
+LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
 
 
 def _best_first(rollouts: Sequence[Rollout], responses: pd.DataFrame) -> list[Rollout]:

@@ -33,27 +33,19 @@ from rlreport.rollout import Rollout
 from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message
 
+# Below this number of pages, rendering in this process is faster than starting workers
 MIN_PARALLEL_PAGES = 32
-"""Below this number of pages, rendering in this process is faster than starting workers."""
 
-MEASURED = 3
-"""Number of step pages that are rendered to estimate the total size of all step pages."""
+MEASURED = 3  # Number of step pages that are rendered to estimate the total size of all step pages
 
 
 class RenderedStep(NamedTuple):
-    """A rendered page of a step.
+    """A rendered page of a step."""
 
-    Attributes:
-        content: (path, bytes) of the page.
-        weight: bytes that the page and ``texts`` take in the output, depending on its format.
-        listed: the step's responses as rows of the responses page.
-        texts: gzipped full texts of these responses, which the responses page searches.
-    """
-
-    content: tuple[str, bytes]
-    weight: int
-    listed: ListedRows
-    texts: str
+    content: tuple[str, bytes]  # (path, bytes) of the page
+    weight: int  # bytes that the page and ``texts`` take in the output, depending on its format
+    listed: ListedRows  # the step's responses as rows of the responses page
+    texts: str  # gzipped full texts of these responses, which the responses page searches
 
 
 def render_steps(builder: ReportBuilder, level: int) -> StepPages:

@@ -19,14 +19,14 @@ from rlreport.rollout import Rollout
 from rlreport.text.messages import message
 from rlreport.text.tokens import Style, spelled
 
+# Token figures stored in the page; its scripts compute all other figures from them
 SHIPPED = (
     *("logp", "ref_logp", "log_ratio", "token_reward"),
     *("value", "advantage", "return", "sampler_logp"),
 )
-"""Token figures stored in the page; its scripts compute all other figures from them."""
 
+# Name of a token figure -> its attribute in ``Rollout.figures``, where the two names differ
 ATTRIBUTES = {"return": "return_"}
-"""Name of a token figure -> its attribute in ``Rollout.figures``, where the two names differ."""
 
 MISSING_EXPONENT = -128  # marks NaN, see ``decimal``
 INFINITE_EXPONENT = 127

@@ -14,24 +14,17 @@ from rlreport.bake.views import Cell, ColumnView, TableView, number_cell, table
 from rlreport.draw.tools import tool_label
 from rlreport.text.messages import message, plural, span
 
-MOST_TOOLS = 20
-"""Maximum number of tools in the table, those with the most answers."""
+MOST_TOOLS = 20  # Maximum number of tools in the table, those with the most answers
 
 
 class _Turns(NamedTuple):
-    """A row of the table: all turns of the policy, of one tool, or of other roles in training.
-
-    Attributes:
-        turns: number of turns, NaN if unknown.
-        size: total length of these turns in tokens, or in characters if no tokens are logged.
-        sized: number of turns included in ``size``.
-        errors: error rates of the tool over all, over the first and over the last steps.
-    """
+    """A row of the table: all turns of the policy, of one tool, or of other roles in training."""
 
     name: str
-    turns: float
-    size: float
-    sized: float
+    turns: float  # number of turns, NaN if unknown
+    size: float  # total length of these turns in tokens, or in characters if no tokens are logged
+    sized: float  # number of turns included in ``size``
+    # error rates of the tool over all, over the first and over the last steps
     errors: tuple[float, ...] = (np.nan, np.nan, np.nan)
 
 

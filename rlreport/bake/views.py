@@ -30,25 +30,18 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class ColumnView:
-    """A column of a table.
-
-    Attributes:
-        kind: ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token``
-            (monospaced) or ``path`` (the cell's text is SVG path data in a box 100 × 24).
-        help: one sentence shown on hover of the header.
-        written: format of the column's numbers.
-        hidden: whether the reader must select the column to see it.
-        group: heading above the column's name in menus, "" for computed figures.
-    """
+    """A column of a table."""
 
     key: str
     label: str
     unit: str = ""
+    # ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token`` (monospaced) or
+    # ``path`` (the cell's text is SVG path data in a box 100 × 24)
     kind: str = "number"
-    help: str = ""
-    hidden: bool = False
-    written: NumberKind = "number"
-    group: str = ""
+    help: str = ""  # one sentence shown on hover of the header
+    hidden: bool = False  # whether the reader must select the column to see it
+    written: NumberKind = "number"  # format of the column's numbers
+    group: str = ""  # heading above the column's name in menus, "" for computed figures
 
     def data(self) -> dict[str, Any]:
         """Return the column's attributes as a dict, for the JSON data of a page."""
@@ -56,21 +49,13 @@ class ColumnView:
 
 
 class Cell(NamedTuple):
-    """A table cell.
+    """A table cell."""
 
-    Attributes:
-        text: displayed text.
-        value: value to sort by, None sorts last.
-        exact: text on hover: the exact value, or why it is missing.
-        bar: length of a bar behind the number, in twentieths of the cell's width.
-        href: address that the cell's text links to.
-    """
-
-    text: str
-    value: float | str | None = None
-    exact: str = ""
-    bar: int = 0
-    href: str | None = None
+    text: str  # displayed text
+    value: float | str | None = None  # value to sort by, None sorts last
+    exact: str = ""  # text on hover: the exact value, or why it is missing
+    bar: int = 0  # length of a bar behind the number, in twentieths of the cell's width
+    href: str | None = None  # address that the cell's text links to
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,25 +113,18 @@ class KeyFigure:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """The frame of a page: its title, navigation and assets.
-
-    Attributes:
-        kind: ``overview``, ``step``, …; the template of ``<main>`` has that name.
-        root: address of the report's root relative to this page ("" or "../").
-        nav: key and link of each entry of the main navigation.
-        assets: logical name ("style", "vega", "report") -> address relative to the page.
-        csp: value of the Content-Security-Policy meta element.
-        stamp: time of building, or "".
-    """
+    """The frame of a page: its title, navigation and assets."""
 
     title: str
     run: str
-    kind: str
-    root: str = ""
+    kind: str  # ``overview``, ``step``, …; the template of ``<main>`` has that name
+    root: str = ""  # address of the report's root relative to this page ("" or "../")
+    # key and link of each entry of the main navigation
     nav: list[tuple[str, Link]] = field(default_factory=list)
+    # logical name ("style", "vega", "report") -> address relative to the page
     assets: dict[str, str] = field(default_factory=dict)
-    csp: str = ""
-    stamp: str = ""
+    csp: str = ""  # value of the Content-Security-Policy meta element
+    stamp: str = ""  # time of building, or ""
 
 
 def number_cell(

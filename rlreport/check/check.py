@@ -14,24 +14,19 @@ from rlreport.check.run import Ranking, Run
 from rlreport.text.messages import listed, message, told
 
 Result = Finding | NotRun | None
+# A text with {placeholders}, a dict of such texts (``facts["kind"]`` selects one), or a function
+# that returns such a text. ``facts`` are the values filled into the placeholders
 Template = str | Mapping[str, str] | Callable[[Facts], str]
-"""A text with {placeholders}, a dict of such texts (``facts["kind"]`` selects one), or a function
-that returns such a text. ``facts`` are the values filled into the placeholders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Data that a check needs.
+    """Data that a check needs."""
 
-    Attributes:
-        words: names of the logged fields for readers, such as "logprobs and ref_logprobs".
-        columns: columns of the table of responses; each must contain at least one number.
-        role: kind of trainer metric ("reward", "length") that suffices instead, "" for none.
-    """
-
-    words: str
+    words: str  # names of the logged fields for readers, such as "logprobs and ref_logprobs"
+    # columns of the table of responses; each must contain at least one number
     columns: tuple[str, ...]
-    role: str = ""
+    role: str = ""  # kind of trainer metric ("reward", "length") that suffices instead, "" for none
 
     def met(self, run: Run) -> bool:
         """Return whether the run's log has this data: the trainer metric, or all the columns."""
@@ -52,48 +47,32 @@ class Check:
     """A health check: a function that judges a run, and the texts of the findings it returns.
 
     ``@Check(...)``, as a decorator, sets ``judge`` to the function and ``id`` to its name.
-
-    Attributes:
-        id: key of the check in findings and in the thresholds file.
-        name: the problem in a few words ("reward hacking").
-        rank: "invalid" (log), "cause", "consequence" or "note"; severity info is always a note.
-        judge: function that judges a run; called only if ``needs`` are met.
-        title: sentence that states a finding, with placeholders for its numbers.
-        why: why the problem matters.
-        suggestion: what to do about it.
-        looks_for: what the check looks for, in one line; by default ``name``.
-        needs: data that the check requires.
-        charts: names of the charts in the report that show its findings.
-        limits: class that declares the thresholds of the check.
-        source: where the thresholds come from; by default the source of the first threshold.
-        clause: short title, used where another finding names this one as its effect; or ``name``.
-        explains: ids of other checks whose findings this check's finding may have caused.
-        trend: whether it compares early with late steps; then short runs are not judged.
-        whole_run: whether it also judges the steps after the first NaN.
-        of_reward: whether it judges rewards, which a change of the reward function invalidates.
-        sampled: names of those numbers in ``title`` that come from a sample of the responses.
-        needs_also: data needed beyond ``needs``, in words; ``judge`` tests for it itself.
     """
 
-    name: str
-    rank: Rank
-    title: Template
-    why: str
-    suggestion: str
-    id: str = ""
+    name: str  # the problem in a few words ("reward hacking")
+    rank: Rank  # "invalid" (log), "cause", "consequence" or "note"; severity info is always a note
+    title: Template  # sentence that states a finding, with placeholders for its numbers
+    why: str  # why the problem matters
+    suggestion: str  # what to do about it
+    id: str = ""  # key of the check in findings and in the thresholds file
+    # function that judges a run; called only if ``needs`` are met
     judge: Callable[[Check, Run], Result] = lambda check, run: None
-    looks_for: str = ""
-    needs: tuple[Need, ...] = ()
-    charts: tuple[str, ...] = ()
-    limits: type[Limits] = Limits
-    source: str = ""
+    looks_for: str = ""  # what the check looks for, in one line; by default ``name``
+    needs: tuple[Need, ...] = ()  # data that the check requires
+    charts: tuple[str, ...] = ()  # names of the charts in the report that show its findings
+    limits: type[Limits] = Limits  # class that declares the thresholds of the check
+    source: str = ""  # where the thresholds come from; by default the source of the first threshold
+    # short title, used where another finding names this one as its effect; or ``name``
     clause: Template | None = None
+    # ids of other checks whose findings this check's finding may have caused
     explains: tuple[str, ...] = ()
-    trend: bool = False
-    whole_run: bool = False
+    trend: bool = False  # whether it compares early with late steps; then short runs are not judged
+    whole_run: bool = False  # whether it also judges the steps after the first NaN
+    # whether it judges rewards, which a change of the reward function invalidates
     of_reward: bool = False
+    # names of those numbers in ``title`` that come from a sample of the responses
     sampled: tuple[str, ...] = ()
-    needs_also: str = ""
+    needs_also: str = ""  # data needed beyond ``needs``, in words; ``judge`` tests for it itself
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "looks_for", self.looks_for or self.name)

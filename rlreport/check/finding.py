@@ -18,12 +18,13 @@ Op = Literal[">", ">=", "<", "<="]
 Figure = Literal["reward", "kl", "tokens", "characters"]
 Level = Literal["critical", "warning", "unclear", "healthy", "unjudged"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
+# Symbol of each severity ("critical", ...) and of each verdict without one ("healthy", ...)
 GLYPHS = dict(zip((*SEVERITIES, "unclear", "healthy", "unjudged"), "✕▲i?✓–", strict=True))
-"""Symbol of each severity ("critical", ...) and of each verdict without one ("healthy", ...)."""
+# Name of each severity, as shown to readers (info is called "note")
 LEVELS = dict(
     zip(SEVERITIES, (message("critical"), message("warning"), message("note")), strict=True)
 )
-"""Name of each severity, as shown to readers (info is called "note")."""
+# First word of the verdict's sentence, by the verdict's level ("critical", "healthy", ...)
 FIRST_WORDS = {
     "critical": message("Broken"),
     "warning": message("Warning"),
@@ -31,11 +32,10 @@ FIRST_WORDS = {
     "healthy": message("Healthy"),
     "unjudged": message("Not judged"),
 }
-"""First word of the verdict's sentence, by the verdict's level ("critical", "healthy", ...)."""
+# Version of the schemas of ``findings.json`` and ``report.json``; see ``rlreport/schemas``
 SCHEMA = 3
-"""Version of the schemas of ``findings.json`` and ``report.json``; see ``rlreport/schemas``."""
+# ``Example.unit`` if the value is a reward of the reference model; not shown after the number
 REFERENCE_REWARD = "reward of the reference"
-"""``Example.unit`` if the value is a reward of the reference model; not shown after the number."""
 RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
 
 
@@ -71,59 +71,44 @@ class Met:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A response that is shown as an example of a finding.
+    """A response that is shown as an example of a finding."""
 
-    Attributes:
-        step, n: training step of the response, and its index among the responses of the step.
-        token: index of the token to look at, or None.
-        value, unit: the number for which the response was chosen, such as its reward, or None.
-        excerpt: at most 60 characters of the response; None until the responses are read.
-        before: the last response to the same prompt before the problem began, or None.
-        look_for: text around which the excerpt is cut, "" to cut it around ``token``.
-        at_end: whether, with neither of them, it is the end of the response, not the start.
-    """
-
+    # training step of the response, and its index among the responses of the step
     step: int
     n: int
-    token: int | None = None
+    token: int | None = None  # index of the token to look at, or None
+    # the number for which the response was chosen, such as its reward, or None
     value: float | None = None
     unit: str = ""
+    # at most 60 characters of the response; None until the responses are read
     excerpt: str | None = None
+    # the last response to the same prompt before the problem began, or None
     before: Example | None = None
-    look_for: str = ""
+    look_for: str = ""  # text around which the excerpt is cut, "" to cut it around ``token``
+    # whether, with neither of them, it is the end of the response, not the start
     at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem or a note about a run, with its evidence.
+    """A problem or a note about a run, with its evidence."""
 
-    Attributes:
-        id: id of the check.
-        facts: numbers and texts that fill the placeholders of its title and other texts.
-        onset: when the problem began, or None if unknown.
-        until: last step of the problem if it ended before the run did, or None.
-        thresholds: the thresholds that were met.
-        steps: the steps that the problem concerns.
-        texts: texts to highlight in responses.
-        series: the values that the check judged, by step, float64 (S,), or None.
-        explained_by: id of the finding that explains this one, or None.
-        name, ..., source: texts, empty until ``check.wording`` fills them; ``sample`` tells in
-            which responses phrases were counted.
-    """
-
-    id: str
+    id: str  # id of the check
     severity: Severity
     rank: Rank
+    # numbers and texts that fill the placeholders of its title and other texts
     facts: Facts = field(default_factory=dict)
-    onset: Onset | None = None
-    until: int | None = None
-    thresholds: tuple[Met, ...] = ()
+    onset: Onset | None = None  # when the problem began, or None if unknown
+    until: int | None = None  # last step of the problem if it ended before the run did, or None
+    thresholds: tuple[Met, ...] = ()  # the thresholds that were met
     evidence: tuple[Example, ...] = ()
-    steps: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()  # the steps that the problem concerns
     charts: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()  # texts to highlight in responses
+    # the values that the check judged, by step, float64 (S,), or None
     series: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+    # id of the finding that explains this one, or None. name, ..., source: texts, empty until
+    # ``check.wording`` fills them; ``sample`` tells in which responses phrases were counted
     explained_by: str | None = None
     name: str = ""
     title: str = ""
@@ -187,30 +172,22 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of all checks.
-
-    Attributes:
-        lead: id of the most important finding, None if there is no warning or critical finding.
-        keep_step: step of the last good checkpoint, or None.
-        findings: the findings in the order of the report.
-        passed: ids of the checks that ran and found nothing.
-        not_run: the checks that could not run.
-        moved: changes of reward, KL and length from the first window of steps to the last.
-        windows: (first step, last step) of each of these two windows, None for a short run.
-        sentence: the verdict as text, empty until ``check.wording`` writes it.
-    """
+    """The outcome of all checks."""
 
     level: Level
+    # id of the most important finding, None if there is no warning or critical finding
     lead: str | None = None
-    keep_step: int | None = None
-    findings: list[Finding] = field(default_factory=list)
-    passed: list[str] = field(default_factory=list)
-    not_run: list[NotRun] = field(default_factory=list)
+    keep_step: int | None = None  # step of the last good checkpoint, or None
+    findings: list[Finding] = field(default_factory=list)  # the findings in the order of the report
+    passed: list[str] = field(default_factory=list)  # ids of the checks that ran and found nothing
+    not_run: list[NotRun] = field(default_factory=list)  # the checks that could not run
     muted: list[Muted] = field(default_factory=list)
+    # changes of reward, KL and length from the first window of steps to the last
     moved: tuple[Moved, ...] = ()
+    # (first step, last step) of each of these two windows, None for a short run
     windows: tuple[tuple[int, int], tuple[int, int]] | None = None
     step_count: int = 0
-    sentence: str = ""
+    sentence: str = ""  # the verdict as text, empty until ``check.wording`` writes it
 
     def reaches(self, severity: Severity) -> bool:
         """Return whether any finding, also an effect of another, is of this severity or worse."""

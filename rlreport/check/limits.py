@@ -72,12 +72,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """All threshold values for a run; ``thresholds[KlExplosion].warn`` is one of them.
+    """All threshold values for a run; ``thresholds[KlExplosion].warn`` is one of them."""
 
-    Attributes:
-        given: values that replace defaults: class name -> name of the threshold -> value.
-    """
-
+    # values that replace defaults: class name -> name of the threshold -> value
     given: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __getitem__(self, kind: type[L]) -> L:

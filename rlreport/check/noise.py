@@ -17,17 +17,17 @@ from rlreport.figures.ragged import Floats, Ints
 from rlreport.summarise.steps import LEAST_WINDOW, WINDOW_SHARE, window_size
 from rlreport.tables import Tables
 
+# Minimum number of prompts for standard errors clustered by prompt; with fewer they are noise
 MIN_CLUSTERS = 10
-"""Minimum number of prompts for standard errors clustered by prompt; with fewer they are noise."""
 
+# Upper bound of the estimated correlation between the means of successive steps
 MAX_CORRELATION = 0.9
-"""Upper bound of the estimated correlation between the means of successive steps."""
 
+# Autocorrelation estimated from n differences is reduced by BIAS / n, as trends increase it
 BIAS = 6
-"""Autocorrelation estimated from n differences is reduced by BIAS / n, as trends increase it."""
 
+# Weight of the Dirichlet prior in ``log_odds_z``: it counts as much as this many responses
 PRIOR = 20.0
-"""Weight of the Dirichlet prior in ``log_odds_z``: it counts as much as this many responses."""
 
 TINY = float(np.finfo(float).tiny)
 

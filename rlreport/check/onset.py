@@ -8,21 +8,21 @@ from numpy.typing import NDArray
 from rlreport.check.finding import Onset
 from rlreport.figures.ragged import Floats, Ints
 
+# Number of steps in the baseline, and in the running mean that smooths the series
 BASELINE_STEPS = SMOOTHING = 3
-"""Number of steps in the baseline, and in the running mean that smooths the series."""
 
+# From the onset on, a series is MIN_ERRORS standard errors and MIN_PART of its total change away
+# from its baseline. The interval in which the onset may lie ends at LASTING_PART of the change
 MIN_ERRORS, MIN_PART, LASTING_PART = 4.0, 0.1, 1 / 3
-"""From the onset on, a series is MIN_ERRORS standard errors and MIN_PART of its total change away
-from its baseline. The interval in which the onset may lie ends at LASTING_PART of the change."""
 
+# The noise of a part of a series is estimated from at least this many steps (if it has them)
 MIN_NOISE_STEPS = 9
-"""The noise of a part of a series is estimated from at least this many steps (if it has them)."""
 
+# Maximum number of positions of a corner (start of a change) to try, and of steps to fit
 MAX_CORNERS, MAX_POINTS = 60, 600
-"""Maximum number of positions of a corner (start of a change) to try, and of steps to fit."""
 
+# Median of x² if x is standard normal; turns a median square into a variance
 NORMAL_MEDIAN = 0.4549
-"""Median of x² if x is standard normal; turns a median square into a variance."""
 
 
 def onset(

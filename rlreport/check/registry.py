@@ -53,14 +53,13 @@ CHECKS: tuple[Check, ...] = (
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}
 
+# Section of a thresholds file ("trend" or a check's id) -> class of the thresholds in it
 LIMITS: dict[str, type[Limits]] = {
     "trend": Trend,
     **{check.id: check.limits for check in CHECKS if check.limits.declared()},
 }
-"""Section of a thresholds file ("trend" or a check's id) -> class of the thresholds in it."""
 
-MAX_TOML = 1_000_000
-"""Maximum size of a thresholds file, in bytes."""
+MAX_TOML = 1_000_000  # Maximum size of a thresholds file, in bytes
 
 
 def refuse_unknown(ids: Iterable[str]) -> None:
@@ -135,6 +134,7 @@ def _section(title: str, *paragraphs: str) -> tuple[str, tuple[str, ...]]:
     return title, paragraphs
 
 
+# Sections (title and paragraphs) of the report that explain how the verdict is found
 METHOD = (
     _section(
         "The verdict",
@@ -214,4 +214,3 @@ METHOD = (
         "reason.",
     ),
 )
-"""Sections (title and paragraphs) of the report that explain how the verdict is found."""

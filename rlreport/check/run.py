@@ -24,8 +24,7 @@ from rlreport.text.messages import message
 
 T = TypeVar("T")
 
-MAX_EXAMPLES = 3
-"""Maximum number of example responses in the evidence of a finding."""
+MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,39 +21,36 @@ from rlreport.text.messages import marked
 LMFLOW = marked("LMFlow post on PPO training")
 SeriesSource = Literal["rollouts", "metrics"]
 
-MIN_STEPS = 5
-"""Minimum number of values that a series needs to be judged."""
-
+MIN_STEPS = 5  # Minimum number of values that a series needs to be judged
+# Length of the first, best and last window: fraction of the steps, and minimum number of steps
 WINDOW_SHARE, MIN_WINDOW = 0.1, 3
-"""Length of the first, best and last window: fraction of the steps, and minimum number of steps."""
 
+# Autocorrelation is estimated only from at least this many successive differences
 MIN_DRIFT_DIFFERENCES = 20
-"""Autocorrelation is estimated only from at least this many successive differences."""
 
+# Noise counts as autocorrelated if sampling leaves this part of its variance unexplained
 MIN_DRIFT = 0.2
-"""Noise counts as autocorrelated if sampling leaves this part of its variance unexplained."""
 
+# Smallest value of ``Noise.independent_steps`` with which ``Noise.deflate`` reduces a z
 MIN_INDEPENDENT = 0.55
-"""Smallest value of ``Noise.independent_steps`` with which ``Noise.deflate`` reduces a z."""
 
+# A series rose if z > RISE_Z (last - first window) or TREND_Z (slope), the other z > SOME_Z
 RISE_Z, TREND_Z, SOME_Z = 3.0, 2.6, 1.5
-"""A series rose if z > RISE_Z (last - first window) or TREND_Z (slope), the other z > SOME_Z."""
 
+# A series also rose if z (last window - first three steps) exceeds this: some runs learn early
 EARLY_RISE_Z = 4.5
-"""A series also rose if z (last window - first three steps) exceeds this: some runs learn early."""
 
+# Minimum z of each kind of fall: any, to below the start, to the lowest value for good (death),
+# only in the last steps, within a few steps, and followed by a recovery (dip)
 FALL_Z, BELOW_Z, DEATH_Z, END_Z, ABRUPT_Z, DIP_Z = 3.5, 4.0, 4.0, 5.0, 6.0, 8.5
-"""Minimum z of each kind of fall: any, to below the start, to the lowest value for good (death),
-only in the last steps, within a few steps, and followed by a recovery (dip)."""
 
+# A dead series stays within this fraction of (best - lowest value) above its lowest value
 DEAD_SHARE = 0.02
-"""A dead series stays within this fraction of (best - lowest value) above its lowest value."""
 
+# The means of the last 3, 5 and 10 steps are compared with the steps just before them
 END_STEPS = (3, 5, 10)
-"""The means of the last 3, 5 and 10 steps are compared with the steps just before them."""
 
-ABRUPT_STEPS = 5
-"""A fall within this many steps is abrupt."""
+ABRUPT_STEPS = 5  # A fall within this many steps is abrupt
 
 
 class RewardCollapse(Limits):
@@ -73,21 +70,14 @@ class RewardCollapse(Limits):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One number per step, such as the mean reward.
+    """One number per step, such as the mean reward."""
 
-    Attributes:
-        steps: int64 (S,), ascending.
-        values: float64 (S,), NaN at steps without a value.
-        errors: float64 (S,), standard error of each value, or None if unknown.
-        source: whether it was computed from ``rollouts`` or logged in the trainer's ``metrics``.
-        name: name of the metric, "" if it was computed from rollouts.
-    """
-
-    steps: Ints
-    values: Floats
-    errors: Floats | None = None
+    steps: Ints  # int64 (S,), ascending
+    values: Floats  # float64 (S,), NaN at steps without a value
+    errors: Floats | None = None  # float64 (S,), standard error of each value, or None if unknown
+    # whether it was computed from ``rollouts`` or logged in the trainer's ``metrics``
     source: SeriesSource = "rollouts"
-    name: str = ""
+    name: str = ""  # name of the metric, "" if it was computed from rollouts
 
     def without_gaps(self) -> Series:
         """Return the series without the steps that have no value."""
@@ -98,17 +88,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The noise of a series: the scatter of its values around the trend.
+    """The noise of a series: the scatter of its values around the trend."""
 
-    Attributes:
-        white: std of the part that is independent from step to step, such as sampling noise.
-        drift: std of the autocorrelated part (AR(1)), which lasts for several steps.
-        rho: lag-1 autocorrelation of the drift.
-    """
-
-    white: float
-    drift: float = 0.0
-    rho: float = 0.0
+    white: float  # std of the part that is independent from step to step, such as sampling noise
+    drift: float = 0.0  # std of the autocorrelated part (AR(1)), which lasts for several steps
+    rho: float = 0.0  # lag-1 autocorrelation of the drift
 
     @property
     def sigma(self) -> float:
@@ -149,62 +133,44 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Dip:
-    """A fall of a series from which it recovered.
+    """A fall of a series from which it recovered."""
 
-    Attributes:
-        start, stop: indices of the first and of the last value of the fall.
-        level: running mean from which it fell and to which it returned (the lower of the two).
-        low: lowest running mean in between.
-    """
-
+    # indices of the first and of the last value of the fall
     start: int
     stop: int
-    level: float
-    low: float
+    level: float  # running mean from which it fell and to which it returned (the lower of the two)
+    low: float  # lowest running mean in between
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a series rises and falls. Indices are those of ``series``, which has no gaps.
+    """How a series rises and falls. Indices are those of ``series``, which has no gaps."""
 
-    Attributes:
-        series: the series without steps that have no value.
-        noise: noise of the series around its trend.
-        window: number of steps in the first, the best and the last window.
-        start, best, end: means of the first, the best and the last window.
-        best_index: index at which the best window begins.
-        rise_z, fall_z: z of (last − first window), and of (best − last window).
-        gained: whether the best window lies above the first by more than chance.
-        rose: whether the series rose over all steps by more than chance.
-        fell: whether best - end is more than ``lost`` times (best - start), beyond chance.
-        dead: index from which it stays at its lowest value to the end; or None.
-        below_start: whether it ends further below its start than its best was above its start.
-        abrupt: index at which it fell within a few steps and stayed low; or None.
-        late: index from which the last 3, 5 or 10 steps lie below all before; or None.
-        dip: the deepest fall that recovered, or None.
-    """
-
-    series: Series
-    noise: Noise
-    window: int
+    series: Series  # the series without steps that have no value
+    noise: Noise  # noise of the series around its trend
+    window: int  # number of steps in the first, the best and the last window
+    # means of the first, the best and the last window
     start: float
     best: float
-    best_index: int
+    best_index: int  # index at which the best window begins
     end: float
+    # z of (last − first window), and of (best − last window)
     rise_z: float
     fall_z: float
-    gained: bool
-    rose: bool
-    fell: bool
-    dead: int | None
-    below_start: bool
-    abrupt: int | None
-    late: int | None
-    dip: Dip | None
+    gained: bool  # whether the best window lies above the first by more than chance
+    rose: bool  # whether the series rose over all steps by more than chance
+    fell: bool  # whether best - end is more than ``lost`` times (best - start), beyond chance
+    dead: int | None  # index from which it stays at its lowest value to the end; or None
+    below_start: bool  # whether it ends further below its start than its best was above its start
+    abrupt: int | None  # index at which it fell within a few steps and stayed low; or None
+    late: int | None  # index from which the last 3, 5 or 10 steps lie below all before; or None
+    dip: Dip | None  # the deepest fall that recovered, or None
 
 
 def running_mean(values: Floats, steps: int) -> Floats:
-    """Return the mean of each window of ``steps`` consecutive values, as a shorter array."""
+    """Return the mean of each window of ``steps`` consecutive values; empty if too few values."""
+    if len(values) < steps:
+        return np.empty(0)
     return np.convolve(values, np.ones(steps) / steps, "valid")
 
 

@@ -19,24 +19,22 @@ from rlreport.check.run import Ranking, Run, met_from_start
 from rlreport.check.series import MIN_WINDOW, Series, SeriesSource, noise_of
 from rlreport.figures.ragged import Floats, Ints
 
+# A reward with at most this many distinct values comes from a rule or label, not a model
 MAX_RULE_VALUES = 8
-"""A reward with at most this many distinct values comes from a rule or label, not a model."""
 
+# ``same_prompt_change`` needs this many prompts that have both early and late responses
 MIN_SHARED_PROMPTS = 8
-"""``same_prompt_change`` needs this many prompts that have both early and late responses."""
 
-DRAWS = 8
-"""Distinct-2 is the average of samples from this many random orders of the responses."""
-
+DRAWS = 8  # Distinct-2 is the average of samples from this many random orders of the responses
+# Number of bigrams from which distinct-2 is computed: at most (for speed), and least per step
 MAX_BIGRAMS, MIN_STEP_BIGRAMS = 20_000, 20
-"""Number of bigrams from which distinct-2 is computed: at most (for speed), and least per step."""
 
 FALLS = ("reward_collapse", "watched_reward_fall")
+# Ids of checks whose findings can be effects of a bad update of the policy
 FAILURES = (
     *(*FALLS, "kl_explosion", "entropy_collapse"),
     *("length_collapse", "diversity_collapse", "missing_eos", "reward_stalled"),
 )
-"""Ids of checks whose findings can be effects of a bad update of the policy."""
 
 
 class RiseOrShare(Limits):

@@ -29,24 +29,24 @@ from rlreport.text.tokens import STRUCTURES, units
 
 Bools = NDArray[np.bool_]
 
+# SAME: a text is dropped if this fraction of the responses with it contain a better one. AT_END: a
+# text is an opening or closing if it begins or ends this fraction of the responses with it
 SAME, AT_END = 0.8, 0.95
-"""SAME: a text is dropped if this fraction of the responses with it contain a better one. AT_END: a
-text is an opening or closing if it begins or ends this fraction of the responses with it."""
 
+# A longer phrase replaces a shorter one if this fraction of responses with that contain it
 CONTINUED = 0.9
-"""A longer phrase replaces a shorter one if this fraction of responses with that contain it."""
 
+# Maximum number of words in a phrase that repeats a word, and in any phrase
 MAX_NGRAM, MAX_WORDS = 4, 24
-"""Maximum number of words in a phrase that repeats a word, and in any phrase."""
 
+# Maximum number of responses read to spell a phrase, of texts found, of examples per text
 MAX_READ, MAX_TEXTS, EXAMPLES = 200, 20, 5
-"""Maximum number of responses read to spell a phrase, of texts found, of examples per text."""
 
+# Minimum number of reference responses for a baseline; with fewer, the first steps are used
 MIN_REFERENCES = 100
-"""Minimum number of reference responses for a baseline; with fewer, the first steps are used."""
 
+# Rewards are compared within prompts if these have at least this many responses on average
 MIN_RECURRENCE = 5
-"""Rewards are compared within prompts if these have at least this many responses on average."""
 
 ANY_STRUCTURE = "structure"
 COLUMNS = (
@@ -59,8 +59,8 @@ _SUFFIX = re.compile(
     "|ed|er|es|ly|al|s|e|y)$"
 )
 _NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
+# Signs (and "0", any number) that are removed from the start, or from the end, of a text
 _BEFORE, _AFTER = frozenset("0.,;:!?。，；：！？"), frozenset("0.,;。，；")
-"""Signs (and "0", any number) that are removed from the start, or from the end, of a text."""
 
 FIGHTIN_WORDS = marked(
     "LMFlow post (# grew from 3% to half of the responses); method: Monroe et al. 2008, "
@@ -87,23 +87,19 @@ class Spreading(Limits):
 
 @dataclass(frozen=True, slots=True)
 class SpreadingTexts:
-    """The texts that spread through the responses of a run, the most significant first.
+    """The texts that spread through the responses of a run, the most significant first."""
 
-    Attributes:
-        table: one row per text: ``kind`` (text, stem, opening, closing or structure), ``ngram``
-            (in its usual spelling), ``share_first`` and ``share_last`` (share of responses that
-            contain it, in the baseline and in the last window), ``z`` (of the log-odds ratio of
-            both), ``reward_lift`` (mean reward of responses with the text minus that of others of
-            the same step and prompt, since its onset), ``lift`` (the same in std of the reward),
-            ``lift_z``, ``of_gain`` (fraction of the reward's gain due to its spread), ``asked``
-            (fraction of its responses whose prompt contains it), ``examples`` ((step, n) of
-            responses in the last window, best reward first).
-        by_step: a row per ``step`` and ``ngram``, with the ``share`` of responses that contain it.
-        counts: text -> occurrences in each response, float64 (rows,), NaN if not sampled.
-    """
-
+    # one row per text: ``kind`` (text, stem, opening, closing or structure), ``ngram`` (in its
+    # usual spelling), ``share_first`` and ``share_last`` (share of responses that contain it, in
+    # the baseline and in the last window), ``z`` (of the log-odds ratio of both), ``reward_lift``
+    # (mean reward of responses with the text minus that of others of the same step and prompt,
+    # since its onset), ``lift`` (the same in std of the reward), ``lift_z``, ``of_gain`` (fraction
+    # of the reward's gain due to its spread), ``asked`` (fraction of its responses whose prompt
+    # contains it), ``examples`` ((step, n) of responses in the last window, best reward first)
     table: pd.DataFrame
+    # a row per ``step`` and ``ngram``, with the ``share`` of responses that contain it
     by_step: pd.DataFrame
+    # text -> occurrences in each response, float64 (rows,), NaN if not sampled
     counts: dict[str, Floats] = field(default_factory=dict)
 
 

@@ -28,14 +28,14 @@ from rlreport.check.wording import worded
 from rlreport.tables import Tables
 from rlreport.text.messages import message
 
+# Check that runs first: after a change of the reward function, rewards are not comparable
 FIRST_CHECK = "reward_shift"
-"""Check that runs first: after a change of the reward function, rewards are not comparable."""
 
+# Ids of checks whose findings concern only the log, not the policy and its checkpoints
 OF_THE_LOG = ("broken_log", "missing_grades")
-"""Ids of checks whose findings concern only the log, not the policy and its checkpoints."""
 
+# Ids of checks whose critical findings always come first: the policy no longer works
 DEATHS = ("reward_collapse", "length_collapse")
-"""Ids of checks whose critical findings always come first: the policy no longer works."""
 
 
 def run_checks(
@@ -270,11 +270,11 @@ def _moved(run: Run) -> tuple[Moved, ...]:
             first, last = run.ends_of(series)
         else:
             continue
-        if not np.isfinite(last):
-            continue
         if name == "reward":
             windows, rose = run.reward_windows(), run.learned
             first, last = (windows["start"] if np.isfinite(first) else first), windows["end"]
+        if not np.isfinite(last):
+            continue
         first_value = first if np.isfinite(first) else None
         figures.append(
             Moved(name, first_value, last, rose or (None if run.windows_overlap else rose))

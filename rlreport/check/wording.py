@@ -19,33 +19,30 @@ from rlreport.check.registry import BY_ID
 from rlreport.rollout import Rollout
 from rlreport.text.messages import message, phrases, plural, sentences, told
 
+# Headline of a verdict without warnings, by its level ("healthy", ...)
 HEADLINES: dict[str, str] = {
     "unjudged": message("Not judged: the run is too short"),
     "unclear": message("Unclear: no clear learning"),
     "healthy": FIRST_WORDS["healthy"],
 }
-"""Headline of a verdict without warnings, by its level ("healthy", ...)."""
 
-MAX_EFFECTS = 2
-"""Maximum number of effects of the main finding that the verdict's sentence names."""
-
+MAX_EFFECTS = 2  # Maximum number of effects of the main finding that the verdict's sentence names
+# Ids of checks whose titles already say what happened to the reward, so nothing is added
 TELL_THE_REWARD = {
     *("nan_metrics", "broken_log", "reward_shift", "reward_hacking_token", "length_hacking"),
     *("reward_collapse", "watched_reward_fall"),
 }
-"""Ids of checks whose titles already say what happened to the reward, so nothing is added."""
 
 
+# Phrase in a suggestion that means a setting -> names of that setting in configurations
 SETTINGS = {
     "KL coefficient": ("kl_coef", "kl_coefficient", "init_kl_coef", "kl_loss_coef", "beta"),
     "learning rate": ("learning_rate", "lr"),
 }
-"""Phrase in a suggestion that means a setting -> names of that setting in configurations."""
 
 MAX_SETTINGS = 3
 
-EXCERPT = 60
-"""Maximum number of characters in an excerpt."""
+EXCERPT = 60  # Maximum number of characters in an excerpt
 
 
 def with_excerpts(

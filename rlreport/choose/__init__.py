@@ -17,11 +17,10 @@ from rlreport.tables import Tables
 
 __all__ = ["Candidate", "Extreme", "Plan", "StepPlan", "choose", "extremes", "fewer_steps"]
 
+# Logged fields with a value for each token that the pages of steps contain
 TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
-"""Logged fields with a value for each token that the pages of steps contain."""
 
-MOST_STEPS = 20_000
-"""Maximum number of steps in a report."""
+MOST_STEPS = 20_000  # Maximum number of steps in a report
 
 
 def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Candidate]:

@@ -12,23 +12,21 @@ from numpy.typing import NDArray
 
 from rlreport.text.messages import message
 
-FINEST_DIGITS = 6
-"""Significant digits of token values at the highest level of detail."""
-
+FINEST_DIGITS = 6  # Significant digits of token values at the highest level of detail
+# With at most this many significant digits, pages omit arrays in DERIVABLE to save space
 COMPACT = 4
-"""With at most this many significant digits, pages omit arrays in DERIVABLE to save space."""
 
+# Arrays of token values that the page's scripts can compute from the other arrays
 DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
-"""Arrays of token values that the page's scripts can compute from the other arrays."""
 
+# Minimum number of bytes that a token value takes in a page; typically it takes 1.5
 LEAST_BYTES = 0.5
-"""Minimum number of bytes that a token value takes in a page; typically it takes 1.5."""
 
+# Maximum number of steps with a page; longer runs have pages for every n-th step only
 MAX_STEP_PAGES = 1_000
-"""Maximum number of steps with a page; longer runs have pages for every n-th step only."""
 
+# If any page has more token values, all are rounded to COMPACT digits, to stay near 1 MB
 MAX_FINE_VALUES = 120_000
-"""If any page has more token values, all are rounded to COMPACT digits, to stay near 1 MB."""
 
 
 class Level(NamedTuple):
@@ -43,6 +41,8 @@ class Level(NamedTuple):
     digits: int
 
 
+# Levels of detail, the most detailed first. All but the last may exceed their limits to show every
+# response that a finding cites or that is an extreme of the run
 LEVELS = (
     Level(None, None, FINEST_DIGITS),
     Level(None, None, COMPACT),
@@ -53,42 +53,28 @@ LEVELS = (
     Level(8, 1, 3),
     Level(2, 0, 3),
 )
-"""Levels of detail, the most detailed first. All but the last may exceed their limits to show
-every response that a finding cites or that is an extreme of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What the page of a step shows.
-
-    Attributes:
-        rows: int64, row numbers in the response table, the most interesting first.
-        with_tokens: how many of ``rows``, from the first on, are shown with token values.
-        digits: significant digits of token values.
-    """
+    """What the page of a step shows."""
 
     step: int
-    rows: NDArray[np.int64]
-    with_tokens: int
-    digits: int
+    rows: NDArray[np.int64]  # int64, row numbers in the response table, the most interesting first
+    with_tokens: int  # how many of ``rows``, from the first on, are shown with token values
+    digits: int  # significant digits of token values
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A step that can have a page, with its responses ranked by interest.
-
-    Attributes:
-        rows: int64, row numbers in the response table, the most interesting first.
-        pinned: how many of ``rows``, from the first on, a finding cites or are extremes of the run.
-        tokens: float64, number of tokens of each response in ``rows``.
-        arrays: number of values that the page has for each token, 0 if no tokens are logged.
-    """
+    """A step that can have a page, with its responses ranked by interest."""
 
     step: int
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int64]  # int64, row numbers in the response table, the most interesting first
+    # how many of ``rows``, from the first on, a finding cites or are extremes of the run
     pinned: int
-    tokens: NDArray[np.float64]
-    arrays: int
+    tokens: NDArray[np.float64]  # float64, number of tokens of each response in ``rows``
+    arrays: int  # number of values that the page has for each token, 0 if no tokens are logged
 
     def at(self, level: int) -> StepPlan:
         """Return what the step's page shows at a level of detail (an index into LEVELS)."""

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from rlreport.tables import length_column
 from rlreport.text.messages import marked, message
 
+# Metrics whose lowest and highest values in a step make a response interesting to show
 METRICS = (
     *("reward", "kl_k1", "kl_k3", "response_tokens", "response_chars", "reward_gap", "kl_max"),
     *("surprisal_mean", "log_ratio_mean", "valid_reward", "value_error_mean"),
 )
-"""Metrics whose lowest and highest values in a step make a response interesting to show."""
 
+# Fraction of a step's shown responses that have extreme metrics; the others are sampled
 EXTREME_SHARE = 0.5
-"""Fraction of a step's shown responses that have extreme metrics; the others are sampled."""
 
+# Maximum fraction of the sampled responses reserved for prompts that occur at several steps
 RECURRING_SHARE = 0.5
-"""Maximum fraction of the sampled responses reserved for prompts that occur at several steps."""
 
 TOOL_ERRORS = "tool_errors"
 

@@ -17,15 +17,15 @@ from rlreport.cli.terminal import say, say_click_error, say_error
 from rlreport.errors import RlreportError
 from rlreport.system.workers import collect_rarely
 
+# Exit status (128 + signal) after Ctrl-C, and after SIGTERM, which job schedulers send
 INTERRUPTED, TERMINATED = 130, 143
-"""Exit status (128 + signal) after Ctrl-C, and after SIGTERM, which job schedulers send."""
 
+# Command -> module in ``rlreport.cli`` that defines the command under this name
 MODULES = {
     "build": "build", "cache": "commands", "check": "commands", "checks": "commands",
     "compare": "compare", "formats": "commands", "index": "commands", "inspect": "commands",
     "watch": "watch",
 }  # fmt: skip
-"""Command -> module in ``rlreport.cli`` that defines the command under this name."""
 
 
 class LazyGroup(click.Group):

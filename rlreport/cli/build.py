@@ -49,7 +49,7 @@ class BuildCommand(click.Command):
 @options(BuildOptions)
 @fail_on_option
 def build(logs: tuple[str, ...], out: Path | str, fail_on: Any, **given: Any) -> None:
-    """Build the report of the rollout LOGS: files, folders or globs of .jsonl, .gz, .zst.
+    """Build the report of the rollout LOGS: files, folders or globs of .jsonl, .gz, .zst, .zip.
 
     \b
     Examples:

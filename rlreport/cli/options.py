@@ -16,8 +16,8 @@ from rlreport.options import FigureOptions, ReadOptions, declared
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+# Names of the options for reading logs, and of those for GAE (``gamma``, ``lam``)
 READING = [field.name for kind in (ReadOptions, FigureOptions) for field in declared(kind)]
-"""Names of the options for reading logs, and of those for GAE (``gamma``, ``lam``)."""
 
 
 def path(value: str | Path) -> str | Path:

@@ -29,25 +29,25 @@ from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import marked
 
+# Prompts are paired if all runs share at least this fraction of the smallest run's prompts
 LEAST_SHARED = 0.3
-"""Prompts are paired if all runs share at least this fraction of the smallest run's prompts."""
 
+# Maximum relative rounding error of figures in reports, which have six significant digits
 ROUNDING = 5e-6
-"""Maximum relative rounding error of figures in reports, which have six significant digits."""
 
-LEAST_RUNS = 3
-"""Minimum number of BASE runs for a verdict from trainer metrics alone."""
-
+LEAST_RUNS = 3  # Minimum number of BASE runs for a verdict from trainer metrics alone
+# Fraction of the common steps, counted from the end, over which runs are compared
 WINDOW_SHARE = 0.2
-"""Fraction of the common steps, counted from the end, over which runs are compared."""
 
+# Values of ``pair_by``: match prompts by text, or by group_id. Other values are field names
 PROMPT, GROUP = "prompt", "group"
-"""Values of ``pair_by``: match prompts by text, or by group_id. Other values are field names."""
 
+# Columns that are 1 if the rewards of all responses to the prompt are equal: to the best reward of
+# all runs (ALL_RIGHT), or lower (ALL_WRONG); otherwise 0
 ALL_RIGHT, ALL_WRONG = "all_right", "all_wrong"
-"""Columns that are 1 if the rewards of all responses to the prompt are equal: to the best reward
-of all runs (ALL_RIGHT), or lower (ALL_WRONG); otherwise 0."""
 
+# Figures that should not get worse: id, name, columns (the first one that all runs have is used),
+# and which direction is better: 1 up, -1 down, 0 neither
 GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("watched_reward", marked("Watched reward"), ("valid_reward",), 1),
     ("kl", marked("KL"), ("kl_k1",), -1),
@@ -61,11 +61,9 @@ GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("mismatch", marked("Engine mismatch, k3"), ("mismatch_k3",), -1),
     ("tool_errors", marked("Tool errors"), ("tool_errors",), -1),
 )
-"""Figures that should not get worse: id, name, columns (the first one that all runs have is
-used), and which direction is better: 1 up, -1 down, 0 neither."""
 
+# Guardrails that never count as better, only as changed, as a collapsed policy improves them
 NEVER_BETTER = ("length", "surprisal")
-"""Guardrails that never count as better, only as changed, as a collapsed policy improves them."""
 
 _SPLITS = {"val": ("val", "eval", "valid", "validation", "test"), "train": ("train",)}
 
@@ -75,19 +73,15 @@ GuardrailLevel = Literal["better", "worse", "changed", "none", "missing"]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Response data of one run, prepared for comparison.
-
-    Attributes:
-        responses: one row per response: ``step``, ``n`` (its number in the step), ``split``,
-            ``pair`` (a uint64 key of the prompt, by which runs are paired) and float64 figures.
-        named: whether equal ``pair`` values mean equal prompts across runs; false if redacted.
-        unpaired: number of responses left out because they have no pairing key.
-    """
+    """Response data of one run, prepared for comparison."""
 
     name: str
+    # one row per response: ``step``, ``n`` (its number in the step), ``split``, ``pair`` (a uint64
+    # key of the prompt, by which runs are paired) and float64 figures
     responses: pd.DataFrame
+    # whether equal ``pair`` values mean equal prompts across runs; false if redacted
     named: bool = True
-    unpaired: int = 0
+    unpaired: int = 0  # number of responses left out because they have no pairing key
 
 
 def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
@@ -229,30 +223,20 @@ class Comparison:
     """Differences between the runs BASE and NEW over their last common steps (their windows).
 
     Curves and results at equal KL are those of the first BASE run and of NEW.
-
-    Attributes:
-        split: compared split: ``val``, ``train`` or ``all``.
-        responses: responses of each BASE run, then of NEW, in that split, at all steps.
-        inside: those of ``responses`` whose steps are in the window of their run.
-        named: whether prompts can be identified in all runs (none is redacted).
-        effect: difference NEW - BASE of the reward.
-        rounding: maximum difference of rewards that rounding can cause.
-        shared: number of prompts that all runs have in their windows.
-        only_base: number of prompts in the window of a BASE run but not in that of NEW.
-        only_new: number of prompts in the window of NEW but not in that of every BASE run.
     """
 
-    split: str
+    split: str  # compared split: ``val``, ``train`` or ``all``
+    # responses of each BASE run, then of NEW, in that split, at all steps
     responses: list[pd.DataFrame]
     windows: Windows
-    inside: list[pd.DataFrame]
-    named: bool
-    effect: Effect
-    rounding: float
+    inside: list[pd.DataFrame]  # those of ``responses`` whose steps are in the window of their run
+    named: bool  # whether prompts can be identified in all runs (none is redacted)
+    effect: Effect  # difference NEW - BASE of the reward
+    rounding: float  # maximum difference of rewards that rounding can cause
     guardrails: list[Guardrail]
-    shared: int
-    only_base: int
-    only_new: int
+    shared: int  # number of prompts that all runs have in their windows
+    only_base: int  # number of prompts in the window of a BASE run but not in that of NEW
+    only_new: int  # number of prompts in the window of NEW but not in that of every BASE run
     seed: int
 
     @property
@@ -267,11 +251,15 @@ class Comparison:
 
     @property
     def level(self) -> Level:
+        """Verdict on the change: that of these runs, or no evidence if there are too few runs."""
+        level = self.observed_level
+        return "no_evidence" if self.within_runs and level in ("better", "worse") else level
+
+    @property
+    def observed_level(self) -> Level:
         """Verdict on the reward: better or worse if the interval of its difference excludes 0."""
         if not np.isfinite(self.effect.low):
             return "incomparable"
-        if self.within_runs:
-            return "no_evidence"
         if self.effect.high < 0:
             return "worse"
         return "better" if self.effect.low > 0 else "no_evidence"
@@ -327,6 +315,8 @@ class Comparison:
         if self.level == "incomparable":
             scored = all(has(frame, "reward") for frame in self.inside)
             reasons.append("few_prompts" if scored else "no_reward")
+        elif (np.isfinite(self.band.difference) & np.isnan(self.band.low)).any():
+            reasons.append("no_band")
         return reasons
 
 

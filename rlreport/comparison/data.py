@@ -13,40 +13,31 @@ from pandas.api.types import is_numeric_dtype
 
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
+from rlreport.figures.response import is_cut_off
 from rlreport.system.documents import LimitError, load_csv, read_stream
 from rlreport.tables import Tables
 from rlreport.text.clean import escape, safe_text, unescape
 
 REPORT = "data/report.json"
+# Paths in a report's folder or zip: the run's metadata and figures, and the response data
 PATH = "data/responses.csv.gz"
-"""Paths in a report's folder or zip: the run's metadata and figures, and the response data."""
 
-PART = "part:"
-"""Prefix of the columns and guardrail ids of reward parts (components of the reward)."""
-
-EXTRA = "extra:"
-"""Prefix of the columns of logged fields that are not reward parts."""
-
+PART = "part:"  # Prefix of the columns and guardrail ids of reward parts (components of the reward)
+EXTRA = "extra:"  # Prefix of the columns of logged fields that are not reward parts
+# Rows per gzip member; to save space, members with the first steps are dropped as a whole
 ROWS_TOGETHER = 10_000
-"""Rows per gzip member; to save space, members with the first steps are dropped as a whole."""
 
-COMPRESSION = 4
-"""Level of gzip; level 6 takes three times as long and saves only 5%."""
-
-MAX_BYTES = 500_000_000
-"""Maximum decompressed size in bytes of a report's response data."""
-
-MAX_CELLS = 50_000_000
-"""Maximum number of table cells of a report's response data."""
-
+COMPRESSION = 4  # Level of gzip; level 6 takes three times as long and saves only 5%
+MAX_BYTES = 500_000_000  # Maximum decompressed size in bytes of a report's response data
+MAX_CELLS = 50_000_000  # Maximum number of table cells of a report's response data
 _FIGURES = dict.fromkeys(
     [
         *(c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed),
         *("response_chars", "mismatch_k3", "prompt_chars"),
     ]
 )
+# Value of ``split`` in rows with the trainer's means of a step, not figures of one response
 METRICS = "metrics"
-"""Value of ``split`` in rows with the trainer's means of a step, not figures of one response."""
 
 _TRAINER_FIGURES = {
     "reward": "reward_mean",
@@ -83,7 +74,7 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
         if responses["group_hash"].any():
             columns["group_hash"] = responses["group_hash"]
     columns |= {name: responses[name].to_numpy(np.float64) for name in _FIGURES}
-    columns["cut_off"] = 1 - responses["finished"]
+    columns["cut_off"] = is_cut_off(*(responses[n].to_numpy() for n in ("finished", "stopped")))
     columns["duplicate"] = responses.duplicated(["step", "response_hash"], keep=False).astype(float)
     columns["zero_variance"] = _zero_variance(responses)
     for name in extras.columns:

@@ -34,30 +34,24 @@ from rlreport.system.documents import (
 )
 from rlreport.text.clean import safe_text, unescape
 
+# Maximum size in bytes of the compressed response data, and of a one-file report
 MAX_DATA = 500_000_000
-"""Maximum size in bytes of the compressed response data, and of a one-file report."""
 
+# Maximum decompressed size in bytes of ``report.json`` and each page of a report
 MAX_PART = 64_000_000
-"""Maximum decompressed size in bytes of ``report.json`` and each page of a report."""
 
-TEXTS = "data/texts.js"
-"""Path of the script with the texts that the pages show."""
-
-MAX_CELLS = 2_000_000
-"""Maximum number of table cells in ``data/tokens.csv``."""
-
-ResponseId = tuple[int, int]
-"""(step, n) of a response, where n is its number in the step."""
-
+TEXTS = "data/texts.js"  # Path of the script with the texts that the pages show
+MAX_CELLS = 2_000_000  # Maximum number of table cells in ``data/tokens.csv``
+ResponseId = tuple[int, int]  # (step, n) of a response, where n is its number in the step
+# Reads a file of a report, given its path in the report folder; None if there is none
 ReadPart = Callable[[str], bytes | None]
-"""Reads a file of a report, given its path in the report folder; None if there is none."""
 
 _NODE = r'<script type="application/[a-z-]+" class="{name}">'
 _GENERATOR = b'<meta name="generator" content="rlreport '
 
 _UNREADABLE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, RuntimeError)
+# Exceptions raised if a value in a report has an unexpected type
 _UNEXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError)
-"""Exceptions raised if a value in a report has an unexpected type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +143,8 @@ def _readable_report(name: str) -> Iterator[None]:
         yield
     except LimitError as error:
         raise UnreadableReportError(f"{name}: is a broken report: {error}") from None
+    except PermissionError as error:
+        raise UnreadableReportError(f"{name}: {error.strerror}") from None
     except _UNREADABLE as error:
         raise UnreadableReportError(f"{name}: is a broken report; build it again") from error
 

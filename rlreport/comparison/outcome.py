@@ -22,17 +22,13 @@ from rlreport.text.tokens import units
 
 MAX_FLIPS = 200
 
-MAX_TEXTS = 512
-"""Words are counted in a random sample of this many compared responses per run."""
-
+MAX_TEXTS = 512  # Words are counted in a random sample of this many compared responses per run
 MAX_NGRAM = 3
-MAX_WORDS = 2048
-"""Maximum number of words counted in a response."""
-
+MAX_WORDS = 2048  # Maximum number of words counted in a response
 MIN_Z = 3.0
 MAX_LISTED = 20
+# If an n-gram contains another and their counts differ by up to 10%, only one is listed
 ALIKE = 0.9
-"""If an n-gram contains another and their counts differ by up to 10%, only one is listed."""
 
 PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
 
@@ -67,27 +63,20 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A comparison with its runs, texts, findings and the result of ``--fail-on`` (``gate``).
-
-    Attributes:
-        changed: lists of findings (detected problems): ``new``, ``fixed`` or ``still`` present
-            relative to the first BASE run, and ``critical`` in NEW only.
-        ngrams: see ``distinctive_texts``.
-        counted: number of responses whose words were counted, of BASE and of NEW.
-        tokens: see ``tokens_of_kl``.
-        redact: whether ``--redact`` leaves texts out.
-    """
+    """A comparison with its runs, texts, findings and the result of ``--fail-on`` (``gate``)."""
 
     bases: Sequence[ComparedRun]
     new: ComparedRun
     comparison: Comparison
+    # lists of findings (detected problems): ``new``, ``fixed`` or ``still`` present relative to the
+    # first BASE run, and ``critical`` in NEW only
     changed: Mapping[str, list[RunFinding]]
     gate: Gate
     flips: Sequence[Flip]
-    ngrams: pd.DataFrame
-    counted: tuple[int, int]
-    tokens: pd.DataFrame
-    redact: bool
+    ngrams: pd.DataFrame  # see ``distinctive_texts``
+    counted: tuple[int, int]  # number of responses whose words were counted, of BASE and of NEW
+    tokens: pd.DataFrame  # see ``tokens_of_kl``
+    redact: bool  # whether ``--redact`` leaves texts out
 
     @property
     def single_base(self) -> bool:

@@ -35,24 +35,24 @@ from rlreport.system.workers import Progress
 from rlreport.tables import Tables
 from rlreport.text.messages import sample_note
 
+# Matches names (or sections) of settings that affect training
 _TRAINING = re.compile(
     r"(^|[._])(lr|learning_rate|beta|kl|model|data|dataset|train_files|val_files|reward|temperature|"
     r"top_[kp]|batch_size|num_generations|group|rollout|n|length|tokens|clip|eps\w*|loss|adv\w*|"
     r"algo\w*|seed|epochs?|max_steps|warmup|optim\w*|lora|gamma|lam|entropy)([._]|$)"
 )
-"""Matches names (or sections) of settings that affect training."""
 
+# Matches names of package versions, paths, ids and other settings that do not affect training
 _BOOKKEEPING = re.compile(
     r"version|commit|host|(^|[._])(dir|path|name|run|id|project|entity|port)$|_(dir|id)$|"
     r"(run|experiment)_name|wandb|logg|save|output|timestamp|device|num_workers|report_to|push_to"
 )
-"""Matches names of package versions, paths, ids and other settings that do not affect training."""
 
+# Values of a setting that count as if it were missing
 _UNSET = {None, "null", "None", "", "False", "false"}
-"""Values of a setting that count as if it were missing."""
 
+# Function: ids of responses -> {id: (prompt, response)}; ids without a text are left out
 Texts = Callable[[Iterable[ResponseId]], dict[ResponseId, tuple[str, str]]]
-"""Function: ids of responses -> {id: (prompt, response)}; ids without a text are left out."""
 
 
 class RunFinding(NamedTuple):
@@ -66,31 +66,23 @@ class RunFinding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """One run of a comparison.
-
-    Attributes:
-        level: level of the report's verdict on the run, such as ``critical``.
-        lead: id of the main finding, None without warnings.
-        findings: id -> finding (detected problem), a warning or critical.
-        from_logs: whether it was read from logs, so that all texts are available.
-        tokens: table of ``token`` and ``kl_share``, None if its report has none.
-        facts: name -> value of the run's metadata and settings, also gamma and lambda.
-        versions: package versions and settings with which its report was built.
-        dropped: number of responses whose figures its report does not contain.
-        sample_note: the sample used for distinct-2 and tokens, "" if all responses were used.
-    """
+    """One run of a comparison."""
 
     name: str
     side: Side
-    level: str
-    lead: str | None
-    findings: Mapping[str, RunFinding]
+    level: str  # level of the report's verdict on the run, such as ``critical``
+    lead: str | None  # id of the main finding, None without warnings
+    findings: Mapping[str, RunFinding]  # id -> finding (detected problem), a warning or critical
     texts: Texts
-    from_logs: bool = False
+    from_logs: bool = False  # whether it was read from logs, so that all texts are available
+    # table of ``token`` and ``kl_share``, None if its report has none
     tokens: pd.DataFrame | None = None
+    # name -> value of the run's metadata and settings, also gamma and lambda
     facts: Mapping[str, str] = field(default_factory=dict)
+    # package versions and settings with which its report was built
     versions: Mapping[str, str] = field(default_factory=dict)
-    dropped: int = 0
+    dropped: int = 0  # number of responses whose figures its report does not contain
+    # the sample used for distinct-2 and tokens, "" if all responses were used
     sample_note: str = ""
 
     @property

@@ -26,47 +26,39 @@ from rlreport.figures.ragged import Floats, Ints
 
 LEVEL = 0.95
 POWER = 0.8
-LEAST_PROMPTS = 3
-"""Minimum number of prompts for an interval."""
+LEAST_PROMPTS = 3  # Minimum number of prompts for an interval
+# With fewer pairs (or unpaired, fewer prompts per side) no permutation test can reach p = 0.05
 LEAST_PAIRS_FOR_VERDICT, LEAST_PROMPTS_FOR_VERDICT = 6, 4
-"""With fewer pairs (or unpaired, fewer prompts per side) no permutation test can reach p = 0.05."""
 
 PERMUTATIONS = 2000
+# Up to this many nonzero values, all permutations are enumerated instead of sampled
 MAX_ENUMERATED = 14
-"""Up to this many nonzero values, all permutations are enumerated instead of sampled."""
+# Maximum number of values to permute; more are first summed up in this many groups
 _MAX_VALUES = 1024
-"""Maximum number of values to permute; more are first summed up in this many groups."""
+# In permutation tests, a side with more than this many times the other's prompts is cut
 _MAX_RATIO = 16
-"""In permutation tests, a side with more than this many times the other's prompts is cut."""
 
 RESAMPLES, _PATH_RESAMPLES = 2000, 400
 _GROUPS = 512
 _TINY = 1e-12
 _TAIL = (1 - LEVEL) / 2
 
-StandardError = tuple[float, float]
-"""A standard error and its degrees of freedom."""
+StandardError = tuple[float, float]  # A standard error and its degrees of freedom
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A difference NEW - BASE with its 95% interval.
-
-    Attributes:
-        mde: minimum detectable effect with 80% power; NaN if there are too few prompts to detect
-            any.
-        p: two-sided p-value, the largest of the permutation test and the t-tests.
-        pairs: number of prompts that both sides have; if unpaired, of prompts of the smaller side.
-        paired: whether only prompts that both sides have are compared, each with itself.
-    """
+    """A difference NEW - BASE with its 95% interval."""
 
     value: float = np.nan
     low: float = np.nan
     high: float = np.nan
+    # minimum detectable effect with 80% power; NaN if there are too few prompts to detect any
     mde: float = np.nan
-    p: float = 1.0
+    p: float = 1.0  # two-sided p-value, the largest of the permutation test and the t-tests
+    # number of prompts that both sides have; if unpaired, of prompts of the smaller side
     pairs: int = 0
-    paired: bool = True
+    paired: bool = True  # whether only prompts that both sides have are compared, each with itself
 
 
 def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0, seed: int = 0) -> Effect:
@@ -244,7 +236,10 @@ def shrunk(difference: Floats, error: Floats) -> Floats:
 
 
 class Band(NamedTuple):
-    """A difference per step and its simultaneous band, (steps,) each; NaN at steps without data."""
+    """A difference per step and its simultaneous band, (steps,) each; NaN at steps without data.
+
+    ``low`` and ``high`` are also NaN at steps with fewer than LEAST_PROMPTS prompts on a side.
+    """
 
     difference: Floats
     low: Floats
@@ -272,15 +267,18 @@ def difference_band(
     prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
         means = [_finite(side).groupby(["pair", "step"])["reward"].mean() for side in (base, new)]
-        gaps = (means[1] - means[0]).dropna().reset_index()
-        observed, resampled = _resampled_curve(gaps, prompts, steps, seed)
+        sides = [(means[1] - means[0]).dropna().reset_index()]
+        observed, resampled = _resampled_curve(sides[0], prompts, steps, seed)
     else:
+        sides = [_finite(base), _finite(new)]
         old, old_resampled = _resampled_curve(base, prompts, steps, seed)
         current, current_resampled = _resampled_curve(new, prompts, steps, seed + 1)
         observed, resampled = current - old, current_resampled - old_resampled
     # NaN at steps missing on one side, and in resamples without any prompt of the step.
     deviations = pd.DataFrame(resampled - observed)
-    error = (deviations**2).mean() ** 0.5
+    counts = [side.groupby("step")["pair"].nunique().reindex(steps).to_numpy() for side in sides]
+    # Resampling so few prompts would give a band that is much too narrow, for one of width 0.
+    error = ((deviations**2).mean() ** 0.5).where(np.min(counts, axis=0) >= LEAST_PROMPTS)
     largest = (deviations.abs() / error.where(error > _TINY)).max(axis=1)
     factor = float(largest.quantile(LEVEL)) if largest.notna().any() else 0.0
     width = (error * factor).to_numpy(np.float64)

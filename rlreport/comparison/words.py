@@ -29,9 +29,9 @@ _LEVELS = {
     "incomparable": marked("Cannot be compared"),
 }
 _IN_A_PAIR = {"better": marked("Higher in this pair"), "worse": marked("Lower in this pair")}
-_IF_BROKEN = {"better": marked("Higher"), "worse": marked("Lower")}
-"""Used instead of "Better" and "Worse", which would claim too much if BASE is a single run
-(_IN_A_PAIR) or any run is broken."""
+# Used instead of "Better" and "Worse", which would claim too much if BASE is a single run
+# (_IN_A_PAIR), any run is broken, or the interval does not cover variation between runs
+_IN_THESE_RUNS = {"better": marked("Higher"), "worse": marked("Lower")}
 
 REASONS = {
     "no_common_steps": marked(
@@ -46,6 +46,10 @@ REASONS = {
     "no_overlap": marked(
         "The runs have neither common steps nor a common range of steps: their ends are "
         "compared, {base_window} of BASE and {new_window} of NEW."
+    ),
+    "no_band": marked(
+        "The difference has no band at steps with fewer than three prompts, or with one value of "
+        "the trainer's metrics: how far it varies there is unknown."
     ),
     "few_common_prompts": marked(
         "Fewer than 30% of the prompts are in both runs: compared unpaired, clustered by "
@@ -66,8 +70,8 @@ REASONS = {
 }
 
 _SPLITS = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
+# If only one of two runs logs one of these columns, a note says so
 _ONE_SIDED = ("kl_k1", "ref_reward", "valid_reward", "surprisal_mean", "response_tokens")
-"""If only one of two runs logs one of these columns, a note says so."""
 
 
 def signed(value: float) -> str:
@@ -84,7 +88,7 @@ def headline(outcome: Outcome) -> str:
     if broken:
         return clauses(_broken(outcome))
     name, effect = _level(outcome), signed(comparison.effect.value)
-    if comparison.level in ("better", "worse"):
+    if comparison.observed_level in ("better", "worse"):
         return message("{name}: reward {effect}", name=name, effect=effect)
     return name
 
@@ -116,7 +120,7 @@ def sentence(outcome: Outcome) -> str:
             window=_window(outcome),
         )
     )
-    if comparison.level == "no_evidence":
+    if comparison.observed_level == "no_evidence":
         most = figure(max(abs(effect.low), abs(effect.high)))
         parts.append(message("The effect could be up to ±{most}.", most=most))
     return sentences(parts)
@@ -128,9 +132,10 @@ def _broken(outcome: Outcome) -> list[str]:
 
 
 def _level(outcome: Outcome) -> str:
-    """Return the verdict as text; "Better" or "Worse" only if BASE is several runs, none broken."""
-    level = outcome.comparison.level
-    names = _IN_A_PAIR if outcome.single_base else _IF_BROKEN if outcome.broken else _LEVELS
+    """Return the verdict as text; "Better" or "Worse" only if it is one on the change."""
+    level, within_runs = outcome.comparison.observed_level, outcome.comparison.within_runs
+    limited = _IN_THESE_RUNS if outcome.broken or within_runs else _LEVELS
+    names = _IN_A_PAIR if outcome.single_base else limited
     return message(names.get(level, _LEVELS[level]))
 
 
@@ -201,7 +206,7 @@ def notes(outcome: Outcome) -> list[str]:
                 runs=whole(len(outcome.bases)),
             )
         )
-    elif comparison.level in ("better", "worse"):
+    elif comparison.observed_level in ("better", "worse"):
         parts.append(
             message(
                 "One run on each side can show that these two runs differ, but not that the "
@@ -319,7 +324,7 @@ def gate_sentence(outcome: Outcome) -> str:
     if gate.failed:
         return message("The gate fails: {what}.", what=listed(gate.failed))
     if gate.exit:
-        return message("The gate is inconclusive: evidence was required and there is none.")
+        return message("The gate is inconclusive: the evidence that was required is missing.")
     if gate.fail_on:
         return message("The gate passes ({what}).", what=listed(gate.fail_on))
     return ""

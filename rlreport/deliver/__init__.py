@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 import zlib
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rlreport import __version__
 from rlreport.errors import UsageError
@@ -18,18 +19,19 @@ if TYPE_CHECKING:
     from rlreport.bake.pages import Finish, Page
     from rlreport.bake.report import ReportBuilder
 
+# What is written in an output format: the report of one run, or a comparison
 Builder: TypeAlias = "ReportBuilder | ComparisonBuilder"
-"""What is written in an output format: the report of one run, or a comparison."""
 
+# Suffixes of other file types; an output path with one is rejected, not used as a folder name
 OTHER_SUFFIXES = {
     *(".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".toml", ".txt", ".log", ".parquet"),
     *(".pdf", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".doc", ".docx", ".xlsx", ".pptx"),
     *(".htm", ".xhtml", ".rst", ".tex", ".ipynb", ".py"),
     *(".gz", ".zst", ".xz", ".bz2", ".tar", ".7z"),
 }
-"""Suffixes of other file types; an output path with one is rejected, not used as a folder name."""
 
 SMALL_RUN = 2_000  # responses; runs with fewer may have a smaller default size
+_GENERATOR = rb"rlreport \d[\w.+!-]*"  # with the version
 _ZIP_LEVEL = 9
 _ZIP_HEADERS = 76  # bytes of a file's local and central headers in a zip besides its name
 _MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
@@ -41,8 +43,9 @@ class Form:
 
     ``writer`` and ``encoder`` name functions as ``module:function``, which are imported on first
     use. The writer writes a whole report; the encoder encodes one page, see ``bake.pages.Finish``.
-    ``mark`` are bytes in every file of the format, by which a later build recognizes files that it
-    may replace; folders have a manifest instead.
+    ``mark`` is a regular expression that matches the start of every file of the format, or its end
+    with ``mark_at_end``, and no text that merely mentions rlreport: a later build replaces files
+    that it matches. Folders have a manifest instead.
     """
 
     id: str
@@ -50,7 +53,7 @@ class Form:
     encoder: str = "rlreport.deliver:encode_page"
     suffix: str = ""  # of the output path, which selects the format
     mark: bytes = b""
-    mark_at: Literal["first", "start", "comment"] = "start"  # at byte 0, in the start, zip comment
+    mark_at_end: bool = False
     folder: bool = False
     pictures: bool = False  # written to a folder next to the file
     one_file: bool = False  # all pages are embedded in one HTML file
@@ -76,11 +79,9 @@ class Form:
 
     def owns(self, start: bytes, end: bytes) -> bool:
         """Return whether a file with these first and last bytes is a report in this format."""
-        if self.mark_at == "first":
-            return start.startswith(self.mark)
-        if self.mark_at == "comment":
-            return start.startswith(b"PK") and self.mark in end[-64:]
-        return bool(self.mark) and self.mark in start
+        if self.mark_at_end:
+            return re.search(self.mark + rb"\Z", end, re.DOTALL) is not None
+        return bool(self.mark) and re.match(self.mark, start) is not None
 
     def check(self, options: OutputOptions) -> None:
         """Raise UsageError if an option cannot be used with this format."""
@@ -105,7 +106,8 @@ FORMS = {
             "rlreport.deliver.one_file:write_file",
             "rlreport.deliver.one_file:encode_view",
             suffix=".html",
-            mark=b'<meta name="generator" content="rlreport ',
+            mark=rb"<!doctype html>\s*(?:<(?:html|head|meta)\b[^>]*>\s*)*"
+            rb'<meta name="generator" content="' + _GENERATOR + rb'">',
             one_file=True,
             pages=True,
         ),
@@ -114,7 +116,7 @@ FORMS = {
             "rlreport.deliver.email:write_mail",
             "rlreport.deliver.email:encode_attached_view",
             suffix=".eml",
-            mark=b"X-Mailer: rlreport ",
+            mark=b"X-Mailer: " + _GENERATOR + rb"\r?\nFrom: ",
             one_file=True,
             pages=True,
             mail=True,
@@ -124,8 +126,7 @@ FORMS = {
             "markdown",
             "rlreport.deliver.markdown:write_markdown",
             suffix=".md",
-            mark=b"<!-- rlreport ",
-            mark_at="first",  # elsewhere it may be quoted
+            mark=b"<!-- " + _GENERATOR + rb" -->\r?\n## ",
             pictures=True,
         ),
         Form(
@@ -133,8 +134,8 @@ FORMS = {
             "rlreport.deliver:write_zip",
             "rlreport.deliver:encode_zipped_page",
             suffix=".zip",
-            mark=b"rlreport ",
-            mark_at="comment",
+            mark=rb"PK\x05\x06.{18}" + _GENERATOR,  # the last record with the zip's comment
+            mark_at_end=True,
             pages=True,
             default_size=100_000_000,
         ),
@@ -193,7 +194,7 @@ def write_zip(builder: Builder, path: Path) -> None:
             entry.create_system = 3  # Unix
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=_ZIP_LEVEL)
-        archive.comment = FORMS["zip"].mark + __version__.encode()
+        archive.comment = f"rlreport {__version__}".encode()
 
 
 def _imported(name: str) -> Any:

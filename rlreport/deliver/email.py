@@ -32,8 +32,8 @@ from rlreport.options import OutputOptions
 from rlreport.text.clean import shortened
 from rlreport.text.messages import message
 
+# Domain of ids and of the default sender; ``.invalid`` is never a real host
 DOMAIN = "rlreport.invalid"
-"""Domain of ids and of the default sender; ``.invalid`` is never a real host."""
 
 MOST_PICTURES = 3
 PICTURE_WIDTH = 600

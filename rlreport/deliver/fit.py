@@ -20,8 +20,11 @@ from rlreport.text.numbers import byte_size
 if TYPE_CHECKING:
     from rlreport.bake.comparison import ComparisonBuilder
 
+# Share of the size limit given to pages of steps until the size of other pages is known
 FOR_STEPS = 0.75
-"""Share of the size limit given to pages of steps until the size of other pages is known."""
+
+# Share of the size limit that ``data/metrics.csv`` may take in a report with pages of steps
+METRICS_SHARE = 0.3
 
 MANY = 150_000  # bytes per step from which every step has a page, without estimating sizes
 FEWEST = 24  # steps that have a page even if only the lowest level of detail fits
@@ -37,9 +40,14 @@ def deliver(
     """
     if not form.pages or not builder.candidates:
         size = _write(form, builder, path)
+        if size > limit and builder.metrics_data:
+            builder = builder.without_metrics()
+            size = _write(form, builder, path)
         if size > limit:
             raise _too_large(limit, size)
         return builder, size
+    if len(builder.metrics_data) > METRICS_SHARE * limit:
+        builder = builder.without_metrics()
     if limit <= form.small_size:
         builder = builder.without_responses()  # its bytes are better spent on the steps' pages
     room = FOR_STEPS * limit
@@ -56,7 +64,7 @@ def deliver(
             # What the other pages leave, scaled by the ratio of estimated to actual size.
             bytes_left = limit - (size - pages.weight)
             room = bytes_left * estimated_weight(linked, level) / pages.weight
-        elif builder.response_data[1]:
+        elif builder.response_data[1] or builder.metrics_data:
             builder, room = builder.without_responses(), FOR_STEPS * limit
         else:
             raise _too_large(limit, size)

@@ -39,8 +39,8 @@ from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
+# Maximum length; a GitHub comment may have 65,536 characters, which leaves room for more text
 MOST_CHARACTERS = 60_000
-"""Maximum length; a GitHub comment may have 65,536 characters, which leaves room for more text."""
 
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 SUMMARY_BYTES = 1_048_576  # maximum size of the summary of one step of GitHub Actions
@@ -48,14 +48,14 @@ MOST_PICTURES = 6
 MOST_NOTES = 20_000  # characters of the author's notes as HTML
 PICTURE_WIDTH = 720
 
+# Key figures that are always visible; the others are in a folded section
 _FIRST_FIGURES = ("reward_mean", "kl_k1_mean", "response_tokens_mean", "response_chars_mean")
-"""Key figures that are always visible; the others are in a folded section."""
 
+# Figures drawn as Mermaid charts: comments show these without image files
 _LINES = ("reward_mean", "kl_k1_mean")
-"""Figures drawn as Mermaid charts: comments show these without image files."""
 
+# Minimum and maximum number of steps in a Mermaid chart, and the largest value drawn
 LEAST_DRAWN, STEPS_DRAWN, MOST_DRAWN = 3, 24, 1e9
-"""Minimum and maximum number of steps in a Mermaid chart, and the largest value drawn."""
 
 _STEP_COLUMNS = (
     *("step", "responses", "reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean"),

@@ -13,8 +13,8 @@ from rlreport.errors import OutputError
 
 MANIFEST = "data/manifest.json"
 
+# Files that operating systems and web hosts add to a report folder; they are preserved
 SYSTEM_FILES = (".DS_Store", ".nojekyll", "CNAME", "Thumbs.db", "desktop.ini")
-"""Files that operating systems and web hosts add to a report folder; they are preserved."""
 
 _NFS_FILES = ".nfs*"  # deleted files that are still open; NFS removes them later
 EDGE_BYTES = 4096

@@ -33,14 +33,14 @@ from rlreport.errors import OutputError
 from rlreport.read.files import is_url
 from rlreport.system.stores import filesystem, shown, store_message
 
+# Where a report is written: a local path, or the URL of an object store
 Destination: TypeAlias = Path | str
-"""Where a report is written: a local path, or the URL of an object store."""
 
+# URL schemes whose paths begin with the name of a bucket, which must exist already
 _BUCKETS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
-"""URL schemes whose paths begin with the name of a bucket, which must exist already."""
 
+# Age at which a staging folder must be left from a killed build; writing takes only seconds
 _LEFTOVER_SECONDS = 3600
-"""Age at which a staging folder must be left from a killed build; writing takes only seconds."""
 
 
 def destination(given: str | Path) -> Destination:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote
 
 import numpy as np
@@ -19,12 +19,12 @@ from rlreport.bake.pages import Addresses, environment
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.views import KeyFigure
 from rlreport.deliver import Builder
-from rlreport.draw.chart import Chart
+from rlreport.draw.chart import Chart, Place
 from rlreport.draw.svg import png
 from rlreport.text.language import Language
 
+# Maximum size in bytes of a report embedded in a notebook; larger ones are only linked
 MOST_EMBEDDED = 5_000_000
-"""Maximum size in bytes of a report embedded in a notebook; larger ones are only linked."""
 
 _USUAL = ("kl", "length", "reward_distribution", "surprisal", "win_rate", "eos", "distinct_2")
 _BARS = "▁▂▃▄▅▆▇█"
@@ -49,7 +49,7 @@ def overview(builder: ReportBuilder) -> dict[str, Any]:
 
 
 def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
-    """Draw the most important charts: the reward, charts of findings, then common ones.
+    """Draw the most important charts: of the verdict, the reward, other findings, common ones.
 
     Args:
         builder: the report; or a comparison, whose charts are drawn in their order.
@@ -86,10 +86,11 @@ def trend(values: NDArray[np.float64]) -> str:
 def _ranked_charts(builder: Builder) -> list[Chart]:
     if isinstance(builder, ComparisonBuilder):
         return list(builder.charts)
-    by_name = {chart.name: chart for chart in builder.charts}
-    in_findings = [name for finding in builder.verdict.findings for name in finding.charts]
-    order = dict.fromkeys(["reward", *in_findings, *_USUAL])
-    return [by_name[name] for name in order if name in by_name]
+    names = {"reward", *_USUAL, *(name for f in builder.verdict.findings for name in f.charts)}
+    subjects = names - {chart.name for chart in builder.charts}  # drawn from trainer metrics only
+    charts = [c for c in builder.charts if c.name in names or c.subject in subjects]
+    # Sorting is stable: in each place the charts keep the order of the overview.
+    return sorted(charts, key=lambda chart: get_args(Place).index(chart.place))
 
 
 def notebook_html(

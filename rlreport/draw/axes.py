@@ -16,40 +16,33 @@ from rlreport.text.messages import Message
 from rlreport.text.numbers import written
 
 Scale = Literal["linear", "log", "symlog"]
+# Minimum extent of an axis as a fraction of its largest magnitude, so that noise stays flat
 LEAST_SPAN = 0.02
-"""Minimum extent of an axis as a fraction of its largest magnitude, so that noise stays flat."""
+# Differences below this fraction of the largest magnitude count as rounding errors
 LEAST_VARIED = 1e-12
-"""Differences below this fraction of the largest magnitude count as rounding errors."""
+# Magnitudes above MOST are clipped to it and those below LEAST are drawn as 0, so that sums and
+# powers of ten stay finite
 MOST, LEAST = 1e300, 1e-290
-"""Magnitudes above MOST are clipped to it and those below LEAST are drawn as 0, so that sums and
-powers of ten stay finite."""
 MOST_BINS = 24
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+# Maximum length in characters of chart and field names, which are also used as file names
 LONGEST_NAME = 80
-"""Maximum length in characters of chart and field names, which are also used as file names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The x or y axis of a chart.
+    """The x or y axis of a chart."""
 
-    Attributes:
-        low, high: limits of the axis.
-        title: quantity and unit.
-        percent: whether values are fractions of 1 that are shown as percentages.
-        format: d3 format of the tick labels; "" chooses one that suits the limits.
-        count: approximate number of ticks, None for the default.
-        values: values at which to draw ticks; None lets Vega choose.
-        scale: type of the scale; ``symlog`` is linear around 0 and logarithmic beyond.
-    """
-
+    # limits of the axis
     low: float
     high: float
-    title: str
-    percent: bool = False
-    format: str = ""
-    count: int | None = None
+    title: str  # quantity and unit
+    percent: bool = False  # whether values are fractions of 1 that are shown as percentages
+    format: str = ""  # d3 format of the tick labels; "" chooses one that suits the limits
+    count: int | None = None  # approximate number of ticks, None for the default
+    # values at which to draw ticks; None lets Vega choose
     values: Sequence[float | None] | None = None
+    # type of the scale; ``symlog`` is linear around 0 and logarithmic beyond
     scale: Scale = "linear"
 
     def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:

@@ -24,44 +24,30 @@ if TYPE_CHECKING:  # designs are compiled without NumPy
 Rows = Sequence[Mapping[str, Any]]
 Place = Literal["lead", "reward", "open", "more"]
 
+# Value of ``data`` in a specification whose rows the page's script provides
 PAGE_ROWS = {"name": "rows"}
-"""Value of ``data`` in a specification whose rows the page's script provides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart with its data, in the forms that pages use.
+    """A chart with its data, in the forms that pages use."""
 
-    Attributes:
-        name: stable id, also the file name in ``data/charts/<name>.vl.json``.
-        title: heading above the chart.
-        description: one or two sentences with the main numbers, for screen readers.
-        spec: Vega-Lite with inline data, or with the dataset ``rows`` that the page provides.
-        vega: compiled Vega of the static drawing, without interaction.
-        svg: static drawing whose colours are CSS custom properties; "" until it is rendered.
-        wide: whether the chart spans the page's width, not half of it.
-        interactive: whether the page may replace the SVG by an interactive Vega chart.
-        shaded: (severity, legend text) of each finding (detected problem) whose steps are shaded.
-        group: heading of the group of charts that this one belongs to, "" for none.
-        subject: second name, by which findings refer to this chart if no chart is named so.
-        place: section of the overview page: ``lead`` (most prominent), ``reward``, ``open``, or
-            ``more`` (collapsed).
-        smoothed: whether curves are smoothed, with the logged values behind them.
-    """
-
-    name: str
-    title: str
-    description: str
-    spec: Spec
-    vega: Spec
-    svg: str = ""
-    wide: bool = False
-    interactive: bool = True
+    name: str  # stable id, also the file name in ``data/charts/<name>.vl.json``
+    title: str  # heading above the chart
+    description: str  # one or two sentences with the main numbers, for screen readers
+    spec: Spec  # Vega-Lite with inline data, or with the dataset ``rows`` that the page provides
+    vega: Spec  # compiled Vega of the static drawing, without interaction
+    svg: str = ""  # static drawing whose colours are CSS custom properties; "" until it is rendered
+    wide: bool = False  # whether the chart spans the page's width, not half of it
+    interactive: bool = True  # whether the page may replace the SVG by an interactive Vega chart
+    # (severity, legend text) of each finding (detected problem) whose steps are shaded
     shaded: tuple[tuple[str, str], ...] = ()
-    group: str = ""
-    subject: str = ""
+    group: str = ""  # heading of the group of charts that this one belongs to, "" for none
+    subject: str = ""  # second name, by which findings refer to this chart if no chart is named so
+    # section of the overview page: ``lead`` (most prominent), ``reward``, ``open``, or ``more``
+    # (collapsed)
     place: Place = "open"
-    smoothed: bool = False
+    smoothed: bool = False  # whether curves are smoothed, with the logged values behind them
 
     def sized(self, size: str) -> Chart:
         """Return a copy of the same height, as wide as ``WIDTH[size]``."""

@@ -17,8 +17,8 @@ from rlreport.draw.theme import DASHED, LIGHT
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, sentences
 
+# Per step: reward of run NEW − that of BASE, and the band's low and high edge; (S,) each
 Band = tuple[Floats, Floats, Floats]
-"""Per step: reward of run NEW − that of BASE, and the band's low and high edge; (S,) each."""
 
 
 def comparison_charts(
@@ -37,6 +37,7 @@ def comparison_charts(
     if len(steps):
         frame = Frame(steps, _findings(steps, band))
         difference, low, high = band
+        has_band = bool(np.isfinite(low).any())
         charts = [
             curve_chart(
                 frame,
@@ -51,11 +52,15 @@ def comparison_charts(
                 "difference",
                 message("Difference of the reward, NEW − BASE"),
                 [Series("difference", "NEW − BASE", difference, low=low, high=high)],
-                axis=message("difference of the reward, with a 95% band for all steps at once"),
+                axis=message("difference of the reward, with a 95% band for all steps at once")
+                if has_band
+                else message("difference of the reward, without a band"),
                 note=message(
                     "The band is a 95% confidence band for all steps together; steps where it "
                     "excludes 0 are marked."
-                ),
+                )
+                if has_band
+                else "",
             ),
         ]
     if paths and not any(path.empty for path in paths):

@@ -28,30 +28,21 @@ from rlreport.draw.theme import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, spans
 from rlreport.text.messages import clauses, message, sentences, told
 
-LABEL_GAP = 13
-"""Minimum vertical distance of two curve labels, in pixels."""
-
-MANY_STEPS = 6
-"""A step axis that spans fewer steps than this has ticks at whole steps only."""
-
+LABEL_GAP = 13  # Minimum vertical distance of two curve labels, in pixels
+MANY_STEPS = 6  # A step axis that spans fewer steps than this has ticks at whole steps only
+# Low and high end of a range of the y axis that is shaded, such as a metric's usual range
 Guide = tuple[float, float]
-"""Low and high end of a range of the y axis that is shaded, such as a metric's usual range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Step axis and findings that all charts over steps of one page share.
+    """Step axis and findings that all charts over steps of one page share."""
 
-    Attributes:
-        steps: float64 (S,), ascending.
-        findings: findings to mark on the charts that they refer to.
-        within: first and last step of the axis, None for those of ``steps``.
-        in_progress: step that is still being logged, marked on every chart; None for none.
-    """
-
-    steps: Floats
-    findings: Sequence[Finding] = ()
+    steps: Floats  # float64 (S,), ascending
+    findings: Sequence[Finding] = ()  # findings to mark on the charts that they refer to
+    # first and last step of the axis, None for those of ``steps``
     within: tuple[float, float] | None = None
+    # step that is still being logged, marked on every chart; None for none
     in_progress: int | None = None
 
     @property
@@ -105,19 +96,12 @@ class Frame:
 
 
 class Mark(NamedTuple):
-    """Steps to shade on a chart: those of a finding (detected problem), or the one in progress.
+    """Steps to shade on a chart: those of a finding (detected problem), or the one in progress."""
 
-    Attributes:
-        severity: sets the colour.
-        title: text of the tooltip.
-        words: text of the legend.
-        spans: [start, end] of each shaded range of steps.
-    """
-
-    severity: Severity
-    title: str
-    words: str
-    spans: list[list[float]]
+    severity: Severity  # sets the colour
+    title: str  # text of the tooltip
+    words: str  # text of the legend
+    spans: list[list[float]]  # [start, end] of each shaded range of steps
 
 
 def mark_layers(marks: Sequence[Mark]) -> dict[str, Rows]:
@@ -143,7 +127,7 @@ def curve_chart(
     title: str,
     series: Sequence[Series],
     *,
-    axis: str,
+    axis: str = "",
     wide: bool = False,
     percent: bool = False,
     note: str = "",
@@ -159,19 +143,25 @@ def curve_chart(
         title: heading above the chart.
         wide: whether the chart spans the page's width.
         series: curves to draw, the first on top.
-        axis: title of the y axis with its unit.
+        axis: title of the y axis with its unit; "" for "as logged" where no steps are averaged.
         percent: whether values are fractions of 1 that are shown as percentages.
         note: last sentence of the description.
         labels: pixels for the names of curves right of the plot, 0 for no names.
         scale: of the y axis; ``log`` needs positive values, ``symlog`` takes effect beyond ±2.
-        guide: range of y to shade; the axis title and the note should explain it.
+        guide: range of y to shade, named in the axis title; the note should explain it.
     """
     curves = [curve for curve in series if curve.has_line or curve.has_band]
     if not curves:
         return None
     parts = [in_words(curve, frame.steps, percent) for curve in curves if curve.has_line]
     steps, curves, group_size = thinned(frame.steps, [curve.map(drawable) for curve in curves])
-    y = _value_axis(curves, axis, percent, scale, guide)
+    axis_titles = [axis, message("mean and range of {every} steps", every=group_size)]
+    if group_size == 1:
+        axis_titles = [axis or message("as logged")]
+    if guide is not None:
+        shades = {"low": f"{guide[0]:g}", "high": f"{guide[1]:g}"}
+        axis_titles.append(told("shaded: {low} to {high}", shades))
+    y = _value_axis(curves, clauses(axis_titles), percent, scale, guide)
     rows = [row for curve in reversed(curves) for row in _rows(steps, curve)]
     noisy = [curve.key for curve in curves if curve.noisy]
     drawn_rows = [row | {"value": row["ema_6"]} if row["series"] in noisy else row for row in rows]
@@ -206,12 +196,19 @@ def curve_chart(
     _add_tooltip(spec, curves, percent)
     if not any(curve.has_band for curve in curves):
         spec["layer"].remove(layer_named(spec, "band"))
+    if group_size == 1:
+        spec["layer"].remove(layer_named(spec, "range"))
     if any("ema_9" in row for row in rows):
         _offer_smoothing(spec, noisy)
     if group_size > 1:
-        parts.append(message("Each point is the mean of up to {every} steps.", every=group_size))
+        parts.append(
+            message(
+                "Each point is the mean of up to {every} steps; their range is shaded.",
+                every=group_size,
+            )
+        )
     if noisy:
-        parts.append(message("Noisy curves are smoothed, with the logged values behind."))
+        parts.append(message("Noisy curves are smoothed, with their values behind."))
     if marks:
         titles = dict.fromkeys(row["finding"] for row in layers["marked"])
         listed = clauses(message("{mark:clause}", mark=title) for title in titles)
@@ -264,8 +261,7 @@ def _rows(steps: Floats, curve: Series) -> list[dict[str, Any]]:
         "series": [curve.key] * len(steps),
         "value": curve.values,
     }
-    if curve.low is not None and curve.high is not None:
-        columns |= {"low": curve.low, "high": curve.high}
+    columns |= {name: edge for name, edge in curve.arrays().items() if name != "values"}
     if np.isfinite(curve.values).sum() >= LEAST_SMOOTHED:
         for factor in SMOOTHING:
             averages = smoothed(curve.values, factor).tolist()
@@ -310,16 +306,21 @@ def spread_out(positions: Floats, height: float) -> Floats:
 
 
 def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
-    """Add a tooltip that shows, for a step, each curve's value and the edges of its band."""
+    """Add a tooltip with the curves' values, and the edges of their bands and ranges, at a step."""
     tips = [("step", ",~f", message("step"))]
     form = ".1%" if percent else VALUE_FORMAT
     tips += [(f"{curve.key}_value", form, label(curve.title)) for curve in series if curve.has_line]
     for curve in series:
+        name = label(curve.title)
         if curve.has_band:
-            name = label(curve.title)
             tips += [
                 (f"{curve.key}_low", form, message("{name}, lower band", name=name)),
                 (f"{curve.key}_high", form, message("{name}, upper band", name=name)),
+            ]
+        if curve.has_line and curve.min is not None:
+            tips += [
+                (f"{curve.key}_min", form, message("{name}, lowest", name=name)),
+                (f"{curve.key}_max", form, message("{name}, highest", name=name)),
             ]
     layer_named(spec, INTERACTION)["encoding"]["tooltip"] = [
         {"field": field, "type": "quantitative", "format": form, "title": title}

@@ -29,31 +29,21 @@ from rlreport.tables import Note, Tables, length_column
 from rlreport.text.messages import message
 
 ENTRY_POINTS = "rlreport.charts"
-CHARTS = "charts"
-"""Value of ``Note.kind`` that marks notes about chart functions that failed."""
-
+CHARTS = "charts"  # Value of ``Note.kind`` that marks notes about chart functions that failed
 GROUP = message("Custom charts")
-MOST_BYTES = 500_000
-"""Maximum size in bytes of a specification, which is embedded in the page."""
-
-MOST_CHARTS = 12
-"""Maximum number of charts that one function may return."""
-
+MOST_BYTES = 500_000  # Maximum size in bytes of a specification, which is embedded in the page
+MOST_CHARTS = 12  # Maximum number of charts that one function may return
 PADDING = 4
 _REASON_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class ChartFunction:
-    """A user's function that returns charts.
-
-    Attributes:
-        source: file name, or value of the entry point, that defines the function.
-        load: returns the function; an entry point is imported by this call.
-    """
+    """A user's function that returns charts."""
 
     name: str
-    source: str
+    source: str  # file name, or value of the entry point, that defines the function
+    # returns the function; an entry point is imported by this call
     load: Callable[[], Callable[..., Any]]
 
 

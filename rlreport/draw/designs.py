@@ -31,25 +31,28 @@ from rlreport.draw.theme import (
 )
 from rlreport.text.messages import marked
 
-Channel = TypeVar("Channel", alt.Color, alt.StrokeDash)
+Channel = TypeVar("Channel", alt.Color, alt.Stroke, alt.StrokeDash)
 Look = dict[str, Any]
 ROWS = "rows"
 RAW = {"strokeOpacity": 0.4, "strokeWidth": 1}
+RANGE = {"fillOpacity": 0.3, "strokeOpacity": 0.3, "strokeWidth": 1}
 THIN = {"strokeWidth": 1, "color": LIGHT["muted"]}
 HALO = {"color": LIGHT["page"], "stroke": LIGHT["page"], "strokeWidth": 4}
+# Vega expression, true for responses that pass the page's filters; the page sets ``kept``
 PASSES_FILTERS = "datum.kept !== false"
-"""Vega expression, true for responses that pass the page's filters; the page sets ``kept``."""
 
 
 def curves(scale: Any) -> Spec:
     """Return the design of curves over the steps, with bands, labels and shaded steps.
 
-    Data: ``step``, ``series``, ``value``, ``low``, ``high``. Layers with their own data:
+    Data: ``step``, ``series``, ``value``, ``low``, ``high`` (band), ``min``, ``max`` (range of the
+    steps that a value is the mean of). Layers with their own data:
     ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``guide`` (usual
     range ``low``, ``high``), ``zero``, ``raw`` (logged values behind smoothed lines) and ``point``
     (both with the fields of the data), ``label`` (``step``, ``series``, ``y``, ``label``).
     """
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
+    stroke = _by_series(alt.Stroke)
     x, y = _x("step", tickMinStep=1), _y("value", scale)
     label = {"align": "left", "dx": 7, "dy": 3, "baseline": "alphabetic"}
     at_step = alt.condition("datum.step === at", alt.value(1), alt.value(0))
@@ -71,13 +74,17 @@ def curves(scale: Any) -> Spec:
         _layer(
             "band", "area", {"fillOpacity": 0.13}, x="step:Q", y="low:Q", y2="high:Q", color=color
         ),
+        # Between gaps the area has no width; its stroke shows the range of a single point there.
+        _layer(
+            "range", "area", RANGE, x="step:Q", y="min:Q", y2="max:Q", color=color, stroke=stroke
+        ),
         _data_layer("raw", "line", RAW, x="step:Q", y="value:Q", color=color, strokeDash=dash),
         _layer("line", "line", x=x, y=y, color=color, strokeDash=dash),
         _data_layer(
             "point", "circle", {"size": 30, "opacity": 1}, x="step:Q", y="value:Q", color=color
         ),
         _data_layer("label", "text", label, x="step:Q", y="y:Q", text="label:N", color=color),
-        pointer.transform_fold(["value", "low", "high"], as_=["part", "number"])
+        pointer.transform_fold(["value", "low", "high", "min", "max"], as_=["part", "number"])
         .transform_calculate(named="datum.series + '_' + datum.part")
         .transform_pivot("named", value="number", groupby=["step"])
         .add_params(hover, at),
@@ -317,7 +324,7 @@ def _tip(field: str, format: str = VALUE_FORMAT, **options: Any) -> alt.Tooltip:
 
 
 def _by_series(channel: type[Channel]) -> Channel:
-    name = "color" if channel is alt.Color else "dash"
+    name = "dash" if channel is alt.StrokeDash else "color"
     scale = alt.Scale(domain=["$series.key"], range=[f"$series.{name}"])
     return channel("series:N", scale=scale, legend=None)
 

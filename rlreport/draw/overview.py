@@ -27,16 +27,16 @@ from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables
 from rlreport.text.messages import marked, message, sentences
 
+# Names of charts that are visible, not collapsed, even if no problem was found in them
 USUAL = ("reward", "kl", "length", "surprisal", "tool_errors")
-"""Names of charts that are visible, not collapsed, even if no problem was found in them."""
+# Width of a chart, as a key of ``theme.WIDTH``, by its place on the page
 SIZES: dict[Place, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
-"""Width of a chart, as a key of ``theme.WIDTH``, by its place on the page."""
 
+# Names of charts that are computed from the sample of responses, not from all of them
 SAMPLED = ("distinct_2", "error_by_position")
-"""Names of charts that are computed from the sample of responses, not from all of them."""
 
+# Function of the tables and the page's step axis; yields charts, None for one without data
 ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
-"""Function of the tables and the page's step axis; yields charts, None for one without data."""
 
 REFERENCE = (LIGHT["reference"], DASHED)
 VALIDATION = (LIGHT["healthy"], DASHED)
@@ -45,48 +45,37 @@ SECOND = (LIGHT["info"], DOTTED)
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Declaration of a curve that draws a column of the step table.
+    """Declaration of a curve that draws a column of the step table."""
 
-    Attributes:
-        column: name of the column.
-        title: label of the curve.
-        std: column with the standard deviation that sets the width of the band, "" for no band.
-        key: id of the curve in the chart's data; "" uses ``title``.
-    """
-
-    column: str
-    title: str
+    column: str  # name of the column
+    title: str  # label of the curve
+    # column with the standard deviation that sets the width of the band, "" for no band
     std: str = ""
-    key: str = ""
+    key: str = ""  # id of the curve in the chart's data; "" uses ``title``
     style: Style = (LIGHT["policy"], SOLID)
 
 
 @dataclass(frozen=True, slots=True)
 class CurveChart:
-    """Declaration of a chart that draws columns of the step table.
-
-    Attributes:
-        axis: title of the y axis; "" uses the axis title of the first curve's column.
-        scale: scale of the y axis; ``symlog`` is used only if the axis would leave [-2, 2].
-        needs: column that must exist and be nonzero at some step, or the chart is left out.
-        note: last sentence of the description.
-    """
+    """Declaration of a chart that draws columns of the step table."""
 
     name: str
     title: str
     curves: tuple[Curve, ...]
-    axis: str = ""
+    axis: str = ""  # title of the y axis; "" uses the axis title of the first curve's column
     wide: bool = False
     percent: bool = False
+    # scale of the y axis; ``symlog`` is used only if the axis would leave [-2, 2]
     scale: Scale = "linear"
-    needs: str = ""
-    note: str = ""
+    needs: str = ""  # column that must exist and be nonzero at some step, or the chart is left out
+    note: str = ""  # last sentence of the description
 
 
 def _chart(name: str, title: str, *curves: Curve, **options: Any) -> CurveChart:
     return CurveChart(name, title, curves, **options)
 
 
+# Charts in page order. Of several with the same name, only the first with data is drawn
 OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     _chart(
         "reward",
@@ -220,7 +209,6 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     ),
     small_multiples,
 )
-"""Charts in page order. Of several with the same name, only the first with data is drawn."""
 
 
 def overview_charts(

@@ -15,8 +15,8 @@ from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 from rlreport.text.messages import message, plural
 
+# A histogram of reward gains needs at least this many prompts that occur in several steps
 LEAST_PROMPTS = 5
-"""A histogram of reward gains needs at least this many prompts that occur in several steps."""
 
 MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
 

@@ -18,13 +18,13 @@ from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 from rlreport.text.messages import message, plural, sentences
 
+# Rewards with at most this many distinct values are treated as grades, such as right or wrong
 FEW_VALUES = 12
-"""Rewards with at most this many distinct values are treated as grades, such as right or wrong."""
 
 MOST_COLUMNS = 120  # maximum number of columns of the heat map
 MOST_PARTS = 6  # maximum number of reward parts in a chart
+# If the std of the reward is smaller, the reward parts' shares of its variance are NaN
 LEAST_STD = 1e-6
-"""If the std of the reward is smaller, the reward parts' shares of its variance are NaN."""
 
 
 def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:

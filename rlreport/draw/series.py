@@ -3,49 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pandas as pd
 
-from rlreport.choose.detail import evenly
 from rlreport.draw.axes import drawable, figure
 from rlreport.draw.theme import LIGHT
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message
 
 MOST_POINTS = 400  # maximum number of points per curve
+AVERAGED_POINTS = 250  # maximum number of points with a range, which take more bytes
 SPARKLINE_POINTS = 50
 _WIDTH, _HEIGHT, _MARGIN = 100.0, 24.0, 2.0
 
+# Decay factors of the moving averages offered to readers; noisy curves use the first one
 SMOOTHING = (0.6, 0.9)
-"""Decay factors of the moving averages offered to readers; noisy curves use the first one."""
-LEAST_SMOOTHED = 10
-"""Minimum number of values of a curve that can be smoothed."""
+LEAST_SMOOTHED = 10  # Minimum number of values of a curve that can be smoothed
+# Minimum noise of curves that are smoothed: half the mean squared difference of adjacent values,
+# divided by the variance of the values; 1 for white noise
 NOISE = 0.08
-"""Minimum noise of curves that are smoothed: half the mean squared difference of adjacent values,
-divided by the variance of the values; 1 for white noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A curve over the steps with its style, and optionally a band around it.
+    """A curve over the steps with its style, and optionally a band around it."""
 
-    Attributes:
-        key: id of the curve in the chart's data, safe as a field name.
-        title: label at the curve's end and name in tooltips.
-        values: float64 (S,), one value per step, NaN where missing.
-        low, high: float64 (S,), lower and upper edge of the band, None without a band.
-        colour, dash: style of the line, see ``theme.Style``.
-    """
-
-    key: str
-    title: str
-    values: Floats
+    key: str  # id of the curve in the chart's data, safe as a field name
+    title: str  # label at the curve's end and name in tooltips
+    values: Floats  # float64 (S,), one value per step, NaN where missing
+    # style of the line, see ``theme.Style``
     colour: str = LIGHT["policy"]
     dash: tuple[int, ...] = (1, 0)
+    # float64 (S,), lower and upper edge of the band, None without a band
     low: Floats | None = None
     high: Floats | None = None
+    # float64 (S,), range of the values that each value is the mean of, else None
+    min: Floats | None = None
+    max: Floats | None = None
 
     @property
     def has_line(self) -> bool:
@@ -69,12 +65,12 @@ class Series:
         return bool(noise > NOISE and turns > len(steps) / 3)
 
     def arrays(self) -> dict[str, Floats]:
-        """Return the arrays ``values``, ``low`` and ``high`` that are not None, by name."""
-        fields = {"values": self.values, "low": self.low, "high": self.high}
-        return {name: array for name, array in fields.items() if array is not None}
+        """Return the arrays that are not None (values, edges of band and range), by name."""
+        items = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: array for name, array in items if isinstance(array, np.ndarray)}
 
     def map(self, change: Callable[[Floats], Floats]) -> Series:
-        """Return a copy with ``change`` applied to the values and to both edges of the band."""
+        """Return a copy with ``change`` applied to the values and to all edges."""
         arrays = {name: change(array) for name, array in self.arrays().items()}
         return replace(self, **arrays)  # type: ignore[arg-type] # arrays only
 
@@ -95,20 +91,24 @@ def smoothed(values: Floats, factor: float) -> Floats:
 
 
 def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Series], int]:
-    """Average neighbouring steps if there are more than MOST_POINTS.
+    """Average neighbouring steps, and keep their range, if there are more than MOST_POINTS.
 
     Returns the steps, the curves, and the number of steps averaged per point (1: unchanged).
     """
-    group_size = -(-len(steps) // MOST_POINTS)
-    if group_size == 1:
+    if len(steps) <= MOST_POINTS:
         return steps, list(series), 1
+    group_size = -(-len(steps) // AVERAGED_POINTS)
     groups = np.arange(len(steps)) // group_size
 
-    def mean(values: Floats) -> Floats:
-        return np.asarray(pd.Series(values).groupby(groups).mean(), dtype=np.float64)
+    def reduced(values: Floats, reduction: str = "mean") -> Floats:
+        return pd.Series(values).groupby(groups).agg(reduction).to_numpy(dtype=np.float64)
 
-    group_steps = np.concatenate([steps[:1], mean(steps)[1:-1], steps[-1:]])
-    return group_steps, [curve.map(mean) for curve in series], group_size
+    group_steps = np.concatenate([steps[:1], reduced(steps)[1:-1], steps[-1:]])
+    curves = [
+        replace(c.map(reduced), min=reduced(c.values, "min"), max=reduced(c.values, "max"))
+        for c in series
+    ]
+    return group_steps, curves, group_size
 
 
 def in_words(curve: Series, steps: Floats, percent: bool) -> str:
@@ -135,15 +135,21 @@ def in_words(curve: Series, steps: Floats, percent: bool) -> str:
 def sparkline(values: Floats) -> str:
     """Return a sparkline as SVG path data (``d``) in a box 100 wide and 24 high; NaN leaves gaps.
 
-    At most SPARKLINE_POINTS evenly spaced values are drawn. Returns "" if fewer than two of them
-    are finite.
+    Of more than SPARKLINE_POINTS values, the lowest and the highest of each of as many groups of
+    neighbours as fit are drawn, and both ends. Returns "" if fewer than two values are finite.
     """
-    values = drawable(values[evenly(len(values), SPARKLINE_POINTS)])
+    across, values = np.linspace(0.0, _WIDTH, len(values)), drawable(values)
+    if len(values) > SPARKLINE_POINTS:
+        kept = [0, len(values) - 1]
+        for group in np.array_split(np.arange(len(values)), SPARKLINE_POINTS // 2 - 1):
+            # NaN is neither the lowest nor the highest, unless the whole group is NaN: a gap.
+            up, down = (np.nan_to_num(sign * values[group], nan=-np.inf) for sign in (1, -1))
+            kept += [group[up.argmax()], group[down.argmax()]]
+        across, values = across[np.unique(kept)], values[np.unique(kept)]
     finite = np.isfinite(values)
     if finite.sum() < 2:
         return ""
     low, high = float(values[finite].min()), float(values[finite].max())
-    across = np.linspace(0.0, _WIDTH, len(values))
     share = (values - low) / (high - low) if high > low else np.full(len(values), 0.5)
     down = _MARGIN + (1.0 - share) * (_HEIGHT - 2 * _MARGIN)
     starts = ~np.append(False, finite[:-1])

@@ -20,15 +20,12 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message, plural, told
 
 MOST_METRICS = 24
+# Maximum number of metric charts in a report of trainer metrics alone, without responses
 MOST_ALONE = 200
-"""Maximum number of metric charts in a report of trainer metrics alone, without responses."""
 MOST_COLUMNS = 12
-MOST_NAMED = 40
-"""Maximum number of constant columns that are listed with their values."""
-
-DECADES = 1000.0
-"""Positive values whose range exceeds this factor are drawn on a logarithmic axis."""
-
+MOST_NAMED = 40  # Maximum number of constant columns that are listed with their values
+DECADES = 1000.0  # Positive values whose range exceeds this factor are drawn on a logarithmic axis
+# Metric's role -> overview chart on the same subject; findings refer to charts by that name
 CHART_OF_ROLE = {
     "kl": "kl",
     "kl_token": "kl",
@@ -41,13 +38,13 @@ CHART_OF_ROLE = {
     "learning_rate": "learning_rate",
     "explained_variance": "explained_variance",
 }
-"""Metric's role -> overview chart on the same subject; findings refer to charts by that name."""
 
+# Matches names of ids, indices, hashes and seeds: a chart of their means is meaningless
 _IDENTIFIER = re.compile(
     r"(^|[/_. -])(ids?|idx|index|indices|uu?id|guid|hash|seed|line_?(no|number)?)$|[a-z]I[dD]$"
 )
-"""Matches names of ids, indices, hashes and seeds: a chart of their means is meaningless."""
 
+# Patterns of metric names to draw first, in this order; others follow in the log's order
 _FIRST = (
     r"(^|[/_.])(approx_?)?kl",
     r"entropy",
@@ -59,28 +56,18 @@ _FIRST = (
     r"value|critic|vf_|explained",
     r"lr|learning_rate",
 )
-"""Patterns of metric names to draw first, in this order; others follow in the log's order."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Columns of a table with one row per step, to be drawn in one chart each.
+    """Columns of a table with one row per step, to be drawn in one chart each."""
 
-    Attributes:
-        prefix: prefix of charts' names, so that a column "step" or "constructor" does no harm.
-        heading: heading above the charts.
-        axis: title of the y axis.
-        most: maximum number of charts.
-        steps: float64 (S,).
-        values: float64 (S,) by column name.
-    """
-
-    prefix: str
-    heading: str
-    axis: str
-    most: int
-    steps: Floats
-    values: Mapping[str, Floats]
+    prefix: str  # prefix of charts' names, so that a column "step" or "constructor" does no harm
+    heading: str  # heading above the charts
+    axis: str  # title of the y axis; "" for values as logged
+    most: int  # maximum number of charts
+    steps: Floats  # float64 (S,)
+    values: Mapping[str, Floats]  # float64 (S,) by column name
 
     @property
     def varied(self) -> list[str]:
@@ -110,10 +97,9 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
                 if chart_name in finding.charts
             ]
             metric_frame = Frame(group.steps, findings, frame.extent)
-            axis, note, guide = group.axis, "", guide_for(name)
+            note, guide = "", guide_for(name)
             if guide is not None:
-                values = {"axis": axis, "low": f"{guide.low:g}", "high": f"{guide.high:g}"}
-                axis = told("{axis}; shaded: {low} to {high}", values)
+                values = {"low": f"{guide.low:g}", "high": f"{guide.high:g}"}
                 values |= {"meaning": message(guide.meaning), "source": message(guide.source)}
                 note = told(
                     "Shaded: the usual range, {low} to {high}: {meaning} ({source}).", values
@@ -123,7 +109,7 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
                 group.prefix + key,
                 label(name, 80),
                 [Series(group.prefix + key, name, group.values[name])],
-                axis=axis,
+                axis=group.axis,
                 labels=0,
                 note=note,
                 guide=None if guide is None else (guide.low, guide.high),
@@ -185,7 +171,7 @@ def _groups(tables: Tables) -> Iterator[_Group]:
         columns = _columns(metrics, excluded_names)
         heading = message("Trainer metrics")
         steps = floats(metrics, "step")
-        yield _Group("metric_", heading, message("as logged"), limit, steps, columns)
+        yield _Group("metric_", heading, "", limit, steps, columns)
 
 
 def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:

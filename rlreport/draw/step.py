@@ -27,12 +27,8 @@ from rlreport.figures.ragged import Floats
 from rlreport.tables import length_column
 from rlreport.text.messages import message, plural, sentences
 
-RIGHT = 12
-"""Padding right of the plot of a step chart, in pixels."""
-
-MOST_DOTS = 600
-"""Above this many responses a scatter plot is drawn as a heat map of counts."""
-
+RIGHT = 12  # Padding right of the plot of a step chart, in pixels
+MOST_DOTS = 600  # Above this many responses a scatter plot is drawn as a heat map of counts
 MOST_BARS = 200  # maximum number of bars in the chart of reward gaps
 _CELLS = (36, 20)  # columns and rows of a heat map
 

@@ -7,9 +7,11 @@ Content-Security-Policy allows it; equal input gives equal bytes.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -17,11 +19,13 @@ import orjson
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.theme import FONT, SMALL, Spec, sentinels
+from rlreport.errors import RlreportError
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 
-DENSITY = 2
-"""Scale of PNG pictures: pixels per CSS pixel, for high-resolution screens."""
+DENSITY = 2  # Scale of PNG pictures: pixels per CSS pixel, for high-resolution screens
+# Bytes of virtual memory to leave for V8, which reserves 64 GiB when it starts (measured)
+ADDRESS_SPACE = 65 << 30
 
 SVG = "{http://www.w3.org/2000/svg}"
 _TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}
@@ -71,9 +75,7 @@ def drawn_alone(chart: Chart) -> Chart:
     Raises:
         ValueError: Vega rejected the chart.
     """
-    import vl_convert  # starts V8
-
-    vega = vl_convert.vegalite_to_vega(_json(chart.spec))
+    vega = _vl_convert().vegalite_to_vega(_json(chart.spec))
     svg = _page_svg(_svg(_json(vega)), chart.name, chart.description)
     return replace(chart, vega=vega, svg=svg)
 
@@ -89,19 +91,44 @@ def png(chart: Chart, width: int, font: str = FONT) -> bytes:
     Raises:
         ValueError: Vega rejected the chart.
     """
-    import vl_convert  # starts V8
-
     padding = chart.vega["padding"]
     text = _json({**chart.vega, "width": width - padding["left"] - padding["right"]})
     text = text.replace(f'"{FONT}"', f'"{font}"')
-    picture: bytes = vl_convert.vega_to_png(text, scale=DENSITY, allowed_base_urls=[])
+    picture: bytes = _vl_convert().vega_to_png(text, scale=DENSITY, allowed_base_urls=[])
     return picture
 
 
 def _svg(specification: str) -> ET.Element:
-    import vl_convert  # starts V8
+    return ET.XML(_vl_convert().vega_to_svg(specification, allowed_base_urls=[]))
 
-    return ET.XML(vl_convert.vega_to_svg(specification, allowed_base_urls=[]))
+
+@cache
+def _vl_convert() -> Any:
+    check_address_space()
+    import vl_convert  # starts V8 at its first call
+
+    return vl_convert
+
+
+def check_address_space() -> None:
+    """Check, before V8 starts, that the limit of virtual memory leaves it enough (Linux only).
+
+    Raises:
+        RlreportError: it does not, so that V8 would abort the process.
+    """
+    if sys.platform != "linux":
+        return
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    needed = ADDRESS_SPACE + pages * resource.getpagesize()
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise RlreportError(
+            f"each process may use {limit / 1e9:.1f} GB of address space (ulimit -v), but drawing "
+            f"charts reserves {needed / 1e9:.1f} GB of it, most of it never used as memory; run "
+            "'ulimit -v unlimited' first. 'rlreport check' and 'rlreport inspect' draw nothing"
+        )
 
 
 def _json(vega: Spec) -> str:

@@ -10,11 +10,9 @@ import hashlib
 from pathlib import Path
 from typing import Any, Literal
 
-Spec = dict[str, Any]
-"""A Vega-Lite or Vega specification."""
-
+Spec = dict[str, Any]  # A Vega-Lite or Vega specification
+# File with the compiled chart designs (templates), written when the package is built
 DESIGNS = Path(__file__).with_name("designs.json")
-"""File with the compiled chart designs (templates), written when the package is built."""
 
 Theme = Literal["light", "dark"]
 
@@ -22,19 +20,19 @@ FONT = "sans-serif"
 SMALL = 11  # font size of all texts in charts, in pixels
 VALUE_FORMAT = ",.4~r"  # d3 format of values in tooltips: four significant digits
 
+# Chart widths in pixels. In a 1400 px window, the page shows charts at this size, unscaled
 WIDTH = {"step": 320, "third": 434, "half": 664, "wide": 1352}
-"""Chart widths in pixels. In a 1400 px window, the page shows charts at this size, unscaled."""
 
 HEIGHT = {"step": 220, "half": 200, "wide": 200}
 PADDING = {"left": 52, "top": 32, "bottom": 38}
+# Vertical offsets of axis titles in pixels: x below the plot, y (negative) above it
 TITLES = {"x": 33, "y": -15}
-"""Vertical offsets of axis titles in pixels: x below the plot, y (negative) above it."""
 
+# Name prefix of layers that exist only in interactive charts, not in the static drawing
 INTERACTION = "interaction"
-"""Name prefix of layers that exist only in interactive charts, not in the static drawing."""
 
+# Colour of a curve, and the alternating lengths of its dashes and gaps in pixels
 Style = tuple[str, tuple[int, ...]]
-"""Colour of a curve, and the alternating lengths of its dashes and gaps in pixels."""
 
 SOLID, DASHED, DOTTED = (1, 0), (6, 3), (2, 2)
 
@@ -52,6 +50,7 @@ _COLOURS = {
     "healthy": ("#1a7f4b", "#5cc48a"),
 }
 LIGHT, DARK = ({name: pair[theme] for name, pair in _COLOURS.items()} for theme in (0, 1))
+# Styles, in order of use, for curves without a fixed style; all colours differ
 PALETTE: tuple[Style, ...] = (
     (LIGHT["policy"], SOLID),
     (LIGHT["reference"], DASHED),
@@ -62,7 +61,6 @@ PALETTE: tuple[Style, ...] = (
     (LIGHT["muted"], (4, 4)),
     (LIGHT["warning"], (8, 2, 2, 2)),
 )
-"""Styles, in order of use, for curves without a fixed style; all colours differ."""
 
 _SIGNED = {
     "light": (

@@ -15,8 +15,7 @@ from rlreport.draw.theme import PALETTE
 from rlreport.tables import Tables
 from rlreport.text.messages import message, plural
 
-MOST_TOOLS = 5
-"""Maximum number of curves; the tools that answered the most calls are drawn."""
+MOST_TOOLS = 5  # Maximum number of curves; the tools that answered the most calls are drawn
 
 
 def tool_label(name: object) -> str:

@@ -6,18 +6,44 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
 from rlreport.fields import TOKEN_ARRAYS
 from rlreport.text.chat import CALL, Turn, content_text, role_name, turns_in_text
 
-MAX_TOOLS = 64
-"""Maximum number of tools per response whose answers are counted."""
+MAX_TOOLS = 64  # Maximum number of tools per response whose answers are counted
 
-TURN_LIMITS = frozenset(
-    {"max_turns", "max_turns_exceeded", "max_turns_reached", "max_steps", "turn_limit"}
-)
-"""Logged finish reasons which mean that a conversation reached its maximum number of turns."""
+
+class Ending(Enum):
+    """How a response ended: by itself, at a limit of tokens or of turns, or stopped otherwise."""
+
+    FINISHED = auto()
+    CUT_OFF = auto()
+    TURN_LIMIT = auto()
+    STOPPED = auto()  # by an error, an abort or a limit of time
+    UNFINISHED = auto()  # it is logged as not completed, without a reason
+
+
+_END_REASONS = {
+    Ending.FINISHED: "stop eos eos_token end_turn stop_sequence tool_calls done complete completed "
+    "finish finished success agent_completed user_closed env_done no_tools_called "
+    "has_final_env_response",
+    Ending.CUT_OFF: "length max_length max_tokens max_new_tokens truncated overlong "
+    "max_input_tokens max_output_tokens max_total_tokens max_turn_tokens max_completion_tokens "
+    "max_total_completion_tokens max_prompt_length max_response_length max_context_length "
+    "model_length model_context_window prompt_too_long context_length context_window "
+    "context_limit length_limit token_limit compaction_failed",
+    Ending.TURN_LIMIT: "max_turn max_turns max_steps max_rounds max_iterations max_messages "
+    "turn_limit step_limit iteration_limit message_limit",
+    Ending.STOPPED: "error has_error failed failure exception abort aborted cancel cancelled "
+    "canceled interrupted killed timeout timed_out time_limit content_filter",
+    Ending.UNFINISHED: "incomplete unfinished not_completed",
+}
+_ENDINGS = {reason: end for end, reasons in _END_REASONS.items() for reason in reasons.split()}
+_LONGEST_REASON = 80
+_BLANKS, _REACHED = re.compile(r"[\s-]+"), re.compile(r"_(?:reached|exceeded|hit)$")
 
 _LARGEST = 2**53
 _LONGEST_NAME = 80
@@ -44,27 +70,20 @@ class ToolCounts(NamedTuple):
 
 @dataclass(slots=True)
 class RowMetadata:
-    """Values of a row other than text and tokens.
+    """Values of a row other than text and tokens."""
 
-    Attributes:
-        split: standard name of the data split, such as "val"; None if the row has none.
-        trainable: whether the agent is being trained.
-        filtered_out: whether the trainer discarded the rollout.
-        failed: whether the rollout ended in errors before the policy wrote anything.
-        figures: column of the response table, such as ``turns`` -> value of the row.
-        tools: counts of answers by tool name.
-    """
-
+    # standard name of the data split, such as "val"; None if the row has none
     split: str | None = None
-    trainable: bool = True
-    filtered_out: bool = False
-    failed: bool = False
+    trainable: bool = True  # whether the agent is being trained
+    filtered_out: bool = False  # whether the trainer discarded the rollout
+    failed: bool = False  # whether the rollout ended in errors before the policy wrote anything
+    # column of the response table, such as ``turns`` -> value of the row
     figures: dict[str, float] = field(default_factory=dict)
-    tools: dict[str, ToolCounts] = field(default_factory=dict)
+    tools: dict[str, ToolCounts] = field(default_factory=dict)  # counts of answers by tool name
 
 
 def row_metadata(
-    record: Mapping[str, Any], step: int, prompt: str, response: str, reason: object = None
+    record: Mapping[str, Any], step: int, prompt: str, response: str, ending: Ending | None = None
 ) -> RowMetadata:
     """Return the metadata of a row; unusable values are ignored.
 
@@ -74,7 +93,7 @@ def row_metadata(
         step: training step of the row.
         prompt: text of the prompt.
         response: text of the response.
-        reason: logged finish reason, such as "stop".
+        ending: how the response ended, None if unknown.
     """
     turns = record.get("turns")
     metadata = RowMetadata(
@@ -100,11 +119,25 @@ def row_metadata(
         metadata.figures["lag"] = float(step - version)
     if is_number(seconds := record.get("seconds")):
         metadata.figures["seconds"] = float(seconds)
-    if isinstance(reason, str):
-        at_limit = reason.lower() in TURN_LIMITS
-        if at_limit or turns:
-            metadata.figures["at_turn_limit"] = float(at_limit)
+    at_limit = ending is Ending.TURN_LIMIT
+    if at_limit or (turns and ending not in (None, Ending.UNFINISHED)):
+        metadata.figures["at_turn_limit"] = float(at_limit)
+    if at_limit or ending in (Ending.STOPPED, Ending.UNFINISHED):
+        metadata.figures["stopped"] = 1.0
     return metadata
+
+
+def ending_of(reason: object) -> Ending | None:
+    """Return how a response ended by its logged reason, such as "stop"; None if it is unknown."""
+    is_short = isinstance(reason, str) and len(reason) <= _LONGEST_REASON
+    return _ending_of(reason) if is_short else None
+
+
+@lru_cache(maxsize=256)
+def _ending_of(reason: str) -> Ending | None:
+    # Enumerations are logged with their name: "TerminationReason.MAX_TURNS_EXCEEDED".
+    word = _BLANKS.sub("_", reason.strip().lower()).rpartition(".")[2]
+    return _ENDINGS.get(word) or _ENDINGS.get(_REACHED.sub("", word))
 
 
 class _Thinking(NamedTuple):

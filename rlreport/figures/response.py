@@ -174,6 +174,11 @@ def mismatch_by_turn(
     return columns
 
 
+def is_cut_off(finished: Floats, stopped: Floats) -> Floats:
+    """Return 1 where a limit of tokens ended a response, else 0, NaN where it is unknown."""
+    return np.where(stopped == 1, 0.0, 1 - finished)
+
+
 def thinking_tokens(
     opens: NDArray[np.bool_], closes: NDArray[np.bool_], offsets: Ints
 ) -> dict[str, Floats]:

@@ -17,7 +17,7 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, NotTaken, count_not_taken, kind_of
 from rlreport.figures.metadata import split_named
 from rlreport.formats import roll, simple
-from rlreport.formats.base import BaseFormat, Format, Match, Row, Where
+from rlreport.formats.base import BaseFormat, FileStamp, Format, Match, Row, Where
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.ids import TokenNames
 from rlreport.formats.logged import Watched, is_scalar, read_all
@@ -37,8 +37,11 @@ __all__ = [
     "beside", "detect", "format_by_id", "formats", "refusal", "suggest",
 ]  # fmt: skip
 
+# Marks rows that have no step of their own, so that the step in the file's path counts
+_NO_STEP = -(2**62)
+
+# Entry point group of installed formats: Format classes whose constructor takes no arguments
 ENTRY_POINTS = "rlreport.formats"
-"""Entry point group of installed formats: Format classes whose constructor takes no arguments."""
 
 _FORMATS: tuple[Callable[[], Format], ...] = (
     simple.RLBoard, TRL, simple.Verl, NemoRL, SkyRL, simple.PrimeRLTokens, Verifiers, simple.AReaL,
@@ -161,6 +164,11 @@ class RowReader:
         return bool(getattr(self._format, "rewarded", True))
 
     @property
+    def siblings(self) -> tuple[FileStamp, ...]:
+        """The files next to the log that the format reads."""
+        return self._format.siblings if isinstance(self._format, BaseFormat) else ()
+
+    @property
     def alone(self) -> bool:
         """Whether rows may be cached: the format is built in and reads no sibling files."""
         ours = type(self._format).__module__.startswith("rlreport.")
@@ -195,14 +203,15 @@ class RowReader:
         for name, value in watched.unread():
             count_not_taken(self._not_taken, name, kind_of(value))
 
-    def splits_of(self, objects: Collection[Row], name: str) -> set[str]:
-        """Return the data splits (e.g. ``train``) of the rows of ``objects`` from file ``name``."""
-        splits: set[str] = set()
+    def preview(self, objects: Collection[Row], name: str) -> tuple[set[str], bool]:
+        """Return the data splits of the rows of a file's first objects, and if any has no step."""
+        rows: list[Row] = []
         for obj in objects:
             with suppress(RowError, RecursionError):
-                splits |= {split_named(row.get("split")) for row in self(obj, Where(name))}
+                rows += self(obj, Where(name, step=_NO_STEP))
         self._not_taken = {}  # these objects are read again later, and would be counted twice
-        return splits
+        stepless = any(row.get("step") == _NO_STEP for row in rows)
+        return {split_named(row.get("split")) for row in rows}, stepless
 
     def take_not_taken(self) -> NotTaken:
         """Return the unrecognized fields counted since the last call, and reset the counts."""

@@ -29,8 +29,7 @@ _ID = re.compile(rb'"trace_id"\s*:\s*"([^"\\]+)"')
 _INDEX = ".index.jsonl"
 _CHUNK = re.compile(r"(\d{5,})\.jsonl(?:\.zst)?")
 _FIXED_KEYS = ("token_ids", "mask")  # keys of a node that updates must not change
-MAX_LINE = 64 << 20
-"""Maximum bytes of a line that contains an update."""
+MAX_LINE = 64 << 20  # Maximum bytes of a line that contains an update
 
 
 def annotation_files(path: Path) -> tuple[FileStamp, ...]:

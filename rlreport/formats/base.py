@@ -22,11 +22,15 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The location of an object: file (path in the log folder), line from 1, index from 0."""
+    """The location of an object: file (path in the log folder), line from 1, index from 0.
+
+    ``step`` is the step that the file's name has among all files, None if it has none.
+    """
 
     name: str
     line: int = 0
     index: int = 0
+    step: int | None = None
 
 
 class Match(NamedTuple):
@@ -129,6 +133,11 @@ class BaseFormat:
     def __init__(self, sibling: FileStamp | None = None, remark: str = "") -> None:
         self.sibling = sibling
         self.remark = remark
+
+    @property
+    def siblings(self) -> tuple[FileStamp, ...]:
+        """All files next to the log that are read together with it."""
+        return (self.sibling,) if self.sibling else ()
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Return a claim if at least half of the objects have the keys of one of ``claims``."""

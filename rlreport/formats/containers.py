@@ -11,12 +11,12 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path, PurePath
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import zstandard
 
-from rlreport.errors import RowError
+from rlreport.errors import RowError, UnreadRow
 from rlreport.formats.base import Row
 from rlreport.formats.logged import json_object, mapping
 from rlreport.formats.parquet import parquet_rows
@@ -29,40 +29,47 @@ if TYPE_CHECKING:
 
 File = str | Path | IO[bytes]
 
+# Key added to each Inspect sample; its value is the evaluation's metadata from the log header
 HEADER = "log.eval"
-"""Key added to each Inspect sample; its value is the evaluation's metadata from the log header."""
 
+# Maximum bytes of a decompressed document in an ``.eval`` log, and of a value in a database
 MAX_SAMPLE = 64_000_000
-"""Maximum bytes of a decompressed document in an ``.eval`` log, and of a value in a database."""
 
+# Maximum compression ratio of an archive; JSON with tokens has a ratio of about 20
 MOST_GROWTH = 200
-"""Maximum compression ratio of an archive; JSON with tokens has a ratio of about 20."""
 
 _SUFFIXES = {
     ".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".parquet": "parquet", ".pt": "torch",
     ".db": "sqlite",
     ".eval": "inspect",
 }  # fmt: skip
-_COMPRESSIBLE = ("lines", "json")
-"""Containers whose files may also be compressed: ``.gz`` or ``.zst``."""
+# Suffixes of zip archives of logs: all files of JSON lines and JSON documents in them are read
+ZIPPED = (".jsonl.zip", ".ndjson.zip", ".json.zip")
 
+# Containers whose files may also be compressed: ``.gz`` or ``.zst``
+_COMPRESSIBLE = ("lines", "json")
+
+_JSON = (".jsonl", ".ndjson", ".json")
+_TOO_MUCH = f"it unpacks to more than {MOST_GROWTH} times its size"
 _ZSTANDARD = 93
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _ZIP_ERRORS = (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError, RuntimeError,
                zlib.error, struct.error, zstandard.ZstdError)  # fmt: skip
+# Table of a Trackio database -> SQL query for its rollouts; skips entries of only numbers
 _QUERIES = {
     "metrics": "SELECT run_name, step, timestamp, metrics FROM metrics "
     "WHERE CAST(metrics AS TEXT) LIKE '%\"trackio.table\"%' ORDER BY rowid",
     "traces": "SELECT run_name, step, timestamp, key, trace_index, messages, metadata "
     "FROM traces ORDER BY rowid",
 }
-"""Table of a Trackio database -> SQL query for its rollouts; skips entries of only numbers."""
 
 
 def container_of(name: str) -> str | None:
     """Return the container type (``lines``, ``json``, …) for a file's suffix, None if unknown."""
     plain = name.lower()
+    if plain.endswith(ZIPPED):
+        return "zip"
     for suffix in (".gz", ".zst"):
         plain = plain.removesuffix(suffix)
     container = _SUFFIXES.get(Path(plain).suffix)
@@ -78,6 +85,7 @@ def iterate(
     JSON lines with a wrong suffix. A database must be Trackio's; its objects are like the rows of
     Trackio's parquet export. An Inspect ``.eval`` log is a zip archive with a document per sample;
     if a document is damaged or too large, its object has only ``error_reading`` and ``HEADER``.
+    In other archives (ZIPPED), an unreadable line or file is an ``UnreadRow``.
 
     Args:
         file: path or binary stream.
@@ -219,8 +227,7 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
     """Yield (index, sample) for each sample of an Inspect log, without ``events``."""
     try:
         with open_zip(file) as archive:
-            # Of several documents with the same name, use the last one.
-            infos = {info.filename: info for info in archive.infolist()}
+            infos, budget = _entries(archive)
             names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
             if not names:
                 raise RowError(message("no samples in it"))
@@ -228,20 +235,81 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
             for name in ("_journal/start.json", "header.json"):
                 if name in infos:
                     header = mapping(_document(archive, infos[name]).get("eval"))
-            size = archive.fp.seek(0, io.SEEK_END) if archive.fp else 0
-            if sum(info.compress_size for info in infos.values()) > size:
-                raise RowError("its entries overlap")
-            budget = MAX_SAMPLE + MOST_GROWTH * size
             for index, name in enumerate(names):
                 if wanted is None or index in wanted:
                     budget -= min(infos[name].file_size, MAX_SAMPLE)
                     if budget < 0:
-                        raise RowError(f"it unpacks to more than {MOST_GROWTH} times its size")
+                        raise RowError(_TOO_MUCH)
                     yield index, {**_document(archive, infos[name]), HEADER: header}
     except RowError:
         raise
     except _ZIP_ERRORS as error:
         raise RowError(message("not an Inspect log: {why}", why=str(error))) from None
+
+
+def _entries(archive: zipfile.ZipFile) -> tuple[dict[str, zipfile.ZipInfo], int]:
+    """Return an archive's entries by name, and how many bytes it may unpack to."""
+    # Of several documents with the same name, use the last one.
+    infos = {info.filename: info for info in archive.infolist()}
+    size = archive.fp.seek(0, io.SEEK_END) if archive.fp else 0
+    if sum(info.compress_size for info in infos.values()) > size:
+        raise RowError("its entries overlap")
+    return infos, MAX_SAMPLE + MOST_GROWTH * size
+
+
+def _zipped_objects(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
+    """Yield (index, object) for each line and document of the JSON files in an archive."""
+    index = 0
+    try:
+        with open_zip(file) as archive:
+            infos, budget = _entries(archive)
+            for name, info in infos.items():
+                # macOS adds files such as ``__MACOSX/._a.jsonl``, which are no logs.
+                if not name.lower().endswith(_JSON) or PurePath(name).name.startswith("."):
+                    continue
+                budget -= info.file_size
+                if budget < 0:
+                    raise RowError(_TOO_MUCH)
+                try:
+                    for item in _items(archive, info):
+                        if wanted is None or index in wanted:
+                            yield index, item if isinstance(item, dict) else _row_of_line(item)
+                        index += 1
+                except _ZIP_ERRORS as error:
+                    if wanted is None or index in wanted:
+                        yield index, UnreadRow(RowError(f"{name[:80]!r}: {error}"))
+                    index += 1
+    except RowError:
+        raise
+    except _ZIP_ERRORS as error:
+        raise RowError(message("not a zip archive: {why}", why=str(error))) from None
+
+
+def _items(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes | Row]:
+    """Yield the lines of a file of JSON lines in an archive, or the objects of a document."""
+    if info.filename.lower().endswith(".json"):
+        yield from json_objects(io.BytesIO(_decompress(archive, info)))
+        return
+    with archive.open(info) as entry, io.BufferedReader(cast("io.RawIOBase", entry)) as lines:
+        while line := lines.readline(MAX_SAMPLE + 1):
+            if line.strip():
+                yield line
+
+
+def _row_of_line(line: bytes) -> Row:
+    try:
+        if len(line) > MAX_SAMPLE:
+            raise LimitError(message("larger than {most:count} bytes", most=MAX_SAMPLE))
+        obj = load_json(line)
+        return (
+            obj
+            if isinstance(obj, dict)
+            else UnreadRow(RowError(message("contains no JSON object")))
+        )
+    except RowError as error:
+        return UnreadRow(error)
+    except ValueError as error:
+        return UnreadRow(RowError(message("not valid JSON: {why}", why=str(error))))
 
 
 def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
@@ -282,4 +350,5 @@ _READERS: dict[str, Callable[[IO[bytes], set[int] | None], Iterator[tuple[int, R
     "parquet": parquet_rows,
     "sqlite": _sqlite_rows,
     "torch": torch_rows,
+    "zip": _zipped_objects,
 }

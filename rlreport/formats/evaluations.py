@@ -18,11 +18,16 @@ from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import conversation_fields, prompt_fields
 from rlreport.text.messages import message
 
+# Inspect's letter grades as rewards: correct, partial, incorrect, no answer
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-"""Inspect's letter grades as rewards: correct, partial, incorrect, no answer."""
 
-_LENGTHS = frozenset({"max_tokens", "model_length", "message", "token", "context", "turn"})
-"""Inspect's stop reasons and types of limits that mean that the response was cut off."""
+# Inspect's stop reason or type of limit -> finish reason in a row
+_LIMITS = {
+    **dict.fromkeys(("max_tokens", "model_length", "token", "context"), "length"),
+    **dict.fromkeys(("message", "turn"), "max_turns"),
+    **dict.fromkeys(("time", "working"), "timeout"),
+    **dict.fromkeys(("cost", "operator", "custom"), "abort"),
+}
 
 _ATTACHMENT_PREFIX = "attachment://"
 _LM_EVAL_NAME = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT[^/]*)?\.(?:jsonl|json)")
@@ -94,7 +99,7 @@ def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
     row: Row = {}
     reason = mapping(obj.get("limit")).get("type") or choice.get("stop_reason")
     if isinstance(reason, str) and reason != "unknown":
-        row["finish_reason"] = "length" if reason in _LENGTHS else reason
+        row["finish_reason"] = _LIMITS.get(reason, reason)
     error = mapping(obj.get("error")).get("message") or output.get("error")
     if error:
         row["errors"] = [logged.text(error)]
@@ -160,9 +165,6 @@ class LMEval(BaseFormat):
 
     If a task has several filters, each document is logged once per filter, and only the lines of
     the file's first filter are read.
-
-    Attributes:
-        filter: the filter whose lines are read; None to read all lines.
     """
 
     id = "lm_eval"
@@ -170,7 +172,7 @@ class LMEval(BaseFormat):
     description = "lm-evaluation-harness --log_samples: one evaluation, a file a task"
     files = ("samples_<task>_<time>.jsonl",)
     claims = (("doc_id", "arguments", "resps", "target"),)
-    filter: str | None = None
+    filter: str | None = None  # the filter whose lines are read; None to read all lines
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> LMEval:
         """Return the format restricted to the filter named in the file's first line."""
@@ -326,7 +328,7 @@ def _trial_outcome(result: Row) -> Row:
         kind = exception.get("exception_type")
         error_parts = (kind, exception.get("exception_message"))
         row["errors"] = [": ".join(logged.text(part) for part in error_parts if part)]
-        row["finish_reason"] = "length" if "Timeout" in logged.text(kind) else "error"
+        row["finish_reason"] = "timeout" if "Timeout" in logged.text(kind) else "error"
     return row
 
 

@@ -16,8 +16,8 @@ from rlreport.text.clean import is_special
 from rlreport.text.numbers import byte_size
 from rlreport.text.tokens import Style, detect_style, readable_tokens
 
+# Maximum bytes of a tokenizer file; the largest tokenizers in use have 33 MB
 MOST_BYTES = 500_000_000
-"""Maximum bytes of a tokenizer file; the largest tokenizers in use have 33 MB."""
 
 
 class TokenNames:

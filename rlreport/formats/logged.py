@@ -17,11 +17,14 @@ from rlreport.text.messages import message
 
 Entry = TypeVar("Entry")
 
-SHORT = 200
-"""Maximum characters of a string that becomes a column; longer strings are not scalars."""
-
+SHORT = 200  # Maximum characters of a string that becomes a column; longer strings are not scalars
+# Levels of nested dicts whose keys are tracked: e.g. an episode's traces, and their nodes
 _WATCHED_LEVELS = 2
-"""Levels of nested dicts whose keys are tracked: e.g. an episode's traces, and their nodes."""
+
+# A step in a path, such as ``global_step_12/``, ``iter-12/`` or ``train_step_12.jsonl``
+STEP_WORD = re.compile(
+    r"(?<![a-z])(?:step|iter|iteration|checkpoint|ckpt)[_=-]?(\d+)", re.IGNORECASE
+)
 
 _NULLS = ("", "none", "null")
 _WORDS = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -336,6 +339,7 @@ def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None)
     step = integer(value)
     if step is None and pattern is not None:
         step = step_in_path(where.name, pattern)
+    step = where.step if step is None else step
     if step is None:
         raise RowError(message("no step, neither in the row nor in the path"))
     return step

@@ -41,6 +41,7 @@ _BY_KEYS = {
     ),
     ("cells", "nbformat"): marked("a notebook"),
 }
+# Canonical field -> other names for it in logs, the likeliest first
 _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
     "step": (
         "global_step", "global_steps", "training_step", "train_step", "iteration", "iter", "steps",
@@ -59,9 +60,8 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
     "ref_logprobs": ("ref_logps", "ref_log_probs", "reference_logprobs"),
     "ground_truth": ("label", "target", "gold", "reference", "gts", "solution"),
     "group_id": ("uid", "prompt_id", "group", "task_id", "example_id"),
-    "finish_reason": ("stop_reason", "stop_condition"),
+    "finish_reason": ("stop_reason", "stop_condition", "termination_reason"),
 }  # fmt: skip
-"""Canonical field -> other names for it in logs, the likeliest first."""
 _NUMBERS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 
 
@@ -115,11 +115,12 @@ class Mapped(BaseFormat):
             used = {path.partition(".")[0] for path in self.mapping.values()}
             canonical = {key: obj[key] for key in obj if key in CANONICAL and key not in used}
             extra = logged.columns(obj, used | canonical.keys())
-            yield _check({**extra, **_convert_types({**canonical, **mapped}), **step_field})
+            typed = {**extra, **_convert_types({**canonical, **mapped}), **step_field}
+            yield _check(typed, where)
             return
         for row in self.base.rows(obj, where):
             unread = isinstance(row, UnreadRow)
-            yield row if unread else _check({**row, **_convert_types(mapped), **step_field})
+            yield row if unread else _check({**row, **_convert_types(mapped), **step_field}, where)
 
     def split(self, name: str) -> str | None:
         """Return the split (e.g. ``val``) by format ``base``; if that is None, the path's split."""
@@ -171,11 +172,11 @@ def _convert_types(mapped: Row) -> Row:
     return typed
 
 
-def _check(row: Row) -> Row:
-    """Return the row, with step 0 if it has no step; raise RowError if it has no response."""
+def _check(row: Row, where: Where) -> Row:
+    """Return the row, with the file's step or 0 if it has none; RowError: it has no response."""
     if all(row.get(key) is None for key in ("response", "token_ids", "response_tokens")):
         raise RowError(message("no response at the mapped path"))
-    return {"step": 0, **row}
+    return {"step": where.step or 0, **row}
 
 
 def refusal(name: str, objects: Sequence[Row]) -> str:

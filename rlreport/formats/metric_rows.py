@@ -9,41 +9,34 @@ from typing import Any
 
 from rlreport.fields import LARGEST_STEP
 
+# Keys under which trainers log the step, most preferred first: rollout before optimizer steps
 STEP_KEYS = (
     "grpo_step", "ppo_step", "rollout_step", "rollout/step", "step", "training_step",
     "training/global_step", "train/global_step", "trainer/global_step", "iteration",
     "global_step", "_step", "Step", "global_step/max_steps",  # ms-swift, as "3/100"
     "train/step", "eval/step", "optimizer_step", "optim_step",
 )  # fmt: skip
-"""Keys under which trainers log the step, most preferred first: rollout before optimizer steps."""
 
+# Keys whose value is the kind of an event, such as ``train`` or ``eval``
 KIND_KEYS = frozenset({"type", "kind", "split", "phase", "mode", "event"})
-"""Keys whose value is the kind of an event, such as ``train`` or ``eval``."""
 
+# Keys of a rollout's texts; an object with one of them is not a row of metrics
 TEXT_KEYS = frozenset({"prompt", "response", "completion", "input", "output"})
-"""Keys of a rollout's texts; an object with one of them is not a row of metrics."""
 
-Record = tuple[int, dict[str, float]]
-"""A step, and its metrics by name."""
-
-_MAX_DEPTH = 16
-"""Maximum depth to which nested objects are searched for metrics."""
-
-MAX_NAME = 500
-"""Maximum length of a metric's name; metrics with longer names are omitted."""
-
+Record = tuple[int, dict[str, float]]  # A step, and its metrics by name
+_MAX_DEPTH = 16  # Maximum depth to which nested objects are searched for metrics
+MAX_NAME = 500  # Maximum length of a metric's name; metrics with longer names are omitted
 _STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")  # such as "3/100"
 
+# Names of numbers that are not metrics
 NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
-"""Names of numbers that are not metrics."""
 
+# Kinds of events that report training itself; names of their metrics get no prefix
 _TRAINING = re.compile(r"(train|optim|update|learn|step|metric|log|iter|grpo|ppo|rl\b).*")
-"""Kinds of events that report training itself; names of their metrics get no prefix."""
 
 _KIND = re.compile(r"[a-z][\w.-]{0,39}")
 
-_NON_FINITE = {"NaN", "Infinity", "-Infinity"}
-"""Strings that stand for non-finite numbers in JSON."""
+_NON_FINITE = {"NaN", "Infinity", "-Infinity"}  # Strings that stand for non-finite numbers in JSON
 
 
 def flat_numbers(

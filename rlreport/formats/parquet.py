@@ -16,30 +16,24 @@ from rlreport.formats.base import Row
 from rlreport.system.documents import MAX_COLUMNS, LimitError
 from rlreport.text.messages import message
 
-MAX_FOOTER = 32_000_000
-"""Maximum bytes of the footer, which describes columns and row groups."""
-
+MAX_FOOTER = 32_000_000  # Maximum bytes of the footer, which describes columns and row groups
+# Maximum number of schema elements and of row groups; pyarrow recurses into nested elements
 MAX_ELEMENTS = 8_000
-"""Maximum number of schema elements and of row groups; pyarrow recurses into nested elements."""
 
+# Uncompressed bytes allowed per byte of the file, in addition to MAX_UNPACKED or MAX_TEXT
 MAX_GROWTH = 200
-"""Uncompressed bytes allowed per byte of the file, in addition to MAX_UNPACKED or MAX_TEXT."""
 
+# Uncompressed bytes that even the smallest file may have; MAX_GROWTH allows large files more
 MAX_UNPACKED = 256_000_000
-"""Uncompressed bytes that even the smallest file may have; MAX_GROWTH allows large files more."""
 
+# Number of values that even the smallest file may have; each list element counts as one
 MAX_VALUES = 20_000_000
-"""Number of values that even the smallest file may have; each list element counts as one."""
 
-MAX_VALUE_GROWTH = 20
-"""Number of values allowed per byte of the file, in addition to MAX_VALUES."""
-
+MAX_VALUE_GROWTH = 20  # Number of values allowed per byte of the file, in addition to MAX_VALUES
+# Bytes of decoded texts, including repetitions, that even the smallest file may have
 MAX_TEXT = 1_000_000_000
-"""Bytes of decoded texts, including repetitions, that even the smallest file may have."""
 
-MAX_ROW_TEXT = 256_000_000
-"""Maximum bytes of the decoded texts of one row."""
-
+MAX_ROW_TEXT = 256_000_000  # Maximum bytes of the decoded texts of one row
 _BATCH_ROWS = 256
 _BATCH_VALUES = 4_000_000
 _BATCH_TEXT = 64_000_000  # bytes

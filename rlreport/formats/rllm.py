@@ -14,13 +14,12 @@ from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import is_messages, prompt_fields, response_fields
 from rlreport.text.messages import message
 
-_STEP = re.compile(r"step_(\d+)")
 _USED_KEYS = frozenset(
     {"training_step", "task", "task_hash", "termination_reason", "trajectories", "id"}
     | {"episode_id", "session_id"}
 )
+# Names of agents that are not the policy; episodes do not say which agent is trained
 _OTHER_AGENTS = re.compile(r"judge|grader|verifier|critic|reviewer|simulat", re.IGNORECASE)
-"""Names of agents that are not the policy; episodes do not say which agent is trained."""
 
 
 class RLLM(BaseFormat):
@@ -42,7 +41,9 @@ class RLLM(BaseFormat):
         shared = {
             **columns(obj, _USED_KEYS),
             **columns(mapping(obj.get("metrics")), ("step", "reward")),
-            "step": 0 if is_evaluation else logged.step_of(obj.get("training_step"), where, _STEP),
+            "step": 0
+            if is_evaluation
+            else logged.step_of(obj.get("training_step"), where, logged.STEP_WORD),
             **fields(
                 split="eval" if is_evaluation else None,
                 finish_reason=obj.get("termination_reason"),

@@ -13,12 +13,8 @@ from rlreport.formats.simple import Renamed
 from rlreport.text.chat import conversation_fields
 from rlreport.text.messages import message
 
-_STEP = re.compile(r"step_(\d+)")
+# A trajectory id ``{tag}_{group}_{episode}_{seed}_{env}_{time}``; the group id ends before env
 _TRAJECTORY = re.compile(r"(.+)_[^_]+_\d{8}_\d{6}_\d{6}(?:_b\d+)?")
-"""A trajectory id ``{tag}_{group}_{episode}_{seed}_{env}_{time}``; the group id ends before env."""
-
-_FINISH_REASONS = {"finish": "stop", "max_length": "length", "max_steps": "length"}
-"""ROLL's stop reason -> finish reason in a row."""
 
 
 class Roll(Renamed):
@@ -32,7 +28,7 @@ class Roll(Renamed):
     step = "global_step"
     response = "responses"
     reward = "scores"
-    step_path = _STEP
+    step_path = logged.STEP_WORD
     renames = (("group_id", "id"), ("ground_truth", "ground_truth"))
     hidden = frozenset({"sampling_params"})
 
@@ -83,10 +79,10 @@ def _row(entry: Row, about: Row, where: Where) -> Row:
     return {
         **row,
         **conversation_fields(messages, sampled),
-        "step": logged.step_of(entry.get("global_step"), where, _STEP),
+        "step": logged.step_of(entry.get("global_step"), where, logged.STEP_WORD),
         "reward": logged.required(mapping(about.get("reward_info")), "episode_reward"),
         **fields(
-            finish_reason=_FINISH_REASONS.get(reason, reason) or None,
+            finish_reason=reason or None,
             seconds=timing.get("traj_time_env_total"),
             errors=errors if isinstance(errors, list) else None,
             split=mode if mode in ("train", "val") else None,

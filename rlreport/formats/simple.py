@@ -57,7 +57,7 @@ def _is_native(obj: Row) -> bool:
 
 
 class Plain(BaseFormat):
-    """Canonical rows, except that texts may be chat messages, and a missing step becomes 0."""
+    """Canonical rows, except that texts may be chat messages, and a step is optional."""
 
     id = "plain"
     description = "prompt, response and reward; texts may be chat messages, a step may be absent"
@@ -70,7 +70,7 @@ class Plain(BaseFormat):
         match = super().match(name, objects)
         if match is None or any("step" in obj for obj in objects):
             return match
-        return Match(match.confidence, f"{match.reason}, and no step: read as one step, 0")
+        return Match(match.confidence, f"{match.reason}, and no step")
 
     def recognizes(self, obj: Row) -> bool:
         """Return whether prompt and response are text or chat messages, and the reward a scalar."""
@@ -79,7 +79,7 @@ class Plain(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the object with chat messages converted to text."""
-        row = {"step": 0, **logged.read_all(obj)}
+        row = {"step": where.step or 0, **logged.read_all(obj)}
         if not all(isinstance(row.get(key), str) for key in _TEXTS):
             row |= prompt_and_response_fields(row.get("prompt"), row.get("response"))
         if row.get("ref_response") is not None:
@@ -196,7 +196,7 @@ class Verl(Renamed):
     prompt = "input"
     response = "output"
     reward = "score"
-    step_path = re.compile(r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst)?$")
+    step_path = re.compile(r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst|\.zip)?$")
     renames = (("ground_truth", "gts"),)
     texts = frozenset({"pred", "answer", "extracted_answer", "request_id", "data_source"})
     hidden = texts | {"reward", "uid"}
@@ -266,7 +266,7 @@ class PrimeRLTokens(Renamed):
     description = "prime-rl token exports: ids, sampler and trainer logprobs, no reward"
     files = ("token_exports/step_*/rank_*.jsonl",)
     claims = (("token_ids", "loss_mask", "inference_logprobs", "trainer_logprobs"),)
-    step_path = re.compile(r"step_(\d+)/")
+    step_path = logged.STEP_WORD
     hidden = frozenset({"schema_version"})
 
     def complete(self, row: Row, obj: Row) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,8 +21,8 @@ from rlreport.text.messages import message
 _STEP = re.compile(r"global_step_(\d+)")
 _USED_KEYS = frozenset({"input_prompt", "output_response", "score", "stop_reason", "env_extras"})
 
+# (start, stop) in characters of the policy's earlier turns in a prompt
 Spans = list[tuple[int, int]]
-"""(start, stop) in characters of the policy's earlier turns in a prompt."""
 
 
 class SkyRL(BaseFormat):
@@ -155,6 +156,6 @@ def _turns(prompt: str, response: str, spans: Spans) -> list[Turn]:
 
 def _step(obj: Row, where: Where) -> int:
     # An evaluation outside training (`eval_only`) has no step.
-    if "step" not in obj and not _STEP.search(where.name):
-        return 0
+    if "step" not in obj:
+        where = replace(where, step=where.step or 0)
     return logged.step_of(obj.get("step"), where, _STEP)

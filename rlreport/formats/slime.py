@@ -28,11 +28,11 @@ _USED_KEYS = frozenset(
     {*_SAMPLE, *_TRAJECTORY, *_TOKENS, "reward", "label", "group_index", ROLLOUT_ID}
     | {"generate_function_path", "custom_rm_path", "session_id", "routing_key"}
 )
+# Value of slime's ``Sample.Status`` -> finish reason in a row
 _REASONS = {"completed": "stop", "truncated": "length", "aborted": "abort", "failed": "error"}
-"""Value of slime's ``Sample.Status`` -> finish reason in a row."""
 
+# Keys of the total reward if the reward is a dict, in order of preference
 _TOTALS = ("score", "reward", "total")
-"""Keys of the total reward if the reward is a dict, in order of preference."""
 
 
 class Slime(BaseFormat):

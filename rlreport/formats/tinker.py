@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -13,13 +12,12 @@ from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import conversation_text, prompt_and_response_fields
 from rlreport.text.messages import message
 
-_STEP = re.compile(r"iteration_(\d+)")
 _SUMMARIES, _LOGTREE = "_rollout_summaries.jsonl", "_logtree.json"
 _MAX_LEVELS = 200
 
+# A rollout group in a logtree: (total return, tokens per step) of its trajectories, and (reward,
+# prompt and response) of its answers; returns and rewards are strings, such as ``0.500``
 Group = tuple[list[tuple[str, list[int]]], list[tuple[str, Row]]]
-"""A rollout group in a logtree: (total return, tokens per step) of its trajectories, and (reward,
-prompt and response) of its answers; returns and rewards are strings, such as ``0.500``."""
 
 
 class Tinker(BaseFormat):
@@ -59,7 +57,7 @@ class Tinker(BaseFormat):
             **columns(mapping(obj.get("trajectory_metrics"))),
             **columns(mapping(steps[-1].get("metrics")) if steps else {}),
             **prompt_and_response_fields(texts.get("prompt", ""), texts.get("response", "")),
-            "step": logged.step_of(obj.get("iteration"), where, _STEP),
+            "step": logged.step_of(obj.get("iteration"), where, logged.STEP_WORD),
             "reward": logged.required(obj, "total_reward"),
             "group_id": logged.text(group),
             "final_reward": obj.get("final_reward"),

@@ -16,14 +16,14 @@ from rlreport.formats.base import Row
 from rlreport.system.documents import LimitError, open_zip
 from rlreport.text.messages import message
 
+# Maximum bytes of a dump without its tensors; all of these are in memory at once
 MAX_PICKLE = 256_000_000
-"""Maximum bytes of a dump without its tensors; all of these are in memory at once."""
 
+# Maximum cost (size) of a dump's values in all, as a short pickle can repeat a value endlessly
 _MAX_COST = 1 << 28
-"""Maximum cost (size) of a dump's values in all, as a short pickle can repeat a value endlessly."""
 
+# Basic cost (size) of a value, to which its number of elements or characters is added
 _BASE_COST = 64
-"""Basic cost (size) of a value, to which its number of elements or characters is added."""
 
 _MAX_DEPTH = 64
 _EXPORT = (
@@ -31,8 +31,8 @@ _EXPORT = (
     "[print(json.dumps(s, default=lambda v: v.tolist() if hasattr(v, 'tolist') else str(v))) "
     "for s in torch.load(sys.argv[1], weights_only=False)['samples']]\" N.pt > N.jsonl"
 )
+# Key added to each sample: the rollout id (training step) of its file
 ROLLOUT_ID = "dump.rollout_id"
-"""Key added to each sample: the rollout id (training step) of its file."""
 
 
 def torch_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:

@@ -19,12 +19,10 @@ _USED_KEYS = frozenset(
     {*_REWARDS, "group_id", "duration_ms", "latency_ms", "status", "error"}
     | {"advantage", "model_version"}
 )
-_PREFIX = "rewards/"
-"""Prefix of the keys of reward parts in the metadata of TRL's traces."""
-
+_PREFIX = "rewards/"  # Prefix of the keys of reward parts in the metadata of TRL's traces
 SAMPLED = "traces of TRL's AsyncGRPO, a sample of at most 16 rollouts at a time"
+# Trackio's strings for NaN and infinities -> strings that ``float`` parses
 _NUMBERS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
-"""Trackio's strings for NaN and infinities -> strings that ``float`` parses."""
 
 
 class Trackio(BaseFormat):

@@ -24,11 +24,10 @@ _STEP = re.compile(r"completions_(\d+)\.parquet$")
 _TEXTS = ("prompt", "completion")
 _KEYS = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
 _REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
+# Relative tolerance when comparing mean rewards with those that TRL logs (float32)
 _TOLERANCE = 1e-3
-"""Relative tolerance when comparing mean rewards with those that TRL logs (float32)."""
 
-_LEVELS = 12
-"""Depth to which nulls are dropped from nested messages."""
+_LEVELS = 12  # Depth to which nulls are dropped from nested messages
 
 
 class TRL(BaseFormat):
@@ -78,9 +77,10 @@ class TRL(BaseFormat):
                 "the same rollouts as in the sibling folder `rollouts`, which RolloutWriter wrote"
             )
         states = (run / "trainer_state.json", *sorted(run.glob("checkpoint-*/trainer_state.json")))
-        history, functions = _history(tuple(stamp for f in states if (stamp := FileStamp.of(f))))
+        stamps = tuple(stamp for f in states if (stamp := FileStamp.of(f)))
+        history, functions = _history(stamps)
         entries = history.get(int(number[1]), [])
-        form = TRL()
+        form = TRL(max(stamps, key=lambda stamp: stamp.size, default=None))
         form.functions = functions or None
         form.evaluated = any(key.startswith("eval_") for entry in entries for key in entry)
         form.remark = form._remark_on(path, entries)

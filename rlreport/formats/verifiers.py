@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from rlreport.errors import RowError
+from rlreport.figures.metadata import Ending, ending_of
 from rlreport.formats import logged
 from rlreport.formats.annotations import (
     FOLDER,
@@ -26,16 +27,10 @@ from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import prompt_and_response_fields, prompt_fields, response_fields
 from rlreport.text.messages import message, phrases
 
-_STEP = re.compile(r"step[_-]?(\d+)")
 _OLD_KEYS = ("example_id", "prompt", "completion", "reward")
 _UPDATE_KEYS = ("trace_id", "info", "branches")
 _OLD_USED_KEYS = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
-_LIMITS = frozenset(
-    {"max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "max_turn_tokens"}
-    | {"context_length", "compaction_failed"}
-)
-"""Stop conditions that verifiers regards as truncation (``Trace.is_truncated``)."""
-
+# Key of a node's float array -> field of the row; arrays have one number per sampled token
 _STREAMS = {
     "logprobs": "sampler_logprobs",
     "trainer_logprobs": "logprobs",
@@ -43,7 +38,6 @@ _STREAMS = {
     "advantages": "advantages",
     "entropies": "entropies",
 }
-"""Key of a node's float array -> field of the row; arrays have one number per sampled token."""
 
 _STAGES = ("boot", "setup", "agent", "finalize", "scoring")
 _FLAGS = ("stop_condition", "is_completed", "is_timeout", "dropped")
@@ -74,6 +68,11 @@ class Verifiers(BaseFormat):
     ) -> None:
         super().__init__(sibling, remark)
         self.annotations = annotations
+
+    @property
+    def siblings(self) -> tuple[FileStamp, ...]:
+        """The updates, or the file of the traces that were trained on."""
+        return self.annotations or super().siblings
 
     def recognizes(self, obj: Row) -> bool:
         """Return whether ``traces``, if present, is a list of traces."""
@@ -191,7 +190,6 @@ def _result(obj: Row, where: Where) -> Row:
     seconds, millis = logged.real(timing.get("total")), logged.real(timing.get("total_ms"))
     if seconds is None and millis is not None:
         seconds = millis / 1000
-    truncated = obj.get("is_truncated") is True
     return {
         **columns(obj, _OLD_USED_KEYS),
         **columns(mapping(obj.get("metrics")), _OLD_USED_KEYS),
@@ -201,7 +199,7 @@ def _result(obj: Row, where: Where) -> Row:
         "group_id": logged.text(obj.get("example_id")),
         **fields(
             ground_truth=obj.get("answer"),
-            finish_reason="length" if truncated else obj.get("stop_condition"),
+            finish_reason=_finish_reason(obj),
             seconds=seconds,
             failed=None if error is None else True,
             errors=error and [_error(error)],
@@ -210,8 +208,7 @@ def _result(obj: Row, where: Where) -> Row:
 
 
 def _step(value: Any, where: Where) -> int:
-    step = logged.integer(value)
-    return step if step is not None else logged.step_in_path(where.name, _STEP) or 0
+    return logged.step_of(value, replace(where, step=where.step or 0), logged.STEP_WORD)
 
 
 def _episode(obj: Row, where: Where) -> Row:
@@ -367,11 +364,13 @@ def _weighted_score(reward: Any) -> float:
 
 
 def _finish_reason(trace: Row) -> str | None:
-    """Return the logged stop condition, or ``length`` if the trace ended at a limit."""
-    reason = trace.get("stop_condition")
+    """Return the logged stop condition, or ``length`` if a limit of tokens ended the trace."""
+    ending, truncated = ending_of(reason := trace.get("stop_condition")), trace.get("is_truncated")
     answered = [call for call in dicts(trace.get("calls")) if call.get("error") is None]
-    truncated = bool(answered) and answered[-1].get("finish_reason") == "length"
-    if truncated or reason in _LIMITS or trace.get("is_truncated") is True:
+    cut = bool(answered) and answered[-1].get("finish_reason") == "length"
+    if ending is Ending.CUT_OFF or (
+        ending in (None, Ending.FINISHED) and (cut or truncated is True)
+    ):
         return "length"
     return logged.string(reason)
 

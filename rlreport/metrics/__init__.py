@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,21 +24,18 @@ __all__ = ["TrainerMetrics", "find_metrics", "metrics_beside", "read_metrics"]
 
 @dataclass(slots=True)
 class TrainerMetrics:
-    """The trainer's metrics from all files, and notes on what could not be read.
+    """The trainer's metrics from all files, and notes on what could not be read."""
 
-    Attributes:
-        table: ``step`` and one column per metric, see ``MetricsTable.frame``.
-        broken: metric -> steps at which it was NaN or infinite.
-        paths, files: the files that were read, and their descriptions in the report.
-        runs: names of the runs if two of them have the same metric at the same step, else empty.
-        notes: notes on files and rows that could not be read.
-    """
-
+    # ``step`` and one column per metric, see ``MetricsTable.frame``
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # metric -> steps at which it was NaN or infinite
     broken: dict[str, list[int]] = field(default_factory=dict)
+    # the files that were read, and their descriptions in the report
     paths: list[Path] = field(default_factory=list)
     files: list[MetricsFile] = field(default_factory=list)
+    # names of the runs if two of them have the same metric at the same step, else empty
     runs: list[str] = field(default_factory=list)
+    # notes on files and rows that could not be read
     notes: list[Note] = field(default_factory=list)
 
 
@@ -110,7 +106,7 @@ def read_metrics(source: MetricsSource, left_out: LeftOut) -> MetricsTable:
     table = MetricsTable()
     try:
         table.add(source.read(left_out))
-    except (OSError, ValueError, OverflowError, csv.Error, sqlite3.Error) as error:
+    except (OSError, ValueError, OverflowError, sqlite3.Error) as error:
         why = f"{source.path.name}: cannot be read as metrics: {error}"
         raise UnusableInputError(why) from error
     if not table.parts:

@@ -6,7 +6,6 @@ import codecs
 import csv
 import io
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,14 @@ from rlreport.errors import UnusableInputError
 from rlreport.fields import LARGEST_STEP
 from rlreport.figures.ragged import Floats
 from rlreport.formats.metric_rows import KIND_KEYS, NO_METRICS, STEP_KEYS, prefixed
-from rlreport.metrics.records import CELLS, STEP, Block, LeftOut, lines_of, number
-from rlreport.system.documents import MAX_COLUMNS, LimitError
+from rlreport.metrics.records import CELLS, STEP, Block, LeftOut, batches, lines_of, number
+from rlreport.system.documents import MAX_COLUMNS, MAX_LINE, LimitError
 from rlreport.text.messages import message
 
 _BLOCK_ROWS = 10_000
+_BLOCK_BYTES = 16_000_000
+
+csv.field_size_limit(MAX_LINE)  # the default of 131,072 characters is less than a line may have
 
 
 def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
@@ -50,15 +52,13 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
         raise UnusableInputError(f"{path.name}: no column named step, so no metrics table")
     kind = next((name for name in names if name in KIND_KEYS), None)
     metrics = csv_metrics(names, run)
-    first = 2
-    while chunk := [*islice(lines, _BLOCK_ROWS)]:
-        table = _csv_rows(chunk, len(names), separator)
+    for chunk in batches(lines, _BLOCK_ROWS, _BLOCK_BYTES, first=2):
+        table = _csv_rows([line for _, line in chunk], len(names), separator)
         numbers = [_numbers(table[i]) for i in range(len(names))]
         steps = numbers[names.index(step)][0]
         whole = _is_whole(steps)
         if not whole.all() or len(table) != len(chunk):
-            _count_unusable_rows((first, chunk), names, step, separator, left_out)
-        first += len(chunk)
+            _count_unusable_rows(chunk, names, step, separator, left_out)
         kinds = table[names.index(kind)] if kind else None
         groups = kinds.groupby(kinds).groups if kinds is not None else {"": table.index}
         for group, rows in groups.items():
@@ -92,32 +92,31 @@ def _is_whole(steps: Floats) -> NDArray[np.bool_]:
 
 
 def _count_unusable_rows(
-    chunk: tuple[int, list[bytes]], names: list[str], step: str, separator: str, left_out: LeftOut
+    chunk: list[tuple[int, bytes]], names: list[str], step: str, separator: str, left_out: LeftOut
 ) -> None:
     """Count rows with too many or few cells or without a valid step; a row may span lines.
 
     Args:
-        chunk: number of its first line, and its lines.
+        chunk: line numbers and lines.
         names: names of the columns.
         step: name of the column with the step.
         separator: character between cells.
         left_out: receives the counts.
     """
-    first, lines = chunk
-    texts = [line.decode("utf-8", "replace") + "\n" for line in lines]
+    texts = [line.decode("utf-8", "replace") + "\n" for _, line in chunk]
     reader = csv.reader(texts, delimiter=separator, strict=True)
     rows, before = [], 0
     try:
         for cells in reader:
-            rows.append((first + before, cells))
+            rows.append((chunk[before][0], cells))
             before = reader.line_num
         fewest = 0
     except csv.Error:
-        rows = [(first + i, csv_cells(line, separator)) for i, line in enumerate(lines)]
+        rows = [(number, csv_cells(line, separator)) for number, line in chunk]
         fewest = len(names)
     step_index = names.index(step)
     for line, cells in rows:
-        if not any(cells):
+        if cells and not any(cells):
             continue
         if not fewest <= len(cells) <= len(names):
             left_out.add(CELLS, line)
@@ -133,9 +132,12 @@ def csv_separator(header: bytes) -> str:
 
 
 def csv_cells(line: bytes, separator: str) -> list[str]:
-    """Return the cells of one line of a CSV file as text."""
+    """Return the cells of one line of a CSV file as text, [] if it is malformed."""
     text = line.decode("utf-8-sig", "replace").strip("\r\n")
-    return next(csv.reader([text], delimiter=separator), [])
+    try:
+        return next(csv.reader([text], delimiter=separator), [])
+    except csv.Error:  # such as a carriage return within the line
+        return []
 
 
 def csv_runs(names: list[str]) -> list[str]:

@@ -18,24 +18,22 @@ from rlreport.metrics.records import Block, LeftOut, blocks_of
 from rlreport.read.files import COMPRESSIONS
 from rlreport.system.documents import load_json
 
-EVENTS = "events.out.tfevents"
-"""Prefix of the names of TensorBoard event files."""
-
+EVENTS = "events.out.tfevents"  # Prefix of the names of TensorBoard event files
+# Kinds of files (see ``_kind``) that never contain rollouts
 ONLY_METRICS = ("events", ".csv", ".wandb")
-"""Kinds of files (see ``_kind``) that never contain rollouts."""
 
 _DEPTH = 6
 _PEEK = 1 << 20
 _CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
 _CONSOLE = (".log", ".txt", ".out")
+# Names of JSON documents to read in a folder; others are read only if the user names them
 _JSON_NAME = re.compile(r"metrics|history|trainer_state", re.IGNORECASE)
-"""Names of JSON documents to read in a folder; others are read only if the user names them."""
 
 
 class MetricsSource(NamedTuple):
     """The metrics of one run in a file or MLflow folder, and the function that reads them.
 
-    ``run`` is the name of the run, "" for files directly in the folder that was searched.
+    ``run`` is the name of the run, "." for files directly in the folder that was searched.
     """
 
     path: Path
@@ -96,7 +94,7 @@ def sources_of(path: Path) -> list[MetricsSource]:
 def _run_of(path: Path, root: Path) -> str:
     """Return the name of a file's run: its folder below ``root``, without checkpoint folders."""
     parts = path.parent.relative_to(root).parts
-    return "/".join(part for part in parts if not _CHECKPOINT.fullmatch(part))
+    return "/".join(part for part in parts if not _CHECKPOINT.fullmatch(part)) or "."
 
 
 def _is_mlflow(folder: Path) -> bool:

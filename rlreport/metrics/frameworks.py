@@ -21,6 +21,7 @@ class Framework(NamedTuple):
     setting: str
 
 
+# Known trainers; the most specific names come first, as the first match counts
 FRAMEWORKS = (
     Framework(
         "TRL",
@@ -58,7 +59,6 @@ FRAMEWORKS = (
         "trainer.rollout_data_dir=ROLLOUTS",
     ),
 )  # fmt: skip
-"""Known trainers; the most specific names come first, as the first match counts."""
 
 
 def logging_advice(metrics: Iterable[str]) -> dict[str, str]:

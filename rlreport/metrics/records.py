@@ -33,8 +33,8 @@ from rlreport.system.stores import Source
 from rlreport.tables import Note
 from rlreport.text.messages import marked, message
 
+# R rows of metrics: their steps, int64 (R,), and metric -> values, float64 (R,)
 Block = tuple[Ints, dict[str, Floats]]
-"""R rows of metrics: their steps, int64 (R,), and metric -> values, float64 (R,)."""
 
 STEP, JSON, CELLS, REST = "metrics_step", "metrics_json", "metrics_cells", "metrics_rest"
 
@@ -65,25 +65,21 @@ class LeftOut:
         ]
 
 
-MAX_UNPACKED = 4_000_000_000
-"""Maximum decompressed size of a metrics file in bytes."""
-
+MAX_UNPACKED = 4_000_000_000  # Maximum decompressed size of a metrics file in bytes
+# Maximum size of a TensorBoard event file in bytes, as it is read into memory
 MAX_EVENTS = 1_000_000_000
-"""Maximum size of a TensorBoard event file in bytes, as it is read into memory."""
 
+# Start of the metrics of a step in a line of verl's console log
 CONSOLE_LINE = re.compile(rb"\bstep:(\d{1,15}) - (?=\S+:)")
-"""Start of the metrics of a step in a line of verl's console log."""
 
 STEPS = frozenset(STEP_KEYS)
 
 _BLOCK_ROWS = 1_000
-_BATCH_BYTES = 1_000_000
-"""Bytes of lines that are parsed together."""
-
+_BATCH_BYTES = 1_000_000  # Bytes of lines that are parsed together
 _CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
 _ANSI = re.compile(rb"\x1b\[[0-9;]*m")
+# Keys that transformers logs once at the end of training, so they make no curve
 _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss")
-"""Keys that transformers logs once at the end of training, so they make no curve."""
 
 
 def blocks_of(records: Iterable[Record]) -> Iterator[Block]:
@@ -143,7 +139,7 @@ def lines_of(
 
 def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
     """Yield the metrics of a file of JSON lines."""
-    for batch in _batches(lines_of(path, left_out=left_out)):
+    for batch in batches(lines_of(path, left_out=left_out)):
         numbers, lines = zip(*batch, strict=True)
         try:
             events = orjson.loads(b"[%s]" % b",".join(lines))
@@ -158,15 +154,20 @@ def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
             yield block
 
 
-def _batches(lines: Iterator[bytes]) -> Iterator[list[tuple[int, bytes]]]:
-    """Group non-empty lines, as (line number, line), into batches of about a megabyte."""
+def batches(
+    lines: Iterable[bytes], rows: int = _BLOCK_ROWS, most: int = _BATCH_BYTES, first: int = 1
+) -> Iterator[list[tuple[int, bytes]]]:
+    """Group non-empty lines, as (line number, line), into batches.
+
+    A batch ends after ``rows`` lines or ``most`` bytes; ``first`` is the number of the first line.
+    """
     batch: list[tuple[int, bytes]] = []
     size = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first):
         if line.strip():
             batch.append((number, line))
             size += len(line)
-        if len(batch) == _BLOCK_ROWS or size > _BATCH_BYTES:
+        if len(batch) == rows or size > most:
             yield batch
             batch, size = [], 0
     if batch:

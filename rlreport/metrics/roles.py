@@ -26,6 +26,8 @@ _TEST_SETS = (
     r"(?:aime|amc|math|gsm8k|gpqa|hmmt|olympiad|minerva|humaneval|mbpp|livecode|lcb|mmlu|ifeval)"
 )
 
+# Role -> regular expressions of metric names, in order of preference. Each has to match the whole
+# name in lower case, without the prefixes that ``_PREFIXES`` removes
 ROLES: dict[str, tuple[str, ...]] = {
     "reward": (
         rf"{_AVG}reward{_MEAN}",  # TRL, OpenRLHF, NeMo-RL, prime-rl, plain
@@ -105,11 +107,8 @@ ROLES: dict[str, tuple[str, ...]] = {
     "ratio": (rf"(?:val/|{_POLICY})(?:importance_|policy_|probs?_)?ratio{_MEAN}",),
     "explained_variance": (r"(?:critic/|val/)?(?:vf_|value_)?explained_var(?:iance)?(?:_avg)?",),
 }
-"""Role -> regular expressions of metric names, in order of preference.
 
-Each has to match the whole name in lower case, without the prefixes that ``_PREFIXES`` removes.
-"""
-
+# Role -> a simple metric name that ``roles_of`` recognizes as this role
 PLAIN_NAMES = {
     **{role: role for role in ROLES},
     "validation": "validation/reward",
@@ -117,10 +116,9 @@ PLAIN_NAMES = {
     "kl_token": "kl",
     "length": "response_length",
 }
-"""Role -> a simple metric name that ``roles_of`` recognizes as this role."""
 
+# Prefixes that name the run or the phase of a metric, not what it measures
 _PREFIXES = re.compile(r"^(?:.* - )?(?:(?:train|training|trainer|rollouts?|metrics|agg)[/_.])*")
-"""Prefixes that name the run or the phase of a metric, not what it measures."""
 
 
 def roles_of(metrics: Iterable[str]) -> dict[str, str]:
@@ -153,6 +151,7 @@ class Guide(NamedTuple):
 
 _TRL = marked("TRL's guide to the metrics of PPO")
 
+# Known healthy ranges; metric names are written as the trainers log them
 GUIDANCE: tuple[Guide, ...] = (
     Guide("objective/kl", 0.0, 10.0, "KL to the reference; keep it between 0 and 10", _TRL),
     Guide(
@@ -175,7 +174,6 @@ GUIDANCE: tuple[Guide, ...] = (
         "verl's metrics; PPO practice",
     ),
 )  # fmt: skip
-"""Known healthy ranges; metric names are written as the trainers log them."""
 
 
 def guide_for(metric: str) -> Guide | None:

@@ -18,18 +18,16 @@ from rlreport.metrics.roles import roles_of
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
+# Maximum number of metrics; further ones, in the order of the log, are left out
 MAX_METRICS = 2_000
-"""Maximum number of metrics; further ones, in the order of the log, are left out."""
 
+# Maximum number of rows; of more steps, consecutive ones are merged into one row
 MAX_STEPS = 20_000
-"""Maximum number of rows; of more steps, consecutive ones are merged into one row."""
 
+# Maximum number of values in memory; beyond it, consecutive steps are merged
 MAX_VALUES = 5_000_000
-"""Maximum number of values in memory; beyond it, consecutive steps are merged."""
 
-MAX_BROKEN = 1_000
-"""Maximum number of steps per metric that are reported as NaN or infinite."""
-
+MAX_BROKEN = 1_000  # Maximum number of steps per metric that are reported as NaN or infinite
 _GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
 
 
@@ -61,19 +59,14 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class MetricsTable:
-    """Collects blocks of metrics (``add``) and returns them as a table (``frame``).
+    """Collects blocks of metrics (``add``) and returns them as a table (``frame``)."""
 
-    Attributes:
-        parts: metric -> its values, in one or more pieces.
-        width: number of consecutive steps that are merged into one row.
-        left_out: hashes of the names of metrics beyond MAX_METRICS.
-        size: number of values in memory.
-    """
-
+    # metric -> its values, in one or more pieces
     parts: dict[str, list[Part]] = field(default_factory=dict)
-    width: int = 1
+    width: int = 1  # number of consecutive steps that are merged into one row
+    # hashes of the names of metrics beyond MAX_METRICS
     left_out: set[int] = field(default_factory=set)
-    size: int = 0
+    size: int = 0  # number of values in memory
 
     def add(self, blocks: Iterable[Block]) -> None:
         """Add blocks in the order of the log."""

@@ -17,14 +17,11 @@ from rlreport.metrics.records import lines_of
 from rlreport.system.documents import LimitError, load_json
 from rlreport.text.messages import message
 
-MAX_RECORD = 64_000_000
-"""Maximum size of one record of a W&B file in bytes."""
-
+MAX_RECORD = 64_000_000  # Maximum size of one record of a W&B file in bytes
 _BLOCK = 32_768
 _CHUNK_HEADER = struct.Struct("<IHB")
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-"""Wire types of protocol buffers."""
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # Wire types of protocol buffers
 
 
 def mlflow_records(folder: Path) -> Iterator[Record]:

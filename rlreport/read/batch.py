@@ -23,18 +23,16 @@ from rlreport.read.tokens import TokenRows, token_rows
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.tokens import structure_of
 
+# Codes in ``finish_source``: ``finished`` is from finish reason, last token or text; 0: none
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
-"""Codes in ``finish_source``: ``finished`` is from finish reason, last token or text; 0: none."""
 
 MAX_EXTRAS = 64
+# Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later
 MAX_CHUNK_EXTRAS = 256
-"""Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later."""
 
-MAX_TEXT = 1 << 22
-"""Words are counted only in this many characters at the start of a text."""
-
+MAX_TEXT = 1 << 22  # Words are counted only in this many characters at the start of a text
+# Standard log field -> its bit in the integer column ``carried``, set if a row has the field
 FIELD_BITS = {name: 1 << bit for bit, name in enumerate(sorted(CANONICAL))}
-"""Standard log field -> its bit in the integer column ``carried``, set if a row has the field."""
 
 _OPENING, _CLOSING = "<think>", "</think>"
 _ENDINGS = tuple(EOS_TOKENS)
@@ -64,28 +62,21 @@ class Extra:
 
 @dataclass(slots=True)
 class Chunk:
-    """The rows read from some byte ranges of the logs, as columns, with counters and remarks.
+    """The rows read from some byte ranges of the logs, as columns, with counters and remarks."""
 
-    Attributes:
-        rows: number of rows R, including failed rollouts.
-        columns: name -> array (R,): columns of the response table, plus ``group_hash``,
-            ``finish_source``, ``carried`` (bits of FIELD_BITS) and ``failed``. A column
-            without any value is absent.
-        extras: name -> values of an extra field; the alphabetically first MAX_CHUNK_EXTRAS.
-        extras_dropped: whether any extra field was left out because of this limit.
-        reward_parts: names of the extras that are components of the reward.
-        tools: (row, tool name, *ToolCounts) for each tool used in each row.
-        counts: numbers of lines, one entry per range.
-        remarks: unusable lines and repaired values, for notes in the report.
-    """
-
-    rows: int = 0
+    rows: int = 0  # number of rows R, including failed rollouts
+    # name -> array (R,): columns of the response table, plus ``group_hash``, ``finish_source``,
+    # ``carried`` (bits of FIELD_BITS) and ``failed``. A column without any value is absent
     columns: Columns = field(default_factory=dict)
+    # name -> values of an extra field; the alphabetically first MAX_CHUNK_EXTRAS
     extras: dict[str, Extra] = field(default_factory=dict)
-    extras_dropped: bool = False
+    extras_dropped: bool = False  # whether any extra field was left out because of this limit
+    # names of the extras that are components of the reward
     reward_parts: set[str] = field(default_factory=set)
+    # (row, tool name, *ToolCounts) for each tool used in each row
     tools: list[tuple[int, str, *tuple[int, ...]]] = field(default_factory=list)
-    counts: list[RangeCounts] = field(default_factory=list)
+    counts: list[RangeCounts] = field(default_factory=list)  # numbers of lines, one entry per range
+    # unusable lines and repaired values, for notes in the report
     remarks: Remarks = field(default_factory=Remarks)
 
 

@@ -39,11 +39,11 @@ from rlreport.text.messages import Message, marked, message
 _BATCH_BYTES, _BATCH_ROWS = 1 << 20, 16384
 _END = 2**62
 _TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
-_CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval")
-"""Cacheable file structures: single files, unlike databases, which may have extra files."""
+# Cacheable file structures: single files, unlike databases, which may have extra files
+_CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval", "zip")
 
+# Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers
 _UNUSABLE = (RowError, RecursionError, OverflowError)
-"""Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers."""
 
 
 def read_chunk(ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> Chunk:
@@ -127,6 +127,8 @@ class _RangeReader:
                 for index, obj in iterate(stream, part.format.container):
                     self.lines += 1
                     try:
+                        if isinstance(obj, UnreadRow):
+                            raise obj.error
                         yield from self._rows_of_object(obj, index, 0)
                     except _UNUSABLE as error:
                         self._add_unread(index, _reason(error))

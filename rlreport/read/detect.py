@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from rlreport.errors import RowError, UsageError
+from rlreport.about.several_runs import RANK
+from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import REQUIRED
 from rlreport.figures.metadata import split_named
 from rlreport.options import ReadOptions
@@ -21,49 +22,48 @@ from rlreport.system.stores import Source
 from rlreport.tables import Note
 from rlreport.text.messages import message
 
-MAX_PEEKED = 20
-"""Number of objects at the start of a file used to detect its format."""
-
-METRICS_FILE = "metrics_file"
+MAX_PEEKED = 20  # Number of objects at the start of a file used to detect its format
 """Kind of the note that a file is read as trainer metrics instead of as a log."""
 
-FORMAT = "format"
-"""Kind of the note on how a format interpreted a file."""
+FORMAT = "format"  # Kind of the note on how a format interpreted a file
+SIBLING = "sibling"  # Kind of the note on files that are read together with a log next to them
+# Kind of the note that rows without a step have the step in the path of their file
+PATH_STEP = "path_step"
 
-OTHER_SPLIT = "other_split"
-"""Kind of the note that the files of a data split are not read."""
-
+OTHER_SPLIT = "other_split"  # Kind of the note that the files of a data split are not read
+# Name of the file with the author's notes in a folder of logs; it is not a log
 NOTES_FILE = "notes.md"
-"""Name of the file with the author's notes in a folder of logs; it is not a log."""
 
-_HEAD = 256 << 10
-"""Number of bytes at the start of a file used to detect its format."""
-
+_HEAD = 256 << 10  # Number of bytes at the start of a file used to detect its format
+# Of files whose names differ only in numbers, examine this many; all if their formats differ
 _MAX_PEEKED_FILES = 16
-"""Of files whose names differ only in numbers, examine this many; all if their formats differ."""
 
+# First objects of a file, and the error that ended reading ("" without an error)
 _Peek = tuple[list[dict[str, Any]], str]
-"""First objects of a file, and the error that ended reading ("" without an error)."""
 
 _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
+# Numbers in paths that are no steps: of ranks, runs, versions, …
+_NO_STEPS = re.compile(
+    "[-_.]?(?<![a-z])"
+    + RANK.replace("{more}", "|run|seed|exp(?:eriment)?|trial|attempt|fold|epoch|task|agent|v")
+    + r"(?:-of-\d+)?",
+    re.IGNORECASE,
+)
+
+# A number at the end of a file's name, but no date: text before, number, suffixes
+_LAST_NUMBER = re.compile(r"(.*(?<!\d)(?<!\d[-_.:]))(\d{1,7})((?:\.[a-z]\w*)+)", re.IGNORECASE)
 
 
 class _Detection(NamedTuple):
-    """The result of detecting a file's format.
+    """The result of detecting a file's format."""
 
-    Attributes:
-        format: the format, None if the file is not a log.
-        reason: why the file has this format, or why it is not a log.
-        remark: text of a note on how the format interprets the file; "" for none.
-        splits: data splits that the first rows name; empty if they agree with the path.
-        damaged: whether it is a Parquet file that cannot be read.
-    """
-
-    format: LogFormat | None
-    reason: str
-    remark: str = ""
+    format: LogFormat | None  # the format, None if the file is not a log
+    reason: str  # why the file has this format, or why it is not a log
+    remark: str = ""  # text of a note on how the format interprets the file; "" for none
+    # data splits that the first rows name; empty if they agree with the path
     splits: frozenset[str] = frozenset()
-    damaged: bool = False
+    damaged: bool = False  # whether it is a Parquet file that cannot be read
+    stepless: bool = False  # whether any of the first rows has no step
 
 
 @dataclass(slots=True)
@@ -80,29 +80,36 @@ class LogFiles:
         return LogFiles(sources, formats, self.notes)
 
 
-def detect_formats(
-    listing: Listing, options: ReadOptions, metrics: Iterable[Path] = ()
-) -> LogFiles:
+def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
     """Detect the format of every file, and select the files of the splits to read.
 
     Args:
         listing: the files; those with damaged contents are added to ``unreadable``.
         options: the user's options.
-        metrics: files that are read as trainer metrics.
+        used: files, or folders of files, that are read as something else, such as trainer metrics.
 
     Raises:
         UsageError: the options have an unknown format, mapping or split.
     """
     files = LogFiles()
-    metrics_paths = {path.resolve() for path in metrics}
     row_splits: list[frozenset[str]] = []
-
-    def leave_out(source: Source, kind: str, text: str) -> None:
-        kind = METRICS_FILE if Path(source.path).resolve() in metrics_paths else kind
-        files.notes.append(Note(kind, text, 1, source.name))
-
+    stepless: set[str] = set()
     listed = frozenset(Path(source.path) for source in listing.sources if not is_url(source.path))
     detections = _detections(listing.sources, options, listed)
+    used_paths = {path.resolve() for path in used}
+    stamps = {one.format.siblings for one in detections if one.format}
+    siblings = {Path(stamp.path).resolve() for stamp in chain.from_iterable(stamps)}
+    read_together: list[str] = []
+
+    def leave_out(source: Source, kind: str, text: str) -> None:
+        path = Path(source.path).resolve()
+        if not used_paths.isdisjoint((path, *path.parents)):
+            return
+        if path in siblings:
+            read_together.append(source.name)
+        else:
+            files.notes.append(Note(kind, text, 1, source.name))
+
     for source, detection in zip(listing.sources, detections, strict=True):
         if detection.remark:
             files.notes.append(Note(FORMAT, detection.remark, 1, source.name))
@@ -113,11 +120,60 @@ def detect_formats(
         if detection.format is None:
             continue
         row_splits.append(detection.splits)
+        if detection.stepless:
+            stepless.add(source.name)
         files.sources.append(source)
         files.formats.append(detection.format)
     for source in (other for other in listing.other if other.name != NOTES_FILE):
         leave_out(source, "other_file", message("not read as a log because of its name"))
-    return _without_repeats(_chosen_splits(files, row_splits, options.split))
+    if read_together:
+        text = message("read together with the rollouts")
+        files.notes.append(Note(SIBLING, text, len(read_together), min(read_together)))
+    chosen = _without_repeats(_chosen_splits(files, row_splits, options.split))
+    return _with_path_steps(chosen, stepless)
+
+
+def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
+    """Set the steps in the paths of the files whose rows have none (``stepless``)."""
+    names = [source.name for source in files.sources if source.name in stepless]
+    steps = path_steps(names)
+    if steps:
+        text = message("rows without a step; the step in the path of their file is used")
+        files.notes.append(Note(PATH_STEP, text, len(steps), min(steps)))
+    plain = {_NO_STEPS.sub("", name) for name in names}
+    if len({steps.get(name, 0) for name in names}) == 1 and len(plain) > len(
+        {re.sub(r"\d+", "#", name) for name in plain}
+    ):
+        text = message(
+            "rows without a step are all read as step {step}, although the paths of their files "
+            "differ in a number; if it is the step, pass --step-from-path",
+            step=steps.get(names[0], 0),
+        )
+        files.notes.append(Note(FORMAT, text, len(names), names[0]))
+    files.formats = [
+        replace(one, step=steps.get(source.name))
+        for source, one in zip(files.sources, files.formats, strict=True)
+    ]
+    return files
+
+
+def path_steps(names: Sequence[str]) -> dict[str, int]:
+    """Return path -> step of the files with a step in their paths.
+
+    It is the number after a word such as ``step``, else the number at the end of the file's name,
+    if there are files whose names differ only in that number.
+    """
+    from rlreport.formats.logged import STEP_WORD, step_in_path
+
+    steps = {n: step for n in names if (step := step_in_path(n, STEP_WORD)) is not None}
+    series: dict[tuple[str, str], dict[str, int]] = {}
+    for name in names:
+        if name not in steps and (match := _LAST_NUMBER.fullmatch(_NO_STEPS.sub("", name))):
+            series.setdefault((match[1], match[3]), {})[name] = int(match[2])
+    for numbers in series.values():
+        if len(set(numbers.values())) > 1:
+            steps |= numbers
+    return steps
 
 
 def _without_repeats(files: LogFiles) -> LogFiles:
@@ -285,10 +341,10 @@ def _detect(
         )
     reader = RowReader(form, TokenNames(options.tokenizer))
     by_path = form.split(source.name)
-    row_splits = reader.splits_of(objects, source.name)
+    row_splits, stepless = reader.preview(objects, source.name)
     log_format = LogFormat(form.id, container, reader, detected.reason, by_path or "train")
     remark, splits = remark or getattr(form, "remark", ""), _row_splits(row_splits, by_path)
-    return _Detection(log_format, detected.reason, remark, splits)
+    return _Detection(log_format, detected.reason, remark, splits, stepless=stepless)
 
 
 def _row_splits(named: Iterable[str], by_path: str | None) -> frozenset[str]:
@@ -311,7 +367,8 @@ def _peek(source: Source, max_line: int) -> _Peek:
         return objects, ""
     try:
         with source.open() as stream:
-            objects += (obj for _, obj in islice(iterate(stream, _container(source)), MAX_PEEKED))
+            first = islice(iterate(stream, _container(source)), MAX_PEEKED)
+            objects += (obj for _, obj in first if not isinstance(obj, UnreadRow))
     except (RowError, *DAMAGED) as error:
         return objects, reason_of(error)
     return objects, ""

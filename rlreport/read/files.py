@@ -19,38 +19,40 @@ from rlreport.text.messages import message
 
 if TYPE_CHECKING:
     from rlreport.formats import RowReader
+    from rlreport.formats.base import FileStamp
 
-NATIVE = "rlboard"
-"""Id of the native format, whose rows need no conversion."""
-
+NATIVE = "rlboard"  # Id of the native format, whose rows need no conversion
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
-_SUFFIXES = (*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval")
+_SUFFIXES = (
+    *(*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval"),
+    *(".jsonl.zip", ".ndjson.zip", ".json.zip"),
+)
+# Names of torch files that hold rollouts; other torch files are mostly model weights
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
-"""Names of torch files that hold rollouts; other torch files are mostly model weights."""
 
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 
 
 @dataclass(frozen=True, slots=True)
 class LogFormat:
-    """The format of a log file, and how to convert its JSON objects to rows; picklable.
-
-    Attributes:
-        container: file structure: ``lines``, ``json``, ``parquet``, …
-        reader: converts a logged dict to rows with standard fields; None for the native format.
-        why: text that explains why this format was chosen.
-        split: data split (``train``, ``val``, …) of rows that do not name one.
-        main: the split in which the checks look for problems, usually ``train``.
-        watched: a second split, shown but not checked, or None; further splits are not read.
-    """
+    """The format of a log file, and how to convert its JSON objects to rows; picklable."""
 
     id: str = NATIVE
-    container: str = "lines"
+    container: str = "lines"  # file structure: ``lines``, ``json``, ``parquet``, …
+    # converts a logged dict to rows with standard fields; None for the native format
     reader: RowReader | None = None
-    why: str = ""
-    split: str = "train"
-    main: str = "train"
+    why: str = ""  # text that explains why this format was chosen
+    split: str = "train"  # data split (``train``, ``val``, …) of rows that do not name one
+    main: str = "train"  # the split in which the checks look for problems, usually ``train``
+    # a second split, shown but not checked, or None; further splits are not read
     watched: str | None = "val"
+    # the step in the file's path, for rows without a step; None if it has none
+    step: int | None = None
+
+    @property
+    def siblings(self) -> tuple[FileStamp, ...]:
+        """The files next to the log that are read together with it."""
+        return () if self.reader is None else self.reader.siblings
 
     @property
     def rewarded(self) -> bool:
@@ -70,7 +72,7 @@ class LogFormat:
         try:
             return [
                 UnreadRow(self._conversion_error(row.error)) if isinstance(row, UnreadRow) else row
-                for row in self.reader(obj, Where(name, line, index))
+                for row in self.reader(obj, Where(name, line, index, self.step))
             ]
         except RlreportError:
             raise

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _BUFFER = 1 << 20
+# Decompressed bytes per read; before damaged data, at most this many intact bytes are lost
 _SLICE = 16 << 10
-"""Decompressed bytes per read; before damaged data, at most this many intact bytes are lost."""
 
 _FLUSHED = b"\x00\x00\xff\xff"
 BOM = b"\xef\xbb\xbf"
+# Exceptions raised when reading a broken file: disk errors and damaged compression
 DAMAGED = (OSError, EOFError, zlib.error, zstandard.ZstdError)
-"""Exceptions raised when reading a broken file: disk errors and damaged compression."""
 
 
+# Files are cut at multiples of this, so appending to a file does not change earlier ranges
 RANGE_BYTES = 32 << 20
-"""Files are cut at multiples of this, so appending to a file does not change earlier ranges."""
 
 _NO_END = 2**62
 _GROUP_FILES = 256
@@ -45,19 +45,14 @@ class ByteRange:
 
     Files can therefore be cut anywhere. Compressed files and files that do not consist of lines
     are never cut: they are one range.
-
-    Attributes:
-        file: index of the file in the list of log files.
-        source: the file.
-        start, stop: offsets in decompressed bytes; ``stop`` is None for the end of the file.
-        format: the log format.
     """
 
-    file: int
-    source: Source
+    file: int  # index of the file in the list of log files
+    source: Source  # the file
+    # offsets in decompressed bytes; ``stop`` is None for the end of the file
     start: int = 0
     stop: int | None = None
-    format: LogFormat = field(default_factory=LogFormat)
+    format: LogFormat = field(default_factory=LogFormat)  # the log format
 
     @property
     def weight(self) -> int:
@@ -102,16 +97,11 @@ def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
 
 
 class Line(NamedTuple):
-    """A line of a log without its line terminator.
+    """A line of a log without its line terminator."""
 
-    Attributes:
-        offset: offset of its first byte in the decompressed file.
-        data: its bytes; None if the line is longer than the limit.
-        torn: whether the file ends within this line, for example while it is being written.
-    """
-
-    offset: int
-    data: bytes | None
+    offset: int  # offset of its first byte in the decompressed file
+    data: bytes | None  # its bytes; None if the line is longer than the limit
+    # whether the file ends within this line, for example while it is being written
     torn: bool = False
 
 
@@ -120,16 +110,13 @@ class Lines:
     """An iterable of the lines of a byte range, including blank lines.
 
     It stops at the size that the file had when it was listed. Set after iteration:
-
-    Attributes:
-        damage: why the rest of the file could not be read; None if all of it was read.
-        unended: whether the compressed stream lacks an end marker (its writer was killed) but no
-            line is lost.
     """
 
     part: ByteRange
     max_line: int
+    # why the rest of the file could not be read; None if all of it was read
     damage: str | None = None
+    # whether the compressed stream lacks an end marker (its writer was killed) but no line is lost
     unended: bool = False
     _early: bool = False  # whether the compressed stream ends too early
 

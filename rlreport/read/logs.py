@@ -13,7 +13,7 @@ from rlreport.errors import StrictError, UnusableInputError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Chunk
 from rlreport.read.chunk import read_cached, read_chunk
-from rlreport.read.detect import FORMAT, METRICS_FILE, LogFiles, detect_formats
+from rlreport.read.detect import FORMAT, PATH_STEP, SIBLING, LogFiles, detect_formats
 from rlreport.read.files import Listing, find_sources, is_url
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.notes import ODDITIES, LogPosition, missing_grade_notes
@@ -36,15 +36,13 @@ from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
+# Smaller logs are read in the main process, which is faster than starting workers
 MIN_PARALLEL_BYTES = 48 << 20
-"""Smaller logs are read in the main process, which is faster than starting workers."""
 
+# Kind of the note that the responses of a split are shown, but not checked for problems
 SPLIT = "split"
-"""Kind of the note that the responses of a split are shown, but not checked for problems."""
 
-UNREAD_FIELDS = "not_taken"
-"""Kind of the note that the logs have fields that are not recognized."""
-
+UNREAD_FIELDS = "not_taken"  # Kind of the note that the logs have fields that are not recognized
 _MAX_SHOWN = 20
 _MAX_NAMED = 3
 
@@ -56,6 +54,7 @@ def read_logs(
     progress: Progress | None = None,
     metrics: Iterable[Path] = (),
     workers: Workers | None = None,
+    used: Iterable[Path] = (),
 ) -> Scan:
     """Read logs from files, folders, globs and URLs into tables.
 
@@ -64,8 +63,9 @@ def read_logs(
         options: how to read them.
         figures: discount γ and GAE parameter λ, with which advantages are computed.
         progress: receives the number of bytes read.
-        metrics: files with the trainer's metrics; no note says that they are not logs.
+        metrics: files with the trainer's metrics.
         workers: processes to read with; by default they are started according to ``options``.
+        used: other files that are read as something else; no note says that they are not logs.
 
     Raises:
         UsageError: a path, format or mapping is invalid.
@@ -78,7 +78,7 @@ def read_logs(
     progress = progress or Progress()
     if workers is None:
         with Workers(options.workers, options.ray, progress.say) as started_workers:
-            return read_logs(paths, options, figures, progress, metrics, started_workers)
+            return read_logs(paths, options, figures, progress, metrics, started_workers, used)
     listing = find_sources(paths)
     if options.ray is not None:  # relative paths mean something else on other nodes of a cluster
         if options.tokenizer:
@@ -88,7 +88,7 @@ def read_logs(
             for source in listing.sources
         ]
         workers.check_files([s.path for s in listing.sources if not s.store], options.tokenizer)
-    files = detect_formats(listing, options, metrics)
+    files = detect_formats(listing, options, [*metrics, *used])
     ranges = byte_ranges(files.sources, files.formats)
     parallel = sum(part.weight for part in ranges) >= MIN_PARALLEL_BYTES
     chunks = read_chunks(ranges, options, figures, progress, workers, parallel=parallel)
@@ -148,7 +148,7 @@ def _scan(
     with_metrics: bool = False,
 ) -> Scan:
     if with_metrics and not files.sources:
-        return no_responses(name, [n for n in files.notes if n.kind != METRICS_FILE])
+        return no_responses(name, files.notes)
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
     bad_lines = _bad_lines(rows, listing, files)
     bad_count = rows.chunk.remarks.unread_count + len(listing.unreadable)
@@ -157,8 +157,9 @@ def _scan(
     notes = [*_notes(rows, files), *files.notes]
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
-    notes = [note for note in notes if note.kind != METRICS_FILE] + rows.notes
-    problems = [note for note in notes if note.kind not in (UNREAD_FIELDS, FORMAT, SPLIT)]
+    notes += rows.notes
+    harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP)
+    problems = [note for note in notes if note.kind not in harmless]
     if options.strict and (bad_lines or problems):
         raise StrictError(_strict_message(bad_lines, bad_count, problems))
     tools = tool_table(rows)

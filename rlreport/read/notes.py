@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.about.several_runs import RANK
 from rlreport.fields import NotTaken, count_not_taken, trim_not_taken
 from rlreport.figures.ragged import Ints
 from rlreport.tables import Note
 from rlreport.text.messages import marked, message
 
-MAX_UNREAD = 1000
-"""Maximum number of unusable lines that are listed; further ones are only counted."""
+_RANK = re.compile("[-_.]?(?<![a-z])" + RANK.replace("{more}", ""), re.IGNORECASE)
+
+MAX_UNREAD = 1000  # Maximum number of unusable lines that are listed; further ones are only counted
 
 
 class LogPosition(NamedTuple):
@@ -45,18 +48,14 @@ class Oddity(NamedTuple):
 
 @dataclass(slots=True)
 class Remarks:
-    """Problems of the lines that were read, added in the order of the logs.
+    """Problems of the lines that were read, added in the order of the logs."""
 
-    Attributes:
-        oddities: kind (a key of ODDITIES) -> number and first position.
-        unread: the first MAX_UNREAD lines that could not be used.
-        unread_count: number of all lines that could not be used.
-        unread_fields: unrecognized field -> number of occurrences and type.
-    """
-
+    # kind (a key of ODDITIES) -> number and first position
     oddities: dict[str, Oddity] = field(default_factory=dict)
+    # the first MAX_UNREAD lines that could not be used
     unread: list[UnreadLine] = field(default_factory=list)
-    unread_count: int = 0
+    unread_count: int = 0  # number of all lines that could not be used
+    # unrecognized field -> number of occurrences and type
     unread_fields: NotTaken = field(default_factory=dict)
 
     def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
@@ -85,6 +84,7 @@ class Remarks:
         self.add_unread_fields(other.unread_fields)
 
 
+# Kind of invalid or unusual value -> text of the note on it, shown after their number
 ODDITIES = {
     "unequal_lengths": marked("token arrays of unequal length, cut to the shortest"),
     "sentinel": marked("tokens with a log-probability above 0, treated as padding and left out"),
@@ -114,7 +114,6 @@ ODDITIES = {
     "long_text": marked("responses of over 4,194,304 characters; words after that are not counted"),
     "many_extras": marked("extra scalar fields beyond the first 64, left out"),
 }
-"""Kind of invalid or unusual value -> text of the note on it, shown after their number."""
 
 
 def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -146,13 +145,57 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
     return is_superseded
 
 
-def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
+def later_attempts(files: Ints, steps: Ints, names: Sequence[str]) -> list[tuple[Ints, Ints]]:
+    """Return pairs of (older files, newer files) that a restarted run wrote.
+
+    The newer files begin at a step of the older ones and end after them, and steps in both have
+    more rows than any other step. Files that begin at the same step are ranks of one attempt.
+
+    Args:
+        files: int64 (R,), files of the training rows.
+        steps: int64 (R,), their steps.
+        names: names of the files.
+    """
+    order = np.lexsort((steps, files))
+    numbers, starts = np.unique(files[order], return_index=True)
+    by_file = np.split(steps[order], starts[1:]) if len(numbers) else []
+    first = np.array([own[0] for own in by_file])
+    by_first = np.argsort(first, kind="stable")
+    units = np.split(by_first, np.flatnonzero(np.diff(first[by_first])) + 1)
+    pairs: list[tuple[Ints, Ints]] = []
+    for older, newer in pairwise(units):
+        begin, end, last = (
+            first[newer[0]],
+            *(max(by_file[i][-1] for i in u) for u in (older, newer)),
+        )
+        one, other = numbers[older], numbers[newer]
+        if not begin <= end < last or _ranks(names, one) & _ranks(names, other):
+            continue
+        before, after = (np.concatenate([by_file[i] for i in unit]) for unit in (older, newer))
+        distinct, sizes = np.unique(np.concatenate([before, after]), return_counts=True)
+        in_both = np.isin(distinct, before) & np.isin(distinct, after)
+        if in_both.any() and np.median(sizes[in_both]) > sizes[~in_both].max():
+            pairs.append((one, other))
+    return pairs
+
+
+def _ranks(names: Sequence[str], files: Ints) -> set[str]:
+    """Return the names of files without the numbers of ranks."""
+    return {_RANK.sub("", names[file]) for file in files}
+
+
+def restart_note(steps: Ints, name: str, *, kept: bool, in_other_file: bool = False) -> Note:
     """Return the note on a file's rows whose ``steps`` were logged again after a restart."""
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
     text = marked("after a restart, steps {steps} were logged again; all rows kept")
     if not kept:
         text = marked("after a restart, steps {steps} were logged again; older rows left out")
+    elif in_other_file:
+        text = marked(
+            "steps {steps} were logged again in later files, as after a restart; all rows kept "
+            "(--restarts last leaves out these rows)"
+        )
     return Note("restart", message(text, steps=span), len(steps), name)
 
 
@@ -165,9 +208,7 @@ class Missing(IntEnum):
     ERROR = 4
 
 
-MISSING_GRADES = "missing_grades"
-"""Kind of the notes on responses without a grade (valid reward)."""
-
+MISSING_GRADES = "missing_grades"  # Kind of the notes on responses without a grade (valid reward)
 _NOTES = {
     Missing.NULL: marked("responses whose reward is null, left out of figures of the reward"),
     Missing.JUDGE_FAILED: marked("responses whose judge failed, left out of figures of the reward"),
@@ -185,6 +226,7 @@ def _names(*endings: str) -> frozenset[str]:
 
 
 _TRUE, _FALSE = ("true", "1", "1.0", "yes"), ("false", "0", "0.0", "no")
+# (Reason why a reward is invalid, values of a row's field that say so, names of such fields)
 _SIGNS = (
     (Missing.JUDGE_FAILED, _TRUE, _names("failed", "failure", "timeout", "timed_out")),
     (Missing.JUDGE_FAILED, _FALSE, _names("ok", "success", "succeeded")),
@@ -201,12 +243,11 @@ _SIGNS = (
     # NeMo Gym: such a row has the reward 0.
     (Missing.JUDGE_FAILED, ("judge_failed",), ("_ng_failure_class",)),
 )
-"""(Reason why a reward is invalid, values of a row's field that say so, names of such fields)."""
 
 _FLAGS = {name: (kind, values) for kind, values, names in _SIGNS for name in names}
 _ERRORS = _names("error", "errors", "exception")
+# Fields for errors of a rollout; its reward is invalid if the error names a grader
 _OWN_ERRORS = ("errors", "error")
-"""Fields for errors of a rollout; its reward is invalid if the error names a grader."""
 
 _FIELDS = _FLAGS.keys() | _ERRORS
 _NESTED = ("metadata", "info", "extra_info", "reward_info", "reward_extra_info")

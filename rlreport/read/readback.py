@@ -21,11 +21,10 @@ from rlreport.text.tokens import Style
 _COLUMNS = ("file", "line", "offset", "length", "sub", "step", "n")
 _MAX_OPEN = 16
 _AT_ONCE_BYTES = 32 << 20
+# Bytes added to a row's length when forming batches, to limit the requests per batch
 _REQUEST_COST = 64 << 10
-"""Bytes added to a row's length when forming batches, to limit the requests per batch."""
 
-_BATCH_UNITS = 1 << 17
-"""Number of tokens of the rows that are held in memory at a time."""
+_BATCH_UNITS = 1 << 17  # Number of tokens of the rows that are held in memory at a time
 
 
 class RowLocations:
@@ -189,6 +188,8 @@ def _container_objects(
     with _report_changed_file(source), source.open() as stream:
         for index, obj in iterate(stream, locations.formats[file].container, set(by_index)):
             yield from ((row, obj) for row in by_index.pop(index))
+            if not by_index:
+                break  # the rest of the file may be damaged
         if by_index:
             raise RowError("it is shorter than before")
 

@@ -14,8 +14,9 @@ import orjson
 from rlreport.errors import RowError
 from rlreport.fields import CANONICAL, LARGEST_STEP, NO_COLUMN, REQUIRED, TOKEN_ARRAYS, kind_of
 from rlreport.figures.metadata import (
-    TURN_LIMITS,
+    Ending,
     RowMetadata,
+    ending_of,
     normalize_turns_and_mask,
     row_metadata,
 )
@@ -24,44 +25,27 @@ from rlreport.text.clean import safe_text, safe_value
 from rlreport.text.messages import message
 
 NAN = float("nan")
-MAX_EXTRA_CHARS = 200
-"""Texts longer than this in extra (non-standard) fields are not kept."""
-
+MAX_EXTRA_CHARS = 200  # Texts longer than this in extra (non-standard) fields are not kept
 _OPTIONAL_REWARDS = ("ref_reward", "valid_reward", "ref_valid_reward")
+# Standard fields kept in ``Row.carried``; the response table only stores whether they exist
 _CARRIED = (
     "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
     "errors", "seconds", "trainable", "filtered_out", "rollout_id",
 )  # fmt: skip
-"""Standard fields kept in ``Row.carried``; the response table only stores whether they exist."""
 
-_FINISH_FIELDS = ("finish_reason", "stop_reason")
-_FINISH_REASONS = {
-    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), 1.0),
-    **dict.fromkeys(("tool_calls", "done", "complete", "completed"), 1.0),
-    **dict.fromkeys(("agent_completed", "user_closed", "env_done"), 1.0),
-    **dict.fromkeys(("length", "max_tokens", "max_length", "max_new_tokens"), 0.0),
-    **dict.fromkeys(("truncated", "overlong", *TURN_LIMITS), 0.0),
-    **dict.fromkeys(("max_response_length_exceeded", "max_prompt_length_exceeded"), 0.0),
-}
-"""Logged finish reason -> 1 if the response ended by itself, 0 if it hit a limit."""
+_END_FIELDS = ("finish_reason", "stop_reason", "stop_condition", "termination_reason")
 
 
 @dataclass(slots=True)
 class TokenFields:
-    """The token strings and arrays of one row.
+    """The token strings and arrays of one row."""
 
-    Attributes:
-        tokens: token strings, None if not logged.
-        arrays: field of TOKEN_ARRAYS -> its values as doubles.
-        size: length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none.
-        uneven: whether the lengths of ``tokens`` and ``arrays`` differ.
-        mask: one byte per token, 1 if the policy sampled it, else 0; None if it sampled all.
-    """
-
-    tokens: list[str] | None = None
+    tokens: list[str] | None = None  # token strings, None if not logged
+    # field of TOKEN_ARRAYS -> its values as doubles
     arrays: dict[str, array[float]] = field(default_factory=dict)
-    size: int = -1
-    uneven: bool = False
+    size: int = -1  # length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none
+    uneven: bool = False  # whether the lengths of ``tokens`` and ``arrays`` differ
+    # one byte per token, 1 if the policy sampled it, else 0; None if it sampled all
     mask: bytes | None = None
 
     def fit(self, size: int) -> None:
@@ -74,37 +58,26 @@ class TokenFields:
 
 
 class Row(NamedTuple):
-    """The parsed values of one logged row: one response to one prompt.
-
-    Attributes:
-        rewards: reward, ref_reward, valid_reward, ref_valid_reward; NaN where absent.
-        reference: response of the reference policy, None if not logged.
-        group: id of the group of responses to one prompt, None if not logged.
-        finish: 1 if the response ended by itself, 0 at a limit, NaN if no known reason is logged.
-        extras: (name, value) of further scalar fields.
-        carried: further standard field (see ``_CARRIED``) -> value as logged.
-        parts: names of the extras that are components of the reward.
-        oddities: kinds of repaired or dropped values, keys of ``notes.ODDITIES``.
-        unread: (name, type) of unrecognized fields that are neither numbers nor short texts.
-        metadata: data split, whether the rollout failed, numbers of turns and of tool calls, …
-        missing_grade: 0 if the reward is valid, else why not: a code of ``notes.Missing``.
-    """
+    """The parsed values of one logged row: one response to one prompt."""
 
     step: int
     prompt: str
     response: str
+    # reward, ref_reward, valid_reward, ref_valid_reward; NaN where absent
     rewards: tuple[float, float, float, float]
-    reference: str | None
-    group: str | None
-    finish: float
+    reference: str | None  # response of the reference policy, None if not logged
+    group: str | None  # id of the group of responses to one prompt, None if not logged
+    finish: float  # 1 if the response ended by itself, 0 if not, NaN if no known reason is logged
     tokens: TokenFields
-    extras: Sequence[tuple[str, float | str]]
-    carried: Mapping[str, object]
-    parts: Sequence[str]
-    oddities: Sequence[str]
+    extras: Sequence[tuple[str, float | str]]  # (name, value) of further scalar fields
+    carried: Mapping[str, object]  # further standard field (see ``_CARRIED``) -> value as logged
+    parts: Sequence[str]  # names of the extras that are components of the reward
+    oddities: Sequence[str]  # kinds of repaired or dropped values, keys of ``notes.ODDITIES``
+    # (name, type) of unrecognized fields that are neither numbers nor short texts
     unread: Sequence[tuple[str, str]]
+    # data split, whether the rollout failed, numbers of turns and of tool calls, …
     metadata: RowMetadata
-    missing_grade: int
+    missing_grade: int  # 0 if the reward is valid, else why not: a code of ``notes.Missing``
 
 
 def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
@@ -164,7 +137,8 @@ def parse_record(record: dict[str, Any]) -> Row:
     if reference is not None and not isinstance(reference, str):
         oddities.append("not_text")
         reference = None
-    finish, reason = _finish(record, oddities)
+    ending = _ending(record, oddities)
+    finish = NAN if ending is None else float(ending is Ending.FINISHED)
     oddities += normalize_turns_and_mask(record)
     tokens = _tokens(record, oddities)
     tokens.mask = _mask(record, tokens.size)
@@ -175,7 +149,7 @@ def parse_record(record: dict[str, Any]) -> Row:
     return Row(
         step, prompt, response, rewards, reference, group, finish, tokens, extras,
         {name: record[name] for name in _CARRIED if record.get(name) is not None},
-        parts, oddities, unread, row_metadata(record, step, prompt, response, reason),
+        parts, oddities, unread, row_metadata(record, step, prompt, response, ending),
         missing_grade(record, null=record["reward"] is None),
     )  # fmt: skip
 
@@ -276,19 +250,21 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
     return bytes(mask)
 
 
-def _finish(record: dict[str, Any], oddities: list[str]) -> tuple[float, object]:
-    """Return if the response ended by itself (1, 0, NaN), and its first logged finish reason."""
-    first = None
-    for name in _FINISH_FIELDS:
-        reason = record.get(name)
-        if reason is None:
-            continue
-        first = reason if first is None else first
-        finish = _FINISH_REASONS.get(str(reason).lower())
-        if finish is not None:
-            return finish, first
+def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
+    reasons = [reason for name in _END_FIELDS if (reason := record.get(name)) is not None]
+    endings = [ending for reason in reasons if (ending := ending_of(reason))]
+    completed = record.get("is_completed")
+    for ending in endings:
+        # The last reply of a conversation may end by itself although a limit stopped it then.
+        if ending is not Ending.FINISHED:
+            return ending
+    if completed is False:
+        return Ending.UNFINISHED
+    if endings or completed is True:
+        return Ending.FINISHED
+    if reasons:
         oddities.append("reasonless")
-    return NAN, first
+    return None
 
 
 def _step_of(value: object) -> tuple[int, bool]:

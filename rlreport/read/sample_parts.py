@@ -26,15 +26,13 @@ from rlreport.tables import GAP
 from rlreport.text.clean import clean_text, safe_text, without_special
 from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, units
 
+# Of responses over 2 * EDGE tokens (or words), only the first and last EDGE are sampled
 EDGE = 1024
-"""Of responses over 2 * EDGE tokens (or words), only the first and last EDGE are sampled."""
 
 FIGURES = ("kl", "log_ratio", "prob", "ref_prob", "value_error")
 _MAX_STRING = 200
 _DECILES = 10
-_LARGEST = 2.0**40
-"""Values per token are clipped to ± this, as the KL estimate k3 may be infinite."""
-
+_LARGEST = 2.0**40  # Values per token are clipped to ± this, as the KL estimate k3 may be infinite
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 
@@ -56,28 +54,22 @@ class Units(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Texts and values per token of some sampled responses, as returned by a worker or the cache.
+    """Texts and values per token of some sampled responses, from a worker or the cache."""
 
-    Attributes:
-        units: tokens of the responses; words for a response without logged tokens.
-        words, references: words of the responses, and of the reference policy's responses.
-        is_token: bool (rows,), whether the response's ``units`` are tokens.
-        distinct_2: float64 (rows,), distinct bigrams / all bigrams, NaN without bigrams.
-        labels: int8 (rows,), whether the text contains the correct answer, see ``holds_label``.
-        figures: float32 (len(FIGURES), ids of ``units``): KL etc. of each; empty without tokens.
-        tenths: float64 (4, 10), per tenth of the response: number of tokens with a critic error,
-            and their sums of absolute errors, of values and of returns.
-        strings, word_strings: strings of the ids in ``units``, and in ``words``, ``references``.
-    """
-
-    units: Units
+    units: Units  # tokens of the responses; words for a response without logged tokens
+    # words of the responses, and of the reference policy's responses
     words: Units
     references: Units
-    is_token: NDArray[np.bool_]
-    distinct_2: Floats
+    is_token: NDArray[np.bool_]  # bool (rows,), whether the response's ``units`` are tokens
+    distinct_2: Floats  # float64 (rows,), distinct bigrams / all bigrams, NaN without bigrams
+    # int8 (rows,), whether the text contains the correct answer, see ``holds_label``
     labels: NDArray[np.int8]
+    # float32 (len(FIGURES), ids of ``units``): KL etc. of each; empty without tokens
     figures: NDArray[np.float32]
+    # float64 (4, 10), per tenth of the response: number of tokens with a critic error, and their
+    # sums of absolute errors, of values and of returns
     tenths: Floats
+    # strings of the ids in ``units``, and in ``words``, ``references``
     strings: list[str]
     word_strings: list[str]
 

@@ -25,7 +25,12 @@ from rlreport.read.batch import (
 )
 from rlreport.read.detect import LogFiles
 from rlreport.read.files import LogFormat
-from rlreport.read.notes import clear_missing_grades, restart_note, superseded_rows
+from rlreport.read.notes import (
+    clear_missing_grades,
+    later_attempts,
+    restart_note,
+    superseded_rows,
+)
 from rlreport.read.readback import RowLocations
 from rlreport.system.stores import Source
 from rlreport.tables import LogTables, Note, TextSample, TokenSample
@@ -43,22 +48,17 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 @dataclass(slots=True, kw_only=True)
 class Scan(LogTables):
-    """The tables computed from the logs, and the location of each response.
+    """The tables computed from the logs, and the location of each response."""
 
-    Attributes:
-        name: name of the run, from the folder or file that the user gave.
-        prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
-        tokens: KL, probability etc. per token of the sample, None without token strings.
-        every: tokens, or words where no tokens are logged, of all sampled training responses.
-        failed: step -> number of training rollouts that failed before the policy wrote anything.
-        sources, formats: the log files and their formats, by file number.
-    """
-
-    name: str
-    prompt_rows: Ints
+    name: str  # name of the run, from the folder or file that the user gave
+    prompt_rows: Ints  # int64 (prompts,), row of the first response to each prompt_id
+    # KL, probability etc. per token of the sample, None without token strings
     tokens: TokenSample | None = None
+    # tokens, or words where no tokens are logged, of all sampled training responses
     every: TextSample | None = None
+    # step -> number of training rollouts that failed before the policy wrote anything
     failed: dict[int, int] = field(default_factory=dict)
+    # the log files and their formats, by file number
     sources: list[Source] = field(default_factory=list)
     formats: list[LogFormat] = field(default_factory=list)
 
@@ -87,18 +87,13 @@ def no_responses(name: str, notes: list[Note]) -> Scan:
 
 @dataclass(slots=True)
 class LogRows:
-    """All rows of the logs, and which of them go into the response table.
+    """All rows of the logs, and which of them go into the response table."""
 
-    Attributes:
-        chunk: all rows, concatenated.
-        order: int64 (R',), which rows of ``chunk`` are in the response table, in its order.
-        failed: training step -> number of rollouts that failed.
-        notes: notes on rows left out: logged again after a restart, or earlier rows of a rollout.
-    """
-
-    chunk: Chunk
-    order: Ints
+    chunk: Chunk  # all rows, concatenated
+    order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
+    # training step -> number of rollouts that failed
     failed: dict[int, int] = field(default_factory=dict)
+    # notes on rows left out: logged again after a restart, or earlier rows of a rollout
     notes: list[Note] = field(default_factory=list)
 
 
@@ -135,6 +130,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
                 text = message("earlier rows of a rollout, excluded (only its last row counts)")
                 name = files.sources[file].name
                 rows.notes.append(Note("earlier_rows", text, int(earlier.sum()), name))
+    _leave_out_older_files(rows, keep, files, kept=keep_restarted)
     failed = keep & ~responses & (columns["validation"] == 0)
     steps, times = np.unique(columns["step"][failed], return_counts=True)
     rows.failed = dict(zip(steps.tolist(), times.tolist(), strict=True))
@@ -142,6 +138,32 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     names = ("sub", "offset", "file", "validation", "step")
     rows.order = response_rows[np.lexsort([columns[name][response_rows] for name in names])]
     return rows
+
+
+def _leave_out_older_files(
+    rows: LogRows, keep: NDArray[np.bool_], files: LogFiles, *, kept: bool
+) -> None:
+    """Note the rows whose steps a restarted run logged again in other files; clear their ``keep``.
+
+    Args:
+        rows: the rows; notes are added.
+        keep: bool (R,), which rows are used, changed in place unless ``kept``.
+        files: the log files.
+        kept: whether to keep these rows.
+    """
+    columns, names = rows.chunk.columns, [source.name for source in files.sources]
+    file, step, validation = (
+        columns[name].astype(np.int64) for name in ("file", "step", "validation")
+    )
+    training = keep & (columns["failed"] == 0) & (validation == 0)
+    split_steps = 2 * step + (validation > 0)
+    for older, newer in later_attempts(file[training], step[training], names):
+        again = (
+            keep & np.isin(file, older) & np.isin(split_steps, split_steps[np.isin(file, newer)])
+        )
+        name = names[int(older.min())]
+        rows.notes.append(restart_note(step[again], name, kept=kept, in_other_file=True))
+        keep[again] = kept
 
 
 def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:

@@ -16,32 +16,23 @@ from rlreport.options import FigureOptions
 from rlreport.read.notes import LogPosition, Remarks
 from rlreport.read.rows import TokenFields
 
-PADDING_LOGP = 1e-3
-"""A log-probability above this marks padding; rounding alone never reaches it."""
-
+PADDING_LOGP = 1e-3  # A log-probability above this marks padding; rounding alone never reaches it
 Bools = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
 class TokenRows:
-    """The tokens of R rows as flat arrays of N tokens in total.
+    """The tokens of R rows as flat arrays of N tokens in total."""
 
-    Attributes:
-        rows: int64 (R,), rows of the batch that have tokens.
-        offsets: int64 (R + 1,), where each row's tokens begin.
-        strings: token strings of each row; None for a row that logs none.
-        arrays: field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; only fields that are logged.
-        nan_values: int64 (R,), number of values logged as NaN, infinite or null.
-        sampled: bool (N,), whether the policy sampled the token; None if it sampled all.
-        masked: bool (R,), whether the row logs which tokens were sampled; None if no row does.
-    """
-
-    rows: Ints
-    offsets: Ints
-    strings: list[list[str] | None]
+    rows: Ints  # int64 (R,), rows of the batch that have tokens
+    offsets: Ints  # int64 (R + 1,), where each row's tokens begin
+    strings: list[list[str] | None]  # token strings of each row; None for a row that logs none
+    # field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; only fields that are logged
     arrays: dict[str, Floats]
-    nan_values: Ints
+    nan_values: Ints  # int64 (R,), number of values logged as NaN, infinite or null
+    # bool (N,), whether the policy sampled the token; None if it sampled all
     sampled: Bools | None = None
+    # bool (R,), whether the row logs which tokens were sampled; None if no row does
     masked: Bools | None = None
 
     def marks(self, token: str) -> Bools:

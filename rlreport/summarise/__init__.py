@@ -24,11 +24,11 @@ __all__ = ["commonest", "summarise", "window_table"]
 
 MAX_NAMED = 10
 FEWEST_STEPS_COMPARED = 5
+# Least difference of trainer's and rollouts' rewards that is noted, as share of their range
 DISAGREEMENT = 0.05
-"""Least difference of trainer's and rollouts' rewards that is noted, as share of their range."""
 
+# Least difference of these rewards that is noted, in standard errors (both are required)
 DISAGREEMENT_Z = 5.0
-"""Least difference of these rewards that is noted, in standard errors (both are required)."""
 
 
 # Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
@@ -79,7 +79,7 @@ def _refuse_several(runs: Sequence[str]) -> None:
     """
     if not runs:
         return
-    names = [safe_text(name) or "." for name in runs]
+    names = [safe_text(name) for name in runs]
     rest = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     raise UsageError(
         f"metrics of {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{rest}. Choose one with "

@@ -16,15 +16,10 @@ Kind = TypeVar("Kind", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """A division of R rows into G groups of consecutive rows.
+    """A division of R rows into G groups of consecutive rows."""
 
-    Attributes:
-        starts: int64 (G,), the first row of each group.
-        size: number of rows R.
-    """
-
-    starts: Ints
-    size: int
+    starts: Ints  # int64 (G,), the first row of each group
+    size: int  # number of rows R
 
     @classmethod
     def by(cls, *keys: NDArray[np.generic]) -> Grouped:

@@ -13,13 +13,14 @@ from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import roles_of
 from rlreport.summarise.grouped import Grouped, ratio
 
+# A group with a lower std of rewards has no learning signal (TRL: ``frac_reward_zero_std``)
 NO_VARIANCE = 1e-6
-"""A group with a lower std of rewards has no learning signal (TRL: ``frac_reward_zero_std``)."""
 
 WINDOW_SHARE = 0.2
+# The first and last window of a run have this share of its steps, and at least this many
 LEAST_WINDOW = 3
-"""The first and last window of a run have this share of its steps, and at least this many."""
 
+# Columns of the response table whose mean per step is the column ``NAME_mean``
 _MEANS = (
     *("reward", "ref_reward", "reward_gap", "valid_reward", "ref_valid_reward"),
     *("rlhf_reward", "non_score_reward", "kl_k1", "kl_k3"),
@@ -27,15 +28,15 @@ _MEANS = (
     *("turns", "tool_calls", "env_tokens", "seconds", "lag"),
     *("thinking_tokens", "answer_tokens", "thinking_chars"),
 )
-"""Columns of the response table whose mean per step is the column ``NAME_mean``."""
 
+# Columns of the response table whose standard deviation per step is ``NAME_std``
 _SPREADS = ("reward", "ref_reward", "kl_k1", "kl_k3", "response_tokens", "response_chars")
-"""Columns of the response table whose standard deviation per step is ``NAME_std``."""
 
 _EXTREMES = ("reward", "kl_k1")
+# Columns of the response table whose 95th percentile per step is ``NAME_p95``
 _TAILS = ("turns", "tool_calls", "env_tokens", "seconds")
-"""Columns of the response table whose 95th percentile per step is ``NAME_p95``."""
 
+# Columns averaged with weights: mean of a response -> column with its number of tokens
 _WEIGHTED = {
     "surprisal_mean": "logp_tokens",
     "return_mean": "value_tokens",
@@ -44,9 +45,9 @@ _WEIGHTED = {
         ("mismatch_ratio", "mismatch_k3", "mismatch_prob", "mismatch_k3_back"), "mismatch_tokens"
     ),
 }
-"""Columns averaged with weights: mean of a response -> column with its number of tokens."""
 
 _WITHIN_STEPS = ("distinct_2", "bigrams", "duplicate_rate")
+# What a trainer's metric measures (role) -> column of the step table that measures the same
 ROLE_COLUMNS = {
     "reward": "reward_mean",
     "reward_std": "reward_std",
@@ -55,7 +56,6 @@ ROLE_COLUMNS = {
     "length": "response_tokens_mean",
     "explained_variance": "explained_variance",
 }
-"""What a trainer's metric measures (role) -> column of the step table that measures the same."""
 
 _VALIDATION = {
     "validation_reward_mean": "reward_mean",

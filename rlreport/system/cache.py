@@ -33,12 +33,12 @@ from rlreport.errors import UsageError
 
 _SUM_BYTES = 16  # checksum at the start of an entry
 _MAX_UNPACKED = 1 << 31  # decompressed bytes of an entry
+# ``trim`` shrinks a full cache to this fraction of its limit, so that it is needed rarely
 _TRIM_FRACTION = 0.9
-"""``trim`` shrinks a full cache to this fraction of its limit, so that it is needed rarely."""
 
 _TOUCH_SECONDS = 3600  # using an entry updates its modification time if it is older than this
+# Matches paths of entries, and of temporary files that a build writes or left when killed
 _ENTRY = re.compile(r"[0-9a-f]{2}/(?:[0-9a-f]{30}|new-[0-9a-f]{16})")
-"""Matches paths of entries, and of temporary files that a build writes or left when killed."""
 
 # Flags for opening an entry: do not follow links, do not wait for the writer of a pipe.
 _PLAIN_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -47,15 +47,10 @@ _LIBRARIES = ("numpy", "pandas", "orjson", "altair", "vl-convert-python", "jinja
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A cache folder with one file per entry; can be pickled, for worker processes.
+    """A cache folder with one file per entry; can be pickled, for worker processes."""
 
-    Attributes:
-        folder: absolute path of the folder.
-        size: maximum size of all entries in bytes, enforced only by ``trim``.
-    """
-
-    folder: Path
-    size: int
+    folder: Path  # absolute path of the folder
+    size: int  # maximum size of all entries in bytes, enforced only by ``trim``
 
     def get(self, key: bytes) -> bytes | None:
         """Return the data of an entry; None if it is missing, damaged or another user's."""

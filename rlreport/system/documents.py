@@ -29,23 +29,23 @@ from rlreport.text.messages import message
 MAX_JSON = 256_000_000  # bytes of a JSON document, which is parsed at once
 MAX_MEMORY = 1_000_000_000  # estimated bytes of memory for the values of one JSON document
 MAX_DEPTH = 200  # levels of nesting in JSON
+# Maximum bytes of a configuration file, and characters of a YAML file with aliases expanded
 MAX_CONFIG = 2_000_000
-"""Maximum bytes of a configuration file, and characters of a YAML file with aliases expanded."""
 
 MAX_NODES = 100_000  # values of a YAML file with its aliases expanded
 MAX_CONFIG_DEPTH = 64  # levels of nesting in a configuration file
 MAX_LINE = 64_000_000  # bytes of a line in a file of trainer metrics
 MAX_COLUMNS = 5_000  # columns of a table
+# Bytes of a zip archive's list of entries; in memory it takes about 15 times as many
 MAX_DIRECTORY = 32_000_000
-"""Bytes of a zip archive's list of entries; in memory it takes about 15 times as many."""
 
 _MARKS = b'[]{}",'
 _NO_MARKS = bytes(set(range(256)) - set(_MARKS))
 _STEPS = bytes.maketrans(b"[]{},", b"\x01\xff\x01\xff\x00")
 _PART_OF_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _DOTTED = re.compile(rf"(?<![\w-])(?:{_PART_OF_KEY}){{{MAX_CONFIG_DEPTH}}}")
+# Matches base-60 YAML numbers such as ``1:30:00`` that are longer than 100 characters
 _LONG_BASE_60 = re.compile(r"(?=.{100})[-+0-9_:.]*:[-+0-9_:.]*")
-"""Matches base-60 YAML numbers such as ``1:30:00`` that are longer than 100 characters."""
 
 _MAX_DIRECTIVES = 100
 

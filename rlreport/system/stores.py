@@ -26,8 +26,8 @@ import zstandard
 
 from rlreport.errors import MissingExtraError, UsageError
 
+# Compressed bytes read at a time; they decompress to at most 512 blocks of 128 KiB
 _INPUT_BYTES = 2048
-"""Compressed bytes read at a time; they decompress to at most 512 blocks of 128 KiB."""
 
 _ALL = 1 << 62  # more bytes than any file has
 
@@ -102,9 +102,7 @@ class ZstdFile(io.BufferedIOBase):
         super().close()
 
 
-BLOCK = 8 << 20
-"""Bytes per request when a file is read from start to end."""
-
+BLOCK = 8 << 20  # Bytes per request when a file is read from start to end
 _REQUEST, _TAIL, _PIECE = 32 << 20, 64 << 10, 1 << 20
 _ADDRESS = re.compile(r"[\w+.-]+://\S+")
 _MAX_MESSAGE = 200
@@ -113,24 +111,16 @@ _VERSIONS = ("VersionId", "version_id", "generation", "ETag", "etag", "md5Hash")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A log file, local or in an object store.
+    """A log file, local or in an object store."""
 
-    Attributes:
-        name: path relative to the common folder of the logs, with ``/``.
-        path: local path or URL.
-        size: bytes on disk when the logs were listed; bytes appended later are not read.
-        compression: ``""``, ``gz`` or ``zst``.
-        store: the URL with which the file's object store is opened, "" for a local file.
-        version: ETag or similar id of a remote file's content, "" if the store has none.
-        content: all bytes of the file if they have been read already, else b"".
-    """
-
-    name: str
-    path: str
-    size: int
-    compression: str = ""
+    name: str  # path relative to the common folder of the logs, with ``/``
+    path: str  # local path or URL
+    size: int  # bytes on disk when the logs were listed; bytes appended later are not read
+    compression: str = ""  # ``""``, ``gz`` or ``zst``
+    # the URL with which the file's object store is opened, "" for a local file
     store: str = field(default="", repr=False)
-    version: str = ""
+    version: str = ""  # ETag or similar id of a remote file's content, "" if the store has none
+    # all bytes of the file if they have been read already, else b""
     content: bytes = field(default=b"", repr=False, compare=False)
 
     def open(self) -> IO[bytes]:

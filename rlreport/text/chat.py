@@ -16,10 +16,11 @@ Turns = list[tuple[str, str]]
 Turn = dict[str, Any]
 Row = dict[str, Any]
 
+# Opening tags of tool calls and tool answers in text (Hermes 2 Pro, Qwen)
 CALL, ANSWER = "<tool_call>", "<tool_response>"
-"""Opening tags of tool calls and tool answers in text (Hermes 2 Pro, Qwen)."""
 
 _ROLE_NAMES = {"human": "user", "model": "assistant", "ai": "assistant", "gpt": "assistant"}
+# Per chat template: patterns of the start (group 1 is the role) and of the end of a turn
 _TEMPLATES = [
     (re.compile(opening), re.compile(rf"(?:{closing})\s*$"))
     for opening, closing in (
@@ -40,7 +41,6 @@ _TEMPLATES = [
         ),
     )
 ]
-"""Per chat template: patterns of the start (group 1 is the role) and of the end of a turn."""
 
 _WRITTEN_ROLES = (
     re.compile(r"^(System|Human|Assistant|AI|GPT):[ \t]*", re.MULTILINE),
@@ -48,8 +48,8 @@ _WRITTEN_ROLES = (
     # ChatML decoded without its special tokens, as verl and TRL log it.
     re.compile(r"^(system|user|assistant|tool|model)\n", re.MULTILINE),
 )
+# Matches only begin-of-text and similar tokens, as found before the first turn
 _MARKS_ONLY = re.compile(r"\s*(?:(?:<[^<>\s]{1,40}>|\[[A-Za-z_]{1,20}\])\s*)*")
-"""Matches only begin-of-text and similar tokens, as found before the first turn."""
 
 _LLAMA2_TURN = re.compile(r"\[INST\](.*?)(?:\[/INST\](.*?)(?=\[INST\]|\Z)|\Z)", re.DOTALL)
 _LLAMA2_SYSTEM = re.compile(r"\s*<<SYS>>\n?(.*?)\n?<</SYS>>\s*", re.DOTALL)
@@ -57,8 +57,8 @@ _LLAMA2_SYSTEM = re.compile(r"\s*<<SYS>>\n?(.*?)\n?<</SYS>>\s*", re.DOTALL)
 # Blanks are stripped later, as matching them next to a lazy group would take quadratic time.
 _CALLS = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _ANSWERS = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
+# Lines with a role name that remain around text decoded without its special tokens
 _ROLE_LINES = re.compile(r"\A\s*assistant\n|\n(?:user|tool)\s*\Z")
-"""Lines with a role name that remain around text decoded without its special tokens."""
 
 
 def turns(prompt: str) -> Turns:

@@ -10,15 +10,14 @@ import re
 from functools import lru_cache
 from typing import Any
 
-REPLACEMENT = "\ufffd"
-"""U+FFFD, which replaces invalid bytes, lone surrogates and NUL."""
-
+REPLACEMENT = "\ufffd"  # U+FFFD, which replaces invalid bytes, lone surrogates and NUL
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # Control characters, characters that XML 1.0 excludes, and controls of the text direction.
 _UNPRINTABLE = re.compile(
     "[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
 )
 
+# End-of-sequence tokens of common model families
 EOS_TOKENS = frozenset((
     "</s>", "<eos>", "<EOS>", "[EOS]", "<eod>", "<EOD>", "<eot>", "<EOT>", "<eom>", "<end>",
     "[SEP]", "<|eos|>", "<|EOS|>", "<|eod|>", "<|eot|>", "<|eot_id|>", "<|eom_id|>", "<|eom|>",
@@ -28,7 +27,6 @@ EOS_TOKENS = frozenset((
     "<end_of_turn>", "<turn|>", "<end_of_utterance>", "<end_of_text>", "<end_of_sentence>",
     "<|hy_eos|>", "[e~[", "<eoa>", "<_end>", "<|role_end|>",
 ))  # fmt: skip
-"""End-of-sequence tokens of common model families."""
 
 _SPECIAL = re.compile(
     r"<[|｜][^\s<>]{1,64}[|｜]>"

@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 FOLDER = Path(__file__).with_name("catalogues")
 _ENGLISH = "en"
+# Language code, as for ``--lang`` -> BCP 47 tag
 TAGS: Mapping[str, str] = {_ENGLISH: "en", "zh": "zh-CN"}
-"""Language code, as for ``--lang`` -> BCP 47 tag."""
 
+# Language code -> CSS fonts for pictures, if the default font lacks its characters
 FONTS: Mapping[str, str] = {
     "zh": "'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif"
 }
-"""Language code -> CSS fonts for pictures, if the default font lacks its characters."""
 
 _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 

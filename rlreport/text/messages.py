@@ -20,25 +20,18 @@ from rlreport.text.numbers import MISSING, written
 _PLACE = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _OUTER_PLACEHOLDERS = re.compile(r"^\{\w+\}|\{\w+\}$")
 
+# Values for the placeholders of a message: texts, messages, numbers, or tuples of them
 Places = Mapping[str, Any]
-"""Values for the placeholders of a message: texts, messages, numbers, or tuples of them."""
 
 
 class Message(str):
-    """A text of the interface: a ``str`` in English that can be translated.
-
-    Attributes:
-        literal: English text with named placeholders, the key of the translation (msgid).
-        places: values of the placeholders.
-        plural: the literal for counts other than 1, "" if nothing is counted.
-        number: the count, which selects ``literal`` or ``plural``.
-    """
+    """A text of the interface: a ``str`` in English that can be translated."""
 
     __slots__ = ("literal", "number", "places", "plural")
-    literal: str
-    places: Places
-    plural: str
-    number: int
+    literal: str  # English text with named placeholders, the key of the translation (msgid)
+    places: Places  # values of the placeholders
+    plural: str  # the literal for counts other than 1, "" if nothing is counted
+    number: int  # the count, which selects ``literal`` or ``plural``
 
     def __new__(
         cls, literal: str, places: Places | None = None, plural: str = "", number: int = 1
@@ -204,10 +197,15 @@ def filled(literal: str, places: Places, translate: Callable[[Any], Any] | None 
     """Replace the placeholders in a literal (or its translation) with their formatted values.
 
     ``translate``, if given, is applied to each value first. Braces in values stay as they are.
+
+    Raises:
+        KeyError: a placeholder has no value, not even None.
     """
 
     def fill(place: re.Match[str]) -> str:
-        return _format_value(places.get(place[1]), _FORMS[place[2] or ""], translate)
+        if place[1] not in places:
+            raise KeyError(f"no value for {place[0]} in {literal!r}")
+        return _format_value(places[place[1]], _FORMS[place[2] or ""], translate)
 
     return _PLACE.sub(fill, literal)
 

@@ -13,8 +13,8 @@ MISSING = "–"
 MINUS = "−"
 NOT_LOGGED = "not logged, not a number, or not in the sample"
 
+# How the numbers of a column are formatted; ``written`` explains the kinds
 NumberKind = Literal["number", "count", "share"]
-"""How the numbers of a column are formatted; ``written`` explains the kinds."""
 
 _DIGITS = 3
 _LEAST_PLAIN, _MOST_PLAIN, _MOST_WHOLE = 1e-4, 1e9, 1e15

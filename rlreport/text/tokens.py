@@ -35,17 +35,15 @@ def _byte_alphabet() -> dict[str, int]:
     return alphabet
 
 
-BYTE_OF = _byte_alphabet()
-"""Character in a byte-level BPE token -> the byte that it represents."""
-
+BYTE_OF = _byte_alphabet()  # Character in a byte-level BPE token -> the byte that it represents
+# The characters that represent bytes 0 to 255, as a decoding table for ``codecs``
 _CHARACTERS = "".join(sorted(BYTE_OF, key=BYTE_OF.__getitem__))
-"""The characters that represent bytes 0 to 255, as a decoding table for ``codecs``."""
 
 _BYTES = codecs.charmap_build(_CHARACTERS)
 _OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+# Bytes of U+FFFD, which a model may generate itself, split over several tokens
 _UFFFD = REPLACEMENT.encode()
-"""Bytes of U+FFFD, which a model may generate itself, split over several tokens."""
 
 _MOST_OUTSIDE = 0.02
 _MOST_SPACES = 0.02
@@ -272,19 +270,16 @@ def spaced_units(text: str) -> list[str]:
     return _SPACED_UNIT.findall(text)
 
 
+# Kinds of text structure; entry i is bit i (value 2**i) of the result of ``structure_of``
 STRUCTURES = ("list", "numbers", "headings", "parts")
-"""Kinds of text structure; entry i is bit i (value 2**i) of the result of ``structure_of``."""
 
-LEAST = 2
-"""A text has a structure, such as a list, if it has at least this many items of it."""
-
+LEAST = 2  # A text has a structure, such as a list, if it has at least this many items of it
 _MARK = re.compile(
     r"\n[ \t]*(?:(?P<list>[-*•‣–])[ \t]+\S|(?P<numbers>\(?\d{1,2}[.):])"
     r"|(?P<headings>#{1,6})[ \t]+\S)"
 )
 _BLANK = re.compile(r"\n\s*\n")
-LONGEST_FORM = 1 << 16
-"""Structure is detected only in this many characters at the start of a text."""
+LONGEST_FORM = 1 << 16  # Structure is detected only in this many characters at the start of a text
 
 
 def structure_of(text: str) -> int:

@@ -22,17 +22,10 @@ from rlreport.text.messages import marked, message, sentences, told
 GROUPS = marked("DAPO; TRL frac_reward_zero_std")
 RAGEN = marked("RAGEN (reward std falls before the collapse)")
 
-WINDOW = 3
-"""Number of steps in the running mean of the share of missing grades."""
-
-MIN_SHARE = 0.05
-"""A step with a smaller share of responses without a grade is never considered bad."""
-
-FOLLOWS = 0.9
-"""The mean explains a std that is at least this fraction of the largest one it allows."""
-
-EQUAL = 1e-6
-"""Rewards of a group are equal if their population std is smaller than this."""
+WINDOW = 3  # Number of steps in the running mean of the share of missing grades
+MIN_SHARE = 0.05  # A step with a smaller share of responses without a grade is never considered bad
+FOLLOWS = 0.9  # The mean explains a std that is at least this fraction of the largest one it allows
+EQUAL = 1e-6  # Rewards of a group are equal if their population std is smaller than this
 
 
 class _MissingGrades(Limits):

@@ -23,15 +23,15 @@ from rlreport.text.messages import marked, message, sentences, told
 
 GAO = marked("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
 
+# KL to the reference policy is too high above both limits: nats per response, nats per token
 KL_OUT, KL_OUT_A_TOKEN = 10.0, 0.1
-"""KL to the reference policy is too high above both limits: nats per response, nats per token."""
+# A text counts as repeated if responses with it contain it at least this often on average
 MIN_REPEATS = 3.0
-"""A text counts as repeated if responses with it contain it at least this often on average."""
 MAX_NAMED = 5
+# The title says that the reward rose with a text if the text explains this part of the rise
 CARRIES = 0.5
-"""The title says that the reward rose with a text if the text explains this part of the rise."""
+# A text is ignored if it is in the prompt of more than this fraction of the responses with it
 ASKED = 0.5
-"""A text is ignored if it is in the prompt of more than this fraction of the responses with it."""
 
 _SPREADS = {
     "text": marked(

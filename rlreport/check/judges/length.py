@@ -12,21 +12,22 @@ from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import MIN_WINDOW
 from rlreport.check.shapes import RiseOrShare, judge_rows, judge_share, series_change
 from rlreport.figures.ragged import Floats
+from rlreport.figures.response import is_cut_off
 from rlreport.text.messages import marked
 
 SHORT_RESPONSES = marked("TRL error on responses under 4 tokens (LMFlow post)")
 
+# If a smaller fraction (but not 0) of responses ends with an end token, end tokens are ignored
 RARE = 0.02
-"""If a smaller fraction (but not 0) of responses ends with an end token, end tokens are ignored."""
 
+# Fraction of responses that counts as all: all empty in a step, or all at the maximum length
 ALL = 0.98
-"""Fraction of responses that counts as all: all empty in a step, or all at the maximum length."""
 
+# If the longest response has fewer tokens than this, its length is not taken as a limit
 LIMIT_TOKENS = 16
-"""If the longest response has fewer tokens than this, its length is not taken as a limit."""
 
+# A response counts as cut off if it has this fraction of the longest response's tokens
 AT_LIMIT = 0.99
-"""A response counts as cut off if it has this fraction of the longest response's tokens."""
 
 
 class _LengthHacking(Limits):
@@ -248,7 +249,7 @@ def _finish_known(run: Run) -> bool:
 def _cut_off(run: Run) -> Floats | None:
     """Return for each response 1 if it is cut off, else 0, float64 (rows,); None if unknown."""
     if _finish_known(run):
-        return 1 - run.column("finished")
+        return is_cut_off(run.column("finished"), run.column("stopped"))
     tokens = run.column("response_tokens")
     if not run.has("response_tokens") or np.nanmax(tokens) < LIMIT_TOKENS:
         return None

@@ -23,15 +23,16 @@ from rlreport.text.messages import Message, marked, sentences, told
 
 Bools = NDArray[np.bool_]
 
+# NaN in at least this many consecutive steps is a lasting problem, not a single bad batch
 LASTING = 3
-"""NaN in at least this many consecutive steps is a lasting problem, not a single bad batch."""
 ROLES = ("loss", "grad_norm", "kl", "kl_token", "entropy", "reward")
+# Metrics whose NaN is critical; estimates of KL or entropy may be NaN while training continues
 FATAL_ROLES = ("loss", "grad_norm", "reward")
-"""Metrics whose NaN is critical; estimates of KL or entropy may be NaN while training continues."""
 
 MIN_STEPS, MAX_NAMED = 3, 5
+# Files are taken for ranks of one run if this fraction of one's steps is in the other, too
 SHARED_STEPS = 0.8
-"""Files are taken for ranks of one run if this fraction of one's steps is in the other, too."""
+# Column of the response table -> name of the logged field that it is computed from
 LOGGED = {
     "surprisal_mean": "logprobs",
     "kl_k1": "ref_logprobs",
@@ -40,7 +41,6 @@ LOGGED = {
     "valid_reward": "valid_reward",
     "response_tokens": "response_tokens",
 }
-"""Column of the response table -> name of the logged field that it is computed from."""
 
 
 class _NanMetrics(Limits):

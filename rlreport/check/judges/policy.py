@@ -20,11 +20,9 @@ from rlreport.text.messages import marked
 TRL_KL = marked(
     "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
 )
-LAST_STEPS = 3
-"""Number of last steps that decide whether the KL is back to normal."""
-
+LAST_STEPS = 3  # Number of last steps that decide whether the KL is back to normal
+# Number of steps over which the KL is averaged before excursions (high periods) are looked for
 SMOOTH = 5
-"""Number of steps over which the KL is averaged before excursions (high periods) are looked for."""
 
 
 class KlExplosion(Limits):

@@ -18,19 +18,16 @@ from rlreport.check.series import RISE_Z, Dip, RewardCollapse, Shape, running_me
 from rlreport.check.shapes import same_prompt_change
 from rlreport.figures.ragged import Floats
 
-NEAR = 5
-"""Number of steps on each side of a jump that count as next to it."""
+NEAR = 5  # Number of steps on each side of a jump that count as next to it
+# A jump is sudden, not a slope, if this fraction of it happens within the steps next to it
 SUDDEN = 0.6
-"""A jump is sudden, not a slope, if this fraction of it happens within the steps next to it."""
+# In a sudden jump, the level of NEAR steps on each side differs from all on that side by at most
+# this part of the jump, and so does their rise
 STRAY = 0.5
-"""In a sudden jump, the level of NEAR steps on each side differs from all on that side by at most
-this part of the jump, and so does their rise."""
-NEW = 0.8
-"""The prompts changed if this fraction of the responses after a jump have new prompts."""
-MIN_SIDE = 3
-"""Minimum number of steps on each side of a jump."""
+NEW = 0.8  # The prompts changed if this fraction of the responses after a jump have new prompts
+MIN_SIDE = 3  # Minimum number of steps on each side of a jump
+# Minimum size of a jump of the reward, in standard errors of a single step's mean reward
 EVIDENT = 5.0
-"""Minimum size of a jump of the reward, in standard errors of a single step's mean reward."""
 
 
 @Check(

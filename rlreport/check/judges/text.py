@@ -25,11 +25,11 @@ from rlreport.text.messages import marked, told
 DISTINCT = marked("LMFlow's post on PPO: distinct-2 fell from 0.39 to 0.22")
 RAGEN_2 = marked("RAGEN-2 (template collapse)")
 
+# Number of hash buckets for n-grams; collisions make the result only slightly less exact
 _BUCKETS = 4096
-"""Number of hash buckets for n-grams; collisions make the result only slightly less exact."""
 
+# A text needs this many letters for its script (Latin, Cyrillic, ...) to be recognized
 LEAST_LETTERS = 6
-"""A text needs this many letters for its script (Latin, Cyrillic, ...) to be recognized."""
 
 
 class _DiversityCollapse(Limits):

@@ -1,0 +1,297 @@
+"""What reports say and what is read from logs, as kept texts: the net under large changes.
+
+``python -m tests.net`` shows what differs from ``tests/data/net``, ``--accept`` keeps it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import hashlib
+import html
+import io
+import json
+import math
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mailparser
+import numpy as np
+import pandas as pd
+
+import rlreport
+from rlreport.display import fetch
+from rlreport.errors import RlreportError
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.rollout import Turn
+from tests.conftest import unpack_runs
+from tests.format_logs import write_all
+from tests.forms import views
+from tests.hostile import hostile_rows, write_log
+from tests.pages_reading import node, unpack
+from tests.reading import read
+
+DATA = Path(__file__).parent / "data"
+KEPT, DUMPS, RUNS = DATA / "net", DATA / "frameworks", DATA / "runs"
+LINES, ROWS, CUT = 500, 16, 200
+"""Most lines kept of a page or table, rows of a log, and characters of a value."""
+
+FLOAT = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+))(?![\w.])")
+VERSION = re.compile(r"\b\d+\.\d+\.\d+[\w.+]*|0\+unknown")
+ELSEWHERE = ("generator", "versions", "steps", "not_run", "passed", "muted")
+"""Fields of report.json that change with the version, or stand in other files."""
+
+Texts = dict[str, str]
+
+
+def report(name: str, root: Path) -> Path:
+    """Build a report in ``root``, unless it is there; return its path."""
+    out = root / name
+    if name == "comparison":
+        rlreport.compare(root / "runs" / "ppo_healthy", root / "runs" / "ppo_reward_hacking", out)
+    elif name == "index.html":
+        rlreport.index([report(each, root) for each in REPORTS][:3], out, lang="zh")
+    elif not out.exists():
+        lang, logs = REPORTS[name]
+        rlreport.build(root / logs, out, lang=lang, workers=1)
+    return out
+
+
+REPORTS = {
+    "healthy": ("en", Path("runs", "ppo_healthy")),
+    "hacking": ("en", Path("runs", "ppo_reward_hacking")),
+    "agents": ("zh", RUNS / "agents"),
+    "word.md": ("zh", RUNS / "hacking"),
+    "kl.html": ("en", RUNS / "kl"),
+    "collapse.md": ("en", RUNS / "collapse"),
+    "trl": ("en", DUMPS / "trl"),
+    "prime_rl.html": ("zh", DUMPS / "prime_rl" / "stream"),
+    "inspect.eml": ("en", DUMPS / "inspect"),
+    "metrics": ("en", RUNS / "metrics"),
+}
+"""Folder or file to the language and the logs."""
+
+NAMES = (*REPORTS, "comparison", "index.html", "rows")
+
+
+def texts_of(out: Path) -> Texts:
+    """Return what is kept of a report, by name of file; no drawings, no versions."""
+    content, data = out.read_text("utf-8") if out.is_file() else "", out / "data"
+    found: Texts = {}
+    if out.suffix == ".html":
+        found = dict(pages({"document.html": content, **views(content.encode())}))
+    elif out.suffix == ".md":
+        found["document.md"] = capped(content.splitlines())
+    elif out.suffix == ".eml":
+        mail = mailparser.parse_from_string(content)
+        found["mail"] = "\n".join([mail.subject, *mail.text_plain, *map(visible, mail.text_html)])
+    else:
+        files = sorted(out.rglob("*.html"))
+        found = dict(pages({p.relative_to(out).as_posix(): p.read_text("utf-8") for p in files}))
+        found["charts"] = "\n".join(map(chart, sorted(data.rglob("*.vl.json"))))
+        for path in sorted({*data.glob("*.*")} - {data / "manifest.json"}):
+            raw = path.read_bytes()
+            if path.suffix == ".json":
+                left_out = ELSEWHERE[: None if path.stem == "report" else 2]
+                kept = {key: one for key, one in json.loads(raw).items() if key not in left_out}
+                found[path.name] = json.dumps(kept, indent=1, ensure_ascii=False)
+            elif ".csv" in path.name:
+                raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
+                columns = sums(pd.read_csv(io.BytesIO(raw)))
+                found[path.name] = "\n".join([capped(raw.decode().splitlines(), 75), *columns])
+    return {f"{name}.txt": VERSION.sub("VERSION", rounded(one)) for name, one in found.items()}
+
+
+def pages(addressed: Texts) -> Iterator[tuple[str, str]]:
+    """Yield the texts of pages by name; of steps, only the first and the last."""
+    steps = [name for name in addressed if "steps/" in name]
+    steps.sort(key=lambda name: int(Path(name).stem))
+    for name, page in addressed.items():
+        if name not in steps[1:-1]:
+            yield name, visible(page)
+        if name in (*steps[:1], *steps[-1:]):
+            yield f"{name}.data", carried(page)
+
+
+def visible(page: str) -> str:
+    """Return the texts of a page, a line each; those of a table's row in one line."""
+    page = re.sub(r"(?s)<(script|style|svg|template)\b.*?</\1>", "", page)
+    page = re.sub(r"(?s)<tr\b.*?</tr>", lambda row: f"<i>{' | '.join(parts(row[0]))}</i>", page)
+    return html.unescape(capped(parts(page), 60 if 'data-kind="responses' in page else LINES))
+
+
+def parts(page: str) -> list[str]:
+    return [" ".join(text.split()) for text in re.split(r"<[^>]*>", page) if text.strip()]
+
+
+def carried(page: str) -> str:
+    """Return what a step's page carries for its scripts: of tokens, counts and sums."""
+    lines = []
+    for key, value in json.loads(node(page, "rows-data")).items():
+        inner = value.items() if isinstance(value, dict) else [("", value)]
+        lines += [f"{key} {name}: {cut(one)}" for name, one in inner]
+    if packed := node(page, "tokens-data").strip():
+        header, ids, columns = unpack(packed)
+        lines.append(f"tokens {len(ids)}, {cut(header['n'])}, {cut(header['text'])}")
+        lines += [f"{name}: {array(values)}" for name, values in columns.items()]
+    return capped(lines)
+
+
+def chart(path: Path) -> str:
+    """Return titles, fields and data of a chart's specification."""
+    objects: list[dict[str, Any]] = []
+
+    def collect(one: dict[str, Any]) -> dict[str, Any]:
+        objects.append(one)
+        return one
+
+    json.loads(path.read_text("utf-8"), object_hook=collect)
+    names = {str(one[key]) for one in objects for key in ("title", "field") if one.get(key)}
+    lines = [f"{path.stem}: {sorted(names)}"]
+    for one in objects:
+        if isinstance(rows := one.get("values"), list) and isinstance(rows[0], dict):
+            lines += [f"{len(rows)} rows", *sums(pd.DataFrame(rows))]
+    return "\n".join(lines)
+
+
+def sums(frame: pd.DataFrame) -> list[str]:
+    known = frame.select_dtypes("number").dropna(axis="columns", how="all")
+    return [f"all {name}: {array(values)}" for name, values in known.items()]
+
+
+def array(values: Any) -> str:
+    """Return count, missing ones, sum, first and last of numbers."""
+    values = np.asarray(values, float)
+    missing = f" ({np.isnan(values).sum()} missing)" if np.isnan(values).any() else ""
+    some = [np.nansum(values), *values[:1], *values[-1:]]
+    return f"{len(values)}{missing} " + " ".join(f"{value:.6g}" for value in some)
+
+
+def rounded(text: str, digits: int = 9) -> str:
+    return FLOAT.sub(lambda found: f"{float(found[1]):.{digits}g}", text)
+
+
+def capped(lines: list[str], most: int = LINES) -> str:
+    more = [f"… {len(lines) - most} lines more"] if len(lines) > most else []
+    return "\n".join([*lines[:most], *more])
+
+
+def cut(value: object, most: int = CUT) -> str:
+    """Return a value as JSON: of a long one its start, and a hash; of many numbers their sum."""
+    if isinstance(value, list) and value[4:] and all(isinstance(one, int | float) for one in value):
+        return array(value)
+    if isinstance(value, list) and isinstance(value[0] if value else None, Turn):
+        value = [{k: v for k in Turn.__slots__ if (v := getattr(turn, k))} for turn in value]
+    text = rounded(json.dumps(value, ensure_ascii=False, default=str))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:6]
+    return text if len(text) <= most else f"{text[:most]}…{len(text)}~{digest}"
+
+
+SPLIT = {"rllm", "swift", "prime_rl", "miles", "verifiers", "trackio"}
+"""Folders of several dumps."""
+
+PICKLED = {"slime", "miles-rollout_data"}
+"""Dumps that only torch reads, which not every environment has; ``slime_export`` has the same."""
+
+INNER = ("file", "line", "offset", "length", "prompt_hash", "group_hash", "line_hash",
+         "response_hash")  # fmt: skip
+TEXTS = ("prompt", "response", "ref_response", "ground_truth", "errors", "turns", "conversation",
+         "raw_tokens", "tokens")  # fmt: skip
+
+
+def logs(root: Path) -> dict[str, Path]:
+    """Return all logs whose rows are kept, by name; write those that tests make."""
+    write_all(root / "written")
+    (root / "written" / "hostile").mkdir()
+    write_log(root / "written" / "hostile" / "rank_0.jsonl", hostile_rows(2))
+    found = {run.name: run for run in [*(root / "runs").iterdir(), RUNS / "agents", RUNS / "odd"]}
+    found |= {f"written-{folder.name}": folder for folder in (root / "written").iterdir()}
+    for folder in filter(Path.is_dir, DUMPS.iterdir()):
+        for path in folder.iterdir() if folder.name in SPLIT else [folder]:
+            found[path.relative_to(DUMPS).as_posix().replace("/", "-")] = path
+    return {name: path for name, path in sorted(found.items()) if name not in PICKLED}
+
+
+def read_text(path: Path) -> str:
+    """Return what is read from logs: files, remarks, sums, and a line for each first row."""
+    try:
+        scan = read(path)
+    except RlreportError as error:
+        return f"{type(error).__name__}: {error}".replace(str(path), "LOGS")
+    table = scan.responses.drop(columns=[*INNER]).join(scan.extras.add_prefix("extra:"))
+    lines = [f"file {f.name}: {f.format}, {f.rows}, {f.bad}, {f.why}" for f in scan.files]
+    lines += [f"bad {b.file}:{b.line}: {b.reason}{' torn' * b.torn}" for b in scan.bad_lines]
+    lines += [f"note {n.kind}: {n.text} ({n.count}) {n.file}:{n.line}" for n in scan.notes]
+    lines += [f"fields {scan.fields}", f"parts {scan.reward_parts}", f"failed {scan.failed}"]
+    lines += [f"tool {cut(tool)}" for tool in scan.tools.to_dict("records")] + sums(table)
+    first = table[:ROWS].to_dict("records")
+    rollouts = fetch(scan.locations(), range(len(first)), ReadOptions(), FigureOptions())
+    for figures, rollout in zip(first, rollouts, strict=True):
+        arrays = {name: getattr(rollout.figures, name) for name in rollout.figures.__slots__}
+        arrays["sampled"] = rollout.sampled
+        content = {name: cut(text, 120) for name in TEXTS if (text := getattr(rollout, name))}
+        content |= {name: array(one) for name, one in arrays.items() if one is not None}
+        content |= {str(name): cut(one, 80) for name, one in figures.items() if not pd.isna(one)}
+        lines.append(f"{rollout.file}:{rollout.line} {content}")
+    return "\n".join(lines)
+
+
+def found(name: str, root: Path) -> Texts:
+    """Return the texts of a report, or the rows of all logs."""
+    if name != "rows":
+        return texts_of(report(name, root))
+    return {f"{log}.txt": rounded(read_text(path), 6) for log, path in logs(root).items()}
+
+
+def read_kept(name: str) -> Texts:
+    folder = KEPT / name
+    return {p.relative_to(folder).as_posix(): p.read_text("utf-8") for p in folder.rglob("*.txt")}
+
+
+def difference(name: str, texts: Texts, kept: Texts) -> str:
+    """Return a unified diff of what is kept and what is found; "" without any."""
+    lines: list[str] = []
+    for file in sorted(texts.keys() | kept.keys()):
+        old, new = kept.get(file, "").splitlines(), texts.get(file, "").splitlines()
+        tolerance = 1e-6 if file.startswith("tokens.csv") else 1.01e-8  # those are sums of float32
+        if len(old) == len(new):
+            new = [o if same(o, n, tolerance) else n for o, n in zip(old, new, strict=True)]
+        title = f"{name}/{file}"
+        lines += difflib.unified_diff(old, new, f"{title}, kept", title, n=1, lineterm="")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def same(old: str, new: str, tolerance: float) -> bool:
+    """Return whether lines differ only in the last digits of numbers, which processors round."""
+    left, right = FLOAT.split(old), FLOAT.split(new)  # every second part is a number
+    return left[::2] == right[::2] and all(
+        math.isclose(float(one), float(other), rel_tol=tolerance)
+        for one, other in zip(left[1::2], right[1::2], strict=True)
+    )
+
+
+def main(accept: bool) -> int:
+    """Print what differs, and keep it if ``accept`` says so; return the status to exit with."""
+    with tempfile.TemporaryDirectory() as scratch:
+        root, shown = Path(scratch), ""
+        (root / "runs").mkdir()
+        unpack_runs(root / "runs")
+        for name in NAMES:
+            texts = found(name, root)
+            shown += difference(name, texts, read_kept(name))
+            if accept:
+                shutil.rmtree(KEPT / name, ignore_errors=True)
+                for path, text in ((KEPT / name / file, text) for file, text in texts.items()):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(f"{text}\n", "utf-8")
+    print(shown, end="")
+    return int(shown != "" and not accept)
+
+
+if __name__ == "__main__":
+    sys.exit(main(accept="--accept" in sys.argv))

@@ -1,0 +1,146 @@
+"""Rows without a step have the step in the path of their file, and the data page says so."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from rlreport.options import ReadOptions
+from rlreport.read.detect import FORMAT, PATH_STEP, detect_formats, path_steps
+from rlreport.read.files import find_sources
+from rlreport.read.tables import Scan
+from tests.reading import kinds, read, row, write
+
+
+def stepless(**fields: object) -> dict[str, Any]:
+    return {name: value for name, value in row(**fields).items() if name != "step"}
+
+
+def logs(folder: Path, *names: str, rows: int = 2, **fields: object) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write(folder / name, [stepless(prompt=f"{name} {i}", **fields) for i in range(rows)])
+    return folder
+
+
+def steps_of(scan: Scan) -> dict[str, list[int]]:
+    steps: dict[str, list[int]] = {}
+    for file, step in sorted({*zip(scan.responses["file"], scan.responses["step"], strict=True)}):
+        steps.setdefault(scan.files[int(file)].name, []).append(int(step))
+    return steps
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"step_12/a.jsonl": 12, "step_13/a.jsonl": 13},
+        {"global_step_12/rank_0.jsonl": 12, "global_step_12/rank_1.jsonl": 12,
+         "global_step_14/rank_0.jsonl": 14},
+        {"iter-12/train_3.jsonl": 12, "iter-13/train_3.jsonl": 13},
+        {"x/iteration_000012/a.jsonl": 12, "x/checkpoint-20/a.jsonl": 20},
+        {"rollouts_step12.jsonl": 12, "rollouts_step13.jsonl": 13},
+        {"rollouts_12.jsonl": 12, "rollouts_13.jsonl": 13, "rollouts_0.jsonl": 0},
+        {"12.jsonl": 12, "13.jsonl": 13},
+        {"r_12_rank_0.jsonl": 12, "r_12_rank_1.jsonl": 12, "r_13_rank_0.jsonl": 13},
+        {"rank_0/r_12.jsonl": 12, "rank_1/r_12.jsonl": 12, "rank_0/r_13.jsonl": 13},
+    ],
+)  # fmt: skip
+def test_a_step_in_the_path_is_read_and_noted(names: dict[str, int], tmp_path: Path) -> None:
+    scan = read(logs(tmp_path, *names))
+    assert steps_of(scan) == {name: [step] for name, step in names.items()}
+    (note,) = (note for note in scan.notes if note.kind == PATH_STEP)
+    assert note.count == len(names)
+    assert FORMAT not in kinds(scan)
+    assert len(read(tmp_path, strict=True).responses) == len(scan.responses)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("rank_0.jsonl", "rank_1.jsonl"),
+        ("worker_3.jsonl", "worker_4.jsonl"),
+        ("rollouts-shard-00001-of-00002.jsonl", "rollouts-shard-00002-of-00002.jsonl"),
+        ("log.rank0.jsonl", "log.rank1.jsonl"),
+        ("run_12.jsonl",),
+        ("a.jsonl", "b.jsonl"),
+    ],
+)
+def test_ranks_and_a_single_file_are_one_step_without_a_word(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
+    scan = read(logs(tmp_path, *names))
+    assert set(scan.responses["step"]) == {0}
+    assert {PATH_STEP, FORMAT}.isdisjoint(kinds(scan))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("12/a.jsonl", "13/a.jsonl"),
+        ("log-2026-01-02.jsonl", "log-2026-01-03.jsonl"),
+        ("log-20260102.jsonl", "log-20260103.jsonl"),
+        ("checkpoint-7/a_1.jsonl", "checkpoint-7/a_2.jsonl"),
+        ("a1x.jsonl", "a2x.jsonl"),
+    ],
+)
+def test_numbers_that_may_be_steps_are_warned_about(
+    names: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scan = read(logs(tmp_path / "logs", *names))
+    (step,) = set(scan.responses["step"])
+    (note,) = (note for note in scan.notes if note.kind == FORMAT)
+    assert f"all read as step {step}, although" in note.text
+    assert "--step-from-path" in note.text
+
+
+def test_a_step_in_the_rows_wins(tmp_path: Path) -> None:
+    for i in (1, 2):
+        (tmp_path / f"step_{i}").mkdir()
+        write(tmp_path / f"step_{i}" / "a.jsonl", [row(40 + i)])
+        chat = {"prompt": [{"role": "user", "content": "Hi"}]}
+        write(tmp_path / f"step_{i}" / "b.jsonl", [row(40 + i, **chat), stepless(**chat)])
+    scan = read(tmp_path)
+    assert sorted(scan.responses["step"]) == [1, 2, 41, 41, 42, 42]
+
+
+def test_mapped_rows_and_messages_have_the_step_of_the_path(tmp_path: Path) -> None:
+    logs(tmp_path, "iter_3/a.jsonl", "iter_4/a.jsonl", answer="x")
+    scan = read(tmp_path, mapping={"response": "answer"})
+    assert sorted(set(scan.responses["step"])) == [3, 4]
+    assert PATH_STEP in kinds(scan)
+
+
+def test_steps_of_paths_are_cached_and_found_in_ranges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlreport.read.lines.byte_ranges.__kwdefaults__", {"range_bytes": 64})
+    folder = logs(tmp_path / "logs", "r_1.jsonl", "r_2.jsonl", rows=9)
+    for _ in range(2):
+        scan = read(folder, cache=str(tmp_path / "kept"))
+        assert steps_of(scan) == {"r_1.jsonl": [1], "r_2.jsonl": [2]}
+    (folder / "r_2.jsonl").unlink()  # now it may be a run of one step
+    assert steps_of(read(folder, cache=str(tmp_path / "kept"))) == {"r_1.jsonl": [0]}
+
+
+def test_many_numbered_files_of_which_some_are_examined(tmp_path: Path) -> None:
+    scan = read(logs(tmp_path, *(f"r_{i}.jsonl" for i in range(40)), rows=1))
+    assert sorted(scan.responses["step"]) == list(range(40))
+
+
+def test_steps_in_a_store_and_by_other_processes(tmp_path: Path) -> None:
+    store = fsspec.filesystem("memory")
+    for file in logs(tmp_path, "step_1/a.jsonl", "step_2/a.jsonl").rglob("*.jsonl"):
+        store.pipe_file(f"/steps/{file.parent.name}/a.jsonl", file.read_bytes())
+    assert steps_of(read("memory://steps")) == {"step_1/a.jsonl": [1], "step_2/a.jsonl": [2]}
+    sources = find_sources([tmp_path])
+    formats = detect_formats(sources, ReadOptions()).formats
+    assert [pickle.loads(pickle.dumps(one)).step for one in formats] == [1, 2]
+
+
+def test_a_path_has_no_step_by_chance() -> None:
+    names = ["timestep3/a.jsonl", "lr-0.5.jsonl", "lr-0.6.jsonl", "v2.jsonl", "v3.jsonl"]
+    assert path_steps([*names, "a_1/b_0001-of-0002.jsonl", "a_2/b_0001-of-0002.jsonl"]) == {}
