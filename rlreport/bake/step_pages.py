@@ -33,8 +33,7 @@ from rlreport.rollout import Rollout
 from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message
 
-# Below this number of pages, rendering in this process is faster than starting workers
-MIN_PARALLEL_PAGES = 32
+_SECONDS_PER_PAGE = 0.02  # to decide whether several processes are worth their start
 
 MEASURED = 3  # Number of step pages that are rendered to estimate the total size of all step pages
 
@@ -55,7 +54,7 @@ def render_steps(builder: ReportBuilder, level: int) -> StepPages:
     sample = _sample_pages(builder, level)
     others = [candidate for candidate in candidates if candidate.step not in sample]
     with builder.progress.phase(message("pages"), len(candidates), message("pages")) as phase:
-        pages = _load_or_render(builder, others, level, parallel=len(others) >= MIN_PARALLEL_PAGES)
+        pages = _load_or_render(builder, others, level)
         for candidate in candidates:
             page = sample.get(candidate.step) or next(pages)
             result.plan.steps.append(candidate.at(level))
@@ -90,22 +89,22 @@ def _sample_pages(builder: ReportBuilder, level: int) -> dict[int, RenderedStep]
         candidates = sorted(builder.candidates, key=lambda c: (c.tokens.sum(), c.step))
         indices = (np.arange(MEASURED) + 0.5) * len(candidates) / MEASURED
         sample = [candidates[i] for i in sorted(set(indices.astype(int).tolist()))]
-        parallel = len(candidates) >= MIN_PARALLEL_PAGES
-        pages = _load_or_render(builder, sample, level, parallel=parallel)
+        pages = _load_or_render(builder, sample, level)
         return {c.step: page for c, page in zip(sample, pages, strict=True)}
 
     return builder.once(("measured", level, tuple(builder.shown_steps)), measure)
 
 
 def _load_or_render(
-    builder: ReportBuilder, candidates: Sequence[Candidate], level: int, *, parallel: bool
+    builder: ReportBuilder, candidates: Sequence[Candidate], level: int
 ) -> Iterator[RenderedStep]:
     """Yield the pages of ``candidates`` in order, each from the cache or newly rendered."""
     context, locations, options = builder.of_steps(), builder.locations, builder.options
+    seconds = _SECONDS_PER_PAGE * len(candidates)
     shared = locations.without_rows(), builder.finish, context
     jobs = (_job(builder, candidate, level) for candidate in candidates)
     if not options.cache:
-        yield from builder.workers.map(render_step, jobs, shared, parallel=parallel)
+        yield from builder.workers.map(render_step, jobs, shared, seconds=seconds)
         return
     store = store_at(options.cache, options.cache_size)
     options = replace(options, workers=0, metrics=(), cache="", cache_size=0, ray=None, quiet=True)
@@ -114,7 +113,7 @@ def _load_or_render(
     keyed = [(job, _page_key(job, digest, locations, context)) for job in jobs]
     cached = [_load_page(store, key) for _, key in keyed]
     uncached_jobs = [job for (job, _), page in zip(keyed, cached, strict=True) if page is None]
-    new_pages = builder.workers.map(render_step, uncached_jobs, shared, parallel=parallel)
+    new_pages = builder.workers.map(render_step, uncached_jobs, shared, seconds=seconds)
     for (_, key), page in zip(keyed, cached, strict=True):
         yield page or _store_page(store, key, next(new_pages))
 

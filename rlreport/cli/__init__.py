@@ -49,6 +49,9 @@ class LazyGroup(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")
+        # NumPy's linear algebra, which is hardly used, would start threads: then no process could
+        # be forked.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         collect_rarely()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _terminate)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from rlreport.errors import StrictError, UnusableInputError
+from rlreport.errors import StrictError, UnusableInputError, UsageError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Chunk
 from rlreport.read.chunk import read_cached, read_chunk
@@ -36,8 +38,7 @@ from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
-# Smaller logs are read in the main process, which is faster than starting workers
-MIN_PARALLEL_BYTES = 48 << 20
+_BYTES_PER_SECOND = 50e6  # of logs that one process reads, to decide whether to use several
 
 # Kind of the note that the responses of a split are shown, but not checked for problems
 SPLIT = "split"
@@ -87,16 +88,14 @@ def read_logs(
             source if source.store else replace(source, path=str(Path(source.path).absolute()))
             for source in listing.sources
         ]
-        workers.check_files([s.path for s in listing.sources if not s.store], options.tokenizer)
     files = detect_formats(listing, options, [*metrics, *used])
     ranges = byte_ranges(files.sources, files.formats)
-    parallel = sum(part.weight for part in ranges) >= MIN_PARALLEL_BYTES
-    chunks = read_chunks(ranges, options, figures, progress, workers, parallel=parallel)
+    chunks = read_chunks(ranges, options, figures, progress, workers)
     name = safe_text(_name(paths))
     scan = _scan(name, chunks, listing, files, options, with_metrics=bool(metrics))
     if scan.responses.empty:
         return scan
-    return with_sample(scan, options, figures, workers, progress, parallel=parallel)
+    return with_sample(scan, options, figures, workers, progress)
 
 
 def read_chunks(
@@ -105,8 +104,6 @@ def read_chunks(
     figures: FigureOptions,
     progress: Progress,
     workers: Workers,
-    *,
-    parallel: bool = True,
 ) -> list[Chunk]:
     """Read all byte ranges; return one table per group of ranges, in order.
 
@@ -115,11 +112,13 @@ def read_chunks(
     """
     groups = grouped_ranges(ranges)
     store = store_at(options.cache, options.cache_size) if options.cache else None
+    shared = options, figures, store
     chunks: list[Chunk] = []
-    with progress.phase(message("reading"), sum(part.weight for part in ranges), "B") as phase:
+    size = sum(part.weight for part in ranges)
+    with progress.phase(message("reading"), size, "B") as phase:
         for group, chunk in zip(
             groups,
-            workers.map(_read, groups, (options, figures, store), parallel=parallel),
+            workers.map(_read, groups, shared, seconds=size / _BYTES_PER_SECOND),
             strict=True,
         ):
             chunks.append(chunk)
@@ -133,9 +132,22 @@ def _read(
     group: Sequence[ByteRange], shared: tuple[ReadOptions, FigureOptions, Store | None]
 ) -> Chunk:
     options, figures, store = shared
+    if options.ray is not None:
+        _check_files_of_node(group)
     if store is None:
         return read_chunk(group, options, figures)
     return read_cached(group, options, figures, store)
+
+
+def _check_files_of_node(group: Sequence[ByteRange]) -> None:
+    for source in {part.source for part in group if not part.source.store}:
+        with suppress(OSError):
+            if Path(source.path).stat().st_size >= source.size:
+                continue
+        raise UsageError(
+            f"--ray: node {platform.node()} does not see {source.path} with the same size; logs "
+            "must be in object storage or on a disk that all nodes share"
+        )
 
 
 def _scan(

@@ -24,6 +24,7 @@ from rlreport.text.messages import message
 MAX_RESPONSES = 8192
 MAX_TOKENS = 4_000_000
 _CHARS_PER_WORD = 3
+_BYTES_PER_SECOND = 50e6  # of responses that one process samples
 _PART_BYTES, _PART_ROWS, _MIN_PART_BYTES = 16 << 20, 512, 1 << 20
 
 
@@ -79,8 +80,6 @@ def with_sample(
     figures: FigureOptions,
     workers: Workers,
     progress: Progress,
-    *,
-    parallel: bool,
 ) -> Scan:
     """Read a sample of the responses back; return the scan with the sampled texts and tokens.
 
@@ -92,10 +91,11 @@ def with_sample(
     jobs = (responses.iloc[part] for part in _jobs(locations, reading_order(locations, rows)))
     store = store_at(options.cache, options.cache_size) if options.cache else None
     shared = locations.without_rows(), options, figures, store
+    seconds = float(locations.length[rows].sum()) / _BYTES_PER_SECOND
     parts: list[Part] = []
     strings, words = Numbers(), Numbers()
     with progress.phase(message("sample"), len(rows), message("responses")) as phase:
-        for part in workers.map(read_part, jobs, shared, parallel=parallel):
+        for part in workers.map(read_part, jobs, shared, seconds=seconds):
             parts.append(_renumber(part, strings, words))
             phase.advance(len(part.units.rows))
     return _with_texts(scan, parts, list(strings), list(words))
