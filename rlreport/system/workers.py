@@ -122,10 +122,12 @@ def can_fork() -> bool:
     if sys.platform != "linux" or "vl_convert" in sys.modules:
         return False
     try:
-        threads = sum(1 for _ in Path("/proc/self/task").iterdir())
+        threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     except OSError:
         return False
-    return threads == 1 and not multiprocessing.current_process().daemon
+    # pandas imports pyarrow where it is installed; its allocator prepares its own thread for forks.
+    others = [name for name in threads[1:] if name != "jemalloc_bg_thd"]
+    return bool(threads) and not others and not multiprocessing.current_process().daemon
 
 
 _inherited: list[tuple[Callable[[Any, Any], Any], Sequence[Any], Any]] = []
