@@ -126,8 +126,8 @@ def can_fork() -> bool:
     except OSError:
         return False
     # pandas imports pyarrow where it is installed; its allocator prepares its own thread for forks.
-    others = [name for name in threads[1:] if name != "jemalloc_bg_thd"]
-    return bool(threads) and not others and not multiprocessing.current_process().daemon
+    count = sum(name != "jemalloc_bg_thd" for name in threads)
+    return count == 1 and not multiprocessing.current_process().daemon
 
 
 _inherited: list[tuple[Callable[[Any, Any], Any], Sequence[Any], Any]] = []
