@@ -30,7 +30,6 @@ from rlreport.check.finding import Finding
 from rlreport.draw.axes import finite_or_none
 from rlreport.draw.chart import Chart
 from rlreport.draw.step import step_charts
-from rlreport.draw.svg import drawn
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
 from rlreport.text.messages import message, sample_note
@@ -88,7 +87,9 @@ def step_view(
     judged = _judged(responses)
     charts: list[Chart] = []
     if len(judged) >= LEAST_CHARTED:
-        charts = step_charts(judged, context.first_rewards, step=plan.step)
+        charts = step_charts(
+            judged, context.first_rewards, step=plan.step, language=context.options.language
+        )
     return {
         "step": str(plan.step),
         "previous": _step_link(linked[index - 1], addresses) if index else None,
@@ -97,7 +98,7 @@ def step_view(
         "all": Link(message("All steps"), overview + ("" if context.one_file else "#steps")),
         "figures": step_figures(context, job),
         "sample_note": _sample_note(judged, context),
-        "charts": drawn(charts, context.options.language),
+        "charts": charts,
         "findings": [{**finding_view(f, addresses), "steps": all_steps} for f in job.findings],
         "responses": _table(job, rollouts, context, addresses),
         "data": {

@@ -52,12 +52,12 @@ class Axis:
             f"${channel}.low": self.low,
             f"${channel}.high": self.high,
             f"${channel}.title": self.title,
-            f"${channel}.format": self.format or self._usual_format(),
+            f"${channel}.format": self.format or self.usual_format(),
             f"${channel}.count": self.count or usual_count,
             f"${channel}.values": self.values if linear else powers(self.low, self.high),
         }
 
-    def _usual_format(self) -> str | None:
+    def usual_format(self) -> str | None:
         """Return the d3 tick format that suits the limits, None for Vega's default."""
         largest = max(abs(self.low), abs(self.high))
         if self.percent:

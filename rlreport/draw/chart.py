@@ -36,7 +36,7 @@ class Chart:
     title: str  # heading above the chart
     description: str  # one or two sentences with the main numbers, for screen readers
     spec: Spec  # Vega-Lite with inline data, or with the dataset ``rows`` that the page provides
-    vega: Spec  # compiled Vega of the static drawing, without interaction
+    vega: Spec  # compiled Vega of the static drawing; empty where the SVG is drawn directly
     svg: str = ""  # static drawing whose colours are CSS custom properties; "" until it is rendered
     wide: bool = False  # whether the chart spans the page's width, not half of it
     interactive: bool = True  # whether the page may replace the SVG by an interactive Vega chart
@@ -77,7 +77,8 @@ def fill(
         right: padding right of the plot in pixels, where names of curves are drawn.
 
     Returns:
-        Vega-Lite with interaction, and Vega of the static drawing.
+        Vega-Lite with interaction, and Vega of the static drawing; the latter is empty for the
+        small charts of step pages, which ``draw.direct`` draws.
     """
     forms = _designs()[design]
     values = dict(placeholders or {})
@@ -90,6 +91,8 @@ def fill(
             "height": plot_height(size),
             "padding": {**PADDING, "right": right},
         }
+        if form in forms
+        else {}
         for form in ("spec", "vega")
     )
     spec["data"] = {"values": list(data["rows"])}
@@ -97,7 +100,7 @@ def fill(
     for layer in spec["layer"]:
         if "data" in layer:
             layer["data"] = {"values": list(data[layer["name"]])}
-    for source in vega["data"]:
+    for source in vega.get("data", ()):
         if "source" not in source:
             source["values"] = list(data.get(source["name"], ()))
     return spec, vega

@@ -363,10 +363,12 @@ def _brush(encodings: list[Any], **places: Any) -> Any:
 
 def compile_designs() -> bytes:
     """Build and compile every design; return the content of ``designs.json``."""
-    functions = (steps_heat, path, paths, columns, histogram, ordered_bars, scatter, plane_heat)
-    specs = {function.__name__: function() for function in functions}
+    specs = {function.__name__: function() for function in (steps_heat, path, paths, columns)}
     specs |= {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
     designs = {name: {"spec": spec, "vega": _compile(spec)} for name, spec in specs.items()}
+    # Charts of step pages are drawn by ``draw.direct``.
+    for function in (histogram, ordered_bars, scatter, plane_heat):
+        designs[function.__name__] = {"spec": function()}
     content = {"sources": design_sources(), "designs": designs}
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -22,19 +20,31 @@ from rlreport.draw.axes import (
 )
 from rlreport.draw.chart import PAGE_ROWS, Chart, Rows, fill, layer_named
 from rlreport.draw.curves import floats
-from rlreport.draw.theme import LIGHT, PADDING, VALUE_FORMAT, WIDTH
+from rlreport.draw.direct import (
+    PLOT_WIDTH,
+    RIGHT,
+    bars,
+    cells,
+    dots,
+    draw,
+    legend,
+    zero_line,
+)
+from rlreport.draw.theme import LIGHT, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats
 from rlreport.tables import length_column
+from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message, plural, sentences
 
-RIGHT = 12  # Padding right of the plot of a step chart, in pixels
 MOST_DOTS = 600  # Above this many responses a scatter plot is drawn as a heat map of counts
 MOST_BARS = 200  # maximum number of bars in the chart of reward gaps
 _CELLS = (36, 20)  # columns and rows of a heat map
 
 
-def step_charts(rows: pd.DataFrame, first_rows: pd.DataFrame, *, step: int) -> list[Chart]:
-    """Return the charts of one step that have data, not yet rendered as SVG.
+def step_charts(
+    rows: pd.DataFrame, first_rows: pd.DataFrame, *, step: int, language: Language = ENGLISH
+) -> list[Chart]:
+    """Return the charts of one step that have data, with their drawings.
 
     The static drawings show all responses. Interactive charts use the page's dataset ``rows``,
     which the page's script filters.
@@ -47,15 +57,19 @@ def step_charts(rows: pd.DataFrame, first_rows: pd.DataFrame, *, step: int) -> l
     ghost = first_rows[first_rows["step"] != step]
     length = length_column(rows)
     charts = (
-        _histogram(floats(rows, "reward"), floats(rows, "ref_reward"), floats(ghost, "reward")),
-        _gap(rows),
-        _plane(rows, "kl_k1", "step_reward_kl", message("Reward against KL")),
-        _plane(rows, length, "step_reward_length", message("Reward against length")),
+        _histogram(
+            floats(rows, "reward"), floats(rows, "ref_reward"), floats(ghost, "reward"), language
+        ),
+        _gap(rows, language),
+        _plane(rows, "kl_k1", "step_reward_kl", message("Reward against KL"), language),
+        _plane(rows, length, "step_reward_length", message("Reward against length"), language),
     )
     return [chart for chart in charts if chart is not None]
 
 
-def _histogram(reward: Floats, reference: Floats, first_step: Floats) -> Chart | None:
+def _histogram(
+    reward: Floats, reference: Floats, first_step: Floats, language: Language
+) -> Chart | None:
     policy, reference, ghost = (x[np.isfinite(x)] for x in (reward, reference, first_step))
     if not policy.size:
         return None
@@ -65,7 +79,7 @@ def _histogram(reward: Floats, reference: Floats, first_step: Floats) -> Chart |
     shares = [
         n / len(values) for bars, values in zip(histograms, arrays, strict=True) for *_, n in bars
     ]
-    legend = [(message("policy"), LIGHT["policy"])]
+    names = [(message("policy"), "policy")]
     words = [
         message(
             "Policy: mean {mean}, from {low} to {high}.",
@@ -75,36 +89,45 @@ def _histogram(reward: Floats, reference: Floats, first_step: Floats) -> Chart |
         )
     ]
     if reference.size:
-        legend.append((message("reference"), LIGHT["reference"]))
+        names.append((message("reference"), "reference"))
         words.append(message("Reference: mean {mean}.", mean=figure(mean(reference))))
     if ghost.size:
-        legend.append((message("first step"), LIGHT["muted"]))
+        names.append((message("first step"), "muted"))
         words.append(message("First step: mean {mean}.", mean=figure(mean(ghost))))
-    spec, vega = fill(
-        "histogram",
-        {
-            # One row per bin, weighted by its count, so that Vega need not bin every response.
-            "rows": [
-                {field: (low + high) / 2, "weight": n}
-                for field, bars in zip(("reward", "ref_reward"), histograms, strict=False)
-                for low, high, n in bars
-            ],
-            "ghost": [{"low": a, "high": b, "share": n / len(ghost)} for a, b, n in histograms[2]],
-            "key": _key(legend),
-        },
-        (
-            Axis(*edges[1:], message("reward")),
-            Axis(0.0, 1.08 * max(shares), message("share of responses"), percent=True, count=4),
-        ),
-        dict(zip(("$bins.step", "$bins.low", "$bins.high"), edges, strict=True)),
-        size="step",
-        right=RIGHT,
+    axes = (
+        Axis(*edges[1:], message("reward")),
+        Axis(0.0, 1.08 * max(shares), message("share of responses"), percent=True, count=4),
     )
+    key = _key(names)
+    spec = _page_spec(
+        "histogram",
+        axes,
+        {
+            "ghost": [{"low": a, "high": b, "share": n / len(ghost)} for a, b, n in histograms[2]],
+            "key": [{"px": x, "label": text, "colour": LIGHT[look]} for x, text, look in key],
+        },
+        dict(zip(("$bins.step", "$bins.low", "$bins.high"), edges, strict=True)),
+    )
+    looks = (
+        (histograms[2], ghost, 'fill="var(--muted)" fill-opacity="0.28"'),
+        (histograms[0], policy, 'fill="var(--policy)" fill-opacity="0.7"'),
+        (
+            histograms[1],
+            reference,
+            'stroke="var(--reference)" stroke-width="1.5" stroke-dasharray="4,2"',
+        ),
+    )
+    marks = []
+    for bins_of, values, look in looks:
+        low, high, counted = np.array(bins_of, np.float64).reshape(-1, 3).T
+        marks.append(bars(axes, (low, high), (counted / len(values), 0.0 * low), look))
+    words_in_all = sentences(words)
+    svg = draw(axes, [*marks, legend(key, language)], words_in_all, language)
     title = message("Reward of the responses")
-    return Chart("step_reward", title, sentences(words), spec | {"data": PAGE_ROWS}, vega)
+    return Chart("step_reward", title, words_in_all, spec, {}, svg)
 
 
-def _gap(rows: pd.DataFrame) -> Chart | None:
+def _gap(rows: pd.DataFrame, language: Language) -> Chart | None:
     table = rows[np.isfinite(rows["reward_gap"])]
     if table.empty:
         return None
@@ -119,30 +142,33 @@ def _gap(rows: pd.DataFrame) -> Chart | None:
         worse=int((gap < 0).sum()),
         gap=figure(mean(gap)),
     )
-    columns: dict[str, Any] = {}
-    if count > MOST_BARS:  # bars at evenly spaced ranks, for equally many responses
-        table = table.sort_values("reward_gap", kind="stable").iloc[evenly(count, MOST_BARS)]
-        columns = {"weight": [count / MOST_BARS] * MOST_BARS}
-    spec, vega = fill(
-        "ordered_bars",
-        {
-            "rows": _rows(table, {"reward_gap": "reward_gap", "reward": "reward"}, columns),
-            "zero": [{"zero": 0}],
-        },
-        (
-            Axis(0.0, float(count), message("responses, smallest gap first"), format=",d"),
-            Axis(*limits([np.append(gap, 0.0)]), message("reward − reference reward")),
+    axes = (
+        Axis(
+            0.0,
+            float(count),
+            message("responses, smallest gap first"),
+            format=",d",
+            count=min(6, count),
         ),
-        size="step",
-        right=RIGHT,
+        Axis(*limits([np.append(gap, 0.0)]), message("reward − reference reward")),
     )
+    spec = _page_spec("ordered_bars", axes, {"zero": [{"zero": 0}]})
     # Let the axis fit the page's rows, which may be fewer than all logged responses.
     del layer_named(spec, "bars")["encoding"]["x"]["scale"]["domain"]
-    title = message("Gap to the reference")
-    return Chart("step_gap", title, words, spec | {"data": PAGE_ROWS}, vega)
+    # Of many responses, draw those at evenly spaced ranks, each for equally many.
+    ordered = drawable(np.sort(gap)[evenly(count, MOST_BARS)])
+    ends = np.linspace(0.0, count, len(ordered) + 1)
+    marks = []
+    for side, look in ((ordered >= 0, "policy"), (ordered < 0, "reference")):
+        place, gaps = (ends[:-1][side], ends[1:][side]), ordered[side]
+        marks.append(bars(axes, place, (gaps, 0.0 * gaps), f'fill="var(--{look})"'))
+    svg = draw(axes, [*marks, zero_line(axes)], words, language)
+    return Chart("step_gap", message("Gap to the reference"), words, spec, {}, svg)
 
 
-def _plane(rows: pd.DataFrame, field: str, name: str, title: str) -> Chart | None:
+def _plane(
+    rows: pd.DataFrame, field: str, name: str, title: str, language: Language
+) -> Chart | None:
     table = rows[np.isfinite(rows[field]) & np.isfinite(rows["reward"])]
     if table.empty:
         return None
@@ -156,12 +182,12 @@ def _plane(rows: pd.DataFrame, field: str, name: str, title: str) -> Chart | Non
         else message("{count:count} responses, correlation {r}.", count=len(up), r=figure(r))
     )
     if len(up) > MOST_DOTS:
-        forms = fill(
-            "plane_heat", {"rows": _cells(across, up, x, y)}, (x, y), size="step", right=RIGHT
-        )
-        return Chart(name, title, words, *forms, interactive=False)
-    dots = _rows(table, {"x": field, "y": "reward"}, {})
-    spec, vega = fill("scatter", {"rows": dots}, (x, y), size="step", right=RIGHT)
+        edges, ends, shares = _cells(across, up, x, y)
+        columns = {"x": edges[0], "x2": edges[1], "y": ends[0], "y2": ends[1], "share": shares}
+        spec, _ = fill("plane_heat", {"rows": records(columns)}, (x, y), size="step", right=RIGHT)
+        svg = draw((x, y), cells((x, y), edges, ends, shares), words, language)
+        return Chart(name, title, words, spec, {}, svg, interactive=False)
+    spec = _page_spec("scatter", (x, y), {})
     # Name the fields like the columns of the page's dataset, which the brush filters.
     for layer in spec["layer"]:
         encoding = layer["encoding"]
@@ -170,34 +196,37 @@ def _plane(rows: pd.DataFrame, field: str, name: str, title: str) -> Chart | Non
             {"field": key, "type": "quantitative", "title": text, "format": VALUE_FORMAT}
             for key, text in titles.items()
         )
-    return Chart(name, title, words, spec | {"data": PAGE_ROWS}, vega)
+    svg = draw((x, y), [dots((x, y), across, up)], words, language)
+    return Chart(name, title, words, spec, {}, svg)
 
 
-def _rows(table: pd.DataFrame, fields: dict[str, str], more: dict[str, Any]) -> Rows:
-    """Return a row per response: ``n``, ``fields`` (field → table column) and columns ``more``."""
-    values = {field: drawable(floats(table, column)) for field, column in fields.items()}
-    return records({"n": table["n"].tolist(), **values, **more})
+def _page_spec(
+    design: str,
+    axes: tuple[Axis, Axis],
+    data: dict[str, Rows],
+    placeholders: dict[str, float] | None = None,
+) -> Spec:
+    """Return a Vega-Lite specification whose rows are the page's."""
+    spec, _ = fill(design, {"rows": (), **data}, axes, placeholders, size="step", right=RIGHT)
+    return spec | {"data": PAGE_ROWS}
 
 
-def _cells(across: Floats, up: Floats, x: Axis, y: Axis) -> Rows:
+def _cells(
+    across: Floats, up: Floats, x: Axis, y: Axis
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats], Floats]:
+    """Return the edges in x, the edges in y and the relative count of each cell with responses."""
     extent = [(x.low, x.high), (y.low, y.high)]
     cell_counts, x_edges, y_edges = np.histogram2d(across, up, bins=_CELLS, range=extent)
     i, j = np.nonzero(cell_counts)
-    cells = {
-        "x": x_edges[i],
-        "x2": x_edges[i + 1],
-        "y": y_edges[j],
-        "y2": y_edges[j + 1],
-        "share": cell_counts[i, j] / cell_counts.max(),
-    }
-    return [dict(zip(cells, row, strict=True)) for row in np.transpose([*cells.values()]).tolist()]
+    shares = cell_counts[i, j] / cell_counts.max()
+    return (x_edges[i], x_edges[i + 1]), (y_edges[j], y_edges[j + 1]), shares
 
 
-def _key(names: list[tuple[str, str]]) -> Rows:
-    """Return the entries of a colour legend, placed right-aligned above the plot."""
-    right = WIDTH["step"] - PADDING["left"] - RIGHT
+def _key(names: list[tuple[str, str]]) -> list[tuple[float, str, str]]:
+    """Return (right end in pixels, text, colour) of a legend, right-aligned above the plot."""
+    right = float(PLOT_WIDTH)
     keys = []
     for text, colour in reversed(names):
-        keys.append({"px": right, "label": text, "colour": colour})
+        keys.append((right, text, colour))
         right -= 6 * len(text) + 12
     return keys
