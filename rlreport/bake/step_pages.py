@@ -25,7 +25,6 @@ from rlreport.bake.report import ReportBuilder, StepPages
 from rlreport.bake.responses_page import ListedRows, listed_rows, with_interest
 from rlreport.bake.step_page import step_view
 from rlreport.choose import Candidate, Plan
-from rlreport.choose.detail import LEVELS
 from rlreport.display import fetch
 from rlreport.read.chunk import format_keys
 from rlreport.read.readback import RowLocations
@@ -34,8 +33,6 @@ from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message
 
 _SECONDS_PER_PAGE = 0.02  # to decide whether several processes are worth their start
-
-MEASURED = 3  # Number of step pages that are rendered to estimate the total size of all step pages
 
 
 class RenderedStep(NamedTuple):
@@ -51,12 +48,9 @@ def render_steps(builder: ReportBuilder, level: int) -> StepPages:
     """Render the pages of all the builder's steps; ``level`` of detail is an index into LEVELS."""
     candidates = builder.candidates
     result = StepPages(Plan([], builder.tables.steps_with_responses))
-    sample = _sample_pages(builder, level)
-    others = [candidate for candidate in candidates if candidate.step not in sample]
     with builder.progress.phase(message("pages"), len(candidates), message("pages")) as phase:
-        pages = _load_or_render(builder, others, level)
-        for candidate in candidates:
-            page = sample.get(candidate.step) or next(pages)
+        pages = _load_or_render(builder, candidates, level)
+        for candidate, page in zip(candidates, pages, strict=True):
             result.plan.steps.append(candidate.at(level))
             result.pages.append(page.content)
             result.listed.append(with_interest(page.listed, builder, candidate.pinned))
@@ -64,35 +58,6 @@ def render_steps(builder: ReportBuilder, level: int) -> StepPages:
             result.weight += page.weight
             phase.advance(1)
     return result
-
-
-def estimated_weight(builder: ReportBuilder, level: int) -> float:
-    """Estimate the total bytes of all step pages at a level of detail from MEASURED of them."""
-    weights = [page.weight for page in _sample_pages(builder, level).values()]
-    return float(np.mean(weights)) * len(builder.candidates)
-
-
-def fitting_level(builder: ReportBuilder, room: float, level: int) -> int:
-    """Return the most detailed level, not before ``level``, whose pages fit into ``room`` bytes.
-
-    Levels are indices into LEVELS; the last is returned if none fits.
-    """
-    while level < len(LEVELS) - 1 and estimated_weight(builder, level) > room:
-        level += 1
-    return level
-
-
-def _sample_pages(builder: ReportBuilder, level: int) -> dict[int, RenderedStep]:
-    """Return step -> page for a small, a medium and a large page, cached for each level."""
-
-    def measure() -> dict[int, RenderedStep]:
-        candidates = sorted(builder.candidates, key=lambda c: (c.tokens.sum(), c.step))
-        indices = (np.arange(MEASURED) + 0.5) * len(candidates) / MEASURED
-        sample = [candidates[i] for i in sorted(set(indices.astype(int).tolist()))]
-        pages = _load_or_render(builder, sample, level)
-        return {c.step: page for c, page in zip(sample, pages, strict=True)}
-
-    return builder.once(("measured", level, tuple(builder.shown_steps)), measure)
 
 
 def _load_or_render(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,8 +18,11 @@ COMPACT = 4
 # Arrays of token values that the page's scripts can compute from the other arrays
 DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
 
-# Minimum number of bytes that a token value takes in a page; typically it takes 1.5
-LEAST_BYTES = 0.5
+# Typical bytes of a page, of a response and of a token value by its digits, compressed. The first
+# rendering tells how far they are off.
+PAGE_BYTES, ROW_BYTES = 8_000, 1_000
+VALUE_BYTES = {FINEST_DIGITS: 2.4, COMPACT: 1.7, 3: 1.3}
+FEWEST = 24  # steps that have a page even if only the lowest level of detail fits
 
 # Maximum number of steps with a page; longer runs have pages for every n-th step only
 MAX_STEP_PAGES = 1_000
@@ -86,20 +88,39 @@ class Candidate:
         return StepPlan(self.step, self.rows[:rows], token_rows, wanted.digits)
 
 
-def first_level(candidates: Sequence[Candidate], room: float = math.inf) -> int:
-    """Return the most detailed level (index into LEVELS) whose pages might fit into ``room`` bytes.
+def expected_bytes(candidates: Sequence[Candidate], level: int) -> float:
+    """Return roughly how many bytes the pages of these steps take at a level of detail."""
+    total = 0.0
+    for candidate in candidates:
+        plan = candidate.at(level)
+        values = candidate.arrays * float(candidate.tokens[: plan.with_tokens].sum())
+        total += PAGE_BYTES + ROW_BYTES * len(plan.rows) + VALUE_BYTES[plan.digits] * values
+    return total
 
-    Their size is estimated too low, from the number of token values only, as rendering them takes
-    much memory and time. Level 0 is skipped if a page has more than MAX_FINE_VALUES values.
+
+def fitting_level(candidates: Sequence[Candidate], room: float) -> int:
+    """Return the most detailed level (index into LEVELS) expected to fit into ``room`` bytes.
+
+    Level 0 is skipped if a page has more than MAX_FINE_VALUES values; the last level is returned
+    if none fits.
     """
     most_values = max((c.arrays * float(c.tokens.sum()) for c in candidates), default=0.0)
     for level in range(0 if most_values <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
-        values = sum(
-            c.arrays * float(c.tokens[: c.at(level).with_tokens].sum()) for c in candidates
-        )
-        if LEAST_BYTES * values <= room:
+        if expected_bytes(candidates, level) <= room:
             return level
     return len(LEVELS) - 1
+
+
+def affordable(candidates: Sequence[Candidate], room: float) -> int:
+    """Return how many of the steps can have a page if these may take ``room`` bytes in all.
+
+    Pages are counted at the second lowest level of detail, or the lowest if few steps would fit.
+    """
+    second_lowest, lowest = (
+        expected_bytes(candidates, level) / len(candidates)
+        for level in (len(LEVELS) - 2, len(LEVELS) - 1)
+    )
+    return max(int(room / second_lowest), min(FEWEST, int(room / lowest)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlreport.bake.report import ReportBuilder
-from rlreport.bake.step_pages import estimated_weight, fitting_level, render_steps
+from rlreport.bake.step_pages import render_steps
 from rlreport.choose import Candidate, fewer_steps
-from rlreport.choose.detail import LEVELS, first_level
+from rlreport.choose.detail import LEVELS, affordable, expected_bytes, fitting_level
 from rlreport.deliver import Builder, Form
 from rlreport.deliver.ownership import pictures_of, write_manifests
 from rlreport.deliver.publish import size_of
@@ -26,8 +26,7 @@ FOR_STEPS = 0.75
 # Share of the size limit that ``data/metrics.csv`` may take in a report with pages of steps
 METRICS_SHARE = 0.3
 
-MANY = 150_000  # bytes per step from which every step has a page, without estimating sizes
-FEWEST = 24  # steps that have a page even if only the lowest level of detail fits
+CAUTION = 0.9  # of the room that a rendering left, what a more detailed one may use
 
 
 def deliver(
@@ -50,25 +49,32 @@ def deliver(
         builder = builder.without_metrics()
     if limit <= form.small_size:
         builder = builder.without_responses()  # its bytes are better spent on the steps' pages
-    room = FOR_STEPS * limit
+    room, scale, first = FOR_STEPS * limit, 1.0, True
     while True:
-        steps = fewer_steps(builder.candidates, _affordable(builder, room, limit))
+        steps, level = _choice(builder, room / scale)
         linked = builder.linking(steps, limit)
-        level = fitting_level(linked, room, first_level(steps, room))
         pages = render_steps(linked, level)
         report = linked.holding(pages)
         size = _write(form, report, path)
+        scale = pages.weight / expected_bytes(steps, level)
+        room = limit - (size - pages.weight)  # what the other pages leave
         if size <= limit:
-            return report, size
-        if len(steps) > 2 or level < len(LEVELS) - 1:
-            # What the other pages leave, scaled by the ratio of estimated to actual size.
-            bytes_left = limit - (size - pages.weight)
-            room = bytes_left * estimated_weight(linked, level) / pages.weight
-        elif builder.response_data[1] or builder.metrics_data:
+            better_steps, better = _choice(builder, CAUTION * room / scale)
+            if not first or (len(better_steps), -better) <= (len(steps), -level):
+                return report, size
+            room *= CAUTION
+        elif len(steps) <= 2 and level == len(LEVELS) - 1:
+            if not (builder.response_data[1] or builder.metrics_data):
+                raise _too_large(limit, size)
             builder, room = builder.without_responses(), FOR_STEPS * limit
-        else:
-            raise _too_large(limit, size)
+        first = False
         del pages, report  # free their memory before the next ones are rendered
+
+
+def _choice(builder: ReportBuilder, room: float) -> tuple[list[Candidate], int]:
+    """Return the steps that get a page, and the level of detail, expected to fit into ``room``."""
+    steps = fewer_steps(builder.candidates, affordable(builder.candidates, room))
+    return steps, fitting_level(steps, room)
 
 
 def deliver_comparison(
@@ -84,21 +90,6 @@ def deliver_comparison(
             raise _too_large(limit, size)
         builder = replace(builder, shown=builder.shown // 2)
     return builder, size
-
-
-def _affordable(builder: ReportBuilder, room: float, limit: int) -> int:
-    """Return how many steps can have a page if these pages may take ``room`` bytes in all.
-
-    The estimate is for the second lowest level of detail, or the lowest if few steps would fit.
-    """
-    steps: list[Candidate] = builder.candidates
-    if len(steps) * MANY <= room:
-        return len(steps)
-    linked = builder.linking(steps, limit)
-    second_lowest, lowest = (
-        estimated_weight(linked, level) / len(steps) for level in (len(LEVELS) - 2, len(LEVELS) - 1)
-    )
-    return max(int(room / second_lowest), min(FEWEST, int(room / lowest)))
 
 
 def _too_large(limit: int, size: int) -> OutputError:
