@@ -6,16 +6,18 @@ import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from rlreport.comparing import ComparisonReport, build_comparison
 from rlreport.deliver.publish import destination
 from rlreport.errors import UsageError
-from rlreport.indexing import Index, build_index
 from rlreport.options import BuildOptions, CompareOptions, declared
 from rlreport.pipeline import Report, build_report
 from rlreport.system.workers import Progress, Workers
 from rlreport.text.language import language
+
+if TYPE_CHECKING:
+    from rlreport.comparing import ComparisonReport
+    from rlreport.indexing import Index
 
 Logs: TypeAlias = str | Path | Sequence[str | Path]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -92,6 +94,8 @@ def compare(
     """
     settings = CompareOptions(**options)
     progress = Progress(settings.quiet, settings.language)
+    from rlreport.comparing import build_comparison
+
     return build_comparison(_path_list(base), new, destination(out), settings, progress)
 
 
@@ -112,6 +116,8 @@ def index(
     Raises:
         RlreportError: a report does not exist, or ``out`` cannot be written.
     """
+    from rlreport.indexing import build_index
+
     return build_index(_path_list(reports), out, title=title, language=language(lang))
 
 

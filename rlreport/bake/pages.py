@@ -245,10 +245,10 @@ def script_json(value: Any) -> Markup:
 
 def packed_json(value: Any) -> str:
     """Serialise ``value`` as gzipped JSON in base64, for ``<script>`` elements with much data."""
-    return packed(canonical_json(value), level=6)
+    return packed(canonical_json(value))
 
 
-def packed(content: bytes, *, level: int) -> str:
+def packed(content: bytes, *, level: int = 3) -> str:
     """Compress with gzip and encode as base64; the result is reproducible and safe in HTML."""
     zipped = gzip.compress(content, compresslevel=level, mtime=0)
     return base64.b64encode(zipped).decode("ascii")

@@ -36,7 +36,7 @@ from rlreport.text.messages import message, sample_note
 from rlreport.text.numbers import NumberKind
 
 # Maximum table rows that are written as HTML; further rows are in the page's data only
-STATIC_ROWS = 200
+STATIC_ROWS = 50
 
 NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order"), written="count")
 

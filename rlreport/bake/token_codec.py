@@ -89,7 +89,7 @@ def pack_tokens(
         mantissa, exponent = decimal(values, digits)
         zigzag = ((mantissa << 1) ^ (mantissa >> 63)).astype(np.uint32)
         parts += [_planes(zigzag), exponent.tobytes()]
-    return packed(b"".join(parts), level=4)
+    return packed(b"".join(parts))
 
 
 def token_metrics(

@@ -22,7 +22,6 @@ _NODE = Markup(
     '<script type="application/octet-stream" class="view" data-view="{}" data-title="{}">'
     "{}</script>\n"
 )
-_PACKING = 9
 
 
 def encode_view(page: Page) -> tuple[tuple[str, bytes], int]:
@@ -41,7 +40,7 @@ def view_node(page: Page) -> Markup:
     """Return the HTML element for a page: the overview as plain HTML, other pages compressed."""
     if not page.view:
         return Markup(page.html)
-    content = packed(page.html.encode("utf-8", "replace"), level=_PACKING)
+    content = packed(page.html.encode("utf-8", "replace"))
     return _NODE.format(page.view, page.title, content)
 
 
@@ -94,7 +93,7 @@ def assemble(
 
 @lru_cache(maxsize=1)
 def _packed_vega() -> str:
-    return packed(vega_bundle().encode(), level=_PACKING)
+    return packed(vega_bundle().encode(), level=6)
 
 
 def _policy(style: str, *scripts: str) -> str:
