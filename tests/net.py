@@ -241,6 +241,8 @@ def read_text(path: Path) -> str:
         arrays = {name: getattr(rollout.figures, name) for name in rollout.figures.__slots__}
         arrays["sampled"] = rollout.sampled
         content = {name: cut(text, 120) for name in TEXTS if (text := getattr(rollout, name))}
+        if "turns" in content:  # of the prompt; a figure has this name, too
+            content["prompt_turns"] = content.pop("turns")
         content |= {name: in_full(one) for name, one in arrays.items() if one is not None}
         content |= {str(name): cut(one, 80) for name, one in figures.items() if not pd.isna(one)}
         lines.append(f"{rollout.file}:{rollout.line} {content}")
