@@ -44,6 +44,15 @@ def test_a_conversation_at_the_limit_of_turns_is_neither_finished_nor_cut_off(
     assert "reasonless" not in kinds(scan)
 
 
+@pytest.mark.parametrize("other", ["stop", "length", "error", "sunspots"])
+def test_every_other_logged_reason_is_no_limit_of_turns(other: str, tmp_path: Path) -> None:
+    rows = [row(finish_reason=other), row(finish_reason="max_turns"), row()]
+    limits = read(write(tmp_path / "a.jsonl", rows)).responses["at_turn_limit"]
+    np.testing.assert_array_equal(limits, [0, 1, np.nan])
+    limits = read(write(tmp_path / "b.jsonl", rows[::2])).responses["at_turn_limit"]
+    assert limits.isna().all()
+
+
 @pytest.mark.parametrize(
     ("reason", "cut"),
     [("max_prompt_length_exceeded", 1), ("context_length", 1), ("prompt_too_long", 1),

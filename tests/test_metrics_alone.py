@@ -674,3 +674,43 @@ def test_columns_without_any_value_are_left_out_of_the_json_only(tmp_path: Path)
     assert header == [column.name for column in STEP_COLUMNS]
     rlreport.index([report.out], tmp_path / "index.html")
     assert rlreport.compare(report.out, report.out, tmp_path / "comparison").outcome
+
+
+@pytest.mark.parametrize("every", [3, 10])
+def test_a_sparse_reward_is_judged_and_drawn_over_the_steps_at_which_it_is_logged(
+    every: int, tmp_path: Path
+) -> None:
+    logged = events(100, loss=lambda s: 1 / (s + 1))
+    rewards = [
+        event | {"reward": "" if event["step"] % every else event["reward"]} for event in logged
+    ]
+    report = rlreport.build(table(tmp_path / "m.csv", rewards), tmp_path / "out")
+    assert report.verdict.level == "healthy"
+    assert "reward_collapse" in report.verdict.passed
+    ((_, spark),) = re.findall(r'(?s)>Reward<(.*?)d="(M[^"]*L[^"]*)"', page(report))[:1]
+    assert spark.count("M") == 1
+
+
+def test_a_single_value_of_the_reward_is_too_few(tmp_path: Path) -> None:
+    logged = [event | {"reward": "" if event["step"] != 7 else 0.5} for event in events()]
+    verdict = rlreport.build(table(tmp_path / "m.csv", logged), tmp_path / "out").verdict
+    assert verdict.sentence == "Not judged: the reward has only 1 value."
+    needs = {check.id: check.needs for check in verdict.not_run}
+    assert needs["reward_collapse"] == "at least 5 values of the reward (this run has 1)"
+    assert "reward_stalled" in needs
+
+
+@pytest.mark.parametrize("key", ["run", "run_id", "run_name", "experiment"])
+def test_a_column_that_names_several_runs_separates_them(key: str, tmp_path: Path) -> None:
+    fall = events(reward=lambda s: 0.9 - 0.01 * s)
+    logged = [
+        e | {key: name}
+        for a, b in zip(events(), fall, strict=True)
+        for e, name in ((a, "01"), (b, "B"))
+    ]
+    path = table(tmp_path / "history.csv", logged)
+    with pytest.raises(UsageError, match="metrics of 2 runs: 01, B"):
+        rlreport.build(path, tmp_path / "out")
+    levels = [rlreport.build(path, tmp_path / name, run=name).verdict.level for name in ("01", "B")]
+    assert levels == ["healthy", "critical"]
+    assert "2 reports" in rlreport_command("index", path, "-o", tmp_path / "index.html").stdout
