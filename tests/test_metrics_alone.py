@@ -366,6 +366,29 @@ def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(
     assert rlreport.compare(seeds, far, tmp_path / "c.html").sentence.startswith("Better: reward")
 
 
+def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(
+    tmp_path: Path,
+) -> None:
+    log = lines(tmp_path / "a.jsonl", events())
+    notes = rlreport.compare(log, log, tmp_path / "c.html").notes
+    assert any(note.startswith("Of runs with trainer metrics only, blocks") for note in notes)
+    page = (tmp_path / "c.html").read_text("utf-8")
+    assert "Not compared, as a run has no data: Watched reward, KL per response, " in page
+    assert "At equal KL: not compared, as this needs KL per response in both runs." in page
+    for section in ("Prompts won and lost", "Texts more frequent in NEW", "Tokens by change"):
+        assert section not in page
+    short = lines(tmp_path / "b.jsonl", events(2))
+    sentence = rlreport.compare(short, short, tmp_path / "c.html").sentence
+    assert sentence == "Cannot be compared: fewer than three blocks of steps can be compared."
+
+
+@pytest.mark.parametrize("content", ["step,reward\n", "reward,kl\n0.5,0.1\n"])
+def test_a_csv_without_steps_in_a_folder_says_what_it_lacks(content: str, tmp_path: Path) -> None:
+    (tmp_path / "history.csv").write_text(content)
+    with pytest.raises(UnusableInputError, match="a column named step and rows of numbers"):
+        rlreport.build(tmp_path, tmp_path / "out")
+
+
 def test_more_steps_than_a_table_holds_are_means_of_neighbours(tmp_path: Path) -> None:
     steps = 3 * MAX_STEPS
     rows = ",".join(f'{{"step":{s},"reward":{s % 4},"grad_norm":{s % 4}}}' for s in range(steps))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from rlreport.about.several_runs import RANK
@@ -125,7 +125,13 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
         files.sources.append(source)
         files.formats.append(detection.format)
     for source in (other for other in listing.other if other.name != NOTES_FILE):
-        leave_out(source, "other_file", message("not read as a log because of its name"))
+        why = message("not read as a log because of its name")
+        if ".csv" in PurePosixPath(source.name.lower()).suffixes[-2:]:
+            why = message(
+                "CSV is read as trainer metrics only, which need a column named step and rows of "
+                "numbers"
+            )
+        leave_out(source, "other_file", why)
     if read_together:
         text = message("read together with the rollouts")
         files.notes.append(Note(SIBLING, text, len(read_together), min(read_together)))
