@@ -270,7 +270,7 @@ def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
 
 def _step_of(value: object) -> tuple[int, bool]:
     """Return the step as int, and whether it was logged as another type (text or float)."""
-    if type(value) is int and abs(value) <= LARGEST_STEP:
+    if isinstance(value, int) and type(value) is not bool and abs(value) <= LARGEST_STEP:
         return value, False
     if isinstance(value, bool) or value is None:
         raise RowError(message("step is {value}", value=json.dumps(value)))
