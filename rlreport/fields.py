@@ -16,6 +16,10 @@ Kind = Literal["int", "number", "text", "texts", "strings", "ids", "floats", "ma
 LARGEST_STEP = 2**53  # Larger steps are invalid, as float64 cannot represent them exactly
 
 
+class AssumedStep(int):
+    """The step of a row that logged none: the step in the path of its file, else 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """One canonical field: a key of the rows into which every log format is converted.

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-from zipfile import is_zipfile
 
 from rlreport.bake.pages import Page, environment
 from rlreport.bake.runs_page import Listed, reward_chart, runs_view
@@ -169,8 +168,10 @@ def _several_runs(path: Path) -> list[str]:
 def _is_report(path: Path) -> bool:
     """Return whether a file or folder is a report, even an unreadable one."""
     try:
-        if not path.is_file() or path.suffix.lower() not in (".html", ".htm", ".zip"):
-            return (path / REPORT).is_file()
+        if (path / REPORT).is_file():
+            return True
+        if path.is_file() and path.suffix.lower() not in (".html", ".htm", ".zip"):
+            return False
     except OSError:
         return True
     return isinstance(_about(path), dict | UnreadableReportError)
@@ -186,7 +187,5 @@ def _entry(path: Path, why: str, root: Path) -> Listed:
     if isinstance(about, RlreportError):
         return Listed(name, href, None, safe_text(str(about).removeprefix(f"{path}: ")))
     if about is None:
-        broken = path.suffix.lower() == ".zip" and not is_zipfile(path)
-        why = "is a broken .zip" if broken else "is not a report of rlreport"
-        return Listed(name, href, None, why)
+        return Listed(name, href, None, "is not a report of rlreport")
     return Listed(name, href, about)

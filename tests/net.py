@@ -172,6 +172,11 @@ def array(values: Any) -> str:
     return f"{len(values)}{missing} " + " ".join(f"{value:.6g}" for value in some)
 
 
+def in_full(values: Any) -> str:
+    """Return the values of a few tokens, by which a mask is checked, or what ``array`` does."""
+    return array(values) if len(values) > 8 else str(values.tolist())
+
+
 def rounded(text: str, digits: int = 9) -> str:
     return FLOAT.sub(lambda found: f"{float(found[1]):.{digits}g}", text)
 
@@ -210,6 +215,7 @@ def logs(root: Path) -> dict[str, Path]:
     (root / "written" / "hostile").mkdir()
     write_log(root / "written" / "hostile" / "rank_0.jsonl", hostile_rows(2))
     found = {run.name: run for run in [*(root / "runs").iterdir(), RUNS / "agents", RUNS / "odd"]}
+    found |= {f"quirks-{folder.name}": folder for folder in (RUNS / "quirks").iterdir()}
     found |= {f"written-{folder.name}": folder for folder in (root / "written").iterdir()}
     for folder in filter(Path.is_dir, DUMPS.iterdir()):
         for path in folder.iterdir() if folder.name in SPLIT else [folder]:
@@ -235,7 +241,9 @@ def read_text(path: Path) -> str:
         arrays = {name: getattr(rollout.figures, name) for name in rollout.figures.__slots__}
         arrays["sampled"] = rollout.sampled
         content = {name: cut(text, 120) for name in TEXTS if (text := getattr(rollout, name))}
-        content |= {name: array(one) for name, one in arrays.items() if one is not None}
+        if "turns" in content:  # of the prompt; a figure has this name, too
+            content["prompt_turns"] = content.pop("turns")
+        content |= {name: in_full(one) for name, one in arrays.items() if one is not None}
         content |= {str(name): cut(one, 80) for name, one in figures.items() if not pd.isna(one)}
         lines.append(f"{rollout.file}:{rollout.line} {content}")
     return "\n".join(lines)

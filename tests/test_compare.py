@@ -487,6 +487,16 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     assert None not in found["curves"]["difference"]
     page = (tmp_path / "out" / "compare.html").read_text()
     assert "without a band" in page and "confidence band" not in page
+    no_data, too_few = page.split("Not compared, as ")[1:]
+    assert no_data.startswith("a run has no data: ") and "Length" not in no_data
+    assert too_few.startswith("fewer than three prompts have data: Length, ")
+
+
+def test_one_prompt_is_counted_in_the_singular(tmp_path):
+    base = write_run(tmp_path / "base", prompts=range(2))
+    new = write_run(tmp_path / "new", prompts=range(1, 3))
+    note = rlreport.compare(base, new, tmp_path / "out").notes[0]
+    assert note.endswith("; 1 prompt in common. 1 prompt only in BASE. 1 prompt only in NEW.")
 
 
 def test_one_value_a_step_has_no_band_and_that_is_said(tmp_path):

@@ -130,6 +130,8 @@ def test_the_mail_of_a_small_run_takes_a_megabyte_unless_a_size_is_given(tmp_pat
     assert len(done.tables.responses) < SMALL_RUN
     assert done.size <= 1_000_000
     assert done.shown > 0
+    text = mailparser.parse_from_file(tmp_path / "run.eml").text_plain[0]
+    assert "contains no data with the figures of each response" in " ".join(text.split())
     larger = rlreport.build(logs, tmp_path / "larger.eml", workers=1, max_size=3_000_000)
     assert 1_000_000 < larger.size <= 3_000_000
     assert larger.shown > done.shown

@@ -194,4 +194,5 @@ def test_a_limit_of_virtual_memory_is_named_before_v8_starts(
     )
     assert done.returncode == status, done.stderr
     assert ("6.1 GB of address space (ulimit -v)" in done.stderr) == (status == 2)
+    assert ("a shell without this limit, or run 'rlreport check'" in done.stderr) == (status == 2)
     assert not (tmp_path / "out").exists()

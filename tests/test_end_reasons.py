@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,8 +14,9 @@ from rlreport.comparison.data import response_data
 from rlreport.figures.metadata import Ending, ending_of
 from rlreport.read.tables import Scan
 from rlreport.tables import Tables
-from tests.format_logs import WRITERS
+from tests.format_logs import verifiers_old
 from tests.reading import kinds, read, row, write
+from tests.test_frameworks import DUMPS
 
 TURNS = [{"role": "assistant", "text": "Let me see.", "sampled": True}]
 LIMITS = ["max_turns", "max_turns_reached", "MAX_TURNS_EXCEEDED", "turn limit", "max_steps",
@@ -40,6 +42,15 @@ def test_a_conversation_at_the_limit_of_turns_is_neither_finished_nor_cut_off(
     assert cut_off(scan) == [0.0, 0.0]
     assert scan.responses["at_turn_limit"].tolist() == [0.0, 1.0]
     assert "reasonless" not in kinds(scan)
+
+
+@pytest.mark.parametrize("other", ["stop", "length", "error", "sunspots"])
+def test_every_other_logged_reason_is_no_limit_of_turns(other: str, tmp_path: Path) -> None:
+    rows = [row(finish_reason=other), row(finish_reason="max_turns"), row()]
+    limits = read(write(tmp_path / "a.jsonl", rows)).responses["at_turn_limit"]
+    np.testing.assert_array_equal(limits, [0, 1, np.nan])
+    limits = read(write(tmp_path / "b.jsonl", rows[::2])).responses["at_turn_limit"]
+    assert limits.isna().all()
 
 
 @pytest.mark.parametrize(
@@ -85,31 +96,34 @@ def change(path: Path, edit: Any) -> None:
         log.write_text("".join(json.dumps(obj) + "\n" for obj in objects))
 
 
-def unfinished_trace(obj: dict[str, Any]) -> None:
-    for trace in obj["traces"]:
-        trace |= {"is_completed": False, "stop_condition": None}
+def stopped_traces(**end: Any) -> Any:
+    return lambda obj: [trace.update(end) for trace in obj["traces"]]
 
 
 @pytest.mark.parametrize(
-    ("writer", "edit"),
+    ("dump", "edit"),
     [
-        ("verifiers", unfinished_trace),
-        ("verifiers", lambda obj: obj["traces"][0].update(stop_condition="max_turns")),
+        ("verifiers/eval", stopped_traces(is_completed=False, stop_condition=None)),
+        ("verifiers/eval", stopped_traces(stop_condition="max_turns")),
         ("verifiers_old", lambda obj: obj.update(is_truncated=False, is_completed=False)),
         ("verifiers_old", lambda obj: obj.update(stop_condition="max_turns_reached")),
-        ("rllm", lambda obj: obj.update(termination_reason="max_turns_exceeded")),
+        ("rllm/episodes", lambda obj: obj.update(termination_reason="max_turns_exceeded")),
         ("skyrl", lambda obj: obj.update(stop_reason="max_turns")),
         ("open_instruct", lambda obj: obj.update(finish_reason="abort")),
         ("verl", lambda obj: obj.update(termination_reason="MAX_TURNS_EXCEEDED")),
     ],
 )
 def test_every_format_counts_a_stopped_rollout_as_not_finished(
-    writer: str, edit: Any, tmp_path: Path
+    dump: str, edit: Any, tmp_path: Path
 ) -> None:
-    WRITERS[writer][1](tmp_path)
-    before = finished(read(tmp_path))
-    change(tmp_path, edit)
-    scan = read(tmp_path)
+    logs = tmp_path / "logs"
+    if dump == "verifiers_old":
+        verifiers_old(logs)
+    else:
+        shutil.copytree(DUMPS / dump, logs)
+    before = finished(read(logs))
+    change(logs, edit)
+    scan = read(logs)
     assert np.nansum(finished(scan)) < np.nansum(before) or np.isnan(before).all()
     assert 0.0 in finished(scan)
     assert (scan.responses["stopped"] == 1).any()

@@ -33,7 +33,7 @@ from rlreport.formats import (
 from rlreport.formats.containers import container_of, iterate
 from rlreport.formats.ids import TokenNames
 from rlreport.formats.mapping import suggest
-from tests.format_logs import STEPS, WRITERS, write_all
+from tests.format_logs import STEPS
 
 Row = dict[str, Any]
 OTHER_FILES = 500
@@ -56,24 +56,6 @@ def first_objects(path: Path) -> list[Row]:
         return [obj for _, obj in itertools.islice(iterate(path, container), 20)]
     except RowError:
         return []
-
-
-def test_a_folder_of_all_formats_is_recognised_file_by_file(tmp_path: Path) -> None:
-    write_all(tmp_path)
-    seen = set()
-    for path in sorted(path for path in tmp_path.rglob("*") if path.is_file()):
-        name = path.relative_to(tmp_path).as_posix()
-        objects = first_objects(path)
-        found = detect(name, objects)
-        if path.name in ("aggregated_results.jsonl", "metadata.json"):
-            assert found is None
-            assert "not its rollouts" in refusal(name, objects)
-            continue
-        assert found is not None, name
-        assert found.format.id == WRITERS[name.split("/")[0]][0], name
-        assert found.reason
-        seen.add(found.format.id)
-    assert seen == {identity for identity, _ in WRITERS.values()}
 
 
 def other_files() -> Iterator[Path]:

@@ -90,6 +90,29 @@ def test_a_report_that_is_broken_or_newer_says_so_in_its_row(runs, tmp_path):
     assert str(tmp_path) not in page
 
 
+def test_broken_reports_in_a_folder_have_their_rows_and_other_files_none(runs, tmp_path):
+    shutil.copytree(runs / "run:0#<i>", tmp_path / "good")
+    shutil.copytree(tmp_path / "good", tmp_path / "no_data")
+    shutil.rmtree(tmp_path / "no_data/data")
+    (tmp_path / "t.zip").write_bytes((runs / "run:1#<i>.zip").read_bytes()[:-1000])
+    (tmp_path / "trunc.html").write_bytes((runs / "run:2#<i>.html").read_bytes()[:100_000])
+    rlreport.index([tmp_path / "good"], tmp_path / "earlier.html")
+    rlreport.compare(tmp_path / "good", tmp_path / "good", tmp_path / "comparison")
+    (tmp_path / "foreign.html").write_text("<html>")
+    (tmp_path / "foreign.zip").write_bytes(b"text")
+    made = rlreport.index([tmp_path], tmp_path / "index.html")
+    assert (made.reports, made.unread) == (
+        4,
+        [
+            ("no_data", "is a broken report without data/report.json"),
+            ("t.zip", "is a broken .zip, cut off or damaged; build it again"),
+            ("trunc.html", "is a broken report, cut off; build it again"),
+        ],
+    )
+    with pytest.raises(RlreportError, match=r"t\.zip: is a broken \.zip, cut off or damaged"):
+        rlreport.compare(tmp_path / "t.zip", tmp_path / "good", tmp_path / "out")
+
+
 def test_a_file_of_several_runs_beside_reports_is_named_and_they_are_listed(runs, tmp_path):
     shutil.copy(runs / "run:2#<i>.html", tmp_path / "good.html")
     lines = "".join(f"{step},0.{step},0.5\n" for step in range(9))

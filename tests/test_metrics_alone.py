@@ -366,6 +366,29 @@ def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(
     assert rlreport.compare(seeds, far, tmp_path / "c.html").sentence.startswith("Better: reward")
 
 
+def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(
+    tmp_path: Path,
+) -> None:
+    log = lines(tmp_path / "a.jsonl", events())
+    notes = rlreport.compare(log, log, tmp_path / "c.html").notes
+    assert any(note.startswith("Of runs with trainer metrics only, blocks") for note in notes)
+    page = (tmp_path / "c.html").read_text("utf-8")
+    assert "Not compared, as a run has no data: Watched reward, KL per response, " in page
+    assert "At equal KL: not compared, as this needs KL per response in both runs." in page
+    for section in ("Prompts won and lost", "Texts more frequent in NEW", "Tokens by change"):
+        assert section not in page
+    short = lines(tmp_path / "b.jsonl", events(2))
+    sentence = rlreport.compare(short, short, tmp_path / "c.html").sentence
+    assert sentence == "Cannot be compared: fewer than three blocks of steps can be compared."
+
+
+@pytest.mark.parametrize("content", ["step,reward\n", "reward,kl\n0.5,0.1\n"])
+def test_a_csv_without_steps_in_a_folder_says_what_it_lacks(content: str, tmp_path: Path) -> None:
+    (tmp_path / "history.csv").write_text(content)
+    with pytest.raises(UnusableInputError, match="a column named step and rows of numbers"):
+        rlreport.build(tmp_path, tmp_path / "out")
+
+
 def test_more_steps_than_a_table_holds_are_means_of_neighbours(tmp_path: Path) -> None:
     steps = 3 * MAX_STEPS
     rows = ",".join(f'{{"step":{s},"reward":{s % 4},"grad_norm":{s % 4}}}' for s in range(steps))
@@ -674,3 +697,43 @@ def test_columns_without_any_value_are_left_out_of_the_json_only(tmp_path: Path)
     assert header == [column.name for column in STEP_COLUMNS]
     rlreport.index([report.out], tmp_path / "index.html")
     assert rlreport.compare(report.out, report.out, tmp_path / "comparison").outcome
+
+
+@pytest.mark.parametrize("every", [3, 10])
+def test_a_sparse_reward_is_judged_and_drawn_over_the_steps_at_which_it_is_logged(
+    every: int, tmp_path: Path
+) -> None:
+    logged = events(100, loss=lambda s: 1 / (s + 1))
+    rewards = [
+        event | {"reward": "" if event["step"] % every else event["reward"]} for event in logged
+    ]
+    report = rlreport.build(table(tmp_path / "m.csv", rewards), tmp_path / "out")
+    assert report.verdict.level == "healthy"
+    assert "reward_collapse" in report.verdict.passed
+    ((_, spark),) = re.findall(r'(?s)>Reward<(.*?)d="(M[^"]*L[^"]*)"', page(report))[:1]
+    assert spark.count("M") == 1
+
+
+def test_a_single_value_of_the_reward_is_too_few(tmp_path: Path) -> None:
+    logged = [event | {"reward": "" if event["step"] != 7 else 0.5} for event in events()]
+    verdict = rlreport.build(table(tmp_path / "m.csv", logged), tmp_path / "out").verdict
+    assert verdict.sentence == "Not judged: the reward has only 1 value."
+    needs = {check.id: check.needs for check in verdict.not_run}
+    assert needs["reward_collapse"] == "at least 5 values of the reward (this run has 1)"
+    assert "reward_stalled" in needs
+
+
+@pytest.mark.parametrize("key", ["run", "run_id", "run_name", "experiment"])
+def test_a_column_that_names_several_runs_separates_them(key: str, tmp_path: Path) -> None:
+    fall = events(reward=lambda s: 0.9 - 0.01 * s)
+    logged = [
+        e | {key: name}
+        for a, b in zip(events(), fall, strict=True)
+        for e, name in ((a, "01"), (b, "B"))
+    ]
+    path = table(tmp_path / "history.csv", logged)
+    with pytest.raises(UsageError, match="metrics of 2 runs: 01, B"):
+        rlreport.build(path, tmp_path / "out")
+    levels = [rlreport.build(path, tmp_path / name, run=name).verdict.level for name in ("01", "B")]
+    assert levels == ["healthy", "critical"]
+    assert "2 reports" in rlreport_command("index", path, "-o", tmp_path / "index.html").stdout

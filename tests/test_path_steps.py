@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ import pytest
 from rlreport.options import ReadOptions
 from rlreport.read.detect import FORMAT, PATH_STEP, detect_formats, path_steps
 from rlreport.read.files import find_sources
+from rlreport.read.notes import NO_STEP
+from rlreport.read.readback import read_rows
 from rlreport.read.tables import Scan
 from tests.reading import kinds, read, row, write
+from tests.test_read_zip import zipped
 
 
 def stepless(**fields: object) -> dict[str, Any]:
@@ -69,12 +73,18 @@ def test_a_step_in_the_path_is_read_and_noted(names: dict[str, int], tmp_path: P
         ("a.jsonl", "b.jsonl"),
     ],
 )
-def test_ranks_and_a_single_file_are_one_step_without_a_word(
+def test_ranks_and_a_single_file_are_one_step_with_a_quiet_note(
     names: tuple[str, ...], tmp_path: Path
 ) -> None:
-    scan = read(logs(tmp_path, *names))
+    scan = read(logs(tmp_path, *names), strict=True)
     assert set(scan.responses["step"]) == {0}
     assert {PATH_STEP, FORMAT}.isdisjoint(kinds(scan))
+    (note,) = (note for note in scan.notes if note.kind == NO_STEP)
+    assert (note.text, note.count) == (
+        "rows without a step; all are read as step 0",
+        2 * len(names),
+    )
+    assert "step" not in scan.fields
 
 
 @pytest.mark.parametrize(
@@ -95,6 +105,60 @@ def test_numbers_that_may_be_steps_are_warned_about(
     (note,) = (note for note in scan.notes if note.kind == FORMAT)
     assert f"all read as step {step}, although" in note.text
     assert "--step-from-path" in note.text
+
+
+@pytest.mark.parametrize(
+    ("names", "logged", "first"),
+    [
+        (("x_10.jsonl", "x_20.jsonl", "x_final.jsonl"), {}, "x_final.jsonl"),
+        (("x_10.jsonl",), {"x_20.jsonl": 20}, "x_10.jsonl"),
+        (("x_10.jsonl.zip", "x_20.jsonl.zip", "last.jsonl.zip"), {}, "last.jsonl.zip"),
+    ],
+)
+def test_files_without_a_step_beside_files_with_one_are_warned_about(
+    names: tuple[str, ...], logged: dict[str, int], first: str, tmp_path: Path
+) -> None:
+    for name in names:
+        path = logs(tmp_path / "logs", name) / name
+        if name.endswith(".zip"):
+            zipped(path, {"a.jsonl": path.read_bytes()})
+    for name, step in logged.items():
+        write(tmp_path / "logs" / name, [row(step), row(step)])
+    scan = read(tmp_path / "logs")
+    assert sorted({*scan.responses["step"]} - {10}) == [0, 20]
+    (note,) = (note for note in scan.notes if note.kind == FORMAT)
+    assert note.text.startswith(f"2 rows without a step, the first in {first}, are read as step 0")
+    assert NO_STEP not in kinds(scan)
+    assert scan.fields.get("step", 0) == 2 * len(logged)
+
+
+@pytest.mark.parametrize(
+    ("members", "steps", "noted"),
+    [
+        ({"step_1/r.jsonl": 1, "step_2/r.jsonl": 2, "step_10/r.json": 10}, {1, 2, 10}, PATH_STEP),
+        ({"x_1.jsonl": 1, "x_2.jsonl": 2}, {1, 2}, PATH_STEP),
+        ({"1/r.jsonl": 0, "2/r.jsonl": 0}, {0}, FORMAT),
+        ({"rank_1.jsonl": 0, "rank_2.jsonl": 0}, {0}, NO_STEP),
+    ],
+)
+def test_paths_in_a_zip_are_like_paths_of_files(
+    members: dict[str, int], steps: set[int], noted: str, tmp_path: Path
+) -> None:
+    def line(name: str) -> str:
+        return json.dumps(stepless(prompt=name, response=name)) + "\n"
+
+    zipped(tmp_path / "run.jsonl.zip", {name: line(name) for name in members})
+    scan = read(tmp_path, strict=True)
+    rows = dict(read_rows(scan.locations(), range(len(members))))
+    assert {one.response: one.step for one in rows.values()} == members
+    assert set(scan.responses["step"]) == steps
+    assert noted in kinds(scan)
+    if noted == PATH_STEP:
+        assert kinds(scan).isdisjoint({FORMAT, NO_STEP})
+    if noted == FORMAT:
+        scan = read(tmp_path, step_from_path=r"(\d+)/r\.jsonl$")
+        assert set(scan.responses["step"]) == {1, 2}
+        assert kinds(scan).isdisjoint({PATH_STEP, FORMAT, NO_STEP})
 
 
 def test_a_step_in_the_rows_wins(tmp_path: Path) -> None:
@@ -138,7 +202,7 @@ def test_steps_in_a_store_and_by_other_processes(tmp_path: Path) -> None:
     assert steps_of(read("memory://steps")) == {"step_1/a.jsonl": [1], "step_2/a.jsonl": [2]}
     sources = find_sources([tmp_path])
     formats = detect_formats(sources, ReadOptions()).formats
-    assert [pickle.loads(pickle.dumps(one)).step for one in formats] == [1, 2]
+    assert [[*pickle.loads(pickle.dumps(one)).steps.values()] for one in formats] == [[1], [2]]
 
 
 def test_a_path_has_no_step_by_chance() -> None:

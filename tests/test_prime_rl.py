@@ -7,33 +7,17 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import zstandard
 
 import rlreport
 from rlreport.errors import UnusableInputError
-from rlreport.formats.base import Where
 from rlreport.formats.verifiers import Verifiers
 from rlreport.system.stores import ZstdFile
 from tests.reading import read
 from tests.test_frameworks import DUMPS, by_step
 
 DUMP = DUMPS / "prime_rl"
-INDEXES = ("orchestrator.index.jsonl", "trainer.index.jsonl", "stream.index.jsonl")
-
-
-@pytest.mark.parametrize("layout", ["stream", "by_step", "by_kind"])
-def test_the_step_the_advantage_and_the_filter_are_those_of_the_updates(layout: str) -> None:
-    scan = read(DUMP / layout)
-    # The writer was given: two solvers, of which the first was trained on, at step 4 (not 3).
-    assert by_step(scan) == {4: 1.0}
-    assert scan.responses["advantage_mean"].tolist() == [0.75]
-    assert left_out(scan) == {"filtered_out": 1, "untrained": 2, "failed": 1}
-    assert scan.bad_lines == []
-    unread = [note.file or "" for note in scan.notes if "not read" in note.text]
-    assert all(Path(name).name in ("metrics.jsonl", *INDEXES) for name in unread)
-    assert any(note.text == "read together with the rollouts" for note in scan.notes)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -64,20 +48,6 @@ def left_out(scan: Any) -> dict[str, int]:
 def unpacked(file: Path) -> bytes:
     with file.open("rb") as stream:
         return ZstdFile(stream).read() if file.suffix == ".zst" else stream.read()
-
-
-def test_the_trainers_values_are_laid_on_the_sampled_tokens() -> None:
-    file = DUMP / "stream/monitors/file/traces/stream/00000.jsonl.zst"
-    form = Verifiers().with_siblings(file, [file])
-    assert isinstance(form, Verifiers)
-    with file.open("rb") as packed:
-        row, _ = form.rows(json.loads(ZstdFile(packed).read()), Where(file.name))
-    mask = np.array(row["response_mask"], bool)
-    assert np.array(row["logprobs"])[mask].tolist() == [-0.5, -1.5, -0.25]
-    assert np.array(row["sampler_logprobs"])[mask].tolist() == [-0.5, -1.0, -0.25]
-    assert row["entropy_mean"] == 0.5
-    ratio = np.exp(np.abs([0.0, -0.5, 0.0])).mean()
-    assert read(DUMP / "stream").responses["mismatch_ratio"].tolist() == pytest.approx([ratio])
 
 
 def episode(trace: str, step: int, group: str, reward: float) -> dict[str, Any]:

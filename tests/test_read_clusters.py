@@ -109,24 +109,6 @@ def test_line_over_the_limit_is_skipped(tmp_path: Path, size: int) -> None:
     assert scan.responses["line"].tolist() == [1, 3]
 
 
-def test_numbers_written_as_text_are_read_and_counted(tmp_path: Path) -> None:
-    rows = [row("12", reward="0.5"), row(12.0), row(12, reward=True), row(12, ref_reward="1")]
-    scan = read(write(tmp_path / "a.jsonl", rows))
-    assert scan.responses["step"].tolist() == [12] * 4
-    assert scan.responses["reward"].tolist() == [0.5, 1.0, 1.0, 1.0]
-    (note,) = scan.notes
-    assert (note.kind, note.count) == ("coerced", 3)
-
-
-def test_nan_infinity_and_null_are_kept_as_missing(tmp_path: Path) -> None:
-    rows = [row(reward=math.nan), row(reward=math.inf), row(reward=None), row(reward=10**400)]
-    scan = read(write(tmp_path / "a.jsonl", [*rows, GOOD]))
-    assert scan.responses["reward"].isna().tolist() == [True] * 4 + [False]
-    assert scan.responses["nan_values"].tolist() == [1, 1, 0, 1, 0]
-    assert scan.responses["missing_grade"].tolist() == [0, 0, 1, 0, 0]
-    assert scan.bad_count == 0
-
-
 def test_missing_numbers_in_arrays_are_skipped_by_means(tmp_path: Path) -> None:
     odd = tokens("a", "b", "c", logprobs=[-1.0, math.nan, None], ref_logprobs=[-2.0, -1.0, -1.0])
     scan = read(write(tmp_path / "a.jsonl", [odd]))
@@ -136,58 +118,6 @@ def test_missing_numbers_in_arrays_are_skipped_by_means(tmp_path: Path) -> None:
     table = token_figures(scan)
     assert table["count"].tolist() == [1, 1, 1]
     assert table.loc[["a", "b", "c"], "prob_mean"].notna().tolist() == [True, False, False]
-
-
-def test_values_may_be_null(tmp_path: Path) -> None:
-    scan = read(write(tmp_path / "a.jsonl", [tokens("a", values=None), tokens("a", "b")]))
-    assert scan.responses["value_mean"].isna().tolist() == [True, False]
-    assert scan.fields["values"] == 1
-    assert scan.responses["nan_values"].sum() == 0
-
-
-def test_arrays_are_cut_to_the_shortest(tmp_path: Path) -> None:
-    odd = tokens("a", "b", "c", "<x>", logprobs=[-1.0, -1.0, -1.0])
-    scan = read(write(tmp_path / "a.jsonl", [tokens("a"), odd]))
-    assert scan.responses["response_tokens"].tolist() == [1.0, 3.0]
-    note = next(note for note in scan.notes if note.kind == "unequal_lengths")
-    assert (note.count, note.file, note.line) == (1, "a.jsonl", 2)
-    (rollout,) = fetch(scan.locations(), [1], ReadOptions(), FigureOptions())
-    assert rollout.raw_tokens == ["a", "b", "c"]
-
-
-def test_sentinel_logprobs_and_pad_tokens_are_dropped_with_their_numbers(tmp_path: Path) -> None:
-    odd = tokens(
-        "<PAD>", "a", "<PAD>", "b", "</s>", "<PAD>",
-        logprobs=[-9.0, -1.0, -2.0, 1.0, -1.0, -9.0],
-        response="<PAD>a</s><PAD>",
-    )  # fmt: skip
-    scan = read(write(tmp_path / "a.jsonl", [odd]))
-    one = scan.responses.iloc[0]
-    # A pad token between others stays; the EOS token stays.
-    assert one["response_tokens"] == 3
-    assert one["surprisal_mean"] == pytest.approx((1.0 + 2.0 + 1.0) / 3)
-    assert one["finished"] == 1.0
-    (rollout,) = fetch(scan.locations(), [0], ReadOptions(), FigureOptions())
-    assert rollout.raw_tokens == ["a", "<PAD>", "</s>"]
-    assert rollout.response == "a</s>"
-    assert {"sentinel", "pads"} <= kinds(scan)
-
-
-def test_nested_and_text_arrays_cost_the_array_not_the_row(tmp_path: Path) -> None:
-    rows = [
-        tokens("a", "b", values=[[0.1], [0.2, 0.3]]),
-        tokens("a", "b", values={"a": 1}),
-        tokens("a", "b", logprobs=["-0.5", "-1.5"]),
-        tokens("a", "b", response_tokens=[1, 2]),
-        tokens("a", "b", response_tokens="ab"),
-        tokens("a", "b", values=["x", 1.0]),
-    ]
-    scan = read(write(tmp_path / "a.jsonl", [GOOD, *rows]))
-    assert len(scan.responses) == 7
-    assert {"nested", "array_strings", "not_tokens"} <= kinds(scan)
-    assert scan.responses["surprisal_mean"][3] == 1.0
-    assert scan.responses["value_mean"].notna().tolist() == [False] * 3 + [True] * 3 + [False]
-    list(fetch(scan.locations(), range(7), ReadOptions(), FigureOptions()))
 
 
 @pytest.mark.parametrize(
@@ -231,17 +161,6 @@ def test_a_nested_field_of_the_same_name_is_not_taken_for_the_tokens(tmp_path: P
     )
     scan = read(write(tmp_path / "a.jsonl", [line, line]))
     assert set(token_figures(scan).index) == {"a", "b"}
-
-
-def test_a_field_twice_in_a_line_counts_as_the_last(tmp_path: Path) -> None:
-    line = '{"step":0,"step":3,"prompt":"p","response":"r","reward":1,"reward":2}\n'
-    scan = read(write(tmp_path / "a.jsonl", [line]))
-    assert scan.responses[["step", "reward"]].iloc[0].tolist() == [3, 2]
-
-
-def test_negative_steps_are_steps(tmp_path: Path) -> None:
-    scan = read(write(tmp_path / "a.jsonl", [row(5), row(-2), tokens("a", step=-(2**53))]))
-    assert scan.responses["step"].tolist() == [-(2**53), -2, 5]
 
 
 def test_a_restart_is_reported_and_its_older_rows_can_be_left_out(tmp_path: Path) -> None:
@@ -438,57 +357,10 @@ def test_urls_are_read_through_fsspec(tmp_path: Path) -> None:
         read("memory://nothing")
 
 
-def test_further_scalars_become_columns(tmp_path: Path) -> None:
-    rows = [row(acc=True, score=1, tag="x", long="y" * 300, deep={"a": 1}), row(score=0.5, tag=3)]
-    scan = read(write(tmp_path / "a.jsonl", [row(acc=None), *rows]))
-    assert sorted(scan.extras.columns) == ["acc", "score", "tag"]
-    np.testing.assert_array_equal(scan.extras["acc"], [np.nan, 1.0, np.nan])
-    np.testing.assert_array_equal(scan.extras["score"], [np.nan, 1.0, 0.5])
-    assert scan.extras["tag"].tolist() == [None, "x", "3"]
-    assert scan.fields["score"] == 2
-
-
-def test_hostile_names_and_texts_of_further_scalars_are_safe_to_write(tmp_path: Path) -> None:
-    odd = row(**{"a\0b": 1, "\ud800": 2, "note": "x\ud800\0"})
-    scan = read(write(tmp_path / "a.jsonl", [odd, row(a=7)]))
-    assert sorted(scan.extras.columns) == ["a", "a\ufffdb", "note", "\ufffd"]
-    assert scan.extras["a"].tolist()[1] == 7
-    assert scan.extras["note"][0] == "x\ufffd\ufffd"
-
-
 def test_further_scalars_are_capped_with_a_note(tmp_path: Path) -> None:
     scan = read(write(tmp_path / "a.jsonl", [row(**{f"f{i:03}": i for i in range(100)})]))
     assert list(scan.extras.columns) == [f"f{i:03}" for i in range(64)]
     assert "many_extras" in kinds(scan)
-
-
-def test_who_finished_is_told_by_reason_token_or_text(tmp_path: Path) -> None:
-    rows = [
-        row(finish_reason="stop"),
-        row(finish_reason="length"),
-        row(stop_reason="EOS"),
-        row(finish_reason="sunspots"),
-        tokens("a", "</s>"),
-        tokens("a", "b"),
-        row(response="Hi.<|im_end|>\n"),
-    ]
-    scan = read(write(tmp_path / "a.jsonl", rows))
-    np.testing.assert_array_equal(scan.responses["finished"], [1, 0, 1, 0, 1, 0, 1])
-    assert "reasonless" in kinds(scan)
-
-
-def test_without_any_eos_nobody_can_tell_who_finished(tmp_path: Path) -> None:
-    scan = read(write(tmp_path / "a.jsonl", [tokens("a", "b"), row()]))
-    assert scan.responses["finished"].isna().all()
-
-
-def test_logprobs_of_sampler_old_policy_and_advantages_are_kept_apart(tmp_path: Path) -> None:
-    more = {"sampler_logprobs": [-0.4, -0.6], "old_logprobs": [-0.5, -0.9], "advantages": [1, 2]}
-    scan = read(write(tmp_path / "a.jsonl", [tokens("a", "b", **more)]))
-    one = scan.responses.iloc[0]
-    assert one["mismatch_ratio"] == pytest.approx((np.exp(0.1) + 1.0) / 2)
-    assert one["ratio_mean"] == pytest.approx((1.0 + np.exp(0.3)) / 2)
-    assert (one["ratio_outside"], one["advantage_logged_mean"]) == (0.5, 1.5)
 
 
 def test_system_prompt_and_pad_tokens_are_no_part_of_a_prompt(tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ def test_bad_lines_and_bad_members_cost_only_themselves(tmp_path: Path) -> None:
     assert {0, 1, 2, 3, 4, 6} <= set(scan.responses["step"])
     assert scan.bad_count == 4
     assert {"a.jsonl.zip"} == {line.file for line in scan.bad_lines}
+    lost = "'damaged.jsonl' cannot be read further, the rest of the member is lost: "
+    assert any(line.reason.startswith(lost) for line in scan.bad_lines)
     assert not list(tmp_path.parent.rglob("escape.jsonl"))
 
 

@@ -29,7 +29,7 @@ from rlreport.comparison.outcome import Flip, Outcome
 from rlreport.comparison.run import Difference, settings_that_differ
 from rlreport.draw.chart import Chart
 from rlreport.options import CompareOptions
-from rlreport.text.messages import figure, listed, message
+from rlreport.text.messages import figure, message
 from rlreport.text.numbers import MISSING
 
 # Maximum characters of each prompt and response on a comparison's page, which has hundreds
@@ -213,6 +213,7 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
         "versions": _settings("versions", _VERSIONS, versions, redact=outcome.redact),
         "flips": _flips(flips),
         "data": _data(flips, outcome),
+        "prompts": not outcome.comparison.metrics_alone,  # else these three tables are empty
         "ngrams": _ngrams(outcome),
         "tokens": _tokens(outcome),
         "left_out": [note for note in left_out if note],
@@ -234,14 +235,7 @@ def _severity(outcome: Outcome, caveats: str) -> str:
 
 def _guardrails(outcome: Outcome) -> TableView:
     guardrails = [g for g in outcome.comparison.guardrails if g.level != "missing"]
-    missing_names = [
-        words.guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "missing"
-    ]
-    note = (
-        message("Not compared, as a run has no data: {names}.", names=listed(missing_names))
-        if missing_names
-        else ""
-    )
+    note = words.guardrails_note(outcome.comparison)
     values: dict[str, list[Any]] = {
         "name": [_guardrail_label(g) for g in guardrails],
         "base": [g.base for g in guardrails],

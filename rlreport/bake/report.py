@@ -304,6 +304,8 @@ def prepare(
 def _data_left_out(count: int, total: int) -> list[str]:
     if count >= total:
         return []
+    if not count:  # mail and Markdown have no data files
+        return [message("The report contains no data with the figures of each response.")]
     text = message(
         "The data files contain the figures of the last {some:count} of {all:count} responses "
         "only.",

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from rlreport.check.finding import Fact, Facts, Finding, Met, NotRun, Rank, Severity
 from rlreport.check.limits import Limits
 from rlreport.check.noise import Trend
 from rlreport.check.run import Ranking, Run
+from rlreport.check.series import MIN_STEPS, Series
 from rlreport.text.messages import listed, message, told
 
 Result = Finding | NotRun | None
@@ -113,13 +116,20 @@ class Check:
         """Return a finding's short title, used where another finding names it as its effect."""
         return _fill_template(self.clause or self.name, facts)
 
-    def too_short(self, run: Run) -> NotRun:
-        """Return a NotRun for a run with too few steps to judge a trend."""
-        needs = message(
-            "at least {shortest} steps (this run has {steps})",
-            shortest=run.limits[Trend].shortest_run,
-            steps=len(run.steps),
-        )
+    def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
+        """Return a NotRun for a run with too few steps, or values of ``reward``, for a trend."""
+        if reward is not None and run.first is not None:
+            needs = message(
+                "at least {least} values of the reward (this run has {count})",
+                least=MIN_STEPS,
+                count=int(np.isfinite(reward.values).sum()),
+            )
+        else:
+            needs = message(
+                "at least {shortest} steps (this run has {steps})",
+                shortest=run.limits[Trend].shortest_run,
+                steps=len(run.steps),
+            )
         return self.not_run(needs)
 
     def not_run(self, needs: str) -> NotRun:

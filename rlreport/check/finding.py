@@ -187,6 +187,7 @@ class Verdict:
     # (first step, last step) of each of these two windows, None for a short run
     windows: tuple[tuple[int, int], tuple[int, int]] | None = None
     step_count: int = 0
+    reward_count: int = 0  # number of steps with a reward
     sentence: str = ""  # the verdict as text, empty until ``check.wording`` writes it
 
     def reaches(self, severity: Severity) -> bool:

@@ -16,7 +16,15 @@ from rlreport.check.finding import Example, Met, Onset, Op
 from rlreport.check.limits import Limit, Limits, Thresholds, meets
 from rlreport.check.noise import Change, Trend, Window, first_and_last, step_numbers
 from rlreport.check.onset import onset
-from rlreport.check.series import SOME_Z, RewardCollapse, Series, Shape, running_mean, shape_of
+from rlreport.check.series import (
+    MIN_STEPS,
+    SOME_Z,
+    RewardCollapse,
+    Series,
+    Shape,
+    running_mean,
+    shape_of,
+)
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables, length_column
@@ -152,8 +160,9 @@ class Run:
         return np.bincount(self.step_index[rows], minlength=len(self.steps)) > 0
 
     def covers(self, series: Series) -> bool:
-        """Return whether a series has values at half of the run's steps or more."""
-        return 2 * len(series.steps) >= len(self.steps)
+        """Return whether a series has values at half of the steps, or enough without responses."""
+        enough = self.responses.empty and len(series.steps) >= MIN_STEPS
+        return enough or 2 * len(series.steps) >= len(self.steps)
 
     def ends_of(self, series: Series) -> tuple[float, float]:
         """Return a series' means over the run's first and last window; it must not contain NaN."""
@@ -167,9 +176,9 @@ class Run:
 
     @cached_property
     def reward(self) -> Series:
-        """Mean reward by step: the trainer's metric if mostly logged, else from responses."""
+        """Mean reward by step: from the trainer's metric if mostly logged, or from responses."""
         trainers = self.series_of("reward")
-        if trainers is not None and self.covers(trainers):
+        if trainers is not None and (self.covers(trainers) or not self.has("reward")):
             return trainers
         return self.series_by_step("reward")
 

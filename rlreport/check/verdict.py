@@ -93,6 +93,7 @@ def judge(
         if judged.first
         else None,
         step_count=len(run.steps),
+        reward_count=int(np.isfinite(run.reward.values).sum()),
     )
 
 
@@ -216,7 +217,9 @@ def _level(findings: list[Finding], run: Run) -> Level:
             return severity
     if run.first is None or not np.isfinite(run.reward.values).any():
         return "unjudged"
-    return "healthy" if run.learned or run.solved else "unclear"
+    if run.learned or run.solved:
+        return "healthy"
+    return "unjudged" if run.reward_shape is None else "unclear"
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
@@ -263,6 +266,8 @@ def _moved(run: Run) -> tuple[Moved, ...]:
     figures = []
     for name, (column, role) in columns.items():
         rose = False
+        if name == "reward" and run.first is not None and run.reward_shape is None:
+            continue
         if run.has(column):
             moved = run.change(run.column(column))
             first, last, rose = moved.first, moved.last, moved.rose

@@ -118,7 +118,13 @@ def headline(verdict: Verdict) -> str:
     """Return the verdict in a few words ("Broken: reward collapse since step 40")."""
     lead = _leading_finding(verdict)
     if lead is None and verdict.level == "unjudged" and verdict.windows is not None:
-        return message("Not judged: no reward is logged")
+        if not verdict.reward_count:
+            return message("Not judged: no reward is logged")
+        return plural(
+            "Not judged: the reward has only {count} value",
+            "Not judged: the reward has only {count} values",
+            verdict.reward_count,
+        )
     if lead is None:
         return HEADLINES[verdict.level]
     level = FIRST_WORDS[verdict.level]

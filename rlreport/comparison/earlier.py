@@ -174,6 +174,11 @@ def _open(path: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
 
 def _reader(path: Path) -> ReadPart | None:
     if path.is_dir():
+        page = path / "index.html"
+        if not (path / REPORT).exists() and page.is_file():
+            head = _head(page)
+            if _GENERATOR in head and TEXTS.encode() in head:  # neither an index nor a comparison
+                raise UnreadableReportError(f"{path}: is a broken report without {REPORT}")
         return partial(_read_from_folder, path)
     if not path.is_file():
         return None
@@ -183,14 +188,23 @@ def _reader(path: Path) -> ReadPart | None:
         )
     if zipfile.is_zipfile(path):
         return partial(_read_from_zip, path)
+    if path.suffix.lower() == ".zip" and _head(path).startswith(b"PK\x03\x04"):
+        raise UnreadableReportError(f"{path}: is a broken .zip, cut off or damaged; build it again")
     if path.suffix.lower() not in (".html", ".htm"):
         return None
-    with path.open("rb") as stream:
-        if _GENERATOR not in stream.read(4096):
-            raise UnusableInputError(f"{path}: is not a report of rlreport")
+    if _GENERATOR not in _head(path):
+        raise UnusableInputError(f"{path}: is not a report of rlreport")
     text = read_bounded(path, MAX_DATA).decode("utf-8", "replace")
-    nodes = {PATH: "responses-data", REPORT: "report-json", TEXTS: "texts-data"}
-    return partial(_read_from_nodes, {part: _node(text, name) for part, name in nodes.items()})
+    names = {PATH: "responses-data", REPORT: "report-json", TEXTS: "texts-data"}
+    nodes = {part: _node(text, name) for part, name in names.items()}
+    if nodes[REPORT] is None and not text.rstrip().endswith("</html>"):
+        raise UnreadableReportError(f"{path}: is a broken report, cut off; build it again")
+    return partial(_read_from_nodes, nodes)
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(4096)
 
 
 def _texts_of_step(step: int, packed: str) -> dict[ResponseId, tuple[str, str]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rlreport.check.finding import FIRST_WORDS
 from rlreport.check.registry import BY_ID
+from rlreport.check.run import has
 from rlreport.columns import RESPONSE
-from rlreport.comparison.compare import GUARDRAILS, Guardrail
+from rlreport.comparison.compare import GUARDRAILS, Comparison, Guardrail
 from rlreport.comparison.data import PART
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.run import ComparedRun
@@ -15,6 +16,7 @@ from rlreport.text.messages import (
     listed,
     marked,
     message,
+    plural,
     sentences,
     span,
     told,
@@ -56,7 +58,7 @@ REASONS = {
         "prompt, with far less power."
     ),
     "metrics_alone": marked(
-        "One of the runs has trainer metrics only, so blocks of steps are compared. The interval "
+        "Of runs with trainer metrics only, blocks of steps are compared. The interval "
         "covers variation within these runs; another run may differ by more. With three or more "
         "BASE runs, the variation between runs is used."
     ),
@@ -67,6 +69,7 @@ REASONS = {
     ),
     "no_reward": marked("A side has no rewards in the compared responses."),
     "few_prompts": marked("Fewer than three prompts can be compared."),
+    "few_blocks": marked("Fewer than three blocks of steps can be compared."),
 }
 
 _SPLITS = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
@@ -187,7 +190,9 @@ def _reasons(outcome: Outcome) -> list[str]:
     """Return one sentence per reason why the comparison is limited."""
     new = span(outcome.comparison.windows.new)
     places = {"base_window": _base_window(outcome), "new_window": new}
-    return [message(REASONS[reason], **places) for reason in outcome.comparison.reasons]
+    blocks = {"few_prompts": "few_blocks"} if outcome.comparison.metrics_alone else {}
+    reasons = [blocks.get(reason, reason) for reason in outcome.comparison.reasons]
+    return [message(REASONS[reason], **places) for reason in reasons]
 
 
 def notes(outcome: Outcome) -> list[str]:
@@ -230,17 +235,19 @@ def _compared(outcome: Outcome) -> str:
     comparison = outcome.comparison
     if comparison.metrics_alone:
         return message("Compared: {window} of the trainer's metrics.", window=_window(outcome))
-    compared = message(
-        "Compared: {window} of {split} responses; {pairs} prompts in common.",
+    compared = plural(
+        "Compared: {window} of {split} responses; {count} prompt in common.",
+        "Compared: {window} of {split} responses; {count} prompts in common.",
+        comparison.shared,
         window=_window(outcome),
         split=message(_SPLITS[comparison.split]),
-        pairs=whole(comparison.shared),
     )
-    literal = marked("{only} prompts only in {side}.")
-    only = (("BASE", comparison.only_base), ("NEW", comparison.only_new))
-    return sentences(
-        [compared, *(message(literal, only=whole(n), side=side) for side, n in only if n)]
-    )
+    only = [
+        plural("{count} prompt only in {side}.", "{count} prompts only in {side}.", n, side=side)
+        for side, n in (("BASE", comparison.only_base), ("NEW", comparison.only_new))
+        if n
+    ]
+    return sentences([compared, *only])
 
 
 def _run_notes(run: ComparedRun) -> list[str]:
@@ -278,7 +285,7 @@ def equal_kl(outcome: Outcome) -> str:
     """Return a sentence on the difference of rewards at equal KL to the reference policy."""
     comparison = outcome.comparison
     if not comparison.paths:
-        return message("At equal KL: not compared, as not both runs have KL per response.")
+        return message("At equal KL: not compared, as this needs KL per response in both runs.")
     rewards, watched = comparison.equal_kl["reward"], comparison.equal_kl["valid_reward"]
     if rewards is None:
         return message("At equal KL: not compared, as the ranges of KL do not overlap.")
@@ -305,6 +312,25 @@ def guardrail_name(guardrail: Guardrail) -> str:
     if guardrail.id.startswith(PART):
         return message("Reward part: {name}", name=guardrail.id.removeprefix(PART))
     return message(next(label for name, label, *_ in GUARDRAILS if name == guardrail.id))
+
+
+def guardrails_note(comparison: Comparison) -> str:
+    """Return sentences on the guardrails that are not compared, "" if all are."""
+    few: list[str] = []
+    missing: list[str] = []
+    for guardrail in comparison.guardrails:
+        if guardrail.level == "missing":
+            logged = all(has(frame, guardrail.column) for frame in comparison.inside)
+            # The trainer's metrics may contain the KL per token, which is not compared.
+            per_response = guardrail.id == "kl" and not logged
+            name = message("KL per response") if per_response else guardrail_name(guardrail)
+            (few if logged else missing).append(name)
+    no_data = marked("Not compared, as a run has no data: {names}.")
+    too_few = marked("Not compared, as fewer than three prompts have data: {names}.")
+    if comparison.metrics_alone:
+        too_few = marked("Not compared, as fewer than three blocks of steps have data: {names}.")
+    lists = ((no_data, missing), (too_few, few))
+    return sentences([message(text, names=listed(names)) for text, names in lists if names])
 
 
 def guardrail_level(guardrail: Guardrail, *, in_a_pair: bool) -> str:

@@ -23,7 +23,15 @@ from rlreport.draw.axes import (
     stretched,
 )
 from rlreport.draw.chart import Chart, Rows, fill, layer_named, plot_height
-from rlreport.draw.series import LEAST_SMOOTHED, SMOOTHING, Series, in_words, smoothed, thinned
+from rlreport.draw.series import (
+    LEAST_SMOOTHED,
+    SMOOTHING,
+    Series,
+    in_words,
+    is_sparse,
+    smoothed,
+    thinned,
+)
 from rlreport.draw.theme import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, spans
 from rlreport.text.messages import clauses, message, sentences, told
@@ -266,7 +274,8 @@ def _rows(steps: Floats, curve: Series) -> list[dict[str, Any]]:
         for factor in SMOOTHING:
             averages = smoothed(curve.values, factor).tolist()
             columns[f"ema_{factor * 10:.0f}"] = [finite_or_none(value, 4) for value in averages]
-    return records(columns)
+    rows = records(columns)
+    return [row for row in rows if row["value"] is not None] if is_sparse(curve.values) else rows
 
 
 def _point_rows(rows: list[dict[str, Any]]) -> Rows:

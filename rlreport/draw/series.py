@@ -90,6 +90,12 @@ def smoothed(values: Floats, factor: float) -> Floats:
     return averages.reindex(range(len(values))).to_numpy(dtype=np.float64)
 
 
+def is_sparse(values: Floats) -> bool:
+    """Return whether most values have none at the next step; then lines join them across gaps."""
+    finite = np.isfinite(values)
+    return bool(2 * (finite[1:] & finite[:-1]).sum() < finite.sum())
+
+
 def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Series], int]:
     """Average neighbouring steps, and keep their range, if there are more than MOST_POINTS.
 
@@ -133,12 +139,14 @@ def in_words(curve: Series, steps: Floats, percent: bool) -> str:
 
 
 def sparkline(values: Floats) -> str:
-    """Return a sparkline as SVG path data (``d``) in a box 100 wide and 24 high; NaN leaves gaps.
+    """Return a sparkline as SVG path data (``d``) in a box 100 wide and 24 high, see ``is_sparse``.
 
     Of more than SPARKLINE_POINTS values, the lowest and the highest of each of as many groups of
     neighbours as fit are drawn, and both ends. Returns "" if fewer than two values are finite.
     """
     across, values = np.linspace(0.0, _WIDTH, len(values)), drawable(values)
+    if is_sparse(values):
+        across, values = across[np.isfinite(values)], values[np.isfinite(values)]
     if len(values) > SPARKLINE_POINTS:
         kept = [0, len(values) - 1]
         for group in np.array_split(np.arange(len(values)), SPARKLINE_POINTS // 2 - 1):

@@ -126,8 +126,9 @@ def check_address_space() -> None:
     if limit != resource.RLIM_INFINITY and limit < needed:
         raise RlreportError(
             f"each process may use {limit / 1e9:.1f} GB of address space (ulimit -v), but drawing "
-            f"charts reserves {needed / 1e9:.1f} GB of it, most of it never used as memory; run "
-            "'ulimit -v unlimited' first. 'rlreport check' and 'rlreport inspect' draw nothing"
+            f"charts reserves {needed / 1e9:.1f} GB of it, most of it never used as memory; "
+            "start rlreport from a shell without this limit, or run 'rlreport check' or 'rlreport "
+            "inspect', which draw nothing"
         )
 
 

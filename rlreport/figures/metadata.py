@@ -24,6 +24,7 @@ class Ending(Enum):
     TURN_LIMIT = auto()
     STOPPED = auto()  # by an error, an abort or a limit of time
     UNFINISHED = auto()  # it is logged as not completed, without a reason
+    UNKNOWN = auto()  # the logged reason is not a known one
 
 
 _END_REASONS = {
@@ -120,7 +121,7 @@ def row_metadata(
     if is_number(seconds := record.get("seconds")):
         metadata.figures["seconds"] = float(seconds)
     at_limit = ending is Ending.TURN_LIMIT
-    if at_limit or (turns and ending not in (None, Ending.UNFINISHED)):
+    if ending not in (None, Ending.UNFINISHED):
         metadata.figures["at_turn_limit"] = float(at_limit)
     if at_limit or ending in (Ending.STOPPED, Ending.UNFINISHED):
         metadata.figures["stopped"] = 1.0

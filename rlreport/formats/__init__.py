@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rlreport.errors import RowError, UnreadRow, UsageError
-from rlreport.fields import CANONICAL, NotTaken, count_not_taken, kind_of
+from rlreport.fields import CANONICAL, AssumedStep, NotTaken, count_not_taken, kind_of
 from rlreport.figures.metadata import split_named
 from rlreport.formats import roll, simple
 from rlreport.formats.base import BaseFormat, FileStamp, Format, Match, Row, Where
@@ -36,9 +36,6 @@ __all__ = [
     "Detected", "Format", "Match", "Row", "RowError", "RowReader", "Where",
     "beside", "detect", "format_by_id", "formats", "refusal", "suggest",
 ]  # fmt: skip
-
-# Marks rows that have no step of their own, so that the step in the file's path counts
-_NO_STEP = -(2**62)
 
 # Entry point group of installed formats: Format classes whose constructor takes no arguments
 ENTRY_POINTS = "rlreport.formats"
@@ -208,9 +205,10 @@ class RowReader:
         rows: list[Row] = []
         for obj in objects:
             with suppress(RowError, RecursionError):
-                rows += self(obj, Where(name, step=_NO_STEP))
+                member = getattr(obj, "member", "")
+                rows += self(obj, Where(name, step=AssumedStep(1), member=member))
         self._not_taken = {}  # these objects are read again later, and would be counted twice
-        stepless = any(row.get("step") == _NO_STEP for row in rows)
+        stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
         return {split_named(row.get("split")) for row in rows}, stepless
 
     def take_not_taken(self) -> NotTaken:

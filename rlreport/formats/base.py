@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from rlreport.errors import RowError
+from rlreport.fields import AssumedStep
 
 __all__ = ["BaseFormat", "FileStamp", "Format", "Match", "Row", "RowError", "Where"]
 
@@ -30,7 +31,13 @@ class Where:
     name: str
     line: int = 0
     index: int = 0
-    step: int | None = None
+    step: AssumedStep | None = None
+    member: str = ""  # name of the object's file in ``name``, if that is an archive
+
+    @property
+    def path(self) -> str:
+        """Path of the object's file, in its archive if it is in one."""
+        return f"{self.name}/{self.member}" if self.member else self.name
 
 
 class Match(NamedTuple):

@@ -27,7 +27,18 @@ from rlreport.text.messages import message
 if TYPE_CHECKING:
     import sqlite3
 
+    from rlreport.system.stores import Source
+
 File = str | Path | IO[bytes]
+
+
+class Member(dict[str, Any]):
+    """An object of the file ``member`` in a zip archive."""
+
+    def __init__(self, obj: Row, member: str) -> None:
+        super().__init__(obj)
+        self.member = member
+
 
 # Key added to each Inspect sample; its value is the evaluation's metadata from the log header
 HEADER = "log.eval"
@@ -257,6 +268,20 @@ def _entries(archive: zipfile.ZipFile) -> tuple[dict[str, zipfile.ZipInfo], int]
     return infos, MAX_SAMPLE + MOST_GROWTH * size
 
 
+def zip_members(source: Source) -> list[str]:
+    """Return the paths of the logs in a zip archive; [] if it cannot be read."""
+    try:
+        with source.open() as stream, open_zip(stream) as archive:
+            return [f"{source.name}/{name}" for name in filter(_is_log, _entries(archive)[0])]
+    except (RowError, *_ZIP_ERRORS):
+        return []
+
+
+def _is_log(name: str) -> bool:
+    # macOS adds files such as ``__MACOSX/._a.jsonl``, which are no logs.
+    return name.lower().endswith(_JSON) and not PurePath(name).name.startswith(".")
+
+
 def _zipped_objects(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
     """Yield (index, object) for each line and document of the JSON files in an archive."""
     index = 0
@@ -264,8 +289,7 @@ def _zipped_objects(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[
         with open_zip(file) as archive:
             infos, budget = _entries(archive)
             for name, info in infos.items():
-                # macOS adds files such as ``__MACOSX/._a.jsonl``, which are no logs.
-                if not name.lower().endswith(_JSON) or PurePath(name).name.startswith("."):
+                if not _is_log(name):
                     continue
                 budget -= info.file_size
                 if budget < 0:
@@ -273,11 +297,18 @@ def _zipped_objects(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[
                 try:
                     for item in _items(archive, info):
                         if wanted is None or index in wanted:
-                            yield index, item if isinstance(item, dict) else _row_of_line(item)
+                            row = item if isinstance(item, dict) else _row_of_line(item)
+                            yield index, row if isinstance(row, UnreadRow) else Member(row, name)
                         index += 1
                 except _ZIP_ERRORS as error:
                     if wanted is None or index in wanted:
-                        yield index, UnreadRow(RowError(f"{name[:80]!r}: {error}"))
+                        text = message(
+                            "{member} cannot be read further, the rest of the member is lost: "
+                            "{why}",
+                            member=repr(name[:80]),
+                            why=str(error),
+                        )
+                        yield index, UnreadRow(RowError(text))
                     index += 1
     except RowError:
         raise

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rlreport.errors import RowError, UnreadRow, UsageError
-from rlreport.fields import CANONICAL, FIELDS
+from rlreport.fields import CANONICAL, FIELDS, AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Format, Match, Row, Where, has_keys
 from rlreport.formats.metric_rows import is_event
@@ -106,7 +106,7 @@ class Mapped(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the rows of format ``base`` (if None, the object itself) plus the mapped fields."""
-        step = logged.step_in_path(where.name, self._step) if self._step else None
+        step = logged.step_in_path(where.path, self._step) if self._step else None
         step_field = {} if step is None else {"step": step}
         # The base format would reject an object without a step.
         obj = logged.entry_of(obj, {**obj, **step_field}) if step_field else obj
@@ -176,7 +176,7 @@ def _check(row: Row, where: Where) -> Row:
     """Return the row, with the file's step or 0 if it has none; RowError: it has no response."""
     if all(row.get(key) is None for key in ("response", "token_ids", "response_tokens")):
         raise RowError(message("no response at the mapped path"))
-    return {"step": where.step or 0, **row}
+    return {"step": where.step or AssumedStep(), **row}
 
 
 def refusal(name: str, objects: Sequence[Row]) -> str:

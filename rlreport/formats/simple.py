@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import compress
 
 from rlreport.errors import RowError
+from rlreport.fields import AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, Where, has_phrase
 from rlreport.formats.ids import after_prompt
@@ -79,7 +80,7 @@ class Plain(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the object with chat messages converted to text."""
-        row = {"step": where.step or 0, **logged.read_all(obj)}
+        row = {"step": where.step or AssumedStep(), **logged.read_all(obj)}
         if not all(isinstance(row.get(key), str) for key in _TEXTS):
             row |= prompt_and_response_fields(row.get("prompt"), row.get("response"))
         if row.get("ref_response") is not None:

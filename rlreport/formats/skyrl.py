@@ -12,6 +12,7 @@ from pathlib import Path
 import xxhash
 
 from rlreport.errors import RowError
+from rlreport.fields import AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, fields, mapping
@@ -157,5 +158,5 @@ def _turns(prompt: str, response: str, spans: Spans) -> list[Turn]:
 def _step(obj: Row, where: Where) -> int:
     # An evaluation outside training (`eval_only`) has no step.
     if "step" not in obj:
-        where = replace(where, step=where.step or 0)
+        where = replace(where, step=where.step or AssumedStep())
     return logged.step_of(obj.get("step"), where, _STEP)

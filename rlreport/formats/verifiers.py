@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlreport.errors import RowError
+from rlreport.fields import AssumedStep
 from rlreport.figures.metadata import Ending, ending_of
 from rlreport.formats import logged
 from rlreport.formats.annotations import (
@@ -208,7 +209,7 @@ def _result(obj: Row, where: Where) -> Row:
 
 
 def _step(value: Any, where: Where) -> int:
-    return logged.step_of(value, replace(where, step=where.step or 0), logged.STEP_WORD)
+    return logged.step_of(value, replace(where, step=where.step or AssumedStep()), logged.STEP_WORD)
 
 
 def _episode(obj: Row, where: Where) -> Row:

@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,10 @@ from rlreport.metrics.records import CELLS, STEP, Block, LeftOut, batches, lines
 from rlreport.system.documents import MAX_COLUMNS, MAX_LINE, LimitError
 from rlreport.text.messages import message
 
+# Columns that may name the run of a row, most preferred first
+RUN_KEYS = ("run", "run_id", "run_name", "experiment")
+MAX_RUNS = 200  # Maximum number of runs that such a column may name, as each reads the file once
+
 _BLOCK_ROWS = 10_000
 _BLOCK_BYTES = 16_000_000
 
@@ -33,7 +38,8 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
     Args:
         path: the file.
         left_out: counts rows that cannot be used.
-        run: read only this run's columns "RUN - METRIC", as W&B exports charts; "" for all columns.
+        run: read only this run's rows, or its columns "RUN - METRIC", as W&B exports charts; "" for
+            all.
 
     Raises:
         UnusableInputError: there is no column of steps, or the file is encoded as UTF-16.
@@ -51,12 +57,15 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
     if step is None:
         raise UnusableInputError(f"{path.name}: no column named step, so no metrics table")
     kind = next((name for name in names if name in KIND_KEYS), None)
-    metrics = csv_metrics(names, run)
+    column = _run_column(names) if run else None
+    metrics = csv_metrics(names, run if column is None else "")
+    metrics = {index: name for index, name in metrics.items() if index != column}
     for chunk in batches(lines, _BLOCK_ROWS, _BLOCK_BYTES, first=2):
-        table = _csv_rows([line for _, line in chunk], len(names), separator)
+        table = _csv_rows([line for _, line in chunk], len(names), separator, column)
         numbers = [_numbers(table[i]) for i in range(len(names))]
         steps = numbers[names.index(step)][0]
         whole = _is_whole(steps)
+        of_run = whole if column is None else whole & (table[column] == run).to_numpy()
         if not whole.all() or len(table) != len(chunk):
             _count_unusable_rows(chunk, names, step, separator, left_out)
         kinds = table[names.index(kind)] if kind else None
@@ -66,19 +75,25 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
             in_group[rows] = True
             for index, name in metrics.items():
                 values, logged = numbers[index]
-                selection = in_group & whole & logged
+                selection = in_group & of_run & logged
                 if selection.any():
                     metric = prefixed(str(group).lower(), name)
                     yield steps[selection].astype(np.int64), {metric: values[selection]}
 
 
-def _csv_rows(lines: list[bytes], columns: int, separator: str) -> pd.DataFrame:
-    """Return the cells of lines as a table, NaN for empty cells; skip malformed lines."""
+def _csv_rows(
+    lines: list[bytes], columns: int, separator: str, text: int | None = None
+) -> pd.DataFrame:
+    """Return the cells of lines as a table, NaN for empty cells; skip malformed lines.
+
+    The column with the index ``text`` is not converted to numbers.
+    """
     try:
         return pd.read_csv(
             io.BytesIO(b"\n".join(lines)), sep=separator, decimal="," if separator == ";" else ".",
             header=None, names=range(columns), index_col=False, keep_default_na=False,
             na_values=[""], encoding_errors="replace", on_bad_lines="skip", low_memory=False,
+            dtype={} if text is None else {text: str},
         )  # fmt: skip
     except ValueError:  # an unclosed quotation mark swallows the lines after it
         cells = (csv_cells(line, separator) for line in lines)
@@ -140,12 +155,32 @@ def csv_cells(line: bytes, separator: str) -> list[str]:
         return []
 
 
-def csv_runs(names: list[str]) -> list[str]:
-    """Return the runs of a W&B chart, whose metrics are all named "RUN - METRIC"; else []."""
-    metrics = [name for name in names if name not in NO_METRICS]
-    if not metrics or not all(" - " in name for name in metrics):
-        return []
-    return sorted({name.rpartition(" - ")[0] for name in metrics})
+def csv_runs(path: Path) -> list[str]:
+    """Return the runs of a CSV file that names several in RUN_KEYS or in "RUN - METRIC"; else [].
+
+    Raises:
+        LimitError: there are over MAX_RUNS runs.
+    """
+    with closing(lines_of(path)) as lines:
+        header = next(lines, b"")
+        separator = csv_separator(header)
+        names = csv_cells(header, separator)
+        metrics = [name for name in names if name not in NO_METRICS]
+        if metrics and all(" - " in name for name in metrics):
+            return sorted({name.rpartition(" - ")[0] for name in metrics})
+        runs: set[str] = set()
+        if (column := _run_column(names)) is not None and len(names) <= MAX_COLUMNS:
+            for chunk in batches(lines, _BLOCK_ROWS, _BLOCK_BYTES, first=2):
+                table = _csv_rows([line for _, line in chunk], len(names), separator, column)
+                runs.update(table[column].dropna())
+                if len(runs) > MAX_RUNS:
+                    raise LimitError(message("a table of over {most:count} runs", most=MAX_RUNS))
+    return sorted(runs) if len(runs) > 1 else []
+
+
+def _run_column(names: list[str]) -> int | None:
+    """Return the index of the column that names the run, None without one."""
+    return next((names.index(key) for key in RUN_KEYS if key in names), None)
 
 
 def csv_metrics(names: list[str], run: str) -> dict[int, str]:

@@ -121,15 +121,10 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
             for name in trackers.trackio_runs(path)
         ]
     if kind == ".csv":
-        with closing(records.lines_of(path)) as lines:
-            header = next(lines, b"")
-        runs = csv_table.csv_runs(csv_table.csv_cells(header, csv_table.csv_separator(header)))
-        if runs:
-            return [
-                MetricsSource(path, partial(csv_table.csv_blocks, path, run=csv_run), csv_run)
-                for csv_run in runs
-            ]
-        return [MetricsSource(path, partial(csv_table.csv_blocks, path), run)]
+        return [
+            MetricsSource(path, partial(csv_table.csv_blocks, path, run=csv_run), csv_run or run)
+            for csv_run in csv_table.csv_runs(path) or [""]
+        ]
     if kind == "events":
         return [MetricsSource(path, lambda _: records.tensorboard_blocks(path), run)]
     if kind == ".wandb":

@@ -13,7 +13,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from rlreport.fields import CANONICAL, count_not_taken
+from rlreport.fields import CANONICAL, AssumedStep, count_not_taken
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.response import mismatch_by_turn, response_figures, thinking_tokens
 from rlreport.options import FigureOptions, ReadOptions
@@ -268,10 +268,12 @@ def _rollout(row: Row) -> float:
 
 def _field_bits(row: Row) -> int:
     """Return the FIELD_BITS of the standard fields that a row logs, combined by OR."""
-    names = ["step", "prompt", "response", *row.carried, *row.tokens.arrays]
+    names = ["prompt", "response", *row.carried, *row.tokens.arrays]
     names += [
         name for name, reward in zip(_REWARDS, row.rewards, strict=True) if math.isfinite(reward)
     ]
+    if not isinstance(row.step, AssumedStep):
+        names.append("step")
     if row.tokens.tokens is not None:
         names.append("response_tokens")
     if row.reference is not None:

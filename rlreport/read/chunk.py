@@ -19,6 +19,7 @@ import numpy as np
 import xxhash
 
 from rlreport.errors import RowError, UnreadRow
+from rlreport.fields import AssumedStep
 from rlreport.options import RESTARTS, FigureOptions, ReadOptions
 from rlreport.read.batch import (
     Chunk,
@@ -31,7 +32,7 @@ from rlreport.read.batch import (
 )
 from rlreport.read.files import NATIVE, LogFormat, with_content
 from rlreport.read.lines import DAMAGED, RANGE_BYTES, ByteRange, Lines, reason_of
-from rlreport.read.notes import LogPosition, Oddity, Remarks, UnreadLine
+from rlreport.read.notes import NO_STEP, LogPosition, Oddity, Remarks, UnreadLine
 from rlreport.read.rows import Row, load_object, parse_record
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.messages import Message, marked, message
@@ -139,8 +140,8 @@ class _RangeReader:
         self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
     ) -> Iterator[tuple[Row, Place]]:
         """Yield the rows of a logged dict that belong in the table; note why others do not."""
-        part = self._part
-        records = part.format.rows(obj, part.source.name, self.lines, offset)
+        part, name = self._part, self._part.source.name
+        records = part.format.rows(obj, name, self.lines, offset)
         for sub, record in enumerate(records):
             try:
                 if isinstance(record, UnreadRow):
@@ -162,6 +163,8 @@ class _RangeReader:
                 self._chunk.remarks.add(kind, self._position(offset))
                 continue
             position = self._position(offset)
+            if isinstance(row.step, AssumedStep) and part.format.step_in_path(obj, name) is None:
+                self._chunk.remarks.add(NO_STEP, position)
             yield row, Place(*position, length, sub, validation, metadata.failed, digest)
 
     def _position(self, offset: int) -> LogPosition:

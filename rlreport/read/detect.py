@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from rlreport.about.several_runs import RANK
@@ -125,7 +125,13 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
         files.sources.append(source)
         files.formats.append(detection.format)
     for source in (other for other in listing.other if other.name != NOTES_FILE):
-        leave_out(source, "other_file", message("not read as a log because of its name"))
+        why = message("not read as a log because of its name")
+        if ".csv" in PurePosixPath(source.name.lower()).suffixes[-2:]:
+            why = message(
+                "CSV is read as trainer metrics only, which need a column named step and rows of "
+                "numbers"
+            )
+        leave_out(source, "other_file", why)
     if read_together:
         text = message("read together with the rollouts")
         files.notes.append(Note(SIBLING, text, len(read_together), min(read_together)))
@@ -135,25 +141,36 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
 
 def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
     """Set the steps in the paths of the files whose rows have none (``stepless``)."""
-    names = [source.name for source in files.sources if source.name in stepless]
-    steps = path_steps(names)
-    if steps:
+    from rlreport.formats.containers import zip_members
+
+    members = {
+        source.name: zip_members(source) if one.container == "zip" else []
+        for source, one in zip(files.sources, files.formats, strict=True)
+        if source.name in stepless
+    }
+    by_path = path_steps([*members, *chain.from_iterable(members.values())])
+    steps = {
+        path: by_path.get(path, by_path.get(name))
+        for name, paths in members.items()
+        for path in paths or [name]
+    }
+    if named := [path for path, step in steps.items() if step is not None]:
         text = message("rows without a step; the step in the path of their file is used")
-        files.notes.append(Note(PATH_STEP, text, len(steps), min(steps)))
-    plain = {_NO_STEPS.sub("", name) for name in names}
-    if len({steps.get(name, 0) for name in names}) == 1 and len(plain) > len(
-        {re.sub(r"\d+", "#", name) for name in plain}
+        files.notes.append(Note(PATH_STEP, text, len(named), min(named)))
+    plain = {_NO_STEPS.sub("", path) for path in steps}
+    if len(values := {step or 0 for step in steps.values()}) == 1 and len(plain) > len(
+        {re.sub(r"\d+", "#", path) for path in plain}
     ):
         text = message(
             "rows without a step are all read as step {step}, although the paths of their files "
             "differ in a number; if it is the step, pass --step-from-path",
-            step=steps.get(names[0], 0),
+            step=values.pop(),
         )
-        files.notes.append(Note(FORMAT, text, len(names), names[0]))
-    files.formats = [
-        replace(one, step=steps.get(source.name))
-        for source, one in zip(files.sources, files.formats, strict=True)
-    ]
+        files.notes.append(Note(FORMAT, text, len(steps), next(iter(steps))))
+    for i, source in enumerate(files.sources):
+        paths = [source.name, *members.get(source.name, ())]
+        own = {path: by_path[path] for path in paths if path in by_path}
+        files.formats[i] = replace(files.formats[i], steps=own)
     return files
 
 

@@ -7,13 +7,14 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlreport.errors import RlreportError, RowError, UnreadRow, UsageError
+from rlreport.fields import AssumedStep
 from rlreport.system.stores import Source, list_remote, read_ranges, shown
 from rlreport.text.messages import message
 
@@ -46,8 +47,8 @@ class LogFormat:
     main: str = "train"  # the split in which the checks look for problems, usually ``train``
     # a second split, shown but not checked, or None; further splits are not read
     watched: str | None = "val"
-    # the step in the file's path, for rows without a step; None if it has none
-    step: int | None = None
+    # path of the file, or of a file in it if it is an archive -> its step, for rows without one
+    steps: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def siblings(self) -> tuple[FileStamp, ...]:
@@ -58,6 +59,11 @@ class LogFormat:
     def rewarded(self) -> bool:
         """Whether files of this format contain rewards."""
         return self.reader is None or self.reader.rewarded
+
+    def step_in_path(self, obj: dict[str, Any], name: str) -> AssumedStep | None:
+        """Return the step in the path of an object of file ``name``, None if it has none."""
+        step = self.steps.get(f"{name}/{getattr(obj, 'member', '')}", self.steps.get(name))
+        return None if step is None else AssumedStep(step)
 
     def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
         """Convert a logged dict to rows with standard fields; ``UnreadRow`` for an unreadable row.
@@ -70,9 +76,12 @@ class LogFormat:
         from rlreport.formats.base import Where
 
         try:
+            where = Where(
+                name, line, index, self.step_in_path(obj, name), getattr(obj, "member", "")
+            )
             return [
                 UnreadRow(self._conversion_error(row.error)) if isinstance(row, UnreadRow) else row
-                for row in self.reader(obj, Where(name, line, index, self.step))
+                for row in self.reader(obj, where)
             ]
         except RlreportError:
             raise

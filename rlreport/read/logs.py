@@ -18,7 +18,7 @@ from rlreport.read.chunk import read_cached, read_chunk
 from rlreport.read.detect import FORMAT, PATH_STEP, SIBLING, LogFiles, detect_formats
 from rlreport.read.files import Listing, find_sources, is_url
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
-from rlreport.read.notes import ODDITIES, LogPosition, missing_grade_notes
+from rlreport.read.notes import NO_STEP, ODDITIES, LogPosition, missing_grade_notes
 from rlreport.read.sample import with_sample
 from rlreport.read.tables import (
     LogRows,
@@ -36,7 +36,7 @@ from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
-from rlreport.text.messages import message
+from rlreport.text.messages import marked, message
 
 _BYTES_PER_SECOND = 50e6  # of logs that one process reads, to decide whether to use several
 
@@ -170,7 +170,7 @@ def _scan(
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
     notes += rows.notes
-    harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP)
+    harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP)
     problems = [note for note in notes if note.kind not in harmless]
     if options.strict and (bad_lines or problems):
         raise StrictError(_strict_message(bad_lines, bad_count, problems))
@@ -261,6 +261,13 @@ def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
         Note(kind, message(ODDITIES[kind]), oddity.times, *place)
         for (kind, oddity), place in zip(oddities, places, strict=True)
     ]
+    for i, note in enumerate(notes):
+        if note.kind == NO_STEP and note.count < rows.chunk.rows:
+            text = marked(
+                "{count:count} rows without a step, the first in {file}, are read as step 0, "
+                "although other rows have a step"
+            )
+            notes[i] = Note(FORMAT, message(text, count=note.count, file=note.file), 1)
     if unread := rows.chunk.remarks.unread_fields:
         names = ", ".join(
             f"{safe_text(name)} ({kind}, {times:,})"

@@ -22,6 +22,8 @@ _RANK = re.compile("[-_.]?(?<![a-z])" + RANK.replace("{more}", ""), re.IGNORECAS
 
 MAX_UNREAD = 1000  # Maximum number of unusable lines that are listed; further ones are only counted
 
+NO_STEP = "no_step"  # Kind of the note that no row has a step, and no path
+
 
 class LogPosition(NamedTuple):
     """Place of a line: file number, byte offset, and line number (from 1) in its byte range."""
@@ -112,6 +114,7 @@ ODDITIES = {
     "failed": marked("rollouts that failed before the policy wrote anything, counted by step"),
     "other_split_rows": marked("rows of other splits, skipped (read them with --split)"),
     "long_text": marked("responses of over 4,194,304 characters; words after that are not counted"),
+    NO_STEP: marked("rows without a step; all are read as step 0"),
     "many_extras": marked("extra scalar fields beyond the first 64, left out"),
 }
 

@@ -138,7 +138,7 @@ def parse_record(record: dict[str, Any]) -> Row:
         oddities.append("not_text")
         reference = None
     ending = _ending(record, oddities)
-    finish = NAN if ending is None else float(ending is Ending.FINISHED)
+    finish = NAN if ending in (None, Ending.UNKNOWN) else float(ending is Ending.FINISHED)
     oddities += normalize_turns_and_mask(record)
     tokens = _tokens(record, oddities)
     tokens.mask = _mask(record, tokens.size)
@@ -264,12 +264,13 @@ def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
         return Ending.FINISHED
     if reasons:
         oddities.append("reasonless")
+        return Ending.UNKNOWN
     return None
 
 
 def _step_of(value: object) -> tuple[int, bool]:
     """Return the step as int, and whether it was logged as another type (text or float)."""
-    if type(value) is int and abs(value) <= LARGEST_STEP:
+    if isinstance(value, int) and type(value) is not bool and abs(value) <= LARGEST_STEP:
         return value, False
     if isinstance(value, bool) or value is None:
         raise RowError(message("step is {value}", value=json.dumps(value)))

@@ -230,6 +230,10 @@ def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
         if not columns["finished"][source == kind].any():
             columns["finished"][source == kind] = np.nan
     missing = np.full(len(order), np.nan)
+    at_limit, turns = (columns.get(name, missing) for name in ("at_turn_limit", "turns"))
+    if not (at_limit == 1).any():
+        # An unknown reason may be the limit, and without turns there may be no limit.
+        at_limit[np.isnan(columns["finished"]) | np.isnan(turns)] = np.nan
     table = pd.DataFrame(
         {
             column.name: np.asarray(columns.pop(column.name, missing), dtype=column.dtype)

@@ -361,7 +361,7 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     if run.watched is None and run.series_of("validation") is None:
         return check.not_run(check.needs_also)
     if watched is None:
-        return check.too_short(run)
+        return check.too_short(run, run.watched_reward)
     limits = run.limits[_WatchedRewardFall]
     loss_met = run.met(_WatchedRewardFall.lost, ">", lost_part(watched, watched.end))
     # On a scale of 0 to 1 a fall below 0.02 does not matter, however small the noise.

@@ -73,7 +73,7 @@ def reward_collapse(check: Check, run: Run) -> Result:
     """
     shape = run.reward_shape
     if shape is None:
-        return check.too_short(run)
+        return check.too_short(run, run.reward)
     dead, fell = shape.dead is not None, shape.below_start or _has_fallen(run, shape)
     since = shape.dead if dead or fell else shape.late
     explained = not dead and _prompts_explain(run, shape)
@@ -197,8 +197,8 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
 )
 def reward_stalled(check: Check, run: Run) -> Result:
     """Find a reward that did not rise, or a policy that beats the reference too rarely."""
-    if run.first is None and not REF_REWARD.met(run):
-        return check.too_short(run)
+    if (run.first is None or run.reward_shape is None) and not REF_REWARD.met(run):
+        return check.too_short(run, run.reward)
     gap = run.column("reward_gap")
     end = gap[run.last.rows]
     end = end[np.isfinite(end)]
