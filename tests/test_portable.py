@@ -24,7 +24,7 @@ rlreport.build(sys.argv[1], sys.argv[2], workers=4)
 """
 
 
-LOGS = ROOT / "tests" / "data" / "earlier" / "schema_1.jsonl.gz"
+LOGS = ROOT / "sample_logs" / "healthy"
 
 
 def files(out: Path) -> dict[str, bytes]:

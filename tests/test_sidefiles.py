@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rlreport.check import load_thresholds
+from rlreport.check.finding import SCHEMA
 from rlreport.errors import RlreportError, RowError, UsageError
 from rlreport.metrics import metrics_beside
 from rlreport.metrics.table import MAX_METRICS
@@ -245,7 +246,7 @@ def test_parquet_values_are_those_of_pyarrow(
 def report(folder: Path, table: bytes) -> Path:
     """Write a report of the figures of responses alone."""
     (folder / "data").mkdir()
-    about = {"generator": {"name": "rlreport"}, "schema": 2}
+    about = {"generator": {"name": "rlreport"}, "schema": SCHEMA}
     (folder / "data" / "report.json").write_text(json.dumps(about))
     (folder / "data" / "responses.csv.gz").write_bytes(gzip.compress(table))
     return folder

@@ -45,6 +45,7 @@ MOST_CHARACTERS = 60_000
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 SUMMARY_BYTES = 1_048_576  # maximum size of the summary of one step of GitHub Actions
 MOST_PICTURES = 6
+MANIFEST_BYTES = 200  # at most, of the list of files beside the pictures, by picture
 MOST_NOTES = 20_000  # characters of the author's notes as HTML
 PICTURE_WIDTH = 720
 
@@ -111,7 +112,7 @@ def write_markdown(builder: Builder, path: Path) -> None:
     folder = pictures_of(path)
     charts = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
     while True:
-        room = limit - sum(len(picture.png) for picture in charts)
+        room = limit - sum(len(picture.png) + MANIFEST_BYTES for picture in charts)
         content = summary_text(builder, charts, folder.name, most_bytes=room).encode()
         if not charts or len(content) <= room:
             break

@@ -93,7 +93,7 @@ def smoothed(values: Floats, factor: float) -> Floats:
 def is_sparse(values: Floats) -> bool:
     """Return whether most values have none at the next step; then lines join them across gaps."""
     finite = np.isfinite(values)
-    return bool(2 * (finite[1:] & finite[:-1]).sum() < finite.sum())
+    return bool(2 * (finite[1:] & finite[:-1]).sum() < finite.sum() - 1)
 
 
 def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Series], int]:

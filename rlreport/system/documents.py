@@ -186,10 +186,13 @@ def load_yaml(text: str) -> Any:
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    too_deep = LimitError(message("nested too deep, over {most} levels", most=MAX_CONFIG_DEPTH))
     try:
-        _check_yaml(yaml.parse(text, Loader=loader), text)
+        _check_yaml(yaml.parse(text, Loader=loader), text, too_deep)
         return yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
+        if "nesting depth" in str(error.problem):  # libyaml has a limit of its own
+            raise too_deep from None
         line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
         raise ValueError(f"is no plain YAML{line}") from None
     except LimitError:
@@ -198,7 +201,7 @@ def load_yaml(text: str) -> Any:
         raise ValueError("is no plain YAML") from None
 
 
-def _check_yaml(events: Iterator[Any], text: str) -> None:
+def _check_yaml(events: Iterator[Any], text: str, too_deep: LimitError) -> None:
     """Raise LimitError if YAML is nested too deep, or too large with its aliases expanded."""
     import yaml
 
@@ -228,7 +231,7 @@ def _check_yaml(events: Iterator[Any], text: str) -> None:
             if name:
                 sizes[name] = (nodes - nodes_before, characters - characters_before)
         if len(open_nodes) > MAX_CONFIG_DEPTH:
-            raise LimitError(message("nested too deep, over {most} levels", most=MAX_CONFIG_DEPTH))
+            raise too_deep
         if nodes > MAX_NODES:
             raise LimitError(
                 message("more than {most:count} values with aliases expanded", most=MAX_NODES)
