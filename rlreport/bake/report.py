@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,6 +53,7 @@ from rlreport.draw.svg import drawn
 from rlreport.options import OutputOptions
 from rlreport.summarise import commonest, window_table
 from rlreport.system.workers import Progress, Workers
+from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 # Path of the script with data about the whole run; step pages load it instead of containing it
@@ -61,6 +62,7 @@ RUN_SCRIPT = "data/run.js"
 TEXTS_SCRIPT = "data/texts.js"
 METRICS = "data/metrics.csv"  # Path of the exported trainer metrics
 _NO_METRICS = message("The trainer metrics would be too large for a data file (metrics.csv).")
+DRAWINGS = "drawings"  # key in ``ReportBuilder.memo`` of the result of ``draw_pages``
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
@@ -91,13 +93,19 @@ class ReportBuilder(RunContext, Maker):
     texts: RunTexts  # the run's extreme responses (e.g. lowest reward) and the prompts to list
     progress: Progress
     workers: Workers
-    charts: Sequence[Chart]  # charts of the overview, as SVG drawings
+    # charts of the pages "overview", "prompts" and "tokens"; ``drawings`` has their drawings
+    page_charts: dict[str, list[Chart]]
     # content of ``data/responses.csv.gz``, and the number of its rows
     response_data: tuple[bytes, int]
     metrics_data: bytes  # content of ``data/metrics.csv``, empty if there is no such file
     rendered_steps: StepPages = field(default_factory=StepPages)  # the steps' pages
     # cache of values that ``Maker.once`` has computed
     memo: dict[Hashable, Any] = field(default_factory=dict)
+
+    @property
+    def charts(self) -> Sequence[Chart]:
+        """The charts of the overview."""
+        return self.page_charts["overview"]
 
     @property
     def sentence(self) -> str:
@@ -148,20 +156,19 @@ class ReportBuilder(RunContext, Maker):
         yield from self.rendered_steps.pages
 
     def _run_pages(self) -> Iterator[Page]:
-        addresses, texts, spreading = self.addresses, self.texts, self.spreading
+        addresses, texts = self.addresses, self.texts
+        drawings = self.once(DRAWINGS, lambda: draw_pages(self.page_charts, self.options.language))
         notes = render_notes(self.author_notes, self._targets)
-        overview = overview_view(self, addresses, self.charts, texts.extremes)
+        overview = overview_view(self, addresses, drawings["overview"], texts.extremes)
         views = {"overview": overview | {"notes": notes.html}}
         if self.rollouts:
             steps = self.rendered_steps
-            of_prompts = drawn(prompt_charts(self.tables), self.options.language)
-            of_tokens = drawn(token_charts(spreading.by_step), self.options.language)
             views |= {
                 "responses": responses_view(steps.listed, self, addresses, steps.plan.responses),
                 "prompts": prompts_view(
-                    self.tables, texts, of_prompts, addresses, self._listed_prompts
+                    self.tables, texts, drawings["prompts"], addresses, self._listed_prompts
                 ),
-                "tokens": tokens_view(self, of_tokens, addresses),
+                "tokens": tokens_view(self, drawings["tokens"], addresses),
             }
         views |= {
             "data": data_view(self, addresses, self.exported, notes.remark),
@@ -245,6 +252,11 @@ class ReportBuilder(RunContext, Maker):
         return steps_data(self, shown_prompts(self.tables.responses, shown))
 
 
+def draw_pages(charts: Mapping[str, list[Chart]], language: Language) -> dict[str, list[Chart]]:
+    """Return the charts of each page with their drawings."""
+    return {page: drawn(of_page, language) for page, of_page in charts.items()}
+
+
 def prepare(
     run: JudgedRun,
     finish: Finish,
@@ -295,7 +307,11 @@ def prepare(
         texts=run_texts(run),
         progress=progress,
         workers=workers,
-        charts=[*drawn(charts, options.language), *run.own_charts],
+        page_charts={
+            "overview": [*charts, *run.own_charts],
+            "prompts": [] if responses.empty else prompt_charts(tables),
+            "tokens": [] if responses.empty else token_charts(run.spreading.by_step),
+        },
         response_data=data,
         metrics_data=metrics,
     )

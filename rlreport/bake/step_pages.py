@@ -21,11 +21,12 @@ import xxhash
 from rlreport.bake.context import PageContext, StepJob
 from rlreport.bake.pages import Addresses, Finish, rendered
 from rlreport.bake.redact import redacted, response_numbers
-from rlreport.bake.report import ReportBuilder, StepPages
+from rlreport.bake.report import DRAWINGS, ReportBuilder, StepPages, draw_pages
 from rlreport.bake.responses_page import ListedRows, listed_rows, with_interest
 from rlreport.bake.step_page import step_view
 from rlreport.choose import Candidate, Plan
 from rlreport.display import fetch
+from rlreport.draw.chart import Chart
 from rlreport.read.chunk import format_keys
 from rlreport.read.readback import RowLocations
 from rlreport.rollout import Rollout
@@ -33,6 +34,7 @@ from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message
 
 _SECONDS_PER_PAGE = 0.02  # to decide whether several processes are worth their start
+_AHEAD = 32  # pages per process that may be rendered while one process draws the charts
 
 
 class RenderedStep(NamedTuple):
@@ -67,9 +69,18 @@ def _load_or_render(
     context, locations, options = builder.of_steps(), builder.locations, builder.options
     seconds = _SECONDS_PER_PAGE * len(candidates)
     shared = locations.without_rows(), builder.finish, context
-    jobs = (_job(builder, candidate, level) for candidate in candidates)
+    jobs = [_job(builder, candidate, level) for candidate in candidates]
+    charts = [] if DRAWINGS in builder.memo else [builder.page_charts]
+
+    def render(jobs: Sequence[StepJob]) -> Iterator[RenderedStep]:
+        """Render pages; a process other than this draws the run's charts, as V8 prevents forks."""
+        results = builder.workers.map(_run, [*charts, *jobs], shared, seconds=seconds, ahead=_AHEAD)
+        for _ in charts:
+            builder.memo[DRAWINGS] = next(results)
+        yield from results
+
     if not options.cache:
-        yield from builder.workers.map(render_step, jobs, shared, seconds=seconds)
+        yield from render(jobs)
         return
     store = store_at(options.cache, options.cache_size)
     options = replace(options, workers=0, metrics=(), cache="", cache_size=0, ray=None, quiet=True)
@@ -78,7 +89,7 @@ def _load_or_render(
     keyed = [(job, _page_key(job, digest, locations, context)) for job in jobs]
     cached = [_load_page(store, key) for _, key in keyed]
     uncached_jobs = [job for (job, _), page in zip(keyed, cached, strict=True) if page is None]
-    new_pages = builder.workers.map(render_step, uncached_jobs, shared, seconds=seconds)
+    new_pages = render(uncached_jobs)
     for (_, key), page in zip(keyed, cached, strict=True):
         yield page or _store_page(store, key, next(new_pages))
 
@@ -112,6 +123,14 @@ def _job(builder: ReportBuilder, candidate: Candidate, level: int) -> StepJob:
         usual_responses=builder.usual_responses if figures["incomplete"].iat[-1] else None,
         in_progress=step == tables.in_progress,
     )
+
+
+def _run(
+    job: StepJob | dict[str, list[Chart]], shared: tuple[RowLocations, Finish, PageContext]
+) -> Any:
+    if isinstance(job, StepJob):
+        return render_step(job, shared)
+    return draw_pages(job, shared[2].options.language)
 
 
 def render_step(job: StepJob, shared: tuple[RowLocations, Finish, PageContext]) -> RenderedStep:
