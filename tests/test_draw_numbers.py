@@ -15,10 +15,9 @@ from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.prompts import prompt_charts, token_charts
-from rlreport.draw.step import step_charts
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import PADDING
-from tests.draw_tables import response_table, responses_of, tables_of
+from tests.draw_tables import charts_of_step, response_table, responses_of, tables_of
 
 NUMBER = re.compile(r"-?\d+\.?\d*")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -29,7 +28,7 @@ def step_of(shared_data) -> tuple[pd.DataFrame, dict[str, Chart]]:
     responses = responses_of(shared_data / "ppo_healthy")
     rows = responses[responses["step"] == responses["step"].max()]
     first = responses[responses["step"] == responses["step"].min()]
-    charts = drawn(step_charts(rows, first, step=int(rows["step"].iloc[0])))
+    charts = drawn(charts_of_step(rows, first, step=int(rows["step"].iloc[0])))
     return rows, {chart.name: chart for chart in charts}
 
 

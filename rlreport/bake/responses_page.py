@@ -23,14 +23,13 @@ from rlreport.bake.step_page import (
     NUMBERED,
     STATIC_ROWS,
     number_cells,
-    places_of,
     rounded,
     strings_of,
-    values_of,
 )
 from rlreport.bake.views import ColumnView, TableView, name_cell, table
 from rlreport.choose import Candidate
 from rlreport.columns import RESPONSE
+from rlreport.figures.ragged import Floats
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
 from rlreport.text.messages import listed, message, told
@@ -67,20 +66,22 @@ def rows_listed(candidates: Sequence[Candidate], limit: float) -> int:
     return bisect_right(most, room, key=lambda each: int(np.minimum(counts, each).sum())) - 1
 
 
-def listed_rows(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> ListedRows:
+def listed_rows(
+    job: StepJob, rollouts: Sequence[Rollout], values: Mapping[str, Floats], context: PageContext
+) -> ListedRows:
     """Return a step's rows of the responses page, without columns that need the whole run.
 
-    ``rollouts`` are the responses on the step's page, the most interesting first.
+    Args:
+        job: the step.
+        rollouts: responses on the step's page, the most interesting first.
+        values: numeric columns of all responses of the step.
+        context: data shared by the pages of steps.
     """
-    rows = places_of(job, rollouts)
     return {
         "step": job.plan.step,
         "n": [r.n for r in rollouts],
-        **{
-            column.key: rounded(values_of(column.key, job)[rows]).tolist()
-            for column in (*context.columns, _PROMPT)
-        },
-        **strings_of(job.extras, rows),
+        **{key: rounded(column[job.shown]).tolist() for key, column in values.items()},
+        **strings_of(job, job.shown, context),
         "prompt": [snippet(_question(r).lstrip(), LISTED_CHARS) for r in rollouts],
         "response": [snippet(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
     }

@@ -15,16 +15,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
-import pandas as pd
 import xxhash
+from numpy.typing import NDArray
 
-from rlreport.bake.context import PageContext, StepJob
+from rlreport.bake.context import PageContext, StepJob, extra_key
 from rlreport.bake.pages import Addresses, Finish, rendered
 from rlreport.bake.redact import redacted, response_numbers
 from rlreport.bake.report import DRAWINGS, ReportBuilder, StepPages, draw_pages
 from rlreport.bake.responses_page import ListedRows, listed_rows, with_interest
-from rlreport.bake.step_page import step_view
+from rlreport.bake.step_page import step_rows, step_view
 from rlreport.choose import Candidate, Plan
+from rlreport.columns import RESPONSE
 from rlreport.display import fetch
 from rlreport.draw.chart import Chart
 from rlreport.read.chunk import format_keys
@@ -74,7 +75,8 @@ def _load_or_render(
 
     def render(jobs: Sequence[StepJob]) -> Iterator[RenderedStep]:
         """Render pages; a process other than this draws the run's charts, as V8 prevents forks."""
-        results = builder.workers.map(_run, [*charts, *jobs], shared, seconds=seconds, ahead=_AHEAD)
+        work: list[Any] = [*charts, *jobs]
+        results = builder.workers.map(_run, work, shared, seconds=seconds, ahead=_AHEAD)
         for _ in charts:
             builder.memo[DRAWINGS] = next(results)
         yield from results
@@ -96,11 +98,12 @@ def _load_or_render(
 
 def _job(builder: ReportBuilder, candidate: Candidate, level: int) -> StepJob:
     tables, shown_steps, step = builder.tables, builder.shown_steps, candidate.step
-    of_responses = builder.once("step", tables.responses["step"].to_numpy)
-    rows = slice(*np.searchsorted(of_responses, [step, step + 1]).tolist())
-    texts = []
+    responses, steps = builder.once("columns", lambda: _columns(builder))
+    first, last = np.searchsorted(responses["step"], [step, step + 1]).tolist()
+    plan, texts = candidate.at(level), []
     if builder.options.redact:
-        texts = builder.once("texts", lambda: response_numbers(tables.responses))[rows].tolist()
+        numbers = builder.once("texts", lambda: response_numbers(tables.responses))
+        texts = numbers[first:last].tolist()
     findings = [
         finding.at(step)
         for finding in builder.verdict.findings
@@ -109,20 +112,30 @@ def _job(builder: ReportBuilder, candidate: Candidate, level: int) -> StepJob:
     index = bisect_left(shown_steps, step)
     linked = {shown_steps[0], *shown_steps[max(0, index - 1) : index + 2]}
     linked |= {f.onset.step for f in findings if f.onset} & set(shown_steps)
-    row = int(np.searchsorted(tables.steps["step"].to_numpy(), step))
-    columns = ["step", "responses", "incomplete", *builder.tile_names]
-    figures = tables.steps[columns].iloc[sorted({0, max(0, row - 1), row})]
+    row = int(np.searchsorted(steps["step"], step))
+    compared = sorted({0, max(0, row - 1), row})
+    figures = {name: values[compared].tolist() for name, values in steps.items()}
     return StepJob(
-        plan=candidate.at(level),
-        responses=tables.responses.iloc[rows],
-        extras=tables.extras.iloc[rows],
+        plan=plan,
+        columns={name: values[first:last] for name, values in responses.items()},
+        shown=plan.rows - first,
         texts=texts,
         figures=figures,
         linked=sorted(linked),
         findings=findings,
-        usual_responses=builder.usual_responses if figures["incomplete"].iat[-1] else None,
+        usual_responses=builder.usual_responses if figures["incomplete"][-1] else None,
         in_progress=step == tables.in_progress,
     )
+
+
+def _columns(builder: ReportBuilder) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """Return the columns of all responses that step pages need, and those of all steps."""
+    tables = builder.tables
+    responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}
+    for name, values in tables.extras.items():
+        responses[extra_key(name)] = values.to_numpy()
+    names = ["step", "responses", "incomplete", *builder.tile_names]
+    return responses, {name: tables.steps[name].to_numpy() for name in names}
 
 
 def _run(
@@ -138,19 +151,21 @@ def render_step(job: StepJob, shared: tuple[RowLocations, Finish, PageContext]) 
     locations, finish, context = shared
     rollouts = _read(job, locations, context)
     addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
-    view = step_view(job, rollouts, context, addresses)
+    rows = step_rows(job, rollouts, context)
+    view = step_view(job, rows, context, addresses)
     content, weight = finish(rendered("step", view, context, addresses, job.plan.step))
     texts = view["texts"]
-    return RenderedStep(content, weight + len(texts), listed_rows(job, rollouts, context), texts)
+    listed = listed_rows(job, rollouts, rows.values, context)
+    return RenderedStep(content, weight + len(texts), listed, texts)
 
 
 def _read(job: StepJob, locations: RowLocations, context: PageContext) -> list[Rollout]:
-    locations.select(job.responses)
-    rows = (job.plan.rows - job.responses.index[0]).tolist()
+    locations.select(job.columns)
+    rows = job.shown.tolist()
     rollouts = fetch(locations, rows, context.options, context.options, job.plan.with_tokens)
     if not context.options.redact:
         return list(rollouts)
-    prompts = job.responses["prompt_id"].tolist()
+    prompts = job.columns["prompt_id"].tolist()
     hidden = [
         redacted(rollout, prompts[row], job.texts[row])
         for row, rollout in zip(rows, rollouts, strict=True)
@@ -162,22 +177,19 @@ def _read(job: StepJob, locations: RowLocations, context: PageContext) -> list[R
 
 def _page_key(job: StepJob, digest: bytes, locations: RowLocations, context: PageContext) -> bytes:
     """Return a page's cache key: a hash of all it is rendered from; b"" if it is not cacheable."""
-    responses, plan = job.responses, job.plan
-    rows = plan.rows - responses.index[0]
-    file = responses["file"].to_numpy()[rows]
+    columns, plan = job.columns, job.plan
+    file = columns["file"][job.shown]
     files = np.unique(file).tolist()
     formats = format_keys([locations.formats[i] for i in files], context.options.tokenizer)
-    if not formats or not responses["line_hash"].to_numpy()[rows].all():
+    if not formats or not columns["line_hash"][job.shown].all():
         return b""
     # Lines are identified by hash, not by offset; the page shows file names and line numbers.
-    responses = responses.drop(columns=["file", "offset", "length"])
+    columns = {k: v for k, v in columns.items() if k not in ("file", "offset", "length")}
     names = [locations.sources[i].name for i in files], np.searchsorted(files, file)
-    detail = rows, plan.with_tokens, plan.digits
+    detail = job.shown, plan.with_tokens, plan.digits
     run_facts = job.figures, job.linked, job.findings, job.usual_responses, job.in_progress
     try:
-        return _digest(
-            digest.hex(), names, formats, responses, job.extras, run_facts, detail, job.texts
-        )
+        return _digest(digest.hex(), names, formats, columns, run_facts, detail, job.texts)
     except TypeError:  # text that is not Unicode
         return b""
 
@@ -194,8 +206,6 @@ def _digest(*values: object) -> bytes:
 
 def _plain(value: Any) -> object:
     match value:
-        case pd.DataFrame():
-            return {str(name): value[name].to_numpy() for name in value.columns}
         case np.ndarray() if value.dtype != object:
             data = xxhash.xxh3_128_hexdigest(value.tobytes())
             return [str(value.dtype), value.shape, data]
