@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +21,10 @@ from rlreport.bake.findings import finding_view
 from rlreport.bake.overview_page import distinct_2_note, step_figures
 from rlreport.bake.pages import Addresses, packed_json, step_file
 from rlreport.bake.panel import GROUP_COLUMNS, conversation_data, group_data, group_figures
-from rlreport.bake.token_codec import empty_metrics, pack_tokens, token_metrics
+from rlreport.bake.token_codec import figures_present, pack_tokens, token_metrics
 from rlreport.bake.views import Cell, ColumnView, Link, TableView, name_cell, number_cell, table
 from rlreport.check.finding import Finding
+from rlreport.columns import TOKEN_FIGURES
 from rlreport.draw.axes import finite_or_none
 from rlreport.draw.chart import Chart
 from rlreport.draw.step import CHARTED, step_charts
@@ -171,6 +171,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
     """Return the page's data about its responses, the JSON that its scripts read."""
     rollouts, keys = rows.rollouts, [column.key for column in context.columns]
     unranked = SAMPLED_FIGURE if context.sampled else ""
+    present = figures_present(rollouts)
     truths = any(c.key == "ground_truth" for c in context.text_columns)
     return {
         "run": context.run,
@@ -192,9 +193,9 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         "badges": _badges(job.findings, job.plan.step),
         "highlights": sorted({text for finding in job.findings for text in finding.texts}),
         "metrics": token_metrics(
-            rollouts, context.options, advantages_logged=context.advantages_logged
+            present, context.options, advantages_logged=context.advantages_logged
         ),
-        "nan": empty_metrics(rollouts),
+        "nan": [figure.label for figure in TOKEN_FIGURES if present.get(figure.name) is False],
         "prompts": job.columns["prompt_id"][rows.places],
         **conversation_data(rollouts),
         **group_data(job.columns, rows.places, ground_truth=truths),
@@ -247,7 +248,7 @@ def shown_text(rollout: Rollout, key: str) -> str | None:
 def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
     """Return the first STATIC_ROWS cells of a column, with bars scaled to its largest value."""
     static = zip(values[:STATIC_ROWS].tolist(), _bars(values), strict=False)
-    return [number_cell(value, kind)._replace(bar=bar) for value, bar in static]
+    return [number_cell(value, kind, bar=bar) for value, bar in static]
 
 
 def _bars(values: NDArray[np.float64]) -> list[int]:
@@ -255,7 +256,8 @@ def _bars(values: NDArray[np.float64]) -> list[int]:
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = float(size.max(initial=0.0)) or 1.0
     # Divide first, like the scripts of the page: a product may exceed 20 or overflow.
-    return [math.ceil(20 * (value / scale)) for value in size.tolist()]
+    bars: list[int] = np.ceil(20 * (size / scale)).astype(np.int64).tolist()
+    return bars
 
 
 def _step_link(step: int, addresses: Addresses) -> Link:
