@@ -6,10 +6,11 @@ import base64
 import os
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xxhash
 
 from rlreport.bake.assets import assets
@@ -17,7 +18,9 @@ from rlreport.bake.context import (
     TEXT_COLUMNS,
     TILES,
     JudgedRun,
-    RunContext,
+    PageContext,
+    RunFigure,
+    StepPage,
     fed,
     number_columns,
     string_columns,
@@ -39,11 +42,11 @@ from rlreport.bake.pages import (
 )
 from rlreport.bake.panel import GROUP_COLUMNS
 from rlreport.bake.prompts_tokens import RunTexts, prompts_view, run_texts, tokens_view
-from rlreport.bake.responses_page import ListedRows, responses_view, rows_listed
+from rlreport.bake.responses_page import responses_view, rows_listed
 from rlreport.bake.step_page import steps_data
 from rlreport.bake.views import Shell
 from rlreport.check.run import Run
-from rlreport.choose import Candidate, Plan, choose, shown_prompts
+from rlreport.choose import StepPlan, choose, left_out, shown_prompts
 from rlreport.comparison.data import PATH as RESPONSES
 from rlreport.comparison.data import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
@@ -66,29 +69,23 @@ DRAWINGS = "drawings"  # key in ``ReportBuilder.memo`` of the result of ``draw_p
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
-@dataclass(slots=True)
-class StepPages:
-    """The rendered pages of the steps."""
-
-    # which responses each page shows; empty until the pages are rendered
-    plan: Plan = field(default_factory=lambda: Plan([], 0))
-    # (path in the report folder, bytes) of each page, ascending by step
-    pages: list[tuple[str, bytes]] = field(default_factory=list)
-    # for each step, its rows in the table of the responses page
-    listed: list[ListedRows] = field(default_factory=list)
-    # step -> texts of its shown responses as gzipped JSON; see docs/page-data.md
-    texts: dict[str, str] = field(default_factory=dict)
-    weight: int = 0  # total size of pages and texts in bytes
-
-
 @dataclass(frozen=True, kw_only=True)
-class ReportBuilder(RunContext, Maker):
-    """Everything an output format needs to write a report.
+class ReportBuilder(PageContext, JudgedRun, Maker):
+    """The data of all pages, and everything an output format needs to write a report.
 
-    The pages of steps are rendered first (``rendered_steps``); ``pages`` renders all others.
+    The pages of steps are rendered first (``step_pages``); ``pages`` renders all others.
     """
 
-    candidates: list[Candidate]  # steps that get a page, each with its responses ranked by interest
+    # (from step, to step) at the start and at the end of the run, to be compared
+    windows: tuple[tuple[int, int], tuple[int, int]]
+    # a row per window, as the table of steps has if the window were one step
+    window_figures: pd.DataFrame
+    usual_responses: int | None  # number of responses that most steps have, None without a majority
+    # key figures of the run from the trainer's metrics, by column
+    trainer_figures: dict[str, RunFigure]
+    left_out: list[str]  # sentences about what is not shown
+    listed: int = 0  # maximum number of responses of a step on the responses page
+    plans: list[StepPlan]  # steps that get a page, each with its responses ranked by interest
     finish: Finish  # encodes a page for the output format
     texts: RunTexts  # the run's extreme responses (e.g. lowest reward) and the prompts to list
     progress: Progress
@@ -98,7 +95,7 @@ class ReportBuilder(RunContext, Maker):
     # content of ``data/responses.csv.gz``, and the number of its rows
     response_data: tuple[bytes, int]
     metrics_data: bytes  # content of ``data/metrics.csv``, empty if there is no such file
-    rendered_steps: StepPages = field(default_factory=StepPages)  # the steps' pages
+    step_pages: list[StepPage] = field(default_factory=list)  # ascending by step
     # cache of values that ``Maker.once`` has computed
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
@@ -113,21 +110,29 @@ class ReportBuilder(RunContext, Maker):
         return self.verdict.sentence
 
     @property
-    def plan(self) -> Plan:
-        """Which responses each step's page shows; empty until these pages are rendered."""
-        return self.rendered_steps.plan
+    def steps(self) -> pd.DataFrame:
+        """The table of steps."""
+        return self.tables.steps
+
+    @property
+    def shown_steps(self) -> list[int]:
+        """Steps with a page, ascending."""
+        return [plan.step for plan in self.plans]
+
+    def of_steps(self) -> PageContext:
+        """Return only the data that pages of steps need."""
+        return PageContext(**{item.name: getattr(self, item.name) for item in fields(PageContext)})
 
     @property
     def shown(self) -> int:
         """Number of responses shown with their text on the pages of steps and the overview."""
-        if self.plan.steps:
-            return self.plan.responses
+        if self.step_pages:
+            return sum(len(page.plan.rows) for page in self.step_pages)
         return len({(rollout.step, rollout.n) for _, rollout in self.texts.extremes})
 
-    def linking(self, candidates: list[Candidate], limit: int) -> ReportBuilder:
+    def linking(self, plans: list[StepPlan], limit: int) -> ReportBuilder:
         """Return a copy that gives these steps a page, in a report of at most ``limit`` bytes."""
-        shown_steps, listed = [one.step for one in candidates], rows_listed(candidates, limit)
-        return replace(self, candidates=candidates, shown_steps=shown_steps, listed=listed)
+        return replace(self, plans=plans, listed=rows_listed(plans, limit))
 
     def without_responses(self) -> ReportBuilder:
         """Return a copy without rows in the data of responses, and without trainer metrics."""
@@ -138,22 +143,23 @@ class ReportBuilder(RunContext, Maker):
         """Return a copy without ``data/metrics.csv``, to leave more bytes for the pages."""
         return replace(self, metrics_data=b"", left_out=[*self.left_out, _NO_METRICS])
 
-    def holding(self, steps: StepPages) -> ReportBuilder:
+    def holding(self, pages: list[StepPage]) -> ReportBuilder:
         """Return a copy with these step pages; ``left_out`` then tells what they do not show."""
         responses = self.tables.responses
-        has_views = any(candidate.arrays for candidate in self.candidates)  # else no token strings
+        has_views = any(plan.arrays for plan in self.plans)  # else no token strings
         token_responses = int((responses["response_tokens"] > 0).sum()) if has_views else 0
-        left_out = steps.plan.left_out(len(responses), token_responses)
-        left_out += _data_left_out(self.response_data[1], len(responses))
+        plans, steps = [page.plan for page in pages], self.tables.steps_with_responses
+        sentences = left_out(plans, steps, len(responses), token_responses)
+        sentences += _data_left_out(self.response_data[1], len(responses))
         if len(self.tables.metrics) and not (self.metrics_data or self.one_file):
-            left_out.append(_NO_METRICS)
-        return replace(self, rendered_steps=steps, left_out=left_out)
+            sentences.append(_NO_METRICS)
+        return replace(self, step_pages=pages, left_out=sentences)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
         """Yield (path, bytes) of every page: first those about the run, then those of steps."""
         for page in self._run_pages():
             yield self.finish(page)[0]
-        yield from self.rendered_steps.pages
+        yield from (page.content for page in self.step_pages)
 
     def _run_pages(self) -> Iterator[Page]:
         addresses, texts = self.addresses, self.texts
@@ -162,9 +168,9 @@ class ReportBuilder(RunContext, Maker):
         overview = overview_view(self, addresses, drawings["overview"], texts.extremes)
         views = {"overview": overview | {"notes": notes.html}}
         if self.rollouts:
-            steps = self.rendered_steps
+            listed = [page.listed for page in self.step_pages]
             views |= {
-                "responses": responses_view(steps.listed, self, addresses, steps.plan.responses),
+                "responses": responses_view(listed, self, addresses, self.shown),
                 "prompts": prompts_view(
                     self.tables, texts, drawings["prompts"], addresses, self._listed_prompts
                 ),
@@ -185,12 +191,12 @@ class ReportBuilder(RunContext, Maker):
     @property
     def _listed_prompts(self) -> set[int]:
         """Ids of prompts with a response on the responses page."""
-        return {int(one) for rows in self.rendered_steps.listed for one in rows["prompt_id"]}
+        return {int(one) for page in self.step_pages for one in page.listed["prompt_id"]}
 
     @property
     def _targets(self) -> Targets:
         """The steps, responses, prompts, charts and findings that the author's notes can link."""
-        shown = [step.rows for step in self.plan.steps]
+        shown = [page.plan.rows for page in self.step_pages]
         places = self.tables.responses[["step", "n"]].iloc[np.concatenate([[], *shown]).astype(int)]
         return Targets(
             self.addresses,
@@ -204,12 +210,12 @@ class ReportBuilder(RunContext, Maker):
         """Yield (path in the folder, bytes) of every file of a report folder, pages first."""
         yield from self.pages()
         yield from assets(self.options.language).files.values()
-        data = canonical_json(report_json(self, self.plan), indent=True)
+        data = canonical_json(report_json(self), indent=True)
         steps = self.steps_data()
         if live := self.options.live:
             steps |= {"live": live, "built": xxhash.xxh3_64_hexdigest(data)}
         yield RUN_SCRIPT, f"globalThis.rlreportSteps = {script_json(steps)};\n".encode()
-        texts = script_json(self.rendered_steps.texts)
+        texts = script_json(self._texts)
         yield TEXTS_SCRIPT, f"globalThis.rlreportTexts = {texts};\n".encode()
         yield REPORT, data
         yield RESPONSES, self.response_data[0]
@@ -241,14 +247,19 @@ class ReportBuilder(RunContext, Maker):
         responses = base64.b64encode(self.response_data[0]).decode()
         return [
             ("application/json", "steps-data", script_json(self.steps_data())),
-            (binary, "report-json", packed_json(report_json(self, self.plan))),
+            (binary, "report-json", packed_json(report_json(self))),
             (binary, "responses-data", responses),
-            ("application/json", "texts-data", script_json(self.rendered_steps.texts)),
+            ("application/json", "texts-data", script_json(self._texts)),
         ]
+
+    @property
+    def _texts(self) -> dict[str, str]:
+        """Step -> texts of its shown responses as gzipped JSON; see docs/page-data.md."""
+        return {str(page.plan.step): page.texts for page in self.step_pages}
 
     def steps_data(self) -> dict[str, Any]:
         """Return the data about the whole run that each step's page loads from a shared script."""
-        shown = [step.rows for step in self.plan.steps]
+        shown = [page.plan.rows for page in self.step_pages]
         return steps_data(self, shown_prompts(self.tables.responses, shown))
 
 
@@ -271,7 +282,7 @@ def prepare(
     ``data_room`` is the maximum size in bytes of the file of all responses' figures.
     """
     tables, options, sampled = run.tables, run.options, bool(run.tables.sample_note)
-    judged, candidates = tables.settled().training(), choose(tables, run.verdict, options)
+    judged = tables.settled().training()
     responses, steps = tables.responses, judged.responses["step"].to_numpy()
     first, last = (int(step) for step in judged.steps["step"].iloc[[0, -1]])
     windows = run.verdict.windows or ((first, first), (last, last))  # None in a very short run
@@ -299,11 +310,10 @@ def prepare(
         sampled=sampled,
         windows=windows,
         window_figures=window_table(judged.responses, judged.steps, windows),
-        shown_steps=[candidate.step for candidate in candidates],
         usual_responses=commonest(judged.steps["responses"].to_numpy()),
         trainer_figures=trainer_figures(Run(tables.settled(), run.thresholds)),
         left_out=_data_left_out(data[1], len(responses)),
-        candidates=candidates,
+        plans=choose(tables, run.verdict, options),
         finish=finish,
         texts=run_texts(run),
         progress=progress,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.bake.context import (
     PageContext,
-    RunContext,
     StepJob,
     findings_of_responses,
     reading_order,
@@ -27,12 +26,15 @@ from rlreport.bake.step_page import (
     strings_of,
 )
 from rlreport.bake.views import ColumnView, TableView, name_cell, table
-from rlreport.choose import Candidate
+from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE
 from rlreport.figures.ragged import Floats
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
 from rlreport.text.messages import listed, message, told
+
+if TYPE_CHECKING:
+    from rlreport.bake.report import ReportBuilder
 
 # Maximum rows of the responses page's table, so that browsers sort and search it quickly
 MOST_LISTED = 20_000
@@ -58,10 +60,10 @@ _FINDING = ColumnView("finding", message("Finding"), kind="text", help=_POINTING
 ListedRows = dict[str, Any]
 
 
-def rows_listed(candidates: Sequence[Candidate], limit: float) -> int:
+def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
     """Return how many responses of a step may be listed if the report has ``limit`` bytes."""
     room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
-    counts = np.array([len(candidate.rows) for candidate in candidates])
+    counts = np.array([len(plan.rows) for plan in plans])
     most = range(int(counts.max(initial=0)) + 1)
     return bisect_right(most, room, key=lambda each: int(np.minimum(counts, each).sum())) - 1
 
@@ -87,7 +89,7 @@ def listed_rows(
     }
 
 
-def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
+def with_interest(rows: ListedRows, context: ReportBuilder, pinned: int) -> ListedRows:
     """Add step, interest and citing findings to a step's rows; keep ``context.listed`` of them.
 
     The first ``pinned`` rows, which a finding cites or which are an extreme of the run (e.g. its
@@ -119,7 +121,7 @@ def _question(rollout: Rollout) -> str:
 
 
 def responses_view(
-    steps: Sequence[ListedRows], context: RunContext, addresses: Addresses, shown: int
+    steps: Sequence[ListedRows], context: ReportBuilder, addresses: Addresses, shown: int
 ) -> dict[str, Any]:
     """Return the values that the template of the responses page prints.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from rlreport.bake.context import (
     SAMPLED_FIGURE,
     PageContext,
-    RunContext,
     StepJob,
     findings_of_responses,
     reading_order,
@@ -33,6 +32,9 @@ from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
 from rlreport.text.messages import message, sample_note
 from rlreport.text.numbers import NumberKind
+
+if TYPE_CHECKING:
+    from rlreport.bake.report import ReportBuilder
 
 # Maximum table rows that are written as HTML; further rows are in the page's data only
 STATIC_ROWS = 50
@@ -264,7 +266,7 @@ def _step_link(step: int, addresses: Addresses) -> Link:
     return Link(message("Step {step}", step=step), addresses.step(step))
 
 
-def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+def steps_data(context: ReportBuilder, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Return the data about the whole run that each step's page loads; see docs/page-data.md.
 
     Args:

@@ -11,20 +11,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
 import xxhash
 from numpy.typing import NDArray
 
-from rlreport.bake.context import PageContext, StepJob, extra_key
+from rlreport.bake.context import PageContext, StepJob, StepPage, extra_key
 from rlreport.bake.pages import Addresses, Finish, rendered
 from rlreport.bake.redact import redacted, response_numbers
-from rlreport.bake.report import DRAWINGS, ReportBuilder, StepPages, draw_pages
-from rlreport.bake.responses_page import ListedRows, listed_rows, with_interest
+from rlreport.bake.report import DRAWINGS, ReportBuilder, draw_pages
+from rlreport.bake.responses_page import listed_rows, with_interest
 from rlreport.bake.step_page import step_rows, step_view
-from rlreport.choose import Candidate, Plan
+from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE
 from rlreport.display import fetch
 from rlreport.draw.chart import Chart
@@ -38,42 +38,27 @@ _SECONDS_PER_PAGE = 0.02  # to decide whether several processes are worth their 
 _AHEAD = 32  # pages per process that may be rendered while one process draws the charts
 
 
-class RenderedStep(NamedTuple):
-    """A rendered page of a step."""
-
-    content: tuple[str, bytes]  # (path, bytes) of the page
-    weight: int  # bytes that the page and ``texts`` take in the output, depending on its format
-    listed: ListedRows  # the step's responses as rows of the responses page
-    texts: str  # gzipped full texts of these responses, which the responses page searches
-
-
-def render_steps(builder: ReportBuilder, level: int) -> StepPages:
+def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
     """Render the pages of all the builder's steps; ``level`` of detail is an index into LEVELS."""
-    candidates = builder.candidates
-    result = StepPages(Plan([], builder.tables.steps_with_responses))
-    with builder.progress.phase(message("pages"), len(candidates), message("pages")) as phase:
-        pages = _load_or_render(builder, candidates, level)
-        for candidate, page in zip(candidates, pages, strict=True):
-            result.plan.steps.append(candidate.at(level))
-            result.pages.append(page.content)
-            result.listed.append(with_interest(page.listed, builder, candidate.pinned))
-            result.texts[str(candidate.step)] = page.texts
-            result.weight += page.weight
+    plans, result = [plan.at(level) for plan in builder.plans], []
+    with builder.progress.phase(message("pages"), len(plans), message("pages")) as phase:
+        for page in _load_or_render(builder, plans):
+            listed = with_interest(page.listed, builder, page.plan.pinned)
+            result.append(page._replace(listed=listed))
             phase.advance(1)
     return result
 
 
-def _load_or_render(
-    builder: ReportBuilder, candidates: Sequence[Candidate], level: int
-) -> Iterator[RenderedStep]:
-    """Yield the pages of ``candidates`` in order, each from the cache or newly rendered."""
+def _load_or_render(builder: ReportBuilder, plans: Sequence[StepPlan]) -> Iterator[StepPage]:
+    """Yield the planned pages in order, each from the cache or newly rendered."""
     context, locations, options = builder.of_steps(), builder.locations, builder.options
-    seconds = _SECONDS_PER_PAGE * len(candidates)
+    seconds = _SECONDS_PER_PAGE * len(plans)
     shared = locations.without_rows(), builder.finish, context
-    jobs = [_job(builder, candidate, level) for candidate in candidates]
+    shown_steps = builder.shown_steps
+    jobs = [_job(builder, plan, shown_steps) for plan in plans]
     charts = [] if DRAWINGS in builder.memo else [builder.page_charts]
 
-    def render(jobs: Sequence[StepJob]) -> Iterator[RenderedStep]:
+    def render(jobs: Sequence[StepJob]) -> Iterator[StepPage]:
         """Render pages; a process other than this draws the run's charts, as V8 prevents forks."""
         work: list[Any] = [*charts, *jobs]
         results = builder.workers.map(_run, work, shared, seconds=seconds, ahead=_AHEAD)
@@ -89,18 +74,18 @@ def _load_or_render(
     finish = builder.finish.__qualname__
     digest = _digest("page", program(), finish, replace(context, options=options), locations.style)
     keyed = [(job, _page_key(job, digest, locations, context)) for job in jobs]
-    cached = [_load_page(store, key) for _, key in keyed]
+    cached = [_load_page(store, key, job.plan) for job, key in keyed]
     uncached_jobs = [job for (job, _), page in zip(keyed, cached, strict=True) if page is None]
     new_pages = render(uncached_jobs)
     for (_, key), page in zip(keyed, cached, strict=True):
         yield page or _store_page(store, key, next(new_pages))
 
 
-def _job(builder: ReportBuilder, candidate: Candidate, level: int) -> StepJob:
-    tables, shown_steps, step = builder.tables, builder.shown_steps, candidate.step
+def _job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> StepJob:
+    tables, step = builder.tables, plan.step
     responses, steps = builder.once("columns", lambda: _columns(builder))
     first, last = np.searchsorted(responses["step"], [step, step + 1]).tolist()
-    plan, texts = candidate.at(level), []
+    texts = []
     if builder.options.redact:
         numbers = builder.once("texts", lambda: response_numbers(tables.responses))
         texts = numbers[first:last].tolist()
@@ -146,7 +131,7 @@ def _run(
     return draw_pages(job, shared[2].options.language)
 
 
-def render_step(job: StepJob, shared: tuple[RowLocations, Finish, PageContext]) -> RenderedStep:
+def render_step(job: StepJob, shared: tuple[RowLocations, Finish, PageContext]) -> StepPage:
     """Read the shown responses of a step back from the logs and render its page."""
     locations, finish, context = shared
     rollouts = _read(job, locations, context)
@@ -156,7 +141,7 @@ def render_step(job: StepJob, shared: tuple[RowLocations, Finish, PageContext]) 
     content, weight = finish(rendered("step", view, context, addresses, job.plan.step))
     texts = view["texts"]
     listed = listed_rows(job, rollouts, rows.values, context)
-    return RenderedStep(content, weight + len(texts), listed, texts)
+    return StepPage(job.plan, content, weight + len(texts), listed, texts)
 
 
 def _read(job: StepJob, locations: RowLocations, context: PageContext) -> list[Rollout]:
@@ -220,19 +205,19 @@ def _plain(value: Any) -> object:
     raise TypeError(type(value).__name__)
 
 
-def _load_page(store: Store, key: bytes) -> RenderedStep | None:
+def _load_page(store: Store, key: bytes, plan: StepPlan) -> StepPage | None:
     if not key or (data := store.get(key)) is None:
         return None
     try:
         head, (content, texts) = unpack(data)
         page = (head["path"], content.tobytes())
-        return RenderedStep(page, head["weight"], head["listed"], texts.tobytes().decode())
+        return StepPage(plan, page, head["weight"], head["listed"], texts.tobytes().decode())
     except (ValueError, TypeError, LookupError):
         return None
 
 
-def _store_page(store: Store, key: bytes, page: RenderedStep) -> RenderedStep:
-    (path, content), weight, listed, texts = page
+def _store_page(store: Store, key: bytes, page: StepPage) -> StepPage:
+    _, (path, content), weight, listed, texts = page
     head = {"path": path, "weight": weight, "listed": listed}
     if key:
         with suppress(TypeError):  # text that is not Unicode
