@@ -111,7 +111,7 @@ def test_pages_of_many_token_values_begin_with_fewer_digits():
 def test_the_most_detailed_level_expected_to_fit_is_chosen():
     steps = [candidate(each=128, arrays=8, tokens=8_000) for _ in range(64)]
     assert fitting_level(steps, 1e9) == 1
-    assert LEVELS[fitting_level(steps, 75e6)].with_tokens == 32
+    assert LEVELS[fitting_level(steps, 200e6)].with_tokens == 32
     assert fitting_level(steps, 1) == len(LEVELS) - 1
     expected = [expected_bytes(steps, level) for level in range(len(LEVELS))]
     assert expected == sorted(expected, reverse=True)

@@ -70,16 +70,25 @@ def placed(
 
 
 def filled(chart: Chart, colour: str) -> Iterator[tuple[float, float, list[float]]]:
-    """Place and numbers of each path filled with ``colour``."""
-    for path, x, y, look in placed(ET.fromstring(chart.svg)):
-        if path.tag == f"{SVG}path" and look.get("fill") == f"var(--{colour})":
-            yield x, y, [float(n) for n in NUMBER.findall(path.get("d", ""))]
+    """Place and numbers of each outline or dot filled with ``colour``."""
+    for mark, x, y, look in placed(ET.fromstring(chart.svg)):
+        if look.get("fill") != f"var(--{colour})":
+            continue
+        if mark.tag == f"{SVG}circle":
+            yield x + float(mark.get("cx", 0)), y + float(mark.get("cy", 0)), []
+        elif mark.tag == f"{SVG}path":
+            for outline in re.findall("M[^M]*", mark.get("d", "")):
+                yield x, y, [float(n) for n in NUMBER.findall(outline)]
 
 
 def texts(chart: Chart) -> dict[str, tuple[float, float]]:
     """Each text of a drawing and its place in the plot."""
     root = ET.fromstring(chart.svg)
-    return {mark.text or "": (x, y) for mark, x, y, _ in placed(root) if mark.tag == f"{SVG}text"}
+    return {
+        mark.text or "": (x + float(mark.get("x", 0)), y + float(mark.get("y", 0)))
+        for mark, x, y, _ in placed(root)
+        if mark.tag == f"{SVG}text"
+    }
 
 
 def test_bars_of_the_histogram_are_shares_of_responses(step_of) -> None:
