@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,6 +126,38 @@ class StepPage(NamedTuple):
     weight: int  # bytes that the page and ``texts`` take in the output, depending on its format
     listed: dict[str, Any]  # the responses as rows of the responses page, see ``ListedRows``
     texts: str  # gzipped full texts of these responses, which the responses page searches
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext(PageContext, JudgedRun):
+    """Data for the pages about the whole run."""
+
+    # (from step, to step) at the start and at the end of the run, to be compared
+    windows: tuple[tuple[int, int], tuple[int, int]]
+    # a row per window, as the table of steps has if the window were one step
+    window_figures: pd.DataFrame
+    usual_responses: int | None  # number of responses that most steps have, None without a majority
+    # key figures of the run from the trainer's metrics, by column
+    trainer_figures: dict[str, RunFigure]
+    left_out: list[str]  # sentences about what is not shown
+    listed: int = 0  # maximum number of responses of a step on the responses page
+    plans: list[StepPlan]  # steps that get a page, each with its responses ranked by interest
+    # their rendered pages; empty until they are rendered
+    step_pages: list[StepPage] = field(default_factory=list)
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """The table of steps."""
+        return self.tables.steps
+
+    @property
+    def shown_steps(self) -> list[int]:
+        """Steps with a page, ascending."""
+        return [plan.step for plan in self.plans]
+
+    def of_steps(self) -> PageContext:
+        """Return only the data that pages of steps need."""
+        return PageContext(**{item.name: getattr(self, item.name) for item in fields(PageContext)})
 
 
 def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, list[str]]:

@@ -9,11 +9,12 @@ from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from rlreport import __version__
+from rlreport.bake.context import RunContext
 from rlreport.bake.pages import PROMPTS, Addresses, canonical_json
 from rlreport.bake.prompts_tokens import sampling
 from rlreport.bake.redact import USUAL_SPLITS
@@ -26,9 +27,6 @@ from rlreport.tables import MetricsFile, Note, Tables
 from rlreport.text.clean import escape
 from rlreport.text.messages import message, sentences
 from rlreport.text.numbers import byte_size
-
-if TYPE_CHECKING:
-    from rlreport.bake.report import ReportBuilder
 
 TOKENS_LISTED = 10_000
 # Options that affect figures or shown responses: name in ``report.json`` -> label
@@ -54,7 +52,7 @@ _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
 
 def data_view(
-    context: ReportBuilder, addresses: Addresses, exported: Mapping[str, str], remark: str = ""
+    context: RunContext, addresses: Addresses, exported: Mapping[str, str], remark: str = ""
 ) -> dict[str, Any]:
     """Return the values that the template of the data page prints.
 
@@ -215,7 +213,7 @@ def _bad_lines(tables: Tables) -> TableView:
     return table("bad-lines", caption, columns, values, note=note)
 
 
-def exports(context: ReportBuilder, charts: Sequence[Chart]) -> Iterator[tuple[str, bytes]]:
+def exports(context: RunContext, charts: Sequence[Chart]) -> Iterator[tuple[str, bytes]]:
     """Yield (path in the report folder, bytes) of exported findings, tables and chart specs."""
     tables = context.tables
     yield ("data/findings.json", canonical_json(findings_json(context.verdict), indent=True))
@@ -232,7 +230,7 @@ def chart_path(chart: Chart) -> str:
     return f"data/charts/{chart.name}.vl.json"
 
 
-def report_json(context: ReportBuilder) -> dict[str, Any]:
+def report_json(context: RunContext) -> dict[str, Any]:
     """Return the content of ``report.json``: run, settings, versions, steps, findings, files."""
     tables, verdict = context.tables, findings_json(context.verdict)
     return {

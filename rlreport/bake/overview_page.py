@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from rlreport.bake.context import (
     RUN_TILES,
     SAMPLED_FIGURE,
     PageContext,
+    RunContext,
     RunFigure,
     StepJob,
     fed,
@@ -59,9 +60,6 @@ from rlreport.text.messages import (
 )
 from rlreport.text.numbers import MINUS, NumberKind, exact, written
 
-if TYPE_CHECKING:
-    from rlreport.bake.report import ReportBuilder
-
 SNIPPET_CHARS = 400
 MOST_ROWS = 1_000  # Maximum steps in the table of a run that logs trainer metrics but no responses
 MOST_OPEN = 8  # Maximum number of charts that are visible before further ones are unfolded
@@ -79,7 +77,7 @@ ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy")
 
 
 def overview_view(
-    context: ReportBuilder,
+    context: RunContext,
     addresses: Addresses,
     charts: Sequence[Chart],
     extremes: Sequence[tuple[Extreme, Rollout]],
@@ -202,7 +200,7 @@ def _extreme_cell(extreme: Extreme) -> Cell:
     return value._replace(text=with_unit(value.text, unit))
 
 
-def _steps(context: ReportBuilder, addresses: Addresses) -> TableView:
+def _steps(context: RunContext, addresses: Addresses) -> TableView:
     steps, notes = context.steps, []
     columns = [STEP[name] for name in fed(steps, STEPS_SHOWN)]
     if not context.rollouts and len(steps) > MOST_ROWS:
@@ -242,7 +240,7 @@ def _steps(context: ReportBuilder, addresses: Addresses) -> TableView:
     )
 
 
-def _step_badges(context: ReportBuilder, step: int, incomplete: bool) -> list[str]:
+def _step_badges(context: RunContext, step: int, incomplete: bool) -> list[str]:
     verdict = context.verdict
     badges = [message("incomplete")] if incomplete else []
     if step == context.tables.in_progress:
@@ -292,7 +290,7 @@ def trainer_figures(run: Run) -> dict[str, RunFigure]:
     return result
 
 
-def run_figures(context: ReportBuilder) -> list[KeyFigure]:
+def run_figures(context: RunContext) -> list[KeyFigure]:
     """Return the run's key figures: means over its first and its last steps, and a sparkline."""
     (before, after), means = context.windows, context.window_figures
     figures = {
@@ -323,7 +321,7 @@ def run_figures(context: ReportBuilder) -> list[KeyFigure]:
     return result
 
 
-def windows_in_words(context: ReportBuilder) -> str:
+def windows_in_words(context: RunContext) -> str:
     """Return which steps key figures average, as "Mean of steps 0–11 → mean of steps 48–59"."""
     before, after = map(span, context.windows)
     if before == after:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.bake.context import extra_key, is_numeric
 from rlreport.bake.views import ColumnView
-from rlreport.figures.ragged import Floats, spans
+from rlreport.figures.ragged import spans
 from rlreport.rollout import Rollout, Turn
-from rlreport.summarise.grouped import Grouped
 from rlreport.summarise.steps import NO_VARIANCE
 from rlreport.tables import length_column
 from rlreport.text.messages import Joined, message
@@ -103,28 +103,24 @@ GROUP_COLUMNS = (
 )  # fmt: skip
 
 
-def group_figures(group: NDArray[np.int32], reward: Floats) -> dict[str, Floats]:
-    """Return the values of GROUP_COLUMNS for one step: column key -> float64 (rows,).
+def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
+    """Return the values of GROUP_COLUMNS of all responses: column key -> float64 (rows,).
 
     NaN rewards are ignored; all columns are NaN for groups with fewer than two non-NaN rewards.
     The advantage is that of GRPO (Shao et al. 2024) without ε, NaN if the std is below NO_VARIANCE.
     """
-    order = np.argsort(group, kind="stable")
-    rewards, groups = reward[order], Grouped.by(group[order])
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        means, stds = groups.mean(rewards), groups.std(rewards)
-        stds[~np.isfinite(means)] = np.nan
-        several = groups.finite(rewards) > 1
-        sorted_columns = [
-            np.where(several, values, np.nan)[groups.codes]
-            for values in (groups.first(group[order]), means, stds)
-        ]
-        _, mean, std = sorted_columns
-        advantage = np.where(std >= NO_VARIANCE, (rewards - mean) / std, np.nan)
-    result = {column.key: np.empty(len(reward)) for column in GROUP_COLUMNS}
-    for values, ordered in zip(result.values(), (*sorted_columns, advantage), strict=True):
-        values[order] = ordered
-    return result
+    of_group = responses.groupby(["step", "group"])["reward"]
+    several = of_group.transform("count") > 1
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = of_group.transform("mean").where(several)
+        std = of_group.transform("std", ddof=0).where(several)
+        advantage = ((responses["reward"] - mean) / std).where(std >= NO_VARIANCE)
+    group = responses["group"].where(several)
+    parts = (group, mean, std, advantage)
+    return {
+        column.key: part.to_numpy(np.float64)
+        for column, part in zip(GROUP_COLUMNS, parts, strict=True)
+    }
 
 
 def group_data(

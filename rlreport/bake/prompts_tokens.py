@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rlreport.bake.context import JudgedRun
+from rlreport.bake.context import JudgedRun, RunContext
 from rlreport.bake.overview_page import snippet
 from rlreport.bake.pages import PROMPTS, Addresses
 from rlreport.bake.redact import redacted, response_numbers
@@ -37,9 +37,6 @@ from rlreport.rollout import Rollout
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken, turns
 from rlreport.text.messages import message, plural, sentences, span
-
-if TYPE_CHECKING:
-    from rlreport.bake.report import ReportBuilder
 
 PROMPTS_LISTED = 300
 
@@ -196,7 +193,7 @@ def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[in
 
 
 def tokens_view(
-    context: ReportBuilder, charts: Sequence[Chart], addresses: Addresses
+    context: RunContext, charts: Sequence[Chart], addresses: Addresses
 ) -> dict[str, Any]:
     """Return the values that the template of the tokens page prints."""
     tables, spreading = context.tables, context.spreading.table

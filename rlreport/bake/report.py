@@ -6,11 +6,10 @@ import base64
 import os
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import xxhash
 
 from rlreport.bake.assets import assets
@@ -18,8 +17,7 @@ from rlreport.bake.context import (
     TEXT_COLUMNS,
     TILES,
     JudgedRun,
-    PageContext,
-    RunFigure,
+    RunContext,
     StepPage,
     fed,
     number_columns,
@@ -70,22 +68,12 @@ STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportBuilder(PageContext, JudgedRun, Maker):
-    """The data of all pages, and everything an output format needs to write a report.
+class ReportBuilder(RunContext, Maker):
+    """Everything an output format needs to write a report.
 
     The pages of steps are rendered first (``step_pages``); ``pages`` renders all others.
     """
 
-    # (from step, to step) at the start and at the end of the run, to be compared
-    windows: tuple[tuple[int, int], tuple[int, int]]
-    # a row per window, as the table of steps has if the window were one step
-    window_figures: pd.DataFrame
-    usual_responses: int | None  # number of responses that most steps have, None without a majority
-    # key figures of the run from the trainer's metrics, by column
-    trainer_figures: dict[str, RunFigure]
-    left_out: list[str]  # sentences about what is not shown
-    listed: int = 0  # maximum number of responses of a step on the responses page
-    plans: list[StepPlan]  # steps that get a page, each with its responses ranked by interest
     finish: Finish  # encodes a page for the output format
     texts: RunTexts  # the run's extreme responses (e.g. lowest reward) and the prompts to list
     progress: Progress
@@ -95,7 +83,6 @@ class ReportBuilder(PageContext, JudgedRun, Maker):
     # content of ``data/responses.csv.gz``, and the number of its rows
     response_data: tuple[bytes, int]
     metrics_data: bytes  # content of ``data/metrics.csv``, empty if there is no such file
-    step_pages: list[StepPage] = field(default_factory=list)  # ascending by step
     # cache of values that ``Maker.once`` has computed
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
@@ -108,20 +95,6 @@ class ReportBuilder(PageContext, JudgedRun, Maker):
     def sentence(self) -> str:
         """The verdict in one sentence or two."""
         return self.verdict.sentence
-
-    @property
-    def steps(self) -> pd.DataFrame:
-        """The table of steps."""
-        return self.tables.steps
-
-    @property
-    def shown_steps(self) -> list[int]:
-        """Steps with a page, ascending."""
-        return [plan.step for plan in self.plans]
-
-    def of_steps(self) -> PageContext:
-        """Return only the data that pages of steps need."""
-        return PageContext(**{item.name: getattr(self, item.name) for item in fields(PageContext)})
 
     @property
     def shown(self) -> int:

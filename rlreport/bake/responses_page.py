@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.bake.context import (
     PageContext,
+    RunContext,
     StepJob,
     findings_of_responses,
     reading_order,
@@ -32,9 +33,6 @@ from rlreport.figures.ragged import Floats
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
 from rlreport.text.messages import listed, message, told
-
-if TYPE_CHECKING:
-    from rlreport.bake.report import ReportBuilder
 
 # Maximum rows of the responses page's table, so that browsers sort and search it quickly
 MOST_LISTED = 20_000
@@ -89,7 +87,7 @@ def listed_rows(
     }
 
 
-def with_interest(rows: ListedRows, context: ReportBuilder, pinned: int) -> ListedRows:
+def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
     """Add step, interest and citing findings to a step's rows; keep ``context.listed`` of them.
 
     The first ``pinned`` rows, which a finding cites or which are an extreme of the run (e.g. its
@@ -121,7 +119,7 @@ def _question(rollout: Rollout) -> str:
 
 
 def responses_view(
-    steps: Sequence[ListedRows], context: ReportBuilder, addresses: Addresses, shown: int
+    steps: Sequence[ListedRows], context: RunContext, addresses: Addresses, shown: int
 ) -> dict[str, Any]:
     """Return the values that the template of the responses page prints.
 

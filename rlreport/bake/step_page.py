@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rlreport.bake.context import (
     SAMPLED_FIGURE,
     PageContext,
+    RunContext,
     StepJob,
     findings_of_responses,
     reading_order,
@@ -19,7 +20,7 @@ from rlreport.bake.context import (
 from rlreport.bake.findings import finding_view
 from rlreport.bake.overview_page import distinct_2_note, step_figures
 from rlreport.bake.pages import Addresses, packed_json, step_file
-from rlreport.bake.panel import GROUP_COLUMNS, conversation_data, group_data, group_figures
+from rlreport.bake.panel import conversation_data, group_data
 from rlreport.bake.token_codec import figures_present, pack_tokens, token_metrics
 from rlreport.bake.views import Cell, ColumnView, Link, TableView, name_cell, number_cell, table
 from rlreport.check.finding import Finding
@@ -32,9 +33,6 @@ from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
 from rlreport.text.messages import message, sample_note
 from rlreport.text.numbers import NumberKind
-
-if TYPE_CHECKING:
-    from rlreport.bake.report import ReportBuilder
 
 # Maximum table rows that are written as HTML; further rows are in the page's data only
 STATIC_ROWS = 50
@@ -49,8 +47,6 @@ _OF_TEXTS = (
     *("step", "total", "n", "texts", "turns", "where", "badges", "highlights", "prompts"),
     *("conversation", "errors", "groups", "siblings", "right"),
 )
-
-_OF_GROUPS = frozenset(column.key for column in GROUP_COLUMNS)
 
 LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
 
@@ -73,14 +69,8 @@ def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> S
     columns, places = job.columns, job.shown
     order = np.lexsort((columns["n"][places], -columns["reward"][places]))
     places, rollouts = places[order], [shown[i] for i in order.tolist()]
-    of_groups: dict[str, Floats] = {}
-    if any(column.key in _OF_GROUPS for column in context.columns):
-        of_groups = group_figures(columns["group"], columns["reward"])
     keys = [*(column.key for column in context.columns), "prompt_id"]
-    values = {
-        key: of_groups[key] if key in of_groups else columns[key].astype(np.float64, copy=False)
-        for key in keys
-    }
+    values = {key: columns[key].astype(np.float64, copy=False) for key in keys}
     return StepRows(
         rollouts,
         [shown[i] for i in order.tolist() if i < job.plan.with_tokens],
@@ -266,7 +256,7 @@ def _step_link(step: int, addresses: Addresses) -> Link:
     return Link(message("Step {step}", step=step), addresses.step(step))
 
 
-def steps_data(context: ReportBuilder, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Return the data about the whole run that each step's page loads; see docs/page-data.md.
 
     Args:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from rlreport.bake.context import PageContext, StepJob, StepPage, extra_key
 from rlreport.bake.pages import Addresses, Finish, rendered
+from rlreport.bake.panel import GROUP_COLUMNS, group_figures
 from rlreport.bake.redact import redacted, response_numbers
 from rlreport.bake.report import DRAWINGS, ReportBuilder, draw_pages
 from rlreport.bake.responses_page import listed_rows, with_interest
@@ -119,6 +120,8 @@ def _columns(builder: ReportBuilder) -> tuple[dict[str, NDArray[Any]], dict[str,
     responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}
     for name, values in tables.extras.items():
         responses[extra_key(name)] = values.to_numpy()
+    if any(column in GROUP_COLUMNS for column in builder.columns):
+        responses |= group_figures(tables.responses)
     names = ["step", "responses", "incomplete", *builder.tile_names]
     return responses, {name: tables.steps[name].to_numpy() for name in names}
 

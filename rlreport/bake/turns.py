@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from rlreport.bake.context import RunContext
 from rlreport.bake.pages import Addresses
 from rlreport.bake.views import Cell, ColumnView, TableView, number_cell, table
 from rlreport.draw.tools import tool_label
 from rlreport.text.messages import message, plural, span
-
-if TYPE_CHECKING:
-    from rlreport.bake.report import ReportBuilder
 
 MOST_TOOLS = 20  # Maximum number of tools in the table, those with the most answers
 
@@ -30,7 +28,7 @@ class _Turns(NamedTuple):
     errors: tuple[float, ...] = (np.nan, np.nan, np.nan)
 
 
-def turns_table(context: ReportBuilder, addresses: Addresses) -> TableView | None:
+def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
     """Return the table of turns in training responses, None if no tools were called."""
     tools, training = context.tables.tools, context.tables.training().responses
     rollouts = training[training["turns"].notna()]
@@ -83,7 +81,7 @@ def turns_table(context: ReportBuilder, addresses: Addresses) -> TableView | Non
     )
 
 
-def _rows(context: ReportBuilder, rollouts: pd.DataFrame, in_tokens: bool) -> Iterator[_Turns]:
+def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Iterator[_Turns]:
     tools, turns = context.tables.tools, float(rollouts["turns"].sum())
     of_policy = rollouts["response_tokens" if in_tokens else "response_chars"]
     yield _Turns(message("the policy"), turns, float(of_policy.sum()), turns)
