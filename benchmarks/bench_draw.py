@@ -15,9 +15,8 @@ import numpy as np
 import vl_convert
 
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.step import step_charts
 from rlreport.draw.svg import drawn
-from tests.draw_tables import response_table, tables_of
+from tests.draw_tables import charts_of_step, response_table, tables_of
 
 RUNS = 7
 STEPS, EACH = 24, 128
@@ -44,7 +43,7 @@ def main() -> None:
     tables = tables_of(responses)
     last, first = (responses[responses["step"] == step] for step in (STEPS - 1, 0))
     for name, draw in (
-        ("step page", lambda: drawn(step_charts(last, first, step=STEPS - 1))),
+        ("step page", lambda: drawn(charts_of_step(last, first, step=STEPS - 1))),
         ("overview", lambda: drawn(overview_charts(tables))),
     ):
         charts = draw()

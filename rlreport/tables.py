@@ -6,6 +6,7 @@ pandas DataFrames with a RangeIndex; ``rlreport.columns`` documents their column
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -284,7 +285,7 @@ def _cut(sample: TextSample, low: int, high: int) -> TextSample:
     )
 
 
-def length_column(responses: pd.DataFrame) -> str:
+def length_column(responses: pd.DataFrame | Mapping[str, NDArray[np.float64]]) -> str:
     """Return the name of the length column: tokens if logged, else characters."""
-    logged = responses["response_tokens"].notna().any()
-    return "response_tokens" if logged else "response_chars"
+    missing = np.isnan(np.asarray(responses["response_tokens"], np.float64)).all()
+    return "response_chars" if missing else "response_tokens"

@@ -9,7 +9,11 @@ import numpy as np
 import pandas as pd
 
 from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
+from rlreport.draw.chart import Chart
+from rlreport.draw.curves import floats
+from rlreport.draw.step import CHARTED, step_charts
 from rlreport.tables import Tables
+from rlreport.text.language import ENGLISH, Language
 
 
 def responses_of(folder: Path) -> pd.DataFrame:
@@ -57,6 +61,15 @@ def _figures(row: dict) -> dict:
     if row.get("values"):
         figures["value_mean"] = float(np.mean(row["values"]))
     return figures
+
+
+def charts_of_step(
+    rows: pd.DataFrame, first_rows: pd.DataFrame, *, step: int, language: Language = ENGLISH
+) -> list[Chart]:
+    """The charts of a step, from its response table and that of the run's first step."""
+    ghost = first_rows[first_rows["step"] != step]
+    columns = {name: floats(rows, name) for name in CHARTED}
+    return step_charts(columns, floats(ghost, "reward"), language)
 
 
 def tables_of(

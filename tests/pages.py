@@ -16,8 +16,9 @@ from rlreport.bake.assets import assets
 from rlreport.bake.pages import Addresses, environment, packed_json, script_json
 from rlreport.bake.panel import conversation_data
 from rlreport.bake.responses_page import responses_view
-from rlreport.bake.token_codec import empty_metrics, pack_tokens
+from rlreport.bake.token_codec import figures_present, pack_tokens
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, TableView
+from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures.token import TokenFigures
 from rlreport.rollout import Rollout, Turn
 from rlreport.text.language import ENGLISH
@@ -249,7 +250,8 @@ def step_view(made: Made) -> dict[str, Any]:
         "metrics": TOKEN_METRICS,
     }
     rollouts = [_rollout(n, made, random) for n in range(made.with_tokens)]
-    data["nan"] = empty_metrics(rollouts)
+    present = figures_present(rollouts)
+    data["nan"] = [f.label for f in TOKEN_FIGURES if present.get(f.name) is False]
     data |= conversation_data(rollouts)
     table = TableView(
         "responses", "Responses of step 100", [ColumnView("n", "#"), *text_columns, *columns], rows

@@ -213,7 +213,7 @@ def test_any_number_of_workers_renders_and_keeps_the_same_pages(
     monkeypatch: pytest.MonkeyPatch,
     workers: int,
 ) -> None:
-    monkeypatch.setattr("rlreport.bake.step_pages.MIN_PARALLEL_PAGES", 3)
+    monkeypatch.setattr("rlreport.system.workers.FORK_SECONDS", 0)
     log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
     alone = built("alone", "")
     rendered.clear()

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 import rlreport
 from rlreport.choose import prompt_sampling_keys, shown_prompts
-from rlreport.choose.detail import LEVELS, Candidate, Plan, fewer_steps, first_level
+from rlreport.choose.detail import (
+    LEVELS,
+    StepPlan,
+    affordable,
+    expected_bytes,
+    fewer_steps,
+    fitting_level,
+    left_out,
+)
 from rlreport.choose.ranking import extremes, rank_by_interest
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
@@ -60,9 +68,9 @@ def test_extremes_name_the_response_and_its_token():
     assert "Furthest below the reference" not in found
 
 
-def candidate(each: int = 12, pinned: int = 0, arrays: int = 4, tokens: float = 100) -> Candidate:
+def candidate(each: int = 12, pinned: int = 0, arrays: int = 4, tokens: float = 100) -> StepPlan:
     rows = np.random.default_rng(0).permutation(each)
-    return Candidate(0, rows, pinned, np.full(each, tokens), arrays)
+    return StepPlan(0, rows, pinned, np.full(each, tokens), arrays)
 
 
 @given(
@@ -93,26 +101,36 @@ def test_what_findings_refer_to_is_shown_with_tokens_on_all_levels_but_the_last(
 
 def test_pages_of_many_token_values_begin_with_fewer_digits():
     small, large = candidate(tokens=100), candidate(tokens=10_000)
-    assert first_level([small]) == first_level([candidate(arrays=0, tokens=1e6)]) == 0
-    assert first_level([small, large]) == 1
+    assert fitting_level([small], 1e9) == 0
+    assert fitting_level([candidate(arrays=0, tokens=1e6)], 1e9) == 0
+    assert fitting_level([small, large], 1e9) == 1
     assert LEVELS[0].digits > LEVELS[1].digits
     assert LEVELS[0][:2] == LEVELS[1][:2]
 
 
-def test_levels_whose_token_values_cannot_fit_are_not_tried():
+def test_the_most_detailed_level_expected_to_fit_is_chosen():
     steps = [candidate(each=128, arrays=8, tokens=8_000) for _ in range(64)]
-    assert first_level(steps) == first_level(steps, 1e9) == 1
-    assert LEVELS[first_level(steps, 75e6)].with_tokens == 32
-    assert first_level(steps, 1) == len(LEVELS) - 1
-    assert first_level([candidate(arrays=0, tokens=1e6)], 1) == 0  # without token values
+    assert fitting_level(steps, 1e9) == 1
+    assert LEVELS[fitting_level(steps, 200e6)].with_tokens == 32
+    assert fitting_level(steps, 1) == len(LEVELS) - 1
+    expected = [expected_bytes(steps, level) for level in range(len(LEVELS))]
+    assert expected == sorted(expected, reverse=True)
+
+
+def test_few_bytes_have_room_for_few_steps():
+    steps = [candidate(each=40) for _ in range(100)]
+    counts = [affordable(steps, room) for room in (0, 50_000, 500_000, 1e9)]
+    assert counts[0] == 0
+    assert counts == sorted(counts)
+    assert 2 <= counts[1] <= 24
+    assert counts[-1] >= len(steps)
 
 
 def test_what_is_left_out_is_said():
     steps = [candidate(each=40) for _ in range(20)]
-    whole = Plan([step.at(0) for step in steps], 20)
-    assert whole.left_out(800, 800) == []
-    cut = Plan([step.at(5) for step in fewer_steps(steps, 8)], 20)
-    assert len(cut.left_out(800, 800)) == 4
+    assert left_out([step.at(0) for step in steps], 20, 800, 800) == []
+    cut = [step.at(5) for step in fewer_steps(steps, 8)]
+    assert len(left_out(cut, 20, 800, 800)) == 4
 
 
 @given(count=st.integers(1, 200), room=st.integers(0, 250), pinned=st.sets(st.integers(0, 199)))

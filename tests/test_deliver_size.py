@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import numpy as np
 import pytest
 
 import rlreport
 from rlreport import deliver
-from rlreport.bake import step_pages
-from rlreport.choose.detail import LEVELS
 from rlreport.errors import OutputError
 from tests.forms import FORMS, files_of, unpacked, views
 from tests.hostile import write_log
@@ -64,20 +61,6 @@ def test_it_holds_to_the_byte(form, limit, log, tmp_path):
     out = tmp_path / f"run{FORMS[form]}"
     done = rlreport.build(log, out, max_size=limit, workers=1)
     assert done.size == weight(out) <= limit
-
-
-def test_levels_of_detail_are_tried_from_the_most_detailed(monkeypatch):
-    tried = []
-
-    def weight(_, level):
-        tried.append(level)
-        return 1000 - 100 * level
-
-    monkeypatch.setattr(step_pages, "estimated_weight", weight)
-    builder: Any = None  # the stand-in needs none
-    assert step_pages.fitting_level(builder, 700, 0) == 3
-    assert tried == [0, 1, 2, 3]
-    assert step_pages.fitting_level(builder, 1, 5) == len(LEVELS) - 1  # it may still be too large
 
 
 @pytest.mark.untraced

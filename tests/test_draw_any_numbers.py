@@ -16,8 +16,7 @@ from rlreport.draw.axes import correlation, limits, mean
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.prompts import prompt_charts, token_charts
 from rlreport.draw.series import sparkline
-from rlreport.draw.step import step_charts
-from tests.draw_tables import response_table, tables_of
+from tests.draw_tables import charts_of_step, response_table, tables_of
 from tests.reading import tokens, write
 from tests.running import SEARCH
 from tests.test_draw_hostile import check
@@ -59,7 +58,7 @@ def every_chart(run: list[list[tuple[float, ...]]]) -> None:
         check(token_charts(shares))
         first = table[table["step"] == 0]
         for step in range(len(run)):
-            check(step_charts(table[table["step"] == step], first, step=step))
+            check(charts_of_step(table[table["step"] == step], first, step=step))
         sparkline(figures)
 
 

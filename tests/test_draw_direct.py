@@ -13,9 +13,10 @@ import pytest
 import vl_convert
 
 from rlreport.draw.chart import Chart
-from rlreport.draw.step import MOST_BARS, step_charts
+from rlreport.draw.step import MOST_BARS
 from rlreport.draw.theme import sentinels
 from rlreport.text.language import language
+from tests.draw_tables import charts_of_step
 
 SVG = "{http://www.w3.org/2000/svg}"
 COLOURS = {
@@ -64,7 +65,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_direct_drawing_is_what_vega_draws_of_the_specification(name: str, lang: str) -> None:
     rows, first = CASES[name], table(30, 99).assign(step=0)
-    charts = step_charts(rows, first, step=3, language=language(lang))
+    charts = charts_of_step(rows, first, step=3, language=language(lang))
     assert charts
     for chart in charts:
         direct, by_vega = marks(ET.XML(chart.svg)), marks(drawn_by_vega(chart, rows, lang))
@@ -77,7 +78,7 @@ def test_a_direct_drawing_is_what_vega_draws_of_the_specification(name: str, lan
 
 def test_many_gaps_are_drawn_at_evenly_spaced_ranks() -> None:
     rows = table(1000)
-    chart = next(c for c in step_charts(rows, rows, step=3) if c.name == "step_gap")
+    chart = next(c for c in charts_of_step(rows, rows, step=3) if c.name == "step_gap")
     bars = [places for kind, places in marks(ET.XML(chart.svg)) if kind.startswith("bar")]
     assert len(bars) == 200
     assert sum(width for _, _, width, _ in bars) == pytest.approx(256, abs=5)

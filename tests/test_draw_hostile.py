@@ -20,11 +20,10 @@ from rlreport.draw.axes import label, unique_names
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.prompts import prompt_charts, token_charts
-from rlreport.draw.step import step_charts
 from rlreport.draw.svg import drawn, png
 from rlreport.draw.theme import tokens
 from rlreport.text.clean import printable
-from tests.draw_tables import response_table, responses_of, tables_of
+from tests.draw_tables import charts_of_step, response_table, responses_of, tables_of
 from tests.reading import row, write
 
 HOSTILE = [
@@ -81,7 +80,7 @@ def test_a_run_of_any_shape_draws(steps: int, each: int, columns: dict[str, Call
     assert charts[0].name == "reward"
     last = responses[responses["step"] == steps - 1]
     for first in (last, responses[responses["step"] == 0]):
-        charts = step_charts(last, first, step=steps - 1)
+        charts = charts_of_step(last, first, step=steps - 1)
         check(charts)
         assert charts[0].name == "step_reward"
 
@@ -98,7 +97,7 @@ def test_odd_numbers_draw(value: float) -> None:
         check(overview_charts(tables_of(responses)))
         for step in (0, 2):
             held, first = (responses[responses["step"] == s] for s in (step, 0))
-            check(step_charts(held, first, step=step))
+            check(charts_of_step(held, first, step=step))
 
 
 def test_steps_too_large_for_floats_draw() -> None:
@@ -155,7 +154,7 @@ def test_charts_of_large_steps_stay_small() -> None:
     for count, most in ((128, {"step_reward": 10_000}), (3000, {})):
         responses = noise(2, count, FULL)
         rows, first = (responses[responses["step"] == step] for step in (1, 0))
-        charts = drawn(step_charts(rows, first, step=1))
+        charts = drawn(charts_of_step(rows, first, step=1))
         check(charts)
         assert len(charts) == 4
         for chart in charts:

@@ -15,10 +15,9 @@ from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.prompts import prompt_charts, token_charts
-from rlreport.draw.step import step_charts
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import PADDING
-from tests.draw_tables import response_table, responses_of, tables_of
+from tests.draw_tables import charts_of_step, response_table, responses_of, tables_of
 
 NUMBER = re.compile(r"-?\d+\.?\d*")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -29,7 +28,7 @@ def step_of(shared_data) -> tuple[pd.DataFrame, dict[str, Chart]]:
     responses = responses_of(shared_data / "ppo_healthy")
     rows = responses[responses["step"] == responses["step"].max()]
     first = responses[responses["step"] == responses["step"].min()]
-    charts = drawn(step_charts(rows, first, step=int(rows["step"].iloc[0])))
+    charts = drawn(charts_of_step(rows, first, step=int(rows["step"].iloc[0])))
     return rows, {chart.name: chart for chart in charts}
 
 
@@ -71,16 +70,25 @@ def placed(
 
 
 def filled(chart: Chart, colour: str) -> Iterator[tuple[float, float, list[float]]]:
-    """Place and numbers of each path filled with ``colour``."""
-    for path, x, y, look in placed(ET.fromstring(chart.svg)):
-        if path.tag == f"{SVG}path" and look.get("fill") == f"var(--{colour})":
-            yield x, y, [float(n) for n in NUMBER.findall(path.get("d", ""))]
+    """Place and numbers of each outline or dot filled with ``colour``."""
+    for mark, x, y, look in placed(ET.fromstring(chart.svg)):
+        if look.get("fill") != f"var(--{colour})":
+            continue
+        if mark.tag == f"{SVG}circle":
+            yield x + float(mark.get("cx", 0)), y + float(mark.get("cy", 0)), []
+        elif mark.tag == f"{SVG}path":
+            for outline in re.findall("M[^M]*", mark.get("d", "")):
+                yield x, y, [float(n) for n in NUMBER.findall(outline)]
 
 
 def texts(chart: Chart) -> dict[str, tuple[float, float]]:
     """Each text of a drawing and its place in the plot."""
     root = ET.fromstring(chart.svg)
-    return {mark.text or "": (x, y) for mark, x, y, _ in placed(root) if mark.tag == f"{SVG}text"}
+    return {
+        mark.text or "": (x + float(mark.get("x", 0)), y + float(mark.get("y", 0)))
+        for mark, x, y, _ in placed(root)
+        if mark.tag == f"{SVG}text"
+    }
 
 
 def test_bars_of_the_histogram_are_shares_of_responses(step_of) -> None:

@@ -157,7 +157,7 @@ def test_what_tasks_share_is_sent_once(
     monkeypatch.setattr(ray_executor.RayExecutor, "share", sharing)
     build(log, tmp_path / "report", ray=nodes.address)
     assert sum(b"read_chunk" in data or b"_read_part" in data for data in shared) <= 2
-    assert sum(b"render_step" in data for data in shared) <= 3  # measured pages and the others
+    assert sum(b"step_pages" in data for data in shared) <= 3  # two renderings
 
 
 def test_a_node_that_has_just_died_takes_no_part(nodes, log: Path, tmp_path: Path) -> None:

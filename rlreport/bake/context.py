@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -70,7 +70,8 @@ class PageContext:
     string_columns: list[ColumnView]  # columns of further logged fields that contain short strings
     text_columns: list[ColumnView]  # columns of the logged texts: prompt, response, …
     rollouts: bool  # whether responses are logged, not only trainer metrics
-    first_rewards: pd.DataFrame  # ``step`` and ``reward`` of the first step's responses
+    first_step: int  # the first step with training responses
+    first_rewards: NDArray[np.float64]  # rewards of these responses
     one_file: bool
     advantages_logged: bool
     file_aliases: dict[str, str]  # name of a log file -> alias, if names are redacted
@@ -87,10 +88,12 @@ class StepJob:
     """What a worker needs to render the page of a step."""
 
     plan: StepPlan  # which responses the page shows, and in which detail
-    responses: pd.DataFrame  # RESPONSE_COLUMNS of all responses of the step
-    extras: pd.DataFrame  # columns of further logged fields of these responses, with the same index
+    # all responses of the step: RESPONSE_COLUMNS, and further logged fields by ``extra_key``
+    columns: dict[str, NDArray[Any]]
+    shown: NDArray[np.int64]  # positions of ``plan.rows`` in ``columns``
     texts: list[int]  # with ``--redact``, the number that replaces each response's text
-    figures: pd.DataFrame  # rows of the table of steps for the first, the previous and this step
+    # columns of the table of steps, with values of the first, the previous and this step
+    figures: dict[str, list[Any]]
     # this step and those the page links to: neighbours, the first, onsets of findings
     linked: list[int]
     findings: list[Finding]  # findings that refer to the step, without data of other steps
@@ -115,6 +118,16 @@ class JudgedRun:
     author_notes: str  # Markdown text of the author's notes, "" without any
 
 
+class StepPage(NamedTuple):
+    """The rendered page of a step."""
+
+    plan: StepPlan
+    content: tuple[str, bytes]  # path in the report folder, and content
+    weight: int  # bytes that the page and ``texts`` take in the output, depending on its format
+    listed: dict[str, Any]  # the responses as rows of the responses page, see ``ListedRows``
+    texts: str  # gzipped full texts of these responses, which the responses page searches
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunContext(PageContext, JudgedRun):
     """Data for the pages about the whole run."""
@@ -123,17 +136,24 @@ class RunContext(PageContext, JudgedRun):
     windows: tuple[tuple[int, int], tuple[int, int]]
     # a row per window, as the table of steps has if the window were one step
     window_figures: pd.DataFrame
-    shown_steps: list[int]  # steps with a page, ascending
     usual_responses: int | None  # number of responses that most steps have, None without a majority
     # key figures of the run from the trainer's metrics, by column
     trainer_figures: dict[str, RunFigure]
-    left_out: list[str] = field(default_factory=list)  # sentences about what is not shown
+    left_out: list[str]  # sentences about what is not shown
     listed: int = 0  # maximum number of responses of a step on the responses page
+    plans: list[StepPlan]  # steps that get a page, each with its responses ranked by interest
+    # their rendered pages; empty until they are rendered
+    step_pages: list[StepPage] = field(default_factory=list)
 
     @property
     def steps(self) -> pd.DataFrame:
         """The table of steps."""
         return self.tables.steps
+
+    @property
+    def shown_steps(self) -> list[int]:
+        """Steps with a page, ascending."""
+        return [plan.step for plan in self.plans]
 
     def of_steps(self) -> PageContext:
         """Return only the data that pages of steps need."""
@@ -234,6 +254,6 @@ def extra_key(name: object) -> str:
     return f"extra:{name}"
 
 
-def is_numeric(values: pd.Series) -> bool:
+def is_numeric(values: pd.Series | NDArray[Any]) -> bool:
     """Return whether the column of a logged field contains numbers."""
-    return bool(np.issubdtype(values.to_numpy().dtype, np.number))
+    return bool(np.issubdtype(np.asarray(values).dtype, np.number))

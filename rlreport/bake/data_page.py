@@ -20,7 +20,6 @@ from rlreport.bake.prompts_tokens import sampling
 from rlreport.bake.redact import USUAL_SPLITS
 from rlreport.bake.views import Cell, ColumnView, Link, TableView, table
 from rlreport.check import findings_json
-from rlreport.choose import Plan
 from rlreport.draw.chart import Chart
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.options import BuildOptions
@@ -231,7 +230,7 @@ def chart_path(chart: Chart) -> str:
     return f"data/charts/{chart.name}.vl.json"
 
 
-def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
+def report_json(context: RunContext) -> dict[str, Any]:
     """Return the content of ``report.json``: run, settings, versions, steps, findings, files."""
     tables, verdict = context.tables, findings_json(context.verdict)
     return {
@@ -257,8 +256,8 @@ def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
         "notes": [note_in_words(note) for note in tables.notes],
         "fields": tables.fields,
         "shown": {
-            "steps": [step.step for step in plan.steps],
-            "responses": plan.responses,
+            "steps": [page.plan.step for page in context.step_pages],
+            "responses": sum(len(page.plan.rows) for page in context.step_pages),
             "left_out": context.left_out,
         },
     }

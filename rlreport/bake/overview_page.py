@@ -339,11 +339,11 @@ def distinct_2_note(sample_note: str) -> str:
 
 def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
     """Return the key figures of a step with changes since the previous and the first step."""
-    steps, last = job.figures["step"].tolist(), len(job.figures) - 1
+    steps, last = job.figures["step"], len(job.figures["step"]) - 1
     earlier = dict.fromkeys(i for i in (last - 1, 0) if 0 <= i < last)
     result = []
     for name in context.tile_names:
-        figure, values = STEP[name], job.figures[name].to_numpy(np.float64).tolist()
+        figure, values = STEP[name], job.figures[name]
         changes = (
             change(values[last], values[i], message("step {step}", step=steps[i]), figure.kind)
             for i in earlier

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.bake.context import is_numeric
+from rlreport.bake.context import extra_key, is_numeric
 from rlreport.bake.views import ColumnView
 from rlreport.figures.ragged import spans
 from rlreport.rollout import Rollout, Turn
@@ -28,7 +28,7 @@ REWARD_DIGITS = 4  # Significant digits of the rewards of group members that the
 _END = MOST_CHARS // 4
 _BASE64 = re.compile(r"(?:data:[\w.+/-]{1,80};base64,)?[A-Za-z0-9+/_-]{512,}={0,2}")
 _LETTERS = re.compile(r"(.)\1{15}")
-_CORRECT = re.compile(r"(is_)?(correct|acc|accuracy)(/mean)?", re.IGNORECASE)
+_CORRECT = re.compile(extra_key(r"(is_)?(correct|acc|accuracy)(/mean)?"), re.IGNORECASE)
 
 
 def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
@@ -104,12 +104,12 @@ GROUP_COLUMNS = (
 
 
 def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
-    """Return the values of GROUP_COLUMNS for one step: column key -> float64 (rows,).
+    """Return the values of GROUP_COLUMNS of all responses: column key -> float64 (rows,).
 
     NaN rewards are ignored; all columns are NaN for groups with fewer than two non-NaN rewards.
     The advantage is that of GRPO (Shao et al. 2024) without ε, NaN if the std is below NO_VARIANCE.
     """
-    of_group = responses.groupby("group")["reward"]
+    of_group = responses.groupby(["step", "group"])["reward"]
     several = of_group.transform("count") > 1
     with np.errstate(over="ignore", invalid="ignore"):
         mean = of_group.transform("mean").where(several)
@@ -124,7 +124,7 @@ def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
 
 
 def group_data(
-    responses: pd.DataFrame, extras: pd.DataFrame, shown: Sequence[int], *, ground_truth: bool
+    columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64], *, ground_truth: bool
 ) -> dict[str, Any]:
     """Return the groups of a step's shown responses, as ``groups``, ``siblings`` and ``right``.
 
@@ -132,15 +132,13 @@ def group_data(
     reward, length, correctness. ``right``: correctness of the shown responses, if it is known.
 
     Args:
-        responses: RESPONSE_COLUMNS of one step.
-        extras: columns of further logged fields, for the same responses.
-        shown: n of the shown responses, in the order of the list.
+        columns: ``StepJob.columns``.
+        shown_rows: positions of the shown responses, in the order of the list.
         ground_truth: whether the log holds ground truths.
     """
-    n, group = responses["n"].to_numpy(), responses["group"].to_numpy()
-    shown_rows = pd.Index(n).get_indexer(pd.Index(shown))
-    correctness = _correctness(responses, extras, ground_truth=ground_truth)
-    lengths = responses[length_column(responses)].to_numpy(np.float64)
+    n, group, rewards = columns["n"], columns["group"], columns["reward"]
+    correctness = _correctness(columns, ground_truth=ground_truth)
+    lengths = columns[length_column(columns)]
     is_shown = np.zeros(len(n), bool)
     is_shown[shown_rows] = True
     groups: list[list[int]] = []
@@ -153,7 +151,7 @@ def group_data(
         entries = members[is_shown[members] | (np.arange(len(members)) < MOST_SIBLINGS)]
         groups.append(n[entries].tolist())
         for row in entries[~is_shown[entries]].tolist():
-            reward = float(f"{responses['reward'].iat[row]:.{REWARD_DIGITS}g}")
+            reward = float(f"{rewards[row]:.{REWARD_DIGITS}g}")
             values = [reward, lengths[row], *([] if correctness is None else [correctness[row]])]
             siblings[str(n[row])] = [None if v != v else float(v) for v in values]
     if not groups:
@@ -165,19 +163,19 @@ def group_data(
 
 
 def _correctness(
-    responses: pd.DataFrame, extras: pd.DataFrame, *, ground_truth: bool
+    columns: Mapping[str, NDArray[Any]], *, ground_truth: bool
 ) -> NDArray[np.float64] | None:
     """Return 1 for correct, 0 for wrong, NaN for unknown responses; None if it is not logged.
 
     Read from a 0/1 column named like "is_correct" or "acc"; else, if the log has ground truths
     and the reward has exactly two values, the larger one means correct.
     """
-    for name in extras.columns:
-        if _CORRECT.fullmatch(str(name)) and is_numeric(extras[name]):
-            values = extras[name].to_numpy(np.float64)
-            if np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
-                return values
-    reward = responses["reward"].to_numpy(np.float64)
+    for key, values in columns.items():
+        if _CORRECT.fullmatch(key) and is_numeric(values):
+            graded = values.astype(np.float64)
+            if np.isin(graded[~np.isnan(graded)], (0.0, 1.0)).all():
+                return graded
+    reward = columns["reward"]
     distinct_rewards = np.unique(reward[~np.isnan(reward)])
     if not ground_truth or len(distinct_rewards) != 2:
         return None

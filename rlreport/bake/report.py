@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from rlreport.bake.context import (
     TILES,
     JudgedRun,
     RunContext,
+    StepPage,
     fed,
     number_columns,
     string_columns,
@@ -39,11 +40,11 @@ from rlreport.bake.pages import (
 )
 from rlreport.bake.panel import GROUP_COLUMNS
 from rlreport.bake.prompts_tokens import RunTexts, prompts_view, run_texts, tokens_view
-from rlreport.bake.responses_page import ListedRows, responses_view, rows_listed
+from rlreport.bake.responses_page import responses_view, rows_listed
 from rlreport.bake.step_page import steps_data
 from rlreport.bake.views import Shell
 from rlreport.check.run import Run
-from rlreport.choose import Candidate, Plan, choose, shown_prompts
+from rlreport.choose import StepPlan, choose, left_out, shown_prompts
 from rlreport.comparison.data import PATH as RESPONSES
 from rlreport.comparison.data import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
@@ -53,6 +54,7 @@ from rlreport.draw.svg import drawn
 from rlreport.options import OutputOptions
 from rlreport.summarise import commonest, window_table
 from rlreport.system.workers import Progress, Workers
+from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 # Path of the script with data about the whole run; step pages load it instead of containing it
@@ -61,43 +63,33 @@ RUN_SCRIPT = "data/run.js"
 TEXTS_SCRIPT = "data/texts.js"
 METRICS = "data/metrics.csv"  # Path of the exported trainer metrics
 _NO_METRICS = message("The trainer metrics would be too large for a data file (metrics.csv).")
+DRAWINGS = "drawings"  # key in ``ReportBuilder.memo`` of the result of ``draw_pages``
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
-
-
-@dataclass(slots=True)
-class StepPages:
-    """The rendered pages of the steps."""
-
-    # which responses each page shows; empty until the pages are rendered
-    plan: Plan = field(default_factory=lambda: Plan([], 0))
-    # (path in the report folder, bytes) of each page, ascending by step
-    pages: list[tuple[str, bytes]] = field(default_factory=list)
-    # for each step, its rows in the table of the responses page
-    listed: list[ListedRows] = field(default_factory=list)
-    # step -> texts of its shown responses as gzipped JSON; see docs/page-data.md
-    texts: dict[str, str] = field(default_factory=dict)
-    weight: int = 0  # total size of pages and texts in bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportBuilder(RunContext, Maker):
     """Everything an output format needs to write a report.
 
-    The pages of steps are rendered first (``rendered_steps``); ``pages`` renders all others.
+    The pages of steps are rendered first (``step_pages``); ``pages`` renders all others.
     """
 
-    candidates: list[Candidate]  # steps that get a page, each with its responses ranked by interest
     finish: Finish  # encodes a page for the output format
     texts: RunTexts  # the run's extreme responses (e.g. lowest reward) and the prompts to list
     progress: Progress
     workers: Workers
-    charts: Sequence[Chart]  # charts of the overview, as SVG drawings
+    # charts of the pages "overview", "prompts" and "tokens"; ``drawings`` has their drawings
+    page_charts: dict[str, list[Chart]]
     # content of ``data/responses.csv.gz``, and the number of its rows
     response_data: tuple[bytes, int]
     metrics_data: bytes  # content of ``data/metrics.csv``, empty if there is no such file
-    rendered_steps: StepPages = field(default_factory=StepPages)  # the steps' pages
     # cache of values that ``Maker.once`` has computed
     memo: dict[Hashable, Any] = field(default_factory=dict)
+
+    @property
+    def charts(self) -> Sequence[Chart]:
+        """The charts of the overview."""
+        return self.page_charts["overview"]
 
     @property
     def sentence(self) -> str:
@@ -105,21 +97,15 @@ class ReportBuilder(RunContext, Maker):
         return self.verdict.sentence
 
     @property
-    def plan(self) -> Plan:
-        """Which responses each step's page shows; empty until these pages are rendered."""
-        return self.rendered_steps.plan
-
-    @property
     def shown(self) -> int:
         """Number of responses shown with their text on the pages of steps and the overview."""
-        if self.plan.steps:
-            return self.plan.responses
+        if self.step_pages:
+            return sum(len(page.plan.rows) for page in self.step_pages)
         return len({(rollout.step, rollout.n) for _, rollout in self.texts.extremes})
 
-    def linking(self, candidates: list[Candidate], limit: int) -> ReportBuilder:
+    def linking(self, plans: list[StepPlan], limit: int) -> ReportBuilder:
         """Return a copy that gives these steps a page, in a report of at most ``limit`` bytes."""
-        shown_steps, listed = [one.step for one in candidates], rows_listed(candidates, limit)
-        return replace(self, candidates=candidates, shown_steps=shown_steps, listed=listed)
+        return replace(self, plans=plans, listed=rows_listed(plans, limit))
 
     def without_responses(self) -> ReportBuilder:
         """Return a copy without rows in the data of responses, and without trainer metrics."""
@@ -130,38 +116,38 @@ class ReportBuilder(RunContext, Maker):
         """Return a copy without ``data/metrics.csv``, to leave more bytes for the pages."""
         return replace(self, metrics_data=b"", left_out=[*self.left_out, _NO_METRICS])
 
-    def holding(self, steps: StepPages) -> ReportBuilder:
+    def holding(self, pages: list[StepPage]) -> ReportBuilder:
         """Return a copy with these step pages; ``left_out`` then tells what they do not show."""
         responses = self.tables.responses
-        has_views = any(candidate.arrays for candidate in self.candidates)  # else no token strings
+        has_views = any(plan.arrays for plan in self.plans)  # else no token strings
         token_responses = int((responses["response_tokens"] > 0).sum()) if has_views else 0
-        left_out = steps.plan.left_out(len(responses), token_responses)
-        left_out += _data_left_out(self.response_data[1], len(responses))
+        plans, steps = [page.plan for page in pages], self.tables.steps_with_responses
+        sentences = left_out(plans, steps, len(responses), token_responses)
+        sentences += _data_left_out(self.response_data[1], len(responses))
         if len(self.tables.metrics) and not (self.metrics_data or self.one_file):
-            left_out.append(_NO_METRICS)
-        return replace(self, rendered_steps=steps, left_out=left_out)
+            sentences.append(_NO_METRICS)
+        return replace(self, step_pages=pages, left_out=sentences)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
         """Yield (path, bytes) of every page: first those about the run, then those of steps."""
         for page in self._run_pages():
             yield self.finish(page)[0]
-        yield from self.rendered_steps.pages
+        yield from (page.content for page in self.step_pages)
 
     def _run_pages(self) -> Iterator[Page]:
-        addresses, texts, spreading = self.addresses, self.texts, self.spreading
+        addresses, texts = self.addresses, self.texts
+        drawings = self.once(DRAWINGS, lambda: draw_pages(self.page_charts, self.options.language))
         notes = render_notes(self.author_notes, self._targets)
-        overview = overview_view(self, addresses, self.charts, texts.extremes)
+        overview = overview_view(self, addresses, drawings["overview"], texts.extremes)
         views = {"overview": overview | {"notes": notes.html}}
         if self.rollouts:
-            steps = self.rendered_steps
-            of_prompts = drawn(prompt_charts(self.tables), self.options.language)
-            of_tokens = drawn(token_charts(spreading.by_step), self.options.language)
+            listed = [page.listed for page in self.step_pages]
             views |= {
-                "responses": responses_view(steps.listed, self, addresses, steps.plan.responses),
+                "responses": responses_view(listed, self, addresses, self.shown),
                 "prompts": prompts_view(
-                    self.tables, texts, of_prompts, addresses, self._listed_prompts
+                    self.tables, texts, drawings["prompts"], addresses, self._listed_prompts
                 ),
-                "tokens": tokens_view(self, of_tokens, addresses),
+                "tokens": tokens_view(self, drawings["tokens"], addresses),
             }
         views |= {
             "data": data_view(self, addresses, self.exported, notes.remark),
@@ -178,12 +164,12 @@ class ReportBuilder(RunContext, Maker):
     @property
     def _listed_prompts(self) -> set[int]:
         """Ids of prompts with a response on the responses page."""
-        return {int(one) for rows in self.rendered_steps.listed for one in rows["prompt_id"]}
+        return {int(one) for page in self.step_pages for one in page.listed["prompt_id"]}
 
     @property
     def _targets(self) -> Targets:
         """The steps, responses, prompts, charts and findings that the author's notes can link."""
-        shown = [step.rows for step in self.plan.steps]
+        shown = [page.plan.rows for page in self.step_pages]
         places = self.tables.responses[["step", "n"]].iloc[np.concatenate([[], *shown]).astype(int)]
         return Targets(
             self.addresses,
@@ -197,12 +183,12 @@ class ReportBuilder(RunContext, Maker):
         """Yield (path in the folder, bytes) of every file of a report folder, pages first."""
         yield from self.pages()
         yield from assets(self.options.language).files.values()
-        data = canonical_json(report_json(self, self.plan), indent=True)
+        data = canonical_json(report_json(self), indent=True)
         steps = self.steps_data()
         if live := self.options.live:
             steps |= {"live": live, "built": xxhash.xxh3_64_hexdigest(data)}
         yield RUN_SCRIPT, f"globalThis.rlreportSteps = {script_json(steps)};\n".encode()
-        texts = script_json(self.rendered_steps.texts)
+        texts = script_json(self._texts)
         yield TEXTS_SCRIPT, f"globalThis.rlreportTexts = {texts};\n".encode()
         yield REPORT, data
         yield RESPONSES, self.response_data[0]
@@ -234,15 +220,25 @@ class ReportBuilder(RunContext, Maker):
         responses = base64.b64encode(self.response_data[0]).decode()
         return [
             ("application/json", "steps-data", script_json(self.steps_data())),
-            (binary, "report-json", packed_json(report_json(self, self.plan))),
+            (binary, "report-json", packed_json(report_json(self))),
             (binary, "responses-data", responses),
-            ("application/json", "texts-data", script_json(self.rendered_steps.texts)),
+            ("application/json", "texts-data", script_json(self._texts)),
         ]
+
+    @property
+    def _texts(self) -> dict[str, str]:
+        """Step -> texts of its shown responses as gzipped JSON; see docs/page-data.md."""
+        return {str(page.plan.step): page.texts for page in self.step_pages}
 
     def steps_data(self) -> dict[str, Any]:
         """Return the data about the whole run that each step's page loads from a shared script."""
-        shown = [step.rows for step in self.plan.steps]
+        shown = [page.plan.rows for page in self.step_pages]
         return steps_data(self, shown_prompts(self.tables.responses, shown))
+
+
+def draw_pages(charts: Mapping[str, list[Chart]], language: Language) -> dict[str, list[Chart]]:
+    """Return the charts of each page with their drawings."""
+    return {page: drawn(of_page, language) for page, of_page in charts.items()}
 
 
 def prepare(
@@ -259,7 +255,7 @@ def prepare(
     ``data_room`` is the maximum size in bytes of the file of all responses' figures.
     """
     tables, options, sampled = run.tables, run.options, bool(run.tables.sample_note)
-    judged, candidates = tables.settled().training(), choose(tables, run.verdict, options)
+    judged = tables.settled().training()
     responses, steps = tables.responses, judged.responses["step"].to_numpy()
     first, last = (int(step) for step in judged.steps["step"].iloc[[0, -1]])
     windows = run.verdict.windows or ((first, first), (last, last))  # None in a very short run
@@ -277,7 +273,8 @@ def prepare(
         string_columns=string_columns(tables.extras),
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
         rollouts=not responses.empty,
-        first_rewards=judged.responses.loc[steps == first, ["step", "reward"]],
+        first_step=first,
+        first_rewards=judged.responses["reward"].to_numpy()[steps == first],
         one_file=one_file,
         advantages_logged=bool(tables.fields.get("advantages")),
         asset_files={} if one_file else {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT},
@@ -286,16 +283,19 @@ def prepare(
         sampled=sampled,
         windows=windows,
         window_figures=window_table(judged.responses, judged.steps, windows),
-        shown_steps=[candidate.step for candidate in candidates],
         usual_responses=commonest(judged.steps["responses"].to_numpy()),
         trainer_figures=trainer_figures(Run(tables.settled(), run.thresholds)),
         left_out=_data_left_out(data[1], len(responses)),
-        candidates=candidates,
+        plans=choose(tables, run.verdict, options),
         finish=finish,
         texts=run_texts(run),
         progress=progress,
         workers=workers,
-        charts=[*drawn(charts, options.language), *run.own_charts],
+        page_charts={
+            "overview": [*charts, *run.own_charts],
+            "prompts": [] if responses.empty else prompt_charts(tables),
+            "tokens": [] if responses.empty else token_charts(run.spreading.by_step),
+        },
         response_data=data,
         metrics_data=metrics,
     )

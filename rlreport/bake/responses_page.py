@@ -23,14 +23,13 @@ from rlreport.bake.step_page import (
     NUMBERED,
     STATIC_ROWS,
     number_cells,
-    places_of,
     rounded,
     strings_of,
-    values_of,
 )
 from rlreport.bake.views import ColumnView, TableView, name_cell, table
-from rlreport.choose import Candidate
+from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE
+from rlreport.figures.ragged import Floats
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
 from rlreport.text.messages import listed, message, told
@@ -59,28 +58,30 @@ _FINDING = ColumnView("finding", message("Finding"), kind="text", help=_POINTING
 ListedRows = dict[str, Any]
 
 
-def rows_listed(candidates: Sequence[Candidate], limit: float) -> int:
+def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
     """Return how many responses of a step may be listed if the report has ``limit`` bytes."""
     room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
-    counts = np.array([len(candidate.rows) for candidate in candidates])
+    counts = np.array([len(plan.rows) for plan in plans])
     most = range(int(counts.max(initial=0)) + 1)
     return bisect_right(most, room, key=lambda each: int(np.minimum(counts, each).sum())) - 1
 
 
-def listed_rows(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> ListedRows:
+def listed_rows(
+    job: StepJob, rollouts: Sequence[Rollout], values: Mapping[str, Floats], context: PageContext
+) -> ListedRows:
     """Return a step's rows of the responses page, without columns that need the whole run.
 
-    ``rollouts`` are the responses on the step's page, the most interesting first.
+    Args:
+        job: the step.
+        rollouts: responses on the step's page, the most interesting first.
+        values: numeric columns of all responses of the step.
+        context: data shared by the pages of steps.
     """
-    rows = places_of(job, rollouts)
     return {
         "step": job.plan.step,
         "n": [r.n for r in rollouts],
-        **{
-            column.key: rounded(values_of(column.key, job)[rows]).tolist()
-            for column in (*context.columns, _PROMPT)
-        },
-        **strings_of(job.extras, rows),
+        **{key: rounded(column[job.shown]).tolist() for key, column in values.items()},
+        **strings_of(job, job.shown, context),
         "prompt": [snippet(_question(r).lstrip(), LISTED_CHARS) for r in rollouts],
         "response": [snippet(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
     }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.bake.context import (
@@ -15,21 +14,21 @@ from rlreport.bake.context import (
     PageContext,
     RunContext,
     StepJob,
-    extra_key,
     findings_of_responses,
-    is_numeric,
     reading_order,
 )
 from rlreport.bake.findings import finding_view
 from rlreport.bake.overview_page import distinct_2_note, step_figures
 from rlreport.bake.pages import Addresses, packed_json, step_file
-from rlreport.bake.panel import GROUP_COLUMNS, conversation_data, group_data, group_figures
-from rlreport.bake.token_codec import empty_metrics, pack_tokens, token_metrics
+from rlreport.bake.panel import conversation_data, group_data
+from rlreport.bake.token_codec import figures_present, pack_tokens, token_metrics
 from rlreport.bake.views import Cell, ColumnView, Link, TableView, name_cell, number_cell, table
 from rlreport.check.finding import Finding
+from rlreport.columns import TOKEN_FIGURES
 from rlreport.draw.axes import finite_or_none
 from rlreport.draw.chart import Chart
-from rlreport.draw.step import step_charts
+from rlreport.draw.step import CHARTED, step_charts
+from rlreport.figures.ragged import Floats
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
 from rlreport.text.messages import message, sample_note
@@ -49,47 +48,62 @@ _OF_TEXTS = (
     *("conversation", "errors", "groups", "siblings", "right"),
 )
 
-_OF_GROUPS = frozenset(column.key for column in GROUP_COLUMNS)
-
 LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
 
 
-def _best_first(rollouts: Sequence[Rollout], responses: pd.DataFrame) -> list[Rollout]:
-    """Sort responses as pages list them: highest reward first, NaN last; ties in log order."""
-    n = responses["n"].to_numpy()
-    order = np.lexsort((n, -responses["reward"].to_numpy()))
-    rank = {number: index for index, number in enumerate(n[order].tolist())}
-    return sorted(rollouts, key=lambda rollout: rank[rollout.n])
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """The columns of a step, computed once, and the responses that its page lists."""
+
+    rollouts: list[Rollout]  # listed responses: highest reward first, NaN last; ties in log order
+    with_tokens: list[Rollout]  # those whose token values the page has
+    places: NDArray[np.int64]  # positions of ``rollouts`` in the columns
+    # numeric columns of the list, of all responses of the step, and of those listed
+    values: dict[str, Floats]
+    listed: dict[str, Floats]
+    texts: dict[str, list[str | None]]  # text columns of the listed responses
 
 
-def _judged(responses: pd.DataFrame) -> pd.DataFrame:
-    """Return a step's training responses; if it has none, its validation responses."""
-    trained = responses["validation"] == 0
-    return responses[trained] if trained.any() else responses
+def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> StepRows:
+    """Compute the columns of a step; ``shown`` are its responses in the order of ``job.shown``."""
+    columns, places = job.columns, job.shown
+    order = np.lexsort((columns["n"][places], -columns["reward"][places]))
+    places, rollouts = places[order], [shown[i] for i in order.tolist()]
+    keys = [*(column.key for column in context.columns), "prompt_id"]
+    values = {key: columns[key].astype(np.float64, copy=False) for key in keys}
+    return StepRows(
+        rollouts,
+        [shown[i] for i in order.tolist() if i < job.plan.with_tokens],
+        places,
+        values,
+        {key: column[places] for key, column in values.items()},
+        {c.key: [shown_text(r, c.key) for r in rollouts] for c in context.text_columns},
+    )
 
 
 def step_view(
-    job: StepJob, shown: Sequence[Rollout], context: PageContext, addresses: Addresses
+    job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses
 ) -> dict[str, Any]:
-    """Return what a step's template prints; ``shown`` has the most interesting responses first."""
-    plan, responses, linked = job.plan, job.responses, job.linked
+    """Return what a step's template prints."""
+    plan, linked = job.plan, job.linked
     overview = addresses.page("overview")
     index = linked.index(plan.step)
     all_steps = [Link(message("all of them"), overview)]
-    rollouts = _best_first(shown, responses)
     tokens = pack_tokens(
-        _best_first(shown[: plan.with_tokens], responses),
+        rows.with_tokens,
         plan.digits,
         context.options,
         advantages_logged=context.advantages_logged,
     )
-    data = _data(job, rollouts, context)
-    judged = _judged(responses)
+    data = _data(job, rows, context)
+    # Training responses are judged; if there are none, those of validation.
+    training = job.columns["validation"] == 0
+    judged = training if training.any() else ~training
     charts: list[Chart] = []
-    if len(judged) >= LEAST_CHARTED:
-        charts = step_charts(
-            judged, context.first_rewards, step=plan.step, language=context.options.language
-        )
+    if np.count_nonzero(judged) >= LEAST_CHARTED:
+        first = context.first_rewards[: 0 if plan.step == context.first_step else None]
+        charted = {name: job.columns[name][judged].astype(np.float64) for name in CHARTED}
+        charts = step_charts(charted, first, context.options.language)
     return {
         "step": str(plan.step),
         "previous": _step_link(linked[index - 1], addresses) if index else None,
@@ -97,10 +111,10 @@ def step_view(
         "first": _step_link(linked[0], addresses),
         "all": Link(message("All steps"), overview + ("" if context.one_file else "#steps")),
         "figures": step_figures(context, job),
-        "sample_note": _sample_note(judged, context),
+        "sample_note": _sample_note(job.columns[SAMPLED_FIGURE][judged], context),
         "charts": charts,
         "findings": [{**finding_view(f, addresses), "steps": all_steps} for f in job.findings],
-        "responses": _table(job, rollouts, context, addresses),
+        "responses": _table(job, rows, context, addresses),
         "data": {
             **data,
             "texts": {key: _not_in_table(texts) for key, texts in data["texts"].items()},
@@ -114,28 +128,24 @@ def step_view(
     }
 
 
-def _table(
-    job: StepJob, rollouts: Sequence[Rollout], context: PageContext, addresses: Addresses
-) -> TableView:
-    step, places = job.plan.step, places_of(job, rollouts)
-    static = rollouts[:STATIC_ROWS]
-    numeric = {column.key for column in context.columns}
+def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses) -> TableView:
+    step, count, total = job.plan.step, len(rows.rollouts), len(job.columns["n"])
     columns = reading_order(context.columns, context.text_columns)
     values: dict[str, Iterable[Any]] = {
-        c.key: number_cells(c.written, values_of(c.key, job)[places])
-        if c.key in numeric
-        else [shown_text(rollout, c.key) for rollout in static]
+        c.key: rows.texts[c.key][:STATIC_ROWS]
+        if c.key in rows.texts
+        else number_cells(c.written, rows.listed[c.key])
         for c in columns
     }
-    names = [rollout.n for rollout in static]
+    names = [rollout.n for rollout in rows.rollouts[:STATIC_ROWS]]
     findings = findings_of_responses(job.findings, step)
     note = ""
-    if len(rollouts) < len(job.responses):
+    if count < total:
         note = message(
             "{some:count} of {all:count} shown, chosen by findings, by the extremes of every "
             "metric, and a seeded sample of the rest.",
-            some=len(rollouts),
-            all=len(job.responses),
+            some=count,
+            all=total,
         )
     return table(
         "responses",
@@ -149,46 +159,38 @@ def _table(
     )
 
 
-def places_of(job: StepJob, rollouts: Sequence[Rollout]) -> NDArray[np.intp]:
-    """Return the positions of ``rollouts`` in ``job.responses``, in the order of ``rollouts``."""
-    places: NDArray[np.intp] = pd.Index(job.responses["n"]).get_indexer([r.n for r in rollouts])
-    return places
-
-
-def _data(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> dict[str, Any]:
+def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
     """Return the page's data about its responses, the JSON that its scripts read."""
-    responses, places = job.responses, places_of(job, rollouts)
-    columns = {c.key: values_of(c.key, job) for c in context.columns}
-    unranked = {SAMPLED_FIGURE} if context.sampled else set()
-    names = [rollout.n for rollout in rollouts]
+    rollouts, keys = rows.rollouts, [column.key for column in context.columns]
+    unranked = SAMPLED_FIGURE if context.sampled else ""
+    present = figures_present(rollouts)
     truths = any(c.key == "ground_truth" for c in context.text_columns)
     return {
         "run": context.run,
         "step": str(job.plan.step),
-        "total": len(responses),
-        "n": names,
+        "total": len(job.columns["n"]),
+        "n": [rollout.n for rollout in rollouts],
         "columns": [c.data() for c in (*context.columns, *context.string_columns)],
-        "values": {key: values[places] for key, values in columns.items()},
-        "strings": strings_of(job.extras, places),
-        "texts": {
-            column.key: [shown_text(rollout, column.key) for rollout in rollouts]
-            for column in context.text_columns
-        },
+        "values": {key: rows.listed[key] for key in keys},
+        "strings": strings_of(job, rows.places, context),
+        "texts": rows.texts,
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
         "ranks": {
-            key: [None] * len(places) if key in unranked else _ranks(values, places)
-            for key, values in columns.items()
+            key: [None] * len(rollouts)
+            if key == unranked
+            else _ranks(rows.values[key], rows.listed[key])
+            for key in keys
         },
         "where": [f"{r.file}:{r.line}" for r in rollouts],
         "badges": _badges(job.findings, job.plan.step),
         "highlights": sorted({text for finding in job.findings for text in finding.texts}),
         "metrics": token_metrics(
-            rollouts, context.options, advantages_logged=context.advantages_logged
+            present, context.options, advantages_logged=context.advantages_logged
         ),
-        "nan": empty_metrics(rollouts),
-        "prompts": responses["prompt_id"].to_numpy()[places],
+        "nan": [figure.label for figure in TOKEN_FIGURES if present.get(figure.name) is False],
+        "prompts": job.columns["prompt_id"][rows.places],
         **conversation_data(rollouts),
-        **group_data(responses, job.extras, names, ground_truth=truths),
+        **group_data(job.columns, rows.places, ground_truth=truths),
     }
 
 
@@ -200,12 +202,11 @@ def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
     ]
 
 
-def _ranks(values: NDArray[np.float64], places: NDArray[np.intp]) -> list[int | None]:
-    """Return the rank among all values of each value at ``places``: 1 = largest, None for NaN."""
-    ascending, selection = np.sort(values[~np.isnan(values)]), values[places]
-    ranks = len(ascending) + 1 - np.searchsorted(ascending, selection, side="right")
-    pairs = zip(selection.tolist(), ranks.tolist(), strict=True)
-    return [None if math.isnan(value) else rank for value, rank in pairs]
+def _ranks(values: Floats, listed: Floats) -> list[int | None]:
+    """Return the rank among ``values`` of each listed value: 1 = largest, None for NaN."""
+    ascending = np.sort(values[~np.isnan(values)])
+    ranks = len(ascending) + 1 - np.searchsorted(ascending, listed, side="right")
+    return [rank or None for rank in np.where(np.isnan(listed), 0, ranks).tolist()]
 
 
 def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, Any]]]:
@@ -218,22 +219,13 @@ def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, 
     return badges
 
 
-def values_of(key: str, job: StepJob) -> NDArray[np.float64]:
-    """Return the values of a column of the response list for all responses of a step."""
-    if key in _OF_GROUPS:
-        return group_figures(job.responses)[key]
-    if key in job.responses.columns:
-        return job.responses[key].to_numpy(np.float64)
-    name = next(c for c in job.extras.columns if extra_key(c) == key)
-    return job.extras[name].to_numpy(np.float64)
-
-
-def strings_of(extras: pd.DataFrame, places: NDArray[np.intp]) -> dict[str, list[str | None]]:
-    """Return column key -> texts of the rows at ``places``, for the text columns of ``extras``."""
+def strings_of(
+    job: StepJob, places: NDArray[np.int64], context: PageContext
+) -> dict[str, list[str | None]]:
+    """Return column key -> texts of the responses at ``places``, for the logged short strings."""
     return {
-        extra_key(name): [v if isinstance(v, str) else None for v in values.to_numpy()[places]]
-        for name, values in extras.items()
-        if not is_numeric(values)
+        c.key: [v if isinstance(v, str) else None for v in job.columns[c.key][places]]
+        for c in context.string_columns
     }
 
 
@@ -245,10 +237,10 @@ def shown_text(rollout: Rollout, key: str) -> str | None:
     return text
 
 
-def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> Iterator[Cell]:
-    """Yield the cells of a column of numbers, with bars scaled to the largest absolute value."""
-    for value, bar in zip(values.tolist(), _bars(values), strict=True):
-        yield number_cell(value, kind)._replace(bar=bar)
+def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
+    """Return the first STATIC_ROWS cells of a column, with bars scaled to its largest value."""
+    static = zip(values[:STATIC_ROWS].tolist(), _bars(values), strict=False)
+    return [number_cell(value, kind, bar=bar) for value, bar in static]
 
 
 def _bars(values: NDArray[np.float64]) -> list[int]:
@@ -256,7 +248,8 @@ def _bars(values: NDArray[np.float64]) -> list[int]:
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = float(size.max(initial=0.0)) or 1.0
     # Divide first, like the scripts of the page: a product may exceed 20 or overflow.
-    return [math.ceil(20 * (value / scale)) for value in size.tolist()]
+    bars: list[int] = np.ceil(20 * (size / scale)).astype(np.int64).tolist()
+    return bars
 
 
 def _step_link(step: int, addresses: Addresses) -> Link:
@@ -288,19 +281,18 @@ def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([float(f"{value:.{LISTED_DIGITS}g}") for value in values.tolist()])
 
 
-def _sample_note(responses: pd.DataFrame, context: PageContext) -> str:
+def _sample_note(values: Floats, context: PageContext) -> str:
     if not context.sampled or SAMPLED_FIGURE not in context.tile_names:
         return ""
-    counted = int(responses[SAMPLED_FIGURE].notna().sum())
-    return distinct_2_note(sample_note(counted, len(responses)))
+    return distinct_2_note(sample_note(int((~np.isnan(values)).sum()), len(values)))
 
 
 def _incomplete(job: StepJob) -> str:
     figures = job.figures
-    if not figures["incomplete"].iat[-1]:
+    if not figures["incomplete"][-1]:
         return ""
     return message(
         "Incomplete: {some:count} of the usual {usual:count} responses.",
-        some=figures["responses"].tolist()[-1],
+        some=figures["responses"][-1],
         usual=job.usual_responses,
     )

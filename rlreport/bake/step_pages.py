@@ -11,21 +11,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
-import pandas as pd
 import xxhash
+from numpy.typing import NDArray
 
-from rlreport.bake.context import PageContext, StepJob
+from rlreport.bake.context import PageContext, StepJob, StepPage, extra_key
 from rlreport.bake.pages import Addresses, Finish, rendered
+from rlreport.bake.panel import GROUP_COLUMNS, group_figures
 from rlreport.bake.redact import redacted, response_numbers
-from rlreport.bake.report import ReportBuilder, StepPages
-from rlreport.bake.responses_page import ListedRows, listed_rows, with_interest
-from rlreport.bake.step_page import step_view
-from rlreport.choose import Candidate, Plan
+from rlreport.bake.report import DRAWINGS, ReportBuilder, draw_pages
+from rlreport.bake.responses_page import listed_rows, with_interest
+from rlreport.bake.step_page import step_rows, step_view
+from rlreport.choose import StepPlan
+from rlreport.columns import RESPONSE
 from rlreport.display import fetch
+from rlreport.draw.chart import Chart
 from rlreport.read.chunk import format_keys
 from rlreport.read.readback import RowLocations
 from rlreport.rollout import Rollout
@@ -33,63 +36,60 @@ from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message
 
 _SECONDS_PER_PAGE = 0.02  # to decide whether several processes are worth their start
+_AHEAD = 32  # pages per process that may be rendered while one process draws the charts
 
 
-class RenderedStep(NamedTuple):
-    """A rendered page of a step."""
-
-    content: tuple[str, bytes]  # (path, bytes) of the page
-    weight: int  # bytes that the page and ``texts`` take in the output, depending on its format
-    listed: ListedRows  # the step's responses as rows of the responses page
-    texts: str  # gzipped full texts of these responses, which the responses page searches
-
-
-def render_steps(builder: ReportBuilder, level: int) -> StepPages:
+def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
     """Render the pages of all the builder's steps; ``level`` of detail is an index into LEVELS."""
-    candidates = builder.candidates
-    result = StepPages(Plan([], builder.tables.steps_with_responses))
-    with builder.progress.phase(message("pages"), len(candidates), message("pages")) as phase:
-        pages = _load_or_render(builder, candidates, level)
-        for candidate, page in zip(candidates, pages, strict=True):
-            result.plan.steps.append(candidate.at(level))
-            result.pages.append(page.content)
-            result.listed.append(with_interest(page.listed, builder, candidate.pinned))
-            result.texts[str(candidate.step)] = page.texts
-            result.weight += page.weight
+    plans, result = [plan.at(level) for plan in builder.plans], []
+    with builder.progress.phase(message("pages"), len(plans), message("pages")) as phase:
+        for page in _load_or_render(builder, plans):
+            listed = with_interest(page.listed, builder, page.plan.pinned)
+            result.append(page._replace(listed=listed))
             phase.advance(1)
     return result
 
 
-def _load_or_render(
-    builder: ReportBuilder, candidates: Sequence[Candidate], level: int
-) -> Iterator[RenderedStep]:
-    """Yield the pages of ``candidates`` in order, each from the cache or newly rendered."""
+def _load_or_render(builder: ReportBuilder, plans: Sequence[StepPlan]) -> Iterator[StepPage]:
+    """Yield the planned pages in order, each from the cache or newly rendered."""
     context, locations, options = builder.of_steps(), builder.locations, builder.options
-    seconds = _SECONDS_PER_PAGE * len(candidates)
+    seconds = _SECONDS_PER_PAGE * len(plans)
     shared = locations.without_rows(), builder.finish, context
-    jobs = (_job(builder, candidate, level) for candidate in candidates)
+    shown_steps = builder.shown_steps
+    jobs = [_job(builder, plan, shown_steps) for plan in plans]
+    charts = [] if DRAWINGS in builder.memo else [builder.page_charts]
+
+    def render(jobs: Sequence[StepJob]) -> Iterator[StepPage]:
+        """Render pages; a process other than this draws the run's charts, as V8 prevents forks."""
+        work: list[Any] = [*charts, *jobs]
+        results = builder.workers.map(_run, work, shared, seconds=seconds, ahead=_AHEAD)
+        for _ in charts:
+            builder.memo[DRAWINGS] = next(results)
+        yield from results
+
     if not options.cache:
-        yield from builder.workers.map(render_step, jobs, shared, seconds=seconds)
+        yield from render(jobs)
         return
     store = store_at(options.cache, options.cache_size)
     options = replace(options, workers=0, metrics=(), cache="", cache_size=0, ray=None, quiet=True)
     finish = builder.finish.__qualname__
     digest = _digest("page", program(), finish, replace(context, options=options), locations.style)
     keyed = [(job, _page_key(job, digest, locations, context)) for job in jobs]
-    cached = [_load_page(store, key) for _, key in keyed]
+    cached = [_load_page(store, key, job.plan) for job, key in keyed]
     uncached_jobs = [job for (job, _), page in zip(keyed, cached, strict=True) if page is None]
-    new_pages = builder.workers.map(render_step, uncached_jobs, shared, seconds=seconds)
+    new_pages = render(uncached_jobs)
     for (_, key), page in zip(keyed, cached, strict=True):
         yield page or _store_page(store, key, next(new_pages))
 
 
-def _job(builder: ReportBuilder, candidate: Candidate, level: int) -> StepJob:
-    tables, shown_steps, step = builder.tables, builder.shown_steps, candidate.step
-    of_responses = builder.once("step", tables.responses["step"].to_numpy)
-    rows = slice(*np.searchsorted(of_responses, [step, step + 1]).tolist())
+def _job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> StepJob:
+    tables, step = builder.tables, plan.step
+    responses, steps = builder.once("columns", lambda: _columns(builder))
+    first, last = np.searchsorted(responses["step"], [step, step + 1]).tolist()
     texts = []
     if builder.options.redact:
-        texts = builder.once("texts", lambda: response_numbers(tables.responses))[rows].tolist()
+        numbers = builder.once("texts", lambda: response_numbers(tables.responses))
+        texts = numbers[first:last].tolist()
     findings = [
         finding.at(step)
         for finding in builder.verdict.findings
@@ -98,40 +98,62 @@ def _job(builder: ReportBuilder, candidate: Candidate, level: int) -> StepJob:
     index = bisect_left(shown_steps, step)
     linked = {shown_steps[0], *shown_steps[max(0, index - 1) : index + 2]}
     linked |= {f.onset.step for f in findings if f.onset} & set(shown_steps)
-    row = int(np.searchsorted(tables.steps["step"].to_numpy(), step))
-    columns = ["step", "responses", "incomplete", *builder.tile_names]
-    figures = tables.steps[columns].iloc[sorted({0, max(0, row - 1), row})]
+    row = int(np.searchsorted(steps["step"], step))
+    compared = sorted({0, max(0, row - 1), row})
+    figures = {name: values[compared].tolist() for name, values in steps.items()}
     return StepJob(
-        plan=candidate.at(level),
-        responses=tables.responses.iloc[rows],
-        extras=tables.extras.iloc[rows],
+        plan=plan,
+        columns={name: values[first:last] for name, values in responses.items()},
+        shown=plan.rows - first,
         texts=texts,
         figures=figures,
         linked=sorted(linked),
         findings=findings,
-        usual_responses=builder.usual_responses if figures["incomplete"].iat[-1] else None,
+        usual_responses=builder.usual_responses if figures["incomplete"][-1] else None,
         in_progress=step == tables.in_progress,
     )
 
 
-def render_step(job: StepJob, shared: tuple[RowLocations, Finish, PageContext]) -> RenderedStep:
+def _columns(builder: ReportBuilder) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """Return the columns of all responses that step pages need, and those of all steps."""
+    tables = builder.tables
+    responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}
+    for name, values in tables.extras.items():
+        responses[extra_key(name)] = values.to_numpy()
+    if any(column in GROUP_COLUMNS for column in builder.columns):
+        responses |= group_figures(tables.responses)
+    names = ["step", "responses", "incomplete", *builder.tile_names]
+    return responses, {name: tables.steps[name].to_numpy() for name in names}
+
+
+def _run(
+    job: StepJob | dict[str, list[Chart]], shared: tuple[RowLocations, Finish, PageContext]
+) -> Any:
+    if isinstance(job, StepJob):
+        return render_step(job, shared)
+    return draw_pages(job, shared[2].options.language)
+
+
+def render_step(job: StepJob, shared: tuple[RowLocations, Finish, PageContext]) -> StepPage:
     """Read the shown responses of a step back from the logs and render its page."""
     locations, finish, context = shared
     rollouts = _read(job, locations, context)
     addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
-    view = step_view(job, rollouts, context, addresses)
+    rows = step_rows(job, rollouts, context)
+    view = step_view(job, rows, context, addresses)
     content, weight = finish(rendered("step", view, context, addresses, job.plan.step))
     texts = view["texts"]
-    return RenderedStep(content, weight + len(texts), listed_rows(job, rollouts, context), texts)
+    listed = listed_rows(job, rollouts, rows.values, context)
+    return StepPage(job.plan, content, weight + len(texts), listed, texts)
 
 
 def _read(job: StepJob, locations: RowLocations, context: PageContext) -> list[Rollout]:
-    locations.select(job.responses)
-    rows = (job.plan.rows - job.responses.index[0]).tolist()
+    locations.select(job.columns)
+    rows = job.shown.tolist()
     rollouts = fetch(locations, rows, context.options, context.options, job.plan.with_tokens)
     if not context.options.redact:
         return list(rollouts)
-    prompts = job.responses["prompt_id"].tolist()
+    prompts = job.columns["prompt_id"].tolist()
     hidden = [
         redacted(rollout, prompts[row], job.texts[row])
         for row, rollout in zip(rows, rollouts, strict=True)
@@ -143,22 +165,19 @@ def _read(job: StepJob, locations: RowLocations, context: PageContext) -> list[R
 
 def _page_key(job: StepJob, digest: bytes, locations: RowLocations, context: PageContext) -> bytes:
     """Return a page's cache key: a hash of all it is rendered from; b"" if it is not cacheable."""
-    responses, plan = job.responses, job.plan
-    rows = plan.rows - responses.index[0]
-    file = responses["file"].to_numpy()[rows]
+    columns, plan = job.columns, job.plan
+    file = columns["file"][job.shown]
     files = np.unique(file).tolist()
     formats = format_keys([locations.formats[i] for i in files], context.options.tokenizer)
-    if not formats or not responses["line_hash"].to_numpy()[rows].all():
+    if not formats or not columns["line_hash"][job.shown].all():
         return b""
     # Lines are identified by hash, not by offset; the page shows file names and line numbers.
-    responses = responses.drop(columns=["file", "offset", "length"])
+    columns = {k: v for k, v in columns.items() if k not in ("file", "offset", "length")}
     names = [locations.sources[i].name for i in files], np.searchsorted(files, file)
-    detail = rows, plan.with_tokens, plan.digits
+    detail = job.shown, plan.with_tokens, plan.digits
     run_facts = job.figures, job.linked, job.findings, job.usual_responses, job.in_progress
     try:
-        return _digest(
-            digest.hex(), names, formats, responses, job.extras, run_facts, detail, job.texts
-        )
+        return _digest(digest.hex(), names, formats, columns, run_facts, detail, job.texts)
     except TypeError:  # text that is not Unicode
         return b""
 
@@ -175,8 +194,6 @@ def _digest(*values: object) -> bytes:
 
 def _plain(value: Any) -> object:
     match value:
-        case pd.DataFrame():
-            return {str(name): value[name].to_numpy() for name in value.columns}
         case np.ndarray() if value.dtype != object:
             data = xxhash.xxh3_128_hexdigest(value.tobytes())
             return [str(value.dtype), value.shape, data]
@@ -191,19 +208,19 @@ def _plain(value: Any) -> object:
     raise TypeError(type(value).__name__)
 
 
-def _load_page(store: Store, key: bytes) -> RenderedStep | None:
+def _load_page(store: Store, key: bytes, plan: StepPlan) -> StepPage | None:
     if not key or (data := store.get(key)) is None:
         return None
     try:
         head, (content, texts) = unpack(data)
         page = (head["path"], content.tobytes())
-        return RenderedStep(page, head["weight"], head["listed"], texts.tobytes().decode())
+        return StepPage(plan, page, head["weight"], head["listed"], texts.tobytes().decode())
     except (ValueError, TypeError, LookupError):
         return None
 
 
-def _store_page(store: Store, key: bytes, page: RenderedStep) -> RenderedStep:
-    (path, content), weight, listed, texts = page
+def _store_page(store: Store, key: bytes, page: StepPage) -> StepPage:
+    _, (path, content), weight, listed, texts = page
     head = {"path": path, "weight": weight, "listed": listed}
     if key:
         with suppress(TypeError):  # text that is not Unicode

@@ -93,10 +93,9 @@ def pack_tokens(
 
 
 def token_metrics(
-    rollouts: Sequence[Rollout], figures: FigureOptions, *, advantages_logged: bool
+    present: Mapping[str, bool], figures: FigureOptions, *, advantages_logged: bool
 ) -> list[dict[str, Any]]:
-    """Return name, label, unit and help of each token figure that has values in ``rollouts``."""
-    has_values = _value_presence(rollouts)
+    """Return name, label, unit and help of each token figure that is ``present``."""
     gae = message(
         "computed from token rewards and values: GAE with γ = {gamma}, λ = {lam}",
         gamma=figures.gamma,
@@ -113,39 +112,29 @@ def token_metrics(
             "help": computed.get(f.name, f.help),
         }
         for f in TOKEN_FIGURES
-        if has_values.get(f.name)
+        if present.get(f.name)
     ]
 
 
-def empty_metrics(rollouts: Sequence[Rollout]) -> list[str]:
-    """Return labels of figures that are logged but NaN at every token of ``rollouts``."""
-    has_values = _value_presence(rollouts)
-    return [f.label for f in TOKEN_FIGURES if has_values.get(f.name) is False]
-
-
-def _value_presence(rollouts: Sequence[Rollout]) -> dict[str, bool]:
+def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
     """Return for each logged token figure whether any token has a value other than NaN."""
-    result = {}
+    figures_of, result = [rollout.figures for rollout in rollouts if rollout.raw_tokens], {}
     for name in (figure.name for figure in TOKEN_FIGURES):
-        arrays = [_figure(rollout, name) for rollout in rollouts if rollout.raw_tokens]
-        logged_arrays = [values for values in arrays if values is not None]
-        if logged_arrays:
+        attribute = ATTRIBUTES.get(name, name)
+        arrays = [getattr(figures, attribute) for figures in figures_of]
+        if logged_arrays := [values for values in arrays if values is not None]:
             result[name] = any(not np.isnan(values).all() for values in logged_arrays)
     return result
 
 
-def _figure(rollout: Rollout, name: str) -> NDArray[np.float64] | None:
-    values: NDArray[np.float64] | None = getattr(rollout.figures, ATTRIBUTES.get(name, name))
-    return values
-
-
 def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
     """Return a figure of all tokens, concatenated; NaN for responses that do not have it."""
-    figures = ((rollout, _figure(rollout, name)) for rollout in rollouts)
+    attribute = ATTRIBUTES.get(name, name)
+    figures = [getattr(rollout.figures, attribute) for rollout in rollouts]
     return np.concatenate(
         [
             np.full(len(rollout.raw_tokens), np.nan) if values is None else values
-            for rollout, values in figures
+            for rollout, values in zip(rollouts, figures, strict=True)
         ]
     )
 
@@ -182,9 +171,11 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
     # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
     power = _POWERS[np.abs(exponent)]
     mantissa = np.rint(np.where(exponent < 0, numbers * power, numbers / power)).astype(np.int64)
-    while (ending_in_0 := (mantissa % 10 == 0) & (mantissa != 0)).any():
+    ending_in_0 = np.flatnonzero((mantissa % 10 == 0) & (mantissa != 0))
+    while len(ending_in_0):
         mantissa[ending_in_0] //= 10
         exponent[ending_in_0] += 1
+        ending_in_0 = ending_in_0[mantissa[ending_in_0] % 10 == 0]
     exponent[mantissa == 0] = 0
     missing = np.isnan(values)
     exponent[missing] = MISSING_EXPONENT

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count, repeat
 from typing import Any, NamedTuple
 
@@ -128,13 +129,17 @@ class Shell:
 
 
 def number_cell(
-    value: float | None, kind: NumberKind = "number", why_missing: str = NOT_IN_LOG
+    value: float | None, kind: NumberKind = "number", why_missing: str = NOT_IN_LOG, bar: int = 0
 ) -> Cell:
     """Return the cell of a number in the format ``kind``; None and NaN count as missing."""
     if value is None or math.isnan(value):
-        return Cell(MISSING, None, why_missing)
-    value = float(value)
-    return Cell(written(value, kind), value, exact(value))
+        return Cell(MISSING, None, why_missing, bar)
+    return _number_cell(float(value), kind, bar)
+
+
+@lru_cache(maxsize=1 << 14)  # many cells of a table are equal
+def _number_cell(value: float, kind: NumberKind, bar: int) -> Cell:
+    return Cell(written(value, kind), value, exact(value), bar)
 
 
 def name_cell(name: int, href: str | None = None) -> Cell:

@@ -9,13 +9,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.finding import Verdict
-from rlreport.choose.detail import Candidate, Plan, StepPlan, fewer_steps
+from rlreport.choose.detail import StepPlan, fewer_steps, left_out
 from rlreport.choose.ranking import Extreme, extremes, rank_by_interest
 from rlreport.errors import UnusableInputError
 from rlreport.options import ReportOptions
 from rlreport.tables import Tables
 
-__all__ = ["Candidate", "Extreme", "Plan", "StepPlan", "choose", "extremes", "fewer_steps"]
+__all__ = ["Extreme", "StepPlan", "choose", "extremes", "fewer_steps", "left_out"]
 
 # Logged fields with a value for each token that the pages of steps contain
 TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
@@ -23,7 +23,7 @@ TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_
 MOST_STEPS = 20_000  # Maximum number of steps in a report
 
 
-def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Candidate]:
+def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[StepPlan]:
     """Choose up to ``options.max_responses`` responses to show at each step, in order of interest.
 
     First come responses that a finding cites and extremes of the run (e.g. its lowest reward),
@@ -55,7 +55,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
     arrays = array_count + 3 if has_tokens and array_count else int(has_tokens)
     starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
     sampling_keys = prompt_sampling_keys(responses, options.seed)
-    candidates = []
+    plans = []
     for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
         step = int(steps[start])
         pinned = evidence.get(step, set())
@@ -67,8 +67,8 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
             seed=options.seed,
             recurring=sampling_keys[start:stop],
         )
-        candidates.append(Candidate(step, rows, len(pinned), token_counts[rows], arrays))
-    return candidates
+        plans.append(StepPlan(step, rows, len(pinned), token_counts[rows], arrays))
+    return plans
 
 
 def prompt_sampling_keys(responses: pd.DataFrame, seed: int) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -59,17 +59,7 @@ LEVELS = (
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What the page of a step shows."""
-
-    step: int
-    rows: NDArray[np.int64]  # int64, row numbers in the response table, the most interesting first
-    with_tokens: int  # how many of ``rows``, from the first on, are shown with token values
-    digits: int  # significant digits of token values
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A step that can have a page, with its responses ranked by interest."""
+    """What the page of a step shows: its responses, ranked by interest, at a level of detail."""
 
     step: int
     rows: NDArray[np.int64]  # int64, row numbers in the response table, the most interesting first
@@ -77,18 +67,24 @@ class Candidate:
     pinned: int
     tokens: NDArray[np.float64]  # float64, number of tokens of each response in ``rows``
     arrays: int  # number of values that the page has for each token, 0 if no tokens are logged
+    with_tokens: int = 0  # how many of ``rows``, from the first on, are shown with token values
+    digits: int = FINEST_DIGITS  # significant digits of token values
 
     def at(self, level: int) -> StepPlan:
-        """Return what the step's page shows at a level of detail (an index into LEVELS)."""
+        """Return the plan at a level of detail (an index into LEVELS)."""
         wanted, count = LEVELS[level], len(self.rows)
         pinned = 0 if level == len(LEVELS) - 1 else self.pinned
         rows = count if wanted.rows is None else min(count, max(wanted.rows, pinned))
         tokens = rows if wanted.with_tokens is None else min(rows, max(wanted.with_tokens, pinned))
-        token_rows = tokens if self.arrays else 0
-        return StepPlan(self.step, self.rows[:rows], token_rows, wanted.digits)
+        return replace(
+            self,
+            rows=self.rows[:rows],
+            with_tokens=tokens if self.arrays else 0,
+            digits=wanted.digits,
+        )
 
 
-def expected_bytes(candidates: Sequence[Candidate], level: int) -> float:
+def expected_bytes(candidates: Sequence[StepPlan], level: int) -> float:
     """Return roughly how many bytes the pages of these steps take at a level of detail."""
     total = 0.0
     for candidate in candidates:
@@ -98,7 +94,7 @@ def expected_bytes(candidates: Sequence[Candidate], level: int) -> float:
     return total
 
 
-def fitting_level(candidates: Sequence[Candidate], room: float) -> int:
+def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
     """Return the most detailed level (index into LEVELS) expected to fit into ``room`` bytes.
 
     Level 0 is skipped if a page has more than MAX_FINE_VALUES values; the last level is returned
@@ -111,7 +107,7 @@ def fitting_level(candidates: Sequence[Candidate], room: float) -> int:
     return len(LEVELS) - 1
 
 
-def affordable(candidates: Sequence[Candidate], room: float) -> int:
+def affordable(candidates: Sequence[StepPlan], room: float) -> int:
     """Return how many of the steps can have a page if these may take ``room`` bytes in all.
 
     Pages are counted at the second lowest level of detail, or the lowest if few steps would fit.
@@ -123,62 +119,53 @@ def affordable(candidates: Sequence[Candidate], room: float) -> int:
     return max(int(room / second_lowest), min(FEWEST, int(room / lowest)))
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What each step's page shows; ``steps_in_all`` also counts the steps without a page."""
+def left_out(
+    steps: Sequence[StepPlan], steps_in_all: int, responses_in_all: int, token_responses: int
+) -> list[str]:
+    """Return sentences about what the pages of these steps leave out; empty if nothing.
 
-    steps: list[StepPlan]
-    steps_in_all: int
-
-    @property
-    def responses(self) -> int:
-        """Number of shown responses."""
-        return sum(len(step.rows) for step in self.steps)
-
-    def left_out(self, responses_in_all: int, token_responses: int) -> list[str]:
-        """Return sentences about what the report leaves out; empty if it is complete.
-
-        The run has ``responses_in_all`` responses, ``token_responses`` of them with tokens.
-        """
-        sentences = []
-        if len(self.steps) < self.steps_in_all:
-            sentences.append(
-                message(
-                    "{some:count} of {all:count} steps have no page; the first, the last, "
-                    "those of findings and extremes, and every n-th of the others have one.",
-                    some=self.steps_in_all - len(self.steps),
-                    all=self.steps_in_all,
-                )
+    The run has ``responses_in_all`` responses, ``token_responses`` of them with tokens;
+    ``steps_in_all`` also counts the steps without a page.
+    """
+    responses, sentences = sum(len(step.rows) for step in steps), []
+    if len(steps) < steps_in_all:
+        sentences.append(
+            message(
+                "{some:count} of {all:count} steps have no page; the first, the last, "
+                "those of findings and extremes, and every n-th of the others have one.",
+                some=steps_in_all - len(steps),
+                all=steps_in_all,
             )
-        if self.responses < responses_in_all:
-            sentences.append(
-                message(
-                    "{some:count} of {all:count} responses are shown with their text: those "
-                    "that findings refer to, the extremes of every metric, and a seeded "
-                    "sample of the rest. Figures do not depend on this choice.",
-                    some=self.responses,
-                    all=responses_in_all,
-                )
+        )
+    if responses < responses_in_all:
+        sentences.append(
+            message(
+                "{some:count} of {all:count} responses are shown with their text: those "
+                "that findings refer to, the extremes of every metric, and a seeded "
+                "sample of the rest. Figures do not depend on this choice.",
+                some=responses,
+                all=responses_in_all,
             )
-        token_rows = sum(step.with_tokens for step in self.steps)
-        if token_responses and token_rows < min(self.responses, token_responses):
-            sentences.append(
-                message(
-                    "Token data is included for the {some:count} most interesting of {all:count} "
-                    "shown responses.",
-                    some=token_rows,
-                    all=self.responses,
-                )
+        )
+    token_rows = sum(step.with_tokens for step in steps)
+    if token_responses and token_rows < min(responses, token_responses):
+        sentences.append(
+            message(
+                "Token data is included for the {some:count} most interesting of {all:count} "
+                "shown responses.",
+                some=token_rows,
+                all=responses,
             )
-        digits = min((step.digits for step in self.steps), default=FINEST_DIGITS)
-        if token_responses and digits < FINEST_DIGITS:
-            sentences.append(
-                message("Token values are kept to {digits} significant digits.", digits=digits)
-            )
-        return sentences
+        )
+    digits = min((step.digits for step in steps), default=FINEST_DIGITS)
+    if token_responses and digits < FINEST_DIGITS:
+        sentences.append(
+            message("Token values are kept to {digits} significant digits.", digits=digits)
+        )
+    return sentences
 
 
-def fewer_steps(steps: Sequence[Candidate], room: int) -> list[Candidate]:
+def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
     """Choose at most ``room`` steps, but at least two, that get a page.
 
     These are the first and the last step, as many as possible of the steps with responses that

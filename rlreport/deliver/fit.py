@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.step_pages import render_steps
-from rlreport.choose import Candidate, fewer_steps
+from rlreport.choose import StepPlan, fewer_steps
 from rlreport.choose.detail import LEVELS, affordable, expected_bytes, fitting_level
 from rlreport.deliver import Builder, Form
 from rlreport.deliver.ownership import pictures_of, write_manifests
@@ -37,7 +37,7 @@ def deliver(
     Raises:
         OutputError: even the smallest report does not fit.
     """
-    if not form.pages or not builder.candidates:
+    if not form.pages or not builder.plans:
         size = _write(form, builder, path)
         if size > limit and builder.metrics_data:
             builder = builder.without_metrics()
@@ -55,9 +55,9 @@ def deliver(
         linked = builder.linking(steps, limit)
         pages = render_steps(linked, level)
         report = linked.holding(pages)
-        size = _write(form, report, path)
-        scale = pages.weight / expected_bytes(steps, level)
-        room = limit - (size - pages.weight)  # what the other pages leave
+        size, weight = _write(form, report, path), sum(page.weight for page in pages)
+        scale = weight / expected_bytes(steps, level)
+        room = limit - (size - weight)  # what the other pages leave
         if size <= limit:
             better_steps, better = _choice(builder, CAUTION * room / scale)
             if not first or (len(better_steps), -better) <= (len(steps), -level):
@@ -71,9 +71,9 @@ def deliver(
         del pages, report  # free their memory before the next ones are rendered
 
 
-def _choice(builder: ReportBuilder, room: float) -> tuple[list[Candidate], int]:
+def _choice(builder: ReportBuilder, room: float) -> tuple[list[StepPlan], int]:
     """Return the steps that get a page, and the level of detail, expected to fit into ``room``."""
-    steps = fewer_steps(builder.candidates, affordable(builder.candidates, room))
+    steps = fewer_steps(builder.plans, affordable(builder.plans, room))
     return steps, fitting_level(steps, room)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
-import pandas as pd
 
 from rlreport.choose.detail import evenly
 from rlreport.columns import RESPONSE
@@ -19,7 +20,6 @@ from rlreport.draw.axes import (
     records,
 )
 from rlreport.draw.chart import PAGE_ROWS, Chart, Rows, fill, layer_named
-from rlreport.draw.curves import floats
 from rlreport.draw.direct import (
     PLOT_WIDTH,
     RIGHT,
@@ -36,13 +36,16 @@ from rlreport.tables import length_column
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message, plural, sentences
 
+# Columns that the charts need
+CHARTED = ("reward", "ref_reward", "reward_gap", "kl_k1", "response_tokens", "response_chars")
+
 MOST_DOTS = 600  # Above this many responses a scatter plot is drawn as a heat map of counts
 MOST_BARS = 200  # maximum number of bars in the chart of reward gaps
 _CELLS = (36, 20)  # columns and rows of a heat map
 
 
 def step_charts(
-    rows: pd.DataFrame, first_rows: pd.DataFrame, *, step: int, language: Language = ENGLISH
+    rows: Mapping[str, Floats], first_rewards: Floats, language: Language = ENGLISH
 ) -> list[Chart]:
     """Return the charts of one step that have data, with their drawings.
 
@@ -50,16 +53,13 @@ def step_charts(
     which the page's script filters.
 
     Args:
-        rows: response table of the step.
-        first_rows: response table of the first step, drawn in the background unless it is ``step``.
-        step: number of the step.
+        rows: CHARTED columns of the step's responses.
+        first_rewards: rewards of the first step, drawn in the background; empty to leave them out.
+        language: language of the drawings.
     """
-    ghost = first_rows[first_rows["step"] != step]
     length = length_column(rows)
     charts = (
-        _histogram(
-            floats(rows, "reward"), floats(rows, "ref_reward"), floats(ghost, "reward"), language
-        ),
+        _histogram(rows["reward"], rows["ref_reward"], first_rewards, language),
         _gap(rows, language),
         _plane(rows, "kl_k1", "step_reward_kl", message("Reward against KL"), language),
         _plane(rows, length, "step_reward_length", message("Reward against length"), language),
@@ -127,11 +127,10 @@ def _histogram(
     return Chart("step_reward", title, words_in_all, spec, {}, svg)
 
 
-def _gap(rows: pd.DataFrame, language: Language) -> Chart | None:
-    table = rows[np.isfinite(rows["reward_gap"])]
-    if table.empty:
+def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
+    gap = rows["reward_gap"][np.isfinite(rows["reward_gap"])]
+    if not (count := len(gap)):
         return None
-    gap, count = floats(table, "reward_gap"), len(table)
     words = plural(
         "{better:count} of {count} response beats the reference, {worse:count} fall short; mean "
         "gap {gap}.",
@@ -167,12 +166,12 @@ def _gap(rows: pd.DataFrame, language: Language) -> Chart | None:
 
 
 def _plane(
-    rows: pd.DataFrame, field: str, name: str, title: str, language: Language
+    rows: Mapping[str, Floats], field: str, name: str, title: str, language: Language
 ) -> Chart | None:
-    table = rows[np.isfinite(rows[field]) & np.isfinite(rows["reward"])]
-    if table.empty:
+    finite = np.isfinite(rows[field]) & np.isfinite(rows["reward"])
+    if not finite.any():
         return None
-    across, up = drawable(floats(table, field)), drawable(floats(table, "reward"))
+    across, up = drawable(rows[field][finite]), drawable(rows["reward"][finite])
     titles = {field: RESPONSE[field].title, "reward": message("reward")}
     x, y = Axis(*limits([across]), titles[field]), Axis(*limits([up]), titles["reward"])
     r = correlation(across, up)

@@ -53,13 +53,16 @@ _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"valu
 
 
 def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
-    """Render the charts: return copies with ``svg``, with texts in the given language.
+    """Render the charts that lack it: return copies with ``svg``, texts in the given language.
 
     Raises:
         ValueError: Vega rejected a chart.
     """
     result = []
     for chart in charts:
+        if chart.svg:
+            result.append(chart)
+            continue
         # Font size 0 avoids measuring texts, which would take most of Vega's time; the layout
         # does not depend on text widths, and the SVG root sets the real font size.
         specification = {**language.of(chart.vega), "background": None}

@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import IO, Any
 
 import numpy as np
-import pandas as pd
 
 from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.figures.ragged import Ints
@@ -54,10 +53,10 @@ class RowLocations:
         """Return a copy with the files but without rows, which ``select`` sets."""
         return RowLocations(self.sources, self.formats, self.style)
 
-    def select(self, responses: pd.DataFrame) -> None:
-        """Use the locations of these rows of the response table, numbered from 0 in their order."""
+    def select(self, responses: Any) -> None:
+        """Use the locations of these rows (a table or a dict of arrays), numbered from 0."""
         for name in _COLUMNS:
-            setattr(self, name, responses[name].to_numpy())
+            setattr(self, name, np.asarray(responses[name]))
 
     def source(self, row: int) -> Source:
         """Return the log file that contains a row."""

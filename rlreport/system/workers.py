@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 FORK_SECONDS = 0.3  # shorter work is done sooner in this process: forking takes 20 ms
 SPAWN_SECONDS = 3.0  # a process that is not forked needs half a second to import this package
-AHEAD = 4  # jobs per process that are submitted before the result of an earlier one is taken
+AHEAD = 4  # usual ``ahead`` of ``Workers.map``
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _numbers = itertools.count()
 
@@ -76,6 +76,7 @@ class Workers:
         shared: Shared,
         *,
         seconds: float = math.inf,
+        ahead: int = AHEAD,
     ) -> Iterator[Result]:
         """Yield ``function(job, shared)`` for each job, in the order of the jobs.
 
@@ -85,6 +86,7 @@ class Workers:
             shared: a value that all jobs get. Forked processes inherit it; others get a pickle.
             seconds: estimated time of all jobs in one process, by which it is decided whether
                 other processes are worth their start. A cluster always runs all jobs.
+            ahead: jobs per process that are submitted before an earlier result is taken.
 
         Raises:
             RlreportError: a worker process was killed.
@@ -95,10 +97,10 @@ class Workers:
         if self._cluster is not None:
             return self._cluster.map(function, job_list, shared)
         if count > 1 and seconds >= FORK_SECONDS and can_fork():
-            return _map_forked(function, job_list, shared, count)
+            return _map_forked(function, job_list, shared, count, ahead)
         if count > 1 and seconds >= SPAWN_SECONDS and (executor := self._spawn()):
             work = partial(_run_pickled, next(_numbers), pickle.dumps((function, shared)))
-            return _results(executor, work, job_list, AHEAD * count)
+            return _results(executor, work, job_list, ahead * count)
         return (function(job, shared) for job in job_list)
 
     def _spawn(self) -> Executor | None:
@@ -135,7 +137,11 @@ _inherited: list[tuple[Callable[[Any, Any], Any], Sequence[Any], Any]] = []
 
 
 def _map_forked(
-    function: Callable[[Job, Shared], Result], jobs: Sequence[Job], shared: Shared, count: int
+    function: Callable[[Job, Shared], Result],
+    jobs: Sequence[Job],
+    shared: Shared,
+    count: int,
+    ahead: int,
 ) -> Iterator[Result]:
     before = set(multiprocessing.active_children())
     _inherited.append((function, jobs, shared))
@@ -150,7 +156,7 @@ def _map_forked(
         _inherited.pop()
     done = False
     try:
-        results = _results(executor, _run_inherited, range(1, len(jobs)), AHEAD * count, first)
+        results = _results(executor, _run_inherited, range(1, len(jobs)), ahead * count, first)
         yield from results
         done = True
     finally:
