@@ -70,7 +70,7 @@ def main() -> None:
                 many,
                 lambda page: page.evaluate(READY),
             )
-            report("step of 1,024 responses × 20 columns, interactive", ready, 1000)
+            report("step of 1,024 responses × 20 columns, interactive", ready, 600)
             report("sorted", median(browser, many, lambda page: page.evaluate(SORT)), 100)
             report(
                 "32,000 tokens, opened",

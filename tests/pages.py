@@ -16,6 +16,7 @@ from rlreport.bake.assets import assets
 from rlreport.bake.pages import Addresses, environment, packed_json, script_json
 from rlreport.bake.panel import conversation_data
 from rlreport.bake.responses_page import responses_view
+from rlreport.bake.step_page import STATIC_ROWS
 from rlreport.bake.token_codec import figures_present, pack_tokens
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, TableView
 from rlreport.columns import TOKEN_FIGURES
@@ -65,7 +66,7 @@ class Made:
     columns: int = 6
     tokens: int = 40
     with_tokens: int = 16
-    static_rows: int = 200
+    static_rows: int = STATIC_ROWS
     words: Sequence[str] = (
         " the",
         " cat",
@@ -245,7 +246,9 @@ def step_view(made: Made) -> dict[str, Any]:
         "turns": {"0": [["system", "Be brief."], ["user", "Hello?"]]},
         "ranks": {key: (np.argsort(np.argsort(-v)) + 1).tolist() for key, v in values.items()},
         "where": [f"rank_0.jsonl:{n + 1}" for n in range(made.responses)],
-        "badges": {"1": [{"id": "kl", "severity": "critical", "title": "KL", "token": 3}]},
+        "badges": {
+            "1": [{"id": "kl", "severity": "critical", "name": "KL", "title": "KL", "token": 3}]
+        },
         "highlights": ["more"],
         "metrics": TOKEN_METRICS,
     }

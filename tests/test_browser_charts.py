@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+import rlreport
 from tests.browser import rest, until, visiting
+from tests.hostile import write_log
 
 pytestmark = pytest.mark.untraced
 
@@ -51,38 +53,28 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(
         assert page.url == address
 
 
-@pytest.mark.parametrize("kind", ["PNG", "SVG", "CSV", "Vega-Lite"])
-def test_a_chart_can_be_taken_along_in_two_clicks(
-    browser: Browser, report: Path, tmp_path: Path, kind: str
+def test_a_chart_can_be_taken_along_in_two_clicks_and_has_a_logarithmic_axis(
+    browser: Browser, report: Path, tmp_path: Path
 ) -> None:
+    taken = {}
     with visiting(browser, report / "index.html") as page:
         figure = live(page, "reward")
-        page.click(f"{figure} .chart-menu > button")
-        with page.expect_download() as download:
-            page.click(f'{figure} .chart-menu button:text-is("{kind}")')
-        taken = tmp_path / download.value.suggested_filename
-        download.value.save_as(taken)
-    exported = json.loads((report / "data" / "charts" / "reward.vl.json").read_bytes())
-    data = taken.read_bytes()
-    match kind:
-        case "PNG":
-            assert data.startswith(b"\x89PNG")
-        case "SVG":
-            assert data.startswith(b"<svg")
-        case "CSV":
-            assert len(data.splitlines()) == len(exported["data"]["values"]) + 1
-        case "Vega-Lite":
-            found = json.loads(data)
-            assert found["layer"] == exported["layer"]
-            assert found["config"] == exported["config"]
-
-
-def test_a_logarithmic_axis_by_choice(browser: Browser, report: Path) -> None:
-    with visiting(browser, report / "index.html") as page:
+        for kind in ("PNG", "SVG", "CSV", "Vega-Lite"):
+            page.click(f"{figure} .chart-menu > button")
+            with page.expect_download() as download:
+                page.click(f'{figure} .chart-menu button:text-is("{kind}")')
+            download.value.save_as(tmp_path / download.value.suggested_filename)
+            taken[kind] = (tmp_path / download.value.suggested_filename).read_bytes()
         figure = live(page, "length")
         page.click(f"{figure} .chart-menu > button")
         page.check(f"{figure} .chart-menu input")
         page.wait_for_selector(f'{figure} .plot text:has-text("logarithmic")')
+    exported = json.loads((report / "data" / "charts" / "reward.vl.json").read_bytes())
+    assert taken["PNG"].startswith(b"\x89PNG")
+    assert taken["SVG"].startswith(b"<svg")
+    assert len(taken["CSV"].splitlines()) == len(exported["data"]["values"]) + 1
+    found = json.loads(taken["Vega-Lite"])
+    assert (found["layer"], found["config"]) == (exported["layer"], exported["config"])
 
 
 def test_any_column_of_a_steps_responses_against_any_other(browser: Browser, report: Path) -> None:
@@ -95,3 +87,35 @@ def test_any_column_of_a_steps_responses_against_any_other(browser: Browser, rep
         page.wait_for_selector('.explore figcaption > span:has-text("Length against KL")')
         dots = page.locator(".explore .plot .mark-symbol path").count()
         assert dots == page.locator("section.responses tbody tr[data-n]").count()
+
+
+def test_an_interactive_chart_of_a_step_looks_like_its_drawing(
+    browser: Browser, report: Path, tmp_path: Path
+) -> None:
+    texts = "plot => [...plot.querySelectorAll('text')].map(text => text.textContent).sort()"
+    with visiting(browser, report / "steps" / "59.html", java_script_enabled=False) as page:
+        drawn = {
+            figure.get_attribute("data-chart"): (
+                figure.locator("text").all_text_contents(),
+                figure.locator("circle").count(),
+                figure.locator("svg").evaluate("svg => svg.getBoundingClientRect().height"),
+            )
+            for figure in page.locator("figure.chart").all()
+        }
+    with visiting(browser, report / "steps" / "59.html") as page:
+        for name, (words, dots, height) in drawn.items():
+            plot = page.locator(f"{live(page, str(name))} .plot")
+            assert plot.evaluate(texts) == sorted(words)
+            assert plot.locator("path[fill-opacity='0.5'][d*='A']").count() == dots
+            size = plot.locator("svg").evaluate("svg => svg.getBoundingClientRect().height")
+            assert size == pytest.approx(height, abs=6)
+        assert page.locator("figcaption .smoothed").count() == 0
+    # A page that shows a choice of the responses says so where they are drawn again.
+    rows = [
+        {"step": s, "prompt": "p", "response": "r", "reward": n} for s in (0, 1) for n in range(300)
+    ]
+    done = rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "report", workers=1)
+    with visiting(browser, Path(done.out) / "steps" / "1.html") as page:
+        figure = live(page, "step_reward")
+        shown = len(json.loads(page.text_content("script.rows-data") or "")["n"])
+        assert page.text_content(f"{figure} .smoothed") == f"{shown} of 300 responses"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,25 +14,22 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+import rlreport
 from rlreport.bake.assets import join_scripts
+from rlreport.bake.step_page import STATIC_ROWS
 from rlreport.text.clean import escape
 from tests.browser import copy, in_url, listed, numbers, until, visiting
+from tests.hostile import write_log
 from tests.pages import Made, write_step
 from tests.test_compare_data import FORMULAS, IDS
 
 pytestmark = pytest.mark.untraced
-LONG = 10_000
 STATIC = Path(__file__).resolve().parents[1] / "static" / "js"
 
 
 @pytest.fixture(scope="module")
 def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_step(tmp_path_factory.mktemp("list"), Made(responses=37, tokens=20))
-
-
-@pytest.fixture(scope="module")
-def long_step(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_step(tmp_path_factory.mktemp("long"), Made(responses=LONG, with_tokens=0))
 
 
 @pytest.fixture
@@ -70,11 +68,6 @@ def test_shift_sorts_by_several_columns(page: Page) -> None:
     in_url(page, "sort=prompt%2C-kl_k1")
 
 
-def test_the_address_holds_the_sort(browser: Browser, step: Path) -> None:
-    with visiting(browser, step, "#sort=-kl_k1") as page:
-        assert numbers(page, "kl_k1") == sorted(numbers(page, "kl_k1"), reverse=True)
-
-
 def test_search_keeps_rows_that_hold_the_text_and_marks_it(page: Page) -> None:
     page.fill("input[type=search]", "ANSWER 1")
     found = listed(page)
@@ -83,9 +76,7 @@ def test_search_keeps_rows_that_hold_the_text_and_marks_it(page: Page) -> None:
     marked = page.evaluate("[...CSS.highlights.get('found')].map(range => range.toString())")
     assert set(marked) == {"answer 1"}
     assert len(marked) >= len(found)
-
-
-def test_hostile_text_can_be_searched_and_stays_text(page: Page) -> None:
+    # Hostile text can be searched and stays text.
     page.fill("input[type=search]", "</script><script>")
     assert 0 < len(listed(page)) < 37
     assert page.title() == "Step 100 · made up"
@@ -102,31 +93,25 @@ def test_ranges_filter_and_can_be_taken_away(page: Page) -> None:
     assert numbers(page, "reward") == every
 
 
-def test_the_address_holds_filters_and_search(browser: Browser, step: Path) -> None:
-    with visiting(browser, step, "#min.reward=0&q=reference") as page:
+def test_the_address_holds_sort_filters_and_search(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, "#sort=-kl_k1&min.reward=0&q=reference") as page:
+        assert numbers(page, "kl_k1") == sorted(numbers(page, "kl_k1"), reverse=True)
         assert all(x >= 0 for x in numbers(page, "reward"))
         assert page.input_value("input[type=search]") == "reference"
 
 
-def test_columns_are_shown_and_hidden(page: Page) -> None:
+def test_columns_are_shown_and_hidden_and_rows_compact_or_full(page: Page) -> None:
     head = page.locator('.responses th[data-key="kl_k1"]')
     page.click(".menu > button:text('Columns')")
     page.uncheck(".menu label:has-text('kl_k1') input")
     assert head.is_hidden()
     page.check(".menu label:has-text('kl_k1') input")
     assert head.is_visible()
-
-
-def test_rows_are_compact_or_full(page: Page) -> None:
-    def hidden_text() -> int:
-        return page.eval_on_selector_all(
-            ".responses .clamp",
-            "all => all.filter(node => node.scrollHeight > node.clientHeight + 1).length",
-        )
-
-    assert hidden_text() > 0
+    hidden_text = """[...document.querySelectorAll('.responses .clamp')]
+        .filter(node => node.scrollHeight > node.clientHeight + 1).length"""
+    assert page.evaluate(hidden_text) > 0
     page.click("button:has-text('Full rows')")
-    assert hidden_text() == 0
+    assert page.evaluate(hidden_text) == 0
 
 
 def test_what_is_filtered_is_copied_as_csv_and_json(browser: Browser, step: Path) -> None:
@@ -156,45 +141,77 @@ def test_texts_are_escaped_as_in_the_exported_files(browser: Browser, tmp_path: 
     assert cells == [escape(text) for text in texts]
 
 
-def test_rows_of_a_long_list_are_added_while_it_is_scrolled(
-    browser: Browser, long_step: Path
+@pytest.mark.parametrize("count", [STATIC_ROWS + 1, 128, 1024])
+def test_rows_beyond_the_pages_html_are_listed_like_the_others(
+    browser: Browser, tmp_path: Path, count: int
 ) -> None:
-    with visiting(browser, long_step) as page:
-        assert page.text_content(".responses .count") == "10,000 of 10,000"
-        assert len(listed(page)) < 100
-        header(page, "reward")
-        header(page, "reward")
-        assert listed(page)[0] == str(LONG - 1)
+    step = write_step(tmp_path, Made(responses=count, with_tokens=0))
+    last = count - 1
+    with visiting(browser, step, f"#r={last}") as page:
+        page.wait_for_selector(f'.responses tr[data-n="{last}"][aria-current="true"]')
+        assert page.text_content(".response h2") == f"Response {last}"
+        text = page.text_content('[data-text="response"] .prose') or ""
+        assert text.startswith(f"answer {last} ")
+        page.keyboard.press("k")
+        page.wait_for_selector(f".response h2:text-is('Response {last - 1}')")
+        page.click("text=Close")
+        page.fill("input[type=search]", f"answer {last} ")
+        assert listed(page) == [str(last)]
+        page.fill("input[type=search]", "")
+        for _ in range(2):  # smallest first
+            header(page, "reward")
+        assert listed(page)[0] == str(last)
+        assert page.text_content(".responses .count") == f"{count:,} of {count:,}"
         before = len(listed(page))
+        assert before <= 100
         page.eval_on_selector(".responses .scroll", "box => box.scrollTop = box.scrollHeight")
-        until(
-            page,
-            "count => document.querySelectorAll('.responses tbody tr').length > count",
-            arg=before,
-        )
-        assert listed(page)[before] == str(LONG - 1 - before)
-        header(page, "reward")
-        assert len(listed(page)) < 200
-
-
-def test_a_row_beyond_the_baked_ones_shows_its_text_as_text(
-    browser: Browser, long_step: Path
-) -> None:
-    with visiting(browser, long_step, "#r=9994") as page:
-        page.wait_for_selector(".response h2")
-        assert page.text_content(".response h2") == "Response 9994"
-        assert (page.text_content('[data-text="response"] .prose') or "").startswith("answer 9994 ")
-        page.wait_for_selector('.responses tr[data-n="9994"][aria-current="true"]')
-
-
-def test_printing_shows_every_row(browser: Browser, tmp_path: Path) -> None:
-    step = write_step(tmp_path, Made(responses=300, with_tokens=0))
-    with visiting(browser, step) as page:
-        assert len(listed(page)) < 100
+        more = "count => document.querySelectorAll('.responses tbody tr').length >= count"
+        until(page, more, arg=min(count, before + 1))
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        assert len(listed(page)) == 300
+        assert listed(page) == [str(n) for n in reversed(range(count))]
         page.evaluate("dispatchEvent(new Event('afterprint'))")
-        assert len(listed(page)) < 100
+        assert len(listed(page)) <= 100
+        page.click(".menu > button:text('Columns')")
+        page.uncheck(".menu label:has-text('kl_k1') input")
+        assert page.locator(".responses tbody tr td[hidden]").count() == len(listed(page))
+
+
+def rows_of(browser: Browser, page: Path) -> list[str]:
+    """Return the markup of all rows of a list, without what only a row of the HTML has."""
+    with visiting(browser, page) as opened:
+        opened.wait_for_selector(".list-tools .count")
+        opened.evaluate("dispatchEvent(new Event('beforeprint'))")
+        rows = opened.eval_on_selector_all("tbody tr", "rows => rows.map(row => row.outerHTML)")
+    unlike = re.compile(r' data-v="[^"]*"| missing(?=")|(?<=number) (?=")| title="not [^"]*"')
+    return [unlike.sub("", row) for row in rows]
+
+
+def test_rows_written_by_scripts_look_like_those_in_the_pages_html(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = write_log(
+        tmp_path / "log.jsonl",
+        [
+            {"step": step, "prompt": f"say {n}", "response": "so " * n if n % 9 else None}
+            | {"reward": n / 7 if n != 5 else None, "part": 1e-7 * n if n % 5 else None}
+            for step in range(2)
+            for n in range(1005)
+        ],
+    )
+    reports = []
+    for count in (1, 2000):
+        for module in ("step_page", "responses_page"):
+            monkeypatch.setattr(f"rlreport.bake.{module}.STATIC_ROWS", count)
+        reports.append(Path(rlreport.build(log, tmp_path / str(count), workers=1).out))
+    for name in ("steps/1.html", "responses.html"):
+        scripted, static = (rows_of(browser, report / name) for report in reports)
+        assert scripted == static
+        assert any("missing grades" in row for row in static[1:])
+    # Without scripts, the page says how many rows are missing.
+    with visiting(browser, reports[0] / "responses.html", java_script_enabled=False) as page:
+        assert "1 of 256 responses are listed here" in page.inner_text(".list")
+    with visiting(browser, reports[1] / "responses.html", java_script_enabled=False) as page:
+        assert "need scripts" not in page.inner_text(".list")
 
 
 def test_without_scripts_every_baked_row_reads_in_full(browser: Browser, step: Path) -> None:

@@ -25,11 +25,15 @@ def live(name: str) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_has_a_serious_finding_of_axe(
+def test_no_page_has_a_serious_finding_of_axe_or_is_wider_than_the_screen(
     browser: Browser, report: Path, kind: str, scheme: str
 ) -> None:
     address = "#r=23&metric=kl&b=log_ratio" if kind.startswith("steps") else ""
     with visiting(browser, report / kind, address, color_scheme=scheme) as page:
+        for width in (360, 3840):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.set_viewport_size({"width": 1400, "height": 900})
         if address:
             page.wait_for_selector(".token-text .t")
             page.click(".token-table summary")
@@ -49,15 +53,6 @@ def test_pages_hold_no_inline_script_and_a_policy_that_forbids_it(report: Path, 
     assert "<style" not in page
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("width", [360, 3840])
-def test_no_page_is_wider_than_the_screen(
-    browser: Browser, report: Path, kind: str, width: int
-) -> None:
-    with visiting(browser, report / kind, viewport={"width": width, "height": 900}) as page:
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
 def test_charts_become_live_under_the_policy_and_follow_the_theme(
     browser: Browser, report: Path
 ) -> None:
@@ -69,12 +64,7 @@ def test_charts_become_live_under_the_policy_and_follow_the_theme(
         page.click("button.theme")
         page.wait_for_selector(f"{live('reward')} svg [stroke='#6cb0ff']", state="attached")
         assert page.locator(policy_blue).count() == 0
-
-
-def test_the_theme_is_remembered_from_page_to_page(browser: Browser, report: Path) -> None:
-    with visiting(browser, report / "index.html", color_scheme="light") as page:
-        page.click("button.theme")
-        page.click("button.theme")
+        # The theme is remembered from page to page.
         page.goto((report / "data.html").as_uri())
         page.wait_for_selector("html[data-ready]", state="attached")
         assert page.text_content("button.theme") == "Theme: dark"
@@ -136,6 +126,11 @@ def test_the_worst_token_of_the_run_is_three_clicks_away(browser: Browser, repor
 
 def test_keys_and_the_scrubber_move_between_steps(browser: Browser, report: Path) -> None:
     with visiting(browser, report / "steps/30.html") as page:
+        page.keyboard.press("?")
+        text = page.inner_text("dialog")
+        assert all(key in text for key in ("[", "]", "j", "k", "/", "n"))
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog", state="detached")
         page.keyboard.press("]")
         page.wait_for_url("**/steps/31.html")
         page.keyboard.press("[")
@@ -148,19 +143,6 @@ def test_keys_and_the_scrubber_move_between_steps(browser: Browser, report: Path
         page.keyboard.press("Enter")
         page.wait_for_url("**/steps/32.html")
         assert page.title() == "Step 32 · ppo_reward_hacking"
-
-
-def test_the_question_mark_lists_the_keys(browser: Browser, report: Path) -> None:
-    with visiting(browser, report / "steps/30.html") as page:
-        page.keyboard.press("?")
-        text = page.inner_text("dialog")
-        assert all(key in text for key in ("[", "]", "j", "k", "/", "n"))
-        page.keyboard.press("Escape")
-        page.wait_for_selector("dialog", state="detached")
-
-
-def test_a_step_belongs_to_the_overview_which_leads_back(browser: Browser, report: Path) -> None:
-    with visiting(browser, report / "steps/30.html") as page:
         page.click("header nav a[aria-current='true']")
         page.wait_for_url("**/index.html")
 

@@ -32,7 +32,7 @@ def prompt(page: Page) -> str:
     return page.inner_text('[data-text="prompt"] .prose')
 
 
-def test_six_figures_stand_in_a_line_and_the_others_are_folded(math: Page) -> None:
+def test_six_figures_stand_in_a_line_the_end_in_words_and_nothing_scrolls(math: Page) -> None:
     line = math.locator(".response-figures.line > div")
     assert line.count() == 6
     assert len({line.nth(k).bounding_box()["y"] for k in range(6)}) == 1  # type: ignore[index]
@@ -40,15 +40,9 @@ def test_six_figures_stand_in_a_line_and_the_others_are_folded(math: Page) -> No
     assert rest.is_hidden()
     math.click(".all-figures summary")
     assert rest.is_visible()
-
-
-def test_the_end_of_a_response_is_said_in_words_without_a_rank(math: Page) -> None:
     ended = math.inner_text('[data-figure="finished"] dd')
     assert ended in {"by itself", "cut off at the limit"}
     assert "of 48" not in math.inner_text('[data-figure="reward"]')  # two rewards: no order
-
-
-def test_nothing_inside_the_panel_scrolls_down_by_itself(math: Page) -> None:
     inner = math.eval_on_selector_all(
         ".response *",
         """all => all.filter(one => /auto|scroll/.test(getComputedStyle(one).overflowY)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser import copy, listed, visiting
+from tests.browser import copy, listed, rest, visiting
 from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
@@ -31,16 +31,12 @@ def open_row(page: Page, n: int) -> None:
     page.wait_for_selector(TITLE)
 
 
-def test_a_row_opens_in_place_with_an_address_of_its_own(page: Page) -> None:
+def test_a_row_opens_in_place_with_an_address_that_survives_reload_and_back(page: Page) -> None:
     open_row(page, 4)
     assert page.text_content(TITLE) == "Response 4"
     assert page.url.endswith("r=4")
     assert page.title() == "Response 4 · Step 100 · made up"
     assert page.get_attribute('.responses tr[data-n="4"]', "aria-current") == "true"
-
-
-def test_the_address_survives_reload_back_and_forward(page: Page) -> None:
-    open_row(page, 4)
     page.reload()
     page.wait_for_selector(TITLE)
     assert page.text_content(TITLE) == "Response 4"
@@ -78,12 +74,23 @@ def test_texts_stand_side_by_side_as_logged_and_can_be_folded(page: Page) -> Non
     assert body.is_hidden()
 
 
-def test_chat_turns_are_shown_as_turns(page: Page) -> None:
+def test_turns_ranks_and_what_findings_name_are_shown(page: Page) -> None:
     open_row(page, 0)
     turns = page.eval_on_selector_all(
         ".turn", "all => all.map(turn => turn.innerText.split('\\n'))"
     )
     assert turns == [["system", "Be brief."], ["user", "Hello?"]]
+    page.keyboard.press("Escape")
+    open_row(page, 2)
+    assert page.inner_text('[data-figure="reward"]').endswith("3rd of 16")
+    page.keyboard.press("Escape")
+    open_row(page, 1)
+    marked = page.evaluate("[...CSS.highlights.get('finding')].map(range => range.toString())")
+    assert marked == ["more"]
+    assert page.inner_text(".response .findings").startswith("✕ critical")
+    page.keyboard.press("Escape")
+    open_row(page, 9)  # which has no token data
+    page.wait_for_selector(".token-view .note")
 
 
 def test_differences_to_the_reference_are_marked_on_demand(page: Page) -> None:
@@ -95,10 +102,7 @@ def test_differences_to_the_reference_are_marked_on_demand(page: Page) -> None:
     assert "answer 6" not in "".join(page.locator("ins").all_text_contents())
     page.click("button:has-text('Mark differences')")
     assert page.locator("ins, del").count() == 0
-
-
-def test_the_response_stands_beside_that_of_the_reference(page: Page) -> None:
-    open_row(page, 6)
+    # The response stands beside that of the reference.
     prompt, response, reference = (
         page.locator(f'[data-text="{key}"]').bounding_box()
         for key in ("prompt", "response", "ref_response")
@@ -106,18 +110,6 @@ def test_the_response_stands_beside_that_of_the_reference(page: Page) -> None:
     assert prompt and response and reference
     assert prompt["y"] + prompt["height"] <= response["y"] == reference["y"]
     assert prompt["width"] > response["width"] == reference["width"]
-
-
-def test_figures_carry_their_rank_in_the_step(page: Page) -> None:
-    open_row(page, 2)
-    assert page.inner_text('[data-figure="reward"]').endswith("3rd of 16")
-
-
-def test_texts_that_findings_name_are_marked(page: Page) -> None:
-    open_row(page, 1)
-    marked = page.evaluate("[...CSS.highlights.get('finding')].map(range => range.toString())")
-    assert marked == ["more"]
-    assert page.inner_text(".response .findings").startswith("✕ critical")
 
 
 def test_previous_and_next_follow_the_list_as_it_is_sorted_and_filtered(page: Page) -> None:
@@ -134,29 +126,19 @@ def test_previous_and_next_follow_the_list_as_it_is_sorted_and_filtered(page: Pa
     page.click("button:has-text('Next →')")
     assert page.text_content(TITLE) == f"Response {order[3]}"
     assert page.text_content(".response .count") == "4 of 16 listed"
-
-
-def test_back_leaves_the_responses_at_once(page: Page) -> None:
-    open_row(page, 0)
-    page.keyboard.press("j")
-    page.keyboard.press("j")
-    page.go_back()
+    page.go_back()  # leaves the responses at once
     page.wait_for_selector(".response", state="hidden")
 
 
-def test_the_place_in_the_logs_is_copied(browser: Browser, step: Path) -> None:
+def test_a_log_location_is_copied_even_if_the_clipboard_is_refused(
+    browser: Browser, step: Path
+) -> None:
     with visiting(browser, step, "#r=7", permissions=["clipboard-read", "clipboard-write"]) as page:
         page.click(".response-more .menu > button")
         copy(page, ".sheet button:has-text('Log location')")
         assert page.evaluate("navigator.clipboard.readText()") == "rank_0.jsonl:8"
-
-
-def test_copying_works_where_the_clipboard_is_refused(browser: Browser, step: Path) -> None:
-    with visiting(browser, step, "#r=7") as page:
-        page.evaluate(
-            "() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }"
-        )
-        page.click(".response-more .menu > button")
+        page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(Error('no')) }")
+        rest(page, 2500)  # the button says "Copied" for a while
         copy(page, ".sheet button:has-text('Log location')")
 
 
@@ -165,11 +147,6 @@ def test_slash_searches_and_letters_typed_there_are_letters(page: Page) -> None:
     page.keyboard.type("jkj")
     assert page.input_value("input[type=search]") == "jkj"
     assert page.locator(".response").is_hidden()
-
-
-def test_a_response_without_token_data_says_so(page: Page) -> None:
-    open_row(page, 9)
-    page.wait_for_selector(".token-view .note")
 
 
 @pytest.mark.parametrize(("width", "beside"), [(1400, True), (420, False)])

@@ -113,27 +113,6 @@ def test_twenty_thousand_rows_are_sorted_and_searched_at_once(page: Page) -> Non
     assert sorted(whole)[2] <= 100, whole
 
 
-def test_scrolling_adds_rows(page: Page) -> None:
-    before = len(listed(page))
-    assert before < 200
-    page.eval_on_selector(".scroll", "box => box.scrollTop = box.scrollHeight")
-    until(page, "count => document.querySelectorAll('tbody tr').length > count", arg=before)
-    name = listed(page)[before]
-    link = page.get_attribute(f'tr[data-n="{name}"] a', "href")
-    assert link == "steps/{}.html#r={}".format(*name.split("-"))
-
-
-def test_those_most_worth_a_look_come_first_as_without_scripts(
-    page: Page, browser: Browser, long_list: Path
-) -> None:
-    assert listed(page)[:3] == ["0-0", "1-0", "2-0"]
-    with visiting(browser, long_list, java_script_enabled=False) as bare:
-        baked = listed(bare)
-        assert len(baked) == STATIC_ROWS
-        assert baked[:3] == ["0-0", "1-0", "2-0"]
-        assert "steps/1.html#r=0" in str(bare.get_attribute('[data-n="1-0"] a', "href"))
-
-
 def test_what_the_leading_finding_points_at_comes_first_and_length_is_in_sight(
     browser: Browser, report: Path
 ) -> None:
@@ -174,9 +153,35 @@ def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
         assert again.text_content(".count") == f"{EACH} of 20,000"
 
 
-def test_menus_open_inside_the_view(browser: Browser, long_list: Path) -> None:
-    with visiting(browser, long_list, viewport={"width": 390, "height": 844}) as page:
+def test_those_most_worth_a_look_come_first_as_without_scripts_and_scrolling_adds_rows(
+    page: Page, browser: Browser, long_list: Path
+) -> None:
+    before = listed(page)
+    assert before[:3] == ["0-0", "1-0", "2-0"]
+    assert len(before) < 200
+    page.eval_on_selector(".scroll", "box => box.scrollTop = box.scrollHeight")
+    until(page, "count => document.querySelectorAll('tbody tr').length > count", arg=len(before))
+    name = listed(page)[len(before)]
+    link = page.get_attribute(f'tr[data-n="{name}"] a', "href")
+    assert link == "steps/{}.html#r={}".format(*name.split("-"))
+    with visiting(browser, long_list, java_script_enabled=False) as bare:
+        baked = listed(bare)
+        assert len(baked) == STATIC_ROWS
+        assert baked[:3] == before[:3]
+        assert f"{STATIC_ROWS} of 20,000 responses are listed here" in bare.inner_text(".list")
+        assert "steps/1.html#r=0" in str(bare.get_attribute('[data-n="1-0"] a', "href"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(
+    browser: Browser, report: Path, scheme: str
+) -> None:
+    with visiting(browser, report / "responses.html", color_scheme=scheme) as page:
         ready(page)
+        page.click(".menu > button:text('Filter')")
+        assert serious(page) == []
+        page.keyboard.press("Escape")
+        page.set_viewport_size({"width": 390, "height": 844})
         for name in ("Filter", "Columns"):
             page.click(f".menu > button:text-is('{name}')")
             box = page.locator(".menu .sheet:popover-open").bounding_box()
@@ -184,12 +189,27 @@ def test_menus_open_inside_the_view(browser: Browser, long_list: Path) -> None:
             assert box["x"] >= 0
             assert box["x"] + box["width"] <= 390
             page.keyboard.press("Escape")
+            assert page.locator(".sheet:popover-open").count() == 0
 
 
-def test_arrows_move_between_the_links_of_rows(page: Page) -> None:
-    # Matches of whole texts join the list when the texts are loaded: wait until they are.
+def test_search_finds_what_the_list_does_not_show_and_arrows_move_between_its_rows(
+    page: Page,
+) -> None:
+    said = page.evaluate(
+        """() => {
+            const search = document.querySelector("input[type=search]");
+            search.value = "(77";
+            search.dispatchEvent(new Event("input"));
+            return document.querySelector(".list-tools .note").textContent;
+        }"""
+    )
+    assert said == "Loading the texts…"
     page.fill("input[type=search]", "(77/101)")
     page.wait_for_selector(".list-tools .count:has-text('1 of 20,000')")
+    assert listed(page) == ["77-101"]
+    cells = page.locator("tbody tr td.text .clamp").all_text_contents()
+    assert any("(77/101)" in cell for cell in cells)
+    assert page.text_content(".list-tools .note") == ""
     page.fill("input[type=search]", "answer")
     page.press("input[type=search]", "Escape")
     assert page.input_value("input[type=search]") == "answer"
@@ -274,24 +294,6 @@ def names(data: dict) -> list[str]:
     return [f"{s:.0f}-{n}" for s, n in zip(data["values"]["step"], data["n"], strict=True)]
 
 
-def test_search_finds_what_the_list_does_not_show(page: Page) -> None:
-    said = page.evaluate(
-        """() => {
-            const search = document.querySelector("input[type=search]");
-            search.value = "(77";
-            search.dispatchEvent(new Event("input"));
-            return document.querySelector(".list-tools .note").textContent;
-        }"""
-    )
-    assert said == "Loading the texts…"
-    page.fill("input[type=search]", "(77/101)")
-    page.wait_for_selector(".list-tools .count:has-text('1 of 20,000')")
-    assert listed(page) == ["77-101"]
-    cells = page.locator("tbody tr td.text .clamp").all_text_contents()
-    assert any("(77/101)" in cell for cell in cells)
-    assert page.text_content(".list-tools .note") == ""
-
-
 def test_search_finds_calls_and_outputs_of_tools(browser: Browser, tmp_path: Path) -> None:
     rows = [
         {
@@ -349,14 +351,6 @@ def test_an_opened_row_lies_below_the_header_in_two_lines(browser: Browser, repo
         assert row["y"] >= head["y"] + head["height"] - 1
         assert row["y"] + row["height"] <= min(box["y"] + box["height"], 900) + 1
         assert row["height"] < 60
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(browser: Browser, report: Path, scheme: str) -> None:
-    with visiting(browser, report / "responses.html", color_scheme=scheme) as page:
-        ready(page)
-        page.click(".menu > button:text('Filter')")
-        assert serious(page) == []
 
 
 def test_one_file_lists_within_its_size_and_says_what_it_left_out(

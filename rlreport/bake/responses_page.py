@@ -193,6 +193,7 @@ def _table(
         cells,
         ids=[f"{step}-{n}" for step, n in names],
         hrefs=[addresses.response(step, n) for step, n in names],
+        total=len(order),
     )
 
 

@@ -156,6 +156,7 @@ def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addres
         hrefs=[addresses.response(step, n) if context.one_file else f"#r={n}" for n in names],
         badges=[findings.get(n, []) for n in names],
         note=note,
+        total=len(rows.rollouts),
     )
 
 
@@ -212,7 +213,7 @@ def _ranks(values: Floats, listed: Floats) -> list[int | None]:
 def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, Any]]]:
     badges: dict[str, list[dict[str, Any]]] = {}
     for finding in findings:
-        facts = {"id": finding.id, "severity": finding.severity, "title": finding.title}
+        facts = {key: getattr(finding, key) for key in ("id", "severity", "name", "title")}
         for ref in finding.evidence:
             if ref.step == step:
                 badges.setdefault(str(ref.n), []).append({**facts, "token": ref.token})

@@ -71,13 +71,17 @@ class RowView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A table; ``note`` tells which rows are left out ("128 of 1,024 shown, chosen by …")."""
+    """A table; ``note`` tells which rows are left out ("128 of 1,024 shown, chosen by …").
+
+    ``scripted`` tells readers without scripts how many rows only scripts list.
+    """
 
     id: str
     caption: str
     columns: list[ColumnView]
     rows: list[RowView]
     note: str = ""
+    scripted: str = ""
 
     def others(self, row: RowView) -> Iterator[tuple[tuple[str, str, bool], Cell]]:
         """Yield ((kind, key, hidden) of its column, cell) for each cell of a row but the first.
@@ -169,6 +173,7 @@ def table(
     hrefs: Iterable[str | None] = repeat(None),
     badges: Iterable[list[str]] = repeat([]),
     note: str = "",
+    total: int = 0,
 ) -> TableView:
     """Build a table from the values of its columns.
 
@@ -181,13 +186,21 @@ def table(
         hrefs: address that each row links to.
         badges: labels after the first cell of each row.
         note: what was left out ("128 of 1,024 shown, chosen by …").
+        total: number of responses that scripts list, from the page's data.
     """
     cells = zip(*(_cells(values[column.key], column) for column in columns), strict=True)
     rows = [
         RowView(str(row_id), list(row), href, words)
         for row_id, row, href, words in zip(ids or count(), cells, hrefs, badges, strict=False)
     ]
-    return TableView(name, caption, list(columns), rows, note)
+    scripted = ""
+    if total > len(rows):
+        scripted = message(
+            "{some:count} of {all:count} responses are listed here; the others need scripts.",
+            some=len(rows),
+            all=total,
+        )
+    return TableView(name, caption, list(columns), rows, note, scripted)
 
 
 def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:

@@ -20,6 +20,7 @@ import { message } from "../shared/words.js";
  * @property {(n: number) => void} openResponse
  * @property {((without: Set<string>) => Record<string, any>[]) | null} rows the responses, `kept` those that
  *   pass all filters but those on `without`
+ * @property {string} partial how many of the step's responses these are, "" for all
  * @property {(ranges: Map<string, [number, number] | null>) => void} brushed
  */
 
@@ -70,6 +71,8 @@ export class Chart {
     this.menu = menu("⋯", (sheet) => this.fillMenu(sheet));
     this.menu.node.classList.add("chart-menu");
     this.menu.button.setAttribute("aria-label", message("Menu of the chart {title}", { title: this.title }));
+    /** What the interactive chart leaves out of the rendered one. */
+    this.partial = el("span", { class: "smoothed" }, hooks.partial);
     figure.querySelector("figcaption")?.append(this.menu.node);
     signal.addEventListener("abort", () => this.unmount());
   }
@@ -163,6 +166,7 @@ export class Chart {
       // The figure's caption describes it; screen readers would read Vega's marks one by one.
       place.querySelector("svg")?.setAttribute("aria-hidden", "true");
       this.plot.replaceChildren(place);
+      if (this.showsResponses && this.hooks.partial) this.menu.node.before(this.partial);
       this.listen();
       this.resized.observe(this.figure);
       this.figure.dataset.live = "true";
@@ -281,6 +285,7 @@ export class Chart {
   showRendered() {
     this.view?.finalize();
     this.view = null;
+    this.partial.remove();
     this.plot.replaceChildren(...this.rendered);
   }
 }

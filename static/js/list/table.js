@@ -9,7 +9,7 @@ import { valueAt } from "./rows.js";
 /** Rows added at a time. */
 const CHUNK = 50;
 /** More are added when the end of those shown is this near. */
-const NEAR_PX = 1200;
+const NEAR_PX = 400;
 
 /** Numbers that are no magnitudes. */
 const WITHOUT_BAR = ["n", "prompt_id", "worth"];
@@ -21,6 +21,7 @@ const WITHOUT_BAR = ["n", "prompt_id", "worth"];
  * @property {(i: number) => void} [open] what a click on row i does; else its link is followed
  * @property {(column: import("./rows.js").Column, i: number) => string} [cellClass] of a number, instead of a bar
  * @property {(column: import("./rows.js").Column, i: number) => string | null} [text] what a cell shows of a text
+ * @property {(i: number) => string[]} [badges] labels after the first cell of row i
  */
 
 export class TableView {
@@ -115,7 +116,6 @@ export class TableView {
   /** Shows the rows in their order, `count` of them at first. */
   render(count = CHUNK) {
     this.showSort();
-    this.box.style.scrollPaddingTop = `${this.head.offsetHeight}px`;
     const focused = /** @type {HTMLElement | null} */ (document.activeElement);
     const inside = this.body.contains(focused);
     this.shown = 0;
@@ -123,7 +123,10 @@ export class TableView {
     this.showRows(count);
     // Re-inserting a focused row blurs it.
     if (inside && focused?.isConnected) focused.focus({ preventScroll: true });
+    // Sizes are read after all changes: the browser lays the table out once.
+    const { offsetHeight } = this.head;
     this.addNearRows();
+    this.box.style.scrollPaddingTop = `${offsetHeight}px`;
   }
 
   addNearRows() {
@@ -184,14 +187,19 @@ export class TableView {
   /** @param {import("./rows.js").Column} column @param {number} i */
   cell(column, i) {
     const value = valueAt(column, i);
-    if (column === this.renderedColumns[0]) return el("td", { class: column.kind }, el("a", { href: this.options.href(i) }, value));
+    if (column === this.renderedColumns[0]) {
+      const badges = (this.options.badges?.(i) ?? []).flatMap((name) => [" ", el("span", { class: "badge" }, name)]);
+      return el("td", { class: column.kind }, el("a", { href: this.options.href(i) }, value), ...badges);
+    }
+    if (column.key === "n") return el("td", { class: "number" }, value);
     if (column.numbers) {
       const number = column.numbers[i];
       const look = this.options.cellClass?.(column, i) ?? barClass(column, number);
       return el("td", { class: `number ${look}`, title: exact(number) }, written(number, column.written));
     }
     if (column.kind === "token") return el("td", { class: "token" }, el("code", { dir: "auto" }, value));
-    return el("td", { class: "text", "data-key": column.key }, el("div", { class: "clamp", dir: "auto" }, value ?? MISSING));
+    const title = value === null ? message("not logged") : null;
+    return el("td", { class: "text", "data-key": column.key, title }, el("div", { class: "clamp", dir: "auto" }, value ?? MISSING));
   }
 
   /** @param {string} key @param {boolean} shown */

@@ -37,6 +37,8 @@ export function mountKeys(place, bindings) {
       if (event.key === "Escape" && field.matches("input, select")) field.blur();
       return;
     }
+    // The browser closes the open menu, unless the event is prevented.
+    if (event.key === "Escape" && document.querySelector(":popover-open")) return;
     const found = [...always, ...bindings()].find(({ keys }) => keys.includes(event.key));
     if (!found) return;
     event.preventDefault();

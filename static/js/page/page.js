@@ -11,6 +11,7 @@ import { Panel } from "../response/panel.js";
 import { keepPrompt } from "../response/same-prompt.js";
 import { format } from "../shared/address.js";
 import { readJson } from "../shared/dom.js";
+import { written } from "../shared/format.js";
 import { stepsOfRun } from "../shared/run.js";
 import { Tip } from "../shared/tip.js";
 import { message } from "../shared/words.js";
@@ -62,6 +63,7 @@ export function mount(root, address) {
     page: root.dataset.title ?? "",
     table: hasVega() ? list ?? steps : null,
     rows: list?.chartRows ?? null,
+    partial: data?.total > data?.n.length ? message("{shown} of {all} responses", { shown: written(data.n.length, "count"), all: written(data.total, "count") }) : "",
     brushed: (ranges) => list?.brushed(ranges),
   });
   list?.rows.listeners.add(charts.update);
@@ -114,7 +116,8 @@ function mountResponses(root, section, data, address, signal) {
     address.set({ r: i === null ? null : data.n[i], token: null, turn: null }, { push: !replace });
   };
   const href = (i) => format(address.path, new URLSearchParams({ r: read.rowIds[i] }));
-  const view = new TableView(section, read, { open, href, signal });
+  const badges = (i) => [...new Set((data.badges[data.n[i]] ?? []).map(({ name }) => name))];
+  const view = new TableView(section, read, { open, href, signal, badges });
   const packed = root.querySelector("script.tokens-data")?.textContent?.trim() ?? "";
   const panel = new Panel(/** @type {HTMLElement} */ (root.querySelector("section.response")), {
     data, rows, packed, address, go: open, signal,
