@@ -19,7 +19,7 @@ from rlreport.text.language import language
 from tests.draw_tables import charts_of_step
 
 SVG = "{http://www.w3.org/2000/svg}"
-COLOURS = {
+COLOURS: dict[str | None, str | None] = {
     **{colour: f"var({name})" for colour, name in sentinels().items()},
     "none": None, "transparent": None,
 }  # fmt: skip
