@@ -148,6 +148,4 @@ def _check_port(address: str) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")[:300] or (
-        type(error).__name__
-    )
+    return str(error).strip().partition("\n")[0][:300] or type(error).__name__
