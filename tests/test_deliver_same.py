@@ -23,11 +23,12 @@ EPOCH = "1700000000"
 
 SEVERAL = """
 import json, sys
-from rlreport.bake import step_pages
 from rlreport.cli import main
-from rlreport.read import lines, logs, sample
-# All workers take part in reading, sampling and rendering a short log, part of which is sampled.
-step_pages.MIN_PARALLEL_PAGES = logs.MIN_PARALLEL_BYTES = 0
+from rlreport.read import lines, sample
+from rlreport.system import workers
+# All workers take part in reading, sampling and rendering a short log, part of which is sampled:
+# forked ones for the first report, spawned ones for the others, as V8 has started.
+workers.FORK_SECONDS = workers.SPAWN_SECONDS = 0
 lines.byte_ranges.__kwdefaults__["range_bytes"] = 10_000
 sample.MAX_RESPONSES, sample._PART_ROWS = 12, 4
 for arguments in json.loads(sys.argv[1]):

@@ -212,18 +212,30 @@ def _do_jobs(
 
 
 def _spawn(count: int, function: Callable[..., Any], shared: Any) -> Executor | None:
-    if not multiprocessing.current_process().daemon:
-        with suppress(ImportError, OSError, NotImplementedError):  # such as without /dev/shm
-            import loky
+    if multiprocessing.current_process().daemon:
+        return None
+    path, environment = sys.path, dict(os.environ)
+    # Python lets scripts import from the current folder, which may be untrusted.
+    outside = [p for p in path if p and (p != path[0] or Path(p).resolve() != Path.cwd())]
+    safe = {"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"}
+    try:
+        import loky
 
-            # Modules are not imported from the current folder, which may be untrusted.
-            environment = {"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"}
-            work = os.getpid(), function, shared
-            executor: Executor = loky.ProcessPoolExecutor(
-                count, initializer=_prepare, initargs=work, env=environment
-            )
-            return executor
-    return None
+        sys.path = [*outside, str(Path(__file__).resolve().parents[2])]
+        os.environ.update(safe)
+        work = os.getpid(), function, shared
+        executor: Executor = loky.ProcessPoolExecutor(
+            count, initializer=_prepare, initargs=work, env=safe
+        )
+        executor.submit(int)  # starts all processes
+        return executor
+    except (ImportError, OSError, NotImplementedError):  # such as without /dev/shm
+        return None
+    finally:
+        sys.path = path
+        for name in safe.keys() - environment:
+            del os.environ[name]
+        os.environ.update(environment)
 
 
 def _map_spawned(executor: Executor, jobs: Sequence[Any], ahead: int) -> Iterator[Any]:
