@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import rlreport
+from rlreport import bake
+from rlreport.bake.pages import environment
 from tests.forms import FORMS, everything, files_of
 from tests.hostile import hostile_rows, write_log
 from tests.pages_reading import rows_data
@@ -66,6 +69,25 @@ def test_two_builds_are_the_same_from_any_folder_with_any_number_of_workers(form
     for other in others:
         assert list(first) == list(other)
         assert [name for name in first if first[name] != other[name]] == []
+
+
+def test_compiled_templates_of_a_wheel_render_as_their_sources(log, built, tmp_path, monkeypatch):
+    folder_of = bake.package_folder
+    templates = shutil.copytree(folder_of("templates"), tmp_path / "templates")
+    bake.compile_templates(templates / bake.COMPILED)
+    for source in templates.rglob("*.[ht]*"):
+        source.write_text("a source that is not read")
+    monkeypatch.setattr(
+        bake, "package_folder", {"static": folder_of("static"), "templates": templates}.get
+    )
+    environment.cache_clear()
+    for form, suffix in FORMS.items():
+        rlreport.build(log, tmp_path / f"{form}{suffix}", workers=1)
+        first, *others = (
+            files_of(folder / f"{form}{suffix}") for folder in (tmp_path, built / "a")
+        )
+        assert [first] == others
+    environment.cache_clear()
 
 
 @pytest.mark.parametrize("form", FORMS)
