@@ -40,6 +40,7 @@ def source_environment() -> jinja2.Environment:
         extensions=["jinja2.ext.i18n"],
     )
     result.policies["ext.i18n.trimmed"] = True
+    result.newstyle_gettext = True  # type: ignore[attr-defined]
     return result
 
 

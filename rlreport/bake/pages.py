@@ -175,7 +175,7 @@ def environment(language: Language) -> jinja2.Environment:
     Texts in templates are translated here; the values passed to them must be translated already.
     """
     result = source_environment()
-    result.install_gettext_translations(language.translations, newstyle=True)  # type: ignore[attr-defined]
+    result.install_gettext_translations(language.translations)  # type: ignore[attr-defined]
     openings = {level: message("{one:capital}.", one=name) for level, name in LEVELS.items()}
     result.globals |= {
         "generator": GENERATOR,
