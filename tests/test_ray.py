@@ -18,6 +18,7 @@ from rlreport.errors import RlreportError, UsageError
 from rlreport.options import BuildOptions
 from rlreport.pipeline import build_report
 from rlreport.read import logs
+from rlreport.read.files import find_sources
 from rlreport.read.lines import byte_ranges
 from rlreport.system import ray_executor
 from rlreport.system.workers import Progress, Workers
@@ -159,7 +160,12 @@ def test_what_tasks_share_is_sent_once(
         return run(self, function, jobs, shared)
 
     monkeypatch.setattr(ray_executor.RayCluster, "map", mapping)
-    monkeypatch.setattr(ray, "put", lambda data: puts.append(data) or put(data))
+
+    def putting(data):
+        puts.append(data)
+        return put(data)
+
+    monkeypatch.setattr(ray, "put", putting)
     build(log, tmp_path / "report", ray=nodes.address)
     assert len(puts) == len(maps) <= 4
 
@@ -193,7 +199,7 @@ def test_nodes_that_are_not_as_this_one_are_named(
     with pytest.raises(UsageError, match=f"has NumPy {own['NumPy']}, here it is 0.1"):
         build(log, tmp_path / "report", ray=nodes.address)
     monkeypatch.undo()
-    find = logs.find_sources
+    find = find_sources
 
     def find_larger(paths):  # nodes on this machine see its files, which are smaller
         listing = find(paths)

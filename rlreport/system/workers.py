@@ -158,6 +158,19 @@ def _map_forked(
 
 
 @contextmanager
+def _signals_blocked() -> Iterator[None]:
+    # They stay blocked in processes that start meanwhile, until these are prepared for them.
+    if sys.platform == "win32":
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextmanager
 def _forked(count: int, work: tuple[Any, ...]) -> Iterator[list[Connection]]:
     # Each process has a pipe of its own, so that it can be killed at any moment: if processes
     # shared a pipe and its lock, the lock would stay locked, or half a result stay in the pipe.
@@ -165,9 +178,7 @@ def _forked(count: int, work: tuple[Any, ...]) -> Iterator[list[Connection]]:
     processes = []
     connections = []
     try:
-        # Signals stay blocked in the new processes until they are prepared for them.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-        try:
+        with _signals_blocked():
             for _ in range(count):
                 ours, theirs = context.Pipe()
                 connections.append(ours)
@@ -177,8 +188,6 @@ def _forked(count: int, work: tuple[Any, ...]) -> Iterator[list[Connection]]:
                 process.start()
                 processes.append(process)
                 theirs.close()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         yield connections
         for connection in connections:
             connection.send(None)
@@ -224,10 +233,11 @@ def _spawn(count: int, function: Callable[..., Any], shared: Any) -> Executor | 
         sys.path = [*outside, str(Path(__file__).resolve().parents[2])]
         os.environ.update(safe)
         work = os.getpid(), function, shared
-        executor: Executor = loky.ProcessPoolExecutor(
-            count, initializer=_prepare, initargs=work, env=safe
-        )
-        executor.submit(int)  # starts all processes
+        with _signals_blocked():
+            executor: Executor = loky.ProcessPoolExecutor(
+                count, initializer=_prepare, initargs=work, env=safe
+            )
+            executor.submit(int)  # starts all processes
         return executor
     except (ImportError, OSError, NotImplementedError):  # such as without /dev/shm
         return None
