@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+@cache
 def _version() -> str:
     """Return the version of the installed package, "0+unknown" if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version

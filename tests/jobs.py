@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -34,6 +35,28 @@ def suicide(job: int, parent: int) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.01)
     return job
+
+
+def suicide_while_sending(job: int, parent: int) -> bytes:
+    """Have the process killed soon, most probably while it sends a large result."""
+    if job == 3:
+        threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    return b"x" * (1 << 26)
+
+
+def disconnected(job: int, shared: None) -> None:
+    """Fails as a library may."""
+    raise ConnectionError("no store")
+
+
+def repeated(job: int, length: int) -> bytes:
+    """A long result that begins with the job's number."""
+    return f"{job:03}".encode() * (length // 3)
+
+
+def written(job: int, folder: Path) -> None:
+    """Leaves a file."""
+    (folder / str(job)).touch()
 
 
 class Counted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import rlreport
+from rlreport import bake
+from rlreport.bake.pages import environment
 from tests.forms import FORMS, everything, files_of
 from tests.hostile import hostile_rows, write_log
 from tests.pages_reading import rows_data
@@ -71,6 +74,28 @@ def test_two_builds_are_the_same_from_any_folder_with_any_number_of_workers(form
         assert [name for name in first if first[name] != other[name]] == []
 
 
+def test_compiled_templates_of_a_wheel_render_as_their_sources(log, tmp_path, monkeypatch):
+    folder_of = bake.package_folder
+    templates = shutil.copytree(folder_of("templates"), tmp_path / "templates")
+    bake.compile_templates(templates / bake.COMPILED)
+    for source in templates.rglob("*.[ht]*"):
+        source.write_text("a source that is not read")
+    folders = {"static": folder_of("static"), "templates": templates}
+    for name, find in (("sources", folder_of), ("compiled", folders.get)):
+        monkeypatch.setattr(bake, "package_folder", find)
+        environment.cache_clear()
+        (tmp_path / name).mkdir()
+        for form, suffix in FORMS.items():
+            rlreport.build(log, tmp_path / name / f"{form}{suffix}", workers=1)
+    environment.cache_clear()
+    assert files_of(tmp_path / "compiled" / "folder")
+    for form, suffix in FORMS.items():
+        sources, compiled = (
+            tmp_path / name / f"{form}{suffix}" for name in ("sources", "compiled")
+        )
+        assert files_of(compiled) == files_of(sources)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_no_form_names_this_machine_or_its_user(form, built):
     held = everything(built / "a" / f"{form}{FORMS[form]}")
@@ -111,3 +136,12 @@ def test_carriage_returns_reach_the_reader(tmp_path):
     rlreport.build(logs, tmp_path / "o")
     # A browser takes a CR within HTML for the end of a line.
     assert rows_data(tmp_path / "o" / "steps" / "0.html")["texts"]["response"] == ["a\r\nb", None]
+
+
+def test_a_report_is_built_with_closed_standard_streams(log, tmp_path):
+    # Else the log would get the number of standard input, which V8 reads when it starts.
+    rlreport.build(log, tmp_path / "a" / "report", workers=1)
+    out = tmp_path / "b" / "report"
+    command = f"{sys.executable} -m rlreport build {log} -o {out} --quiet <&- >&- 2>&-"
+    subprocess.run(["sh", "-c", command], check=True, cwd=ROOT)
+    assert files_of(out) == files_of(tmp_path / "a" / "report")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rlreport.bake import package_folder
 from rlreport.bake.data_page import note_in_words
 from rlreport.bake.overview_page import change, extreme_number
-from rlreport.bake.pages import package_folder
 from rlreport.bake.views import number_cell
 from rlreport.choose import Extreme
 from rlreport.draw.axes import figure

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import rlreport
+from rlreport.bake import COMPILED
 
 pytestmark = pytest.mark.ci
 
@@ -66,6 +67,8 @@ def test_the_wheel_carries_templates_and_assets(wheel):
         "rlreport/py.typed",
     }
     assert made <= names
+    compiled = [name for name in names if name.startswith(f"rlreport/templates/{COMPILED}/tmpl_")]
+    assert len(compiled) == len([*(ROOT / "templates").rglob("*.[ht]*")])
     assert not [name for name in names if name.startswith(("tests/", "templates/", "static/"))]
 
 
@@ -95,6 +98,15 @@ def test_an_installed_wheel_builds_the_same_bytes_as_the_checkout(wheel, tmp_pat
             cwd=tmp_path,
             env=env,
         )
+    loader = "import rlreport.bake as b; print(*b.source_environment().loader.loaders)"
+    done = subprocess.run(
+        [str(place / "bin" / "python"), "-c", loader],
+        check=True,
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+    )
+    assert b"ModuleLoader" in done.stdout
     smoke = [str(place / "bin" / "python"), str(ROOT / "tests" / "smoke.py")]
     subprocess.run([*smoke, str(ROOT / "sample_logs")], check=True, cwd=tmp_path, env=env)
     files = sorted(

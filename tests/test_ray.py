@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from rlreport.api import build
 from rlreport.errors import RlreportError, UsageError
 from rlreport.options import BuildOptions
 from rlreport.pipeline import build_report
+from rlreport.read import logs
+from rlreport.read.files import find_sources
 from rlreport.read.lines import byte_ranges
 from rlreport.system import ray_executor
 from rlreport.system.workers import Progress, Workers
@@ -91,16 +94,16 @@ def test_a_cluster_without_a_free_cpu_is_told_once(
     # The first test of this file: later ones kill nodes, whose CPUs come and go for a while.
     monkeypatch.setattr(ray_executor, "_BUSY_SECONDS", 2.0)
     told = tmp_path / "told"
-    connect = ray_executor.RayExecutor.__init__
+    connect = ray_executor.RayCluster.__init__
 
-    def listening(self: ray_executor.RayExecutor, address: str, say: Callable[[str], None]) -> None:
+    def listening(self: ray_executor.RayCluster, address: str, say: Callable[[str], None]) -> None:
         def tell(line: str) -> None:
             told.touch()
             say(line)
 
         connect(self, address, tell)
 
-    monkeypatch.setattr(ray_executor.RayExecutor, "__init__", listening)
+    monkeypatch.setattr(ray_executor.RayCluster, "__init__", listening)
 
     def busy():
         end = time.monotonic() + 120
@@ -147,17 +150,24 @@ def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die
 def test_what_tasks_share_is_sent_once(
     nodes, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared = []
-    share = ray_executor.RayExecutor.share
+    import ray
 
-    def sharing(self, data):
-        shared.append(data)
-        return share(self, data)
+    maps, puts = [], []
+    run, put = ray_executor.RayCluster.map, ray.put
 
-    monkeypatch.setattr(ray_executor.RayExecutor, "share", sharing)
+    def mapping(self, function, jobs, shared):
+        maps.append(function)
+        return run(self, function, jobs, shared)
+
+    monkeypatch.setattr(ray_executor.RayCluster, "map", mapping)
+
+    def putting(data):
+        puts.append(data)
+        return put(data)
+
+    monkeypatch.setattr(ray, "put", putting)
     build(log, tmp_path / "report", ray=nodes.address)
-    assert sum(b"read_chunk" in data or b"_read_part" in data for data in shared) <= 2
-    assert sum(b"step_pages" in data for data in shared) <= 3  # two renderings
+    assert len(puts) == len(maps) <= 4
 
 
 def test_a_node_that_has_just_died_takes_no_part(nodes, log: Path, tmp_path: Path) -> None:
@@ -189,7 +199,14 @@ def test_nodes_that_are_not_as_this_one_are_named(
     with pytest.raises(UsageError, match=f"has NumPy {own['NumPy']}, here it is 0.1"):
         build(log, tmp_path / "report", ray=nodes.address)
     monkeypatch.undo()
-    monkeypatch.setattr(ray_executor, "_sizes", lambda files: dict.fromkeys(files, 17))
+    find = find_sources
+
+    def find_larger(paths):  # nodes on this machine see its files, which are smaller
+        listing = find(paths)
+        listing.sources = [replace(source, size=source.size + 1) for source in listing.sources]
+        return listing
+
+    monkeypatch.setattr(logs, "find_sources", find_larger)
     with pytest.raises(UsageError, match=r"does not see .*a\.jsonl with the same size"):
         build(log, tmp_path / "report", ray=nodes.address)
     assert not (tmp_path / "report").exists()

@@ -34,7 +34,8 @@ def test_workers_and_one_process_read_the_same(
     big: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     one = read(big)
-    monkeypatch.setattr("rlreport.read.logs.MIN_PARALLEL_BYTES", 0)
+    monkeypatch.setattr("rlreport.system.workers.FORK_SECONDS", 0)
+    monkeypatch.setattr("rlreport.system.workers.SPAWN_SECONDS", 0)
     assert byte_ranges.__kwdefaults__
     monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 10**7)
     several = read_logs([big], ReadOptions(workers=workers), FigureOptions())

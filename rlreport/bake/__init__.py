@@ -1,1 +1,54 @@
 """Render the pages of reports from Jinja templates, with JSON data for their scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+
+# Folder, below the templates of a wheel, of Python modules compiled from them by this version of
+# Jinja: another version reads the templates themselves. See hatch_build.py.
+COMPILED = f"jinja-{jinja2.__version__}"
+
+
+def package_folder(name: str) -> Path:
+    """Return the folder ``templates`` or ``static`` in the package, or next to it in a checkout.
+
+    Raises:
+        FileNotFoundError: the installation is broken.
+    """
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / name, package.parent / name):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"rlreport's own folder {name!r} is missing: reinstall rlreport")
+
+
+def source_environment() -> jinja2.Environment:
+    """Return a Jinja environment with all settings that matter when templates are compiled."""
+    folder = package_folder("templates")
+    loader: jinja2.BaseLoader = jinja2.FileSystemLoader(folder)
+    if (folder / COMPILED).is_dir():
+        loader = jinja2.ChoiceLoader([jinja2.ModuleLoader(folder / COMPILED), loader])
+    result = jinja2.Environment(
+        loader=loader,
+        autoescape=lambda name: name is None or not name.endswith(".txt"),  # plain text
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        extensions=["jinja2.ext.i18n"],
+    )
+    result.policies["ext.i18n.trimmed"] = True
+    result.newstyle_gettext = True  # type: ignore[attr-defined]
+    return result
+
+
+def compile_templates(folder: Path) -> None:
+    """Write Python modules compiled from the templates, for the folder ``COMPILED``.
+
+    Templates of Markdown are left out: they need the filters of ``rlreport.deliver.markdown``.
+    """
+    source_environment().compile_templates(
+        folder, zip=None, filter_func=lambda name: not name.endswith(".md"), ignore_errors=False
+    )

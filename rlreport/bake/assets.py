@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from rlreport.bake.pages import package_folder, script_json
+from rlreport.bake import package_folder
+from rlreport.bake.pages import script_json
 from rlreport.draw.bundle import vega_bundle
 from rlreport.draw.theme import PADDING, TITLES, tokens
 from rlreport.text.language import ENGLISH, Language

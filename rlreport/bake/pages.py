@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import jinja2
@@ -17,6 +16,7 @@ import orjson
 from markupsafe import Markup
 
 from rlreport import __version__
+from rlreport.bake import source_environment
 from rlreport.bake.context import PageContext
 from rlreport.bake.views import Link, Shell
 from rlreport.check.finding import GLYPHS, LEVELS
@@ -168,36 +168,14 @@ def shell(kind: str, context: PageContext, addresses: Addresses, step: int | Non
     return context.options.language.of(frame)
 
 
-def package_folder(name: str) -> Path:
-    """Return the folder ``templates`` or ``static`` in the package, or next to it in a checkout.
-
-    Raises:
-        FileNotFoundError: the installation is broken.
-    """
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package / name, package.parent / name):
-        if folder.is_dir():
-            return folder
-    raise FileNotFoundError(f"rlreport's own folder {name!r} is missing: reinstall rlreport")
-
-
 @lru_cache(maxsize=8)
 def environment(language: Language) -> jinja2.Environment:
     """Return a Jinja environment with autoescaping that rejects undefined names.
 
     Texts in templates are translated here; the values passed to them must be translated already.
     """
-    result = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(package_folder("templates")),
-        autoescape=lambda name: name is None or not name.endswith(".txt"),  # plain text
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-        extensions=["jinja2.ext.i18n"],
-    )
-    result.policies["ext.i18n.trimmed"] = True
-    result.install_gettext_translations(language.translations, newstyle=True)  # type: ignore[attr-defined]
+    result = source_environment()
+    result.install_gettext_translations(language.translations)  # type: ignore[attr-defined]
     openings = {level: message("{one:capital}.", one=name) for level, name in LEVELS.items()}
     result.globals |= {
         "generator": GENERATOR,

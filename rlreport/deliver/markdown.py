@@ -14,14 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.notes import render_notes
 from rlreport.bake.overview_page import extreme_number
 from rlreport.bake.pages import environment
@@ -38,6 +37,9 @@ from rlreport.rollout import Rollout
 from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message
+
+if TYPE_CHECKING:
+    from rlreport.bake.comparison import ComparisonBuilder
 
 # Maximum length; a GitHub comment may have 65,536 characters, which leaves room for more text
 MOST_CHARACTERS = 60_000

@@ -12,7 +12,6 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.notes import render_notes
 from rlreport.bake.overview_page import overview_view
 from rlreport.bake.pages import Addresses, environment
@@ -84,7 +83,7 @@ def trend(values: NDArray[np.float64]) -> str:
 
 
 def _ranked_charts(builder: Builder) -> list[Chart]:
-    if isinstance(builder, ComparisonBuilder):
+    if not isinstance(builder, ReportBuilder):
         return list(builder.charts)
     names = {"reward", *_USUAL, *(name for f in builder.verdict.findings for name in f.charts)}
     subjects = names - {chart.name for chart in builder.charts}  # drawn from trainer metrics only

@@ -88,10 +88,12 @@ class RayCluster:
 
 def _run_task(versions: dict[str, str], data: Any, job: Any) -> bytes:
     # The result is pickled here: Ray would keep its arrays in the object store.
-    if versions != (node_versions := _versions()):
-        raise UsageError(
-            f"--ray: node {platform.node()} has {node_versions}, here it is {versions}"
-        )
+    for name, version in _versions().items():
+        if version != versions[name]:
+            node = platform.node()
+            raise UsageError(
+                f"--ray: node {node} has {name} {version}, here it is {versions[name]}"
+            )
     function, shared = pickle.loads(data)
     return pickle.dumps(function(job, shared), pickle.HIGHEST_PROTOCOL)
 
@@ -148,6 +150,4 @@ def _check_port(address: str) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")[:300] or (
-        type(error).__name__
-    )
+    return str(error).strip().partition("\n")[0][:300] or type(error).__name__

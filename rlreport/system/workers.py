@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import itertools
 import math
 import multiprocessing
 import os
 import pickle
 import signal
 import sys
+import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -31,9 +31,10 @@ Result = TypeVar("Result")
 
 FORK_SECONDS = 0.3  # shorter work is done sooner in this process: forking takes 20 ms
 SPAWN_SECONDS = 3.0  # a process that is not forked needs half a second to import this package
-AHEAD = 4  # usual ``ahead`` of ``Workers.map``
+AHEAD = 4  # jobs per process that are started before the result of an earlier one is taken
+_QUEUED = 2  # jobs sent to a forked process: the running one, and the next
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
-_numbers = itertools.count()
+_KILLED = "a worker process was killed (out of memory?); try --workers 1"
 
 
 class Workers:
@@ -53,21 +54,19 @@ class Workers:
             RlreportError: the cluster cannot be reached, or Ray is not installed.
         """
         self._count = count or os.cpu_count() or 1
-        self._spawned: Executor | None = None
+        self._at_end = ExitStack()
         self._cluster: RayCluster | None = None
         if ray is not None:
             from rlreport.system.ray_executor import RayCluster
 
             self._cluster = RayCluster(ray, say)
+            self._at_end.callback(self._cluster.close)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._cluster is not None:
-            self._cluster.close()
-        if self._spawned is not None:
-            self._spawned.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
+        self._at_end.close()
 
     def map(
         self,
@@ -86,34 +85,35 @@ class Workers:
             shared: a value that all jobs get. Forked processes inherit it; others get a pickle.
             seconds: estimated time of all jobs in one process, by which it is decided whether
                 other processes are worth their start. A cluster always runs all jobs.
-            ahead: jobs per process that are submitted before an earlier result is taken.
+            ahead: jobs per process that may start before the result of an earlier one is taken.
 
         Raises:
             RlreportError: a worker process was killed.
             Exception: the exception of a job.
         """
-        job_list = list(jobs)
-        count = min(self._count, len(job_list))
+        results = self._results(function, list(jobs), shared, seconds, ahead)
+        self._at_end.callback(results.close)
+        return results
+
+    def _results(
+        self,
+        function: Callable[[Any, Any], Result],
+        jobs: Sequence[Any],
+        shared: Any,
+        seconds: float,
+        ahead: int,
+    ) -> Generator[Result]:
+        count = min(self._count, len(jobs))
         if self._cluster is not None:
-            return self._cluster.map(function, job_list, shared)
-        if count > 1 and seconds >= FORK_SECONDS and can_fork():
-            return _map_forked(function, job_list, shared, count, ahead)
-        if count > 1 and seconds >= SPAWN_SECONDS and (executor := self._spawn()):
-            work = partial(_run_pickled, next(_numbers), pickle.dumps((function, shared)))
-            return _results(executor, work, job_list, ahead * count)
-        return (function(job, shared) for job in job_list)
-
-    def _spawn(self) -> Executor | None:
-        if self._spawned is None and not multiprocessing.current_process().daemon:
-            with suppress(ImportError, OSError, NotImplementedError):  # such as without /dev/shm
-                import loky
-
-                # Modules are not imported from the current folder, which may be untrusted.
-                environment = {"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"}
-                self._spawned = loky.ProcessPoolExecutor(
-                    self._count, initializer=_prepare, initargs=(os.getpid(),), env=environment
-                )
-        return self._spawned
+            yield from self._cluster.map(function, jobs, shared)
+        elif count > 1 and seconds >= FORK_SECONDS and can_fork():
+            yield from _map_forked((function, jobs, shared), len(jobs), count, ahead)
+        elif (
+            count > 1 and seconds >= SPAWN_SECONDS and (executor := _spawn(count, function, shared))
+        ):
+            yield from _map_spawned(executor, jobs, ahead * count)
+        else:
+            yield from (function(job, shared) for job in jobs)
 
 
 def can_fork() -> bool:
@@ -132,91 +132,162 @@ def can_fork() -> bool:
     return count == 1 and not multiprocessing.current_process().daemon
 
 
-_inherited: list[tuple[Callable[[Any, Any], Any], Sequence[Any], Any]] = []
-"""Functions, jobs and shared values of the ``map`` calls that forked this process."""
-
-
 def _map_forked(
-    function: Callable[[Job, Shared], Result],
-    jobs: Sequence[Job],
-    shared: Shared,
-    count: int,
-    ahead: int,
-) -> Iterator[Result]:
-    before = set(multiprocessing.active_children())
-    _inherited.append((function, jobs, shared))
-    # Signals stay blocked in the new processes until they are prepared for them.
+    work: tuple[Any, Sequence[Any], Any], jobs: int, count: int, ahead: int
+) -> Iterator[Any]:
+    outcomes: dict[int, bytes] = {}
+    first_unsent = 0
+    with _forked(count, work) as connections:
+        sent: dict[Any, deque[int]] = {connection: deque() for connection in connections}
+        for index in range(jobs):
+            try:
+                while index not in outcomes:
+                    while first_unsent < min(jobs, index + ahead * count):
+                        freest = min(connections, key=lambda connection: len(sent[connection]))
+                        if len(sent[freest]) == _QUEUED:
+                            break
+                        freest.send(first_unsent)
+                        sent[freest].append(first_unsent)
+                        first_unsent += 1
+                    for ready in wait(connections):
+                        outcome = ready.recv_bytes()  # type: ignore[union-attr]
+                        outcomes[sent[ready].popleft()] = outcome
+            except (EOFError, ConnectionError):
+                raise RlreportError(_KILLED) from None
+            result, error = pickle.loads(outcomes.pop(index))
+            if error is not None:
+                raise error
+            yield result
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    # They stay blocked in processes that start meanwhile, until these are prepared for them.
+    if sys.platform == "win32":
+        yield
+        return
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
-        context = multiprocessing.get_context("fork")
-        executor = ProcessPoolExecutor(count, context, _prepare, (os.getpid(),))
-        first = executor.submit(_run_inherited, 0)  # forks all processes
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        _inherited.pop()
-    done = False
+
+
+@contextmanager
+def _forked(count: int, work: tuple[Any, ...]) -> Iterator[list[Connection]]:
+    # Each process has a pipe of its own, so that it can be killed at any moment: if processes
+    # shared a pipe and its lock, the lock would stay locked, or half a result stay in the pipe.
+    context = multiprocessing.get_context("fork")
+    processes = []
+    connections = []
     try:
-        results = _results(executor, _run_inherited, range(1, len(jobs)), ahead * count, first)
-        yield from results
-        done = True
+        with _signals_blocked():
+            for _ in range(count):
+                ours, theirs = context.Pipe()
+                connections.append(ours)
+                process = context.Process(
+                    target=_do_jobs, args=(os.getpid(), theirs, *work), daemon=True
+                )
+                process.start()
+                processes.append(process)
+                theirs.close()
+        yield connections
+        for connection in connections:
+            connection.send(None)
+    except BaseException:
+        for process in processes:
+            process.kill()
+        raise
     finally:
-        if not done:
-            for process in set(multiprocessing.active_children()) - before:
-                process.kill()
-        executor.shutdown(cancel_futures=True)
+        for process in processes:
+            process.join()
+        for connection in connections:
+            connection.close()
 
 
-def _run_inherited(index: int) -> Any:
-    function, jobs, shared = _inherited[-1]
-    return function(jobs[index], shared)
+def _do_jobs(
+    parent: int,
+    connection: Connection,
+    function: Callable[[Job, Shared], Any],
+    jobs: Sequence[Job],
+    shared: Shared,
+) -> None:
+    _prepare(parent)
+    while (index := connection.recv()) is not None:
+        try:
+            outcome = pickle.dumps((function(jobs[index], shared), None), pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            if not isinstance(error, RlreportError):
+                error.add_note(traceback.format_exc())  # a pickle has no traceback
+            outcome = pickle.dumps((None, error))
+        connection.send_bytes(outcome)
 
 
-_unpickled: dict[int, tuple[Callable[[Any, Any], Any], Any]] = {}
-"""In a spawned process: number of the current ``map`` call -> (function, shared value)."""
+def _spawn(count: int, function: Callable[..., Any], shared: Any) -> Executor | None:
+    if multiprocessing.current_process().daemon:
+        return None
+    path, environment = sys.path, dict(os.environ)
+    # Python lets scripts import from the current folder, which may be untrusted.
+    outside = [p for p in path if p and (p != path[0] or Path(p).resolve() != Path.cwd())]
+    safe = {"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"}
+    try:
+        import loky
+
+        sys.path = [*outside, str(Path(__file__).resolve().parents[2])]
+        os.environ.update(safe)
+        work = os.getpid(), function, shared
+        with _signals_blocked():
+            executor: Executor = loky.ProcessPoolExecutor(
+                count, initializer=_prepare, initargs=work, env=safe
+            )
+            executor.submit(int)  # starts all processes
+        return executor
+    except (ImportError, OSError, NotImplementedError):  # such as without /dev/shm
+        return None
+    finally:
+        sys.path = path
+        for name in safe.keys() - environment:
+            del os.environ[name]
+        os.environ.update(environment)
 
 
-def _run_pickled(number: int, pickled: bytes, job: Any) -> Any:
-    if number not in _unpickled:
-        _unpickled.clear()
-        _unpickled[number] = pickle.loads(pickled)
-    function, shared = _unpickled[number]
-    return function(job, shared)
-
-
-def _results(
-    executor: Executor,
-    run: Callable[[Any], Result],
-    jobs: Iterable[Any],
-    ahead: int,
-    *submitted: Future[Result],
-) -> Iterator[Result]:
-    """Submit jobs, at most ``ahead`` of the result that is taken next; yield results in order."""
-    pending = deque(submitted)
+def _map_spawned(executor: Executor, jobs: Sequence[Any], ahead: int) -> Iterator[Any]:
+    pending: deque[Future[Any]] = deque()
     try:
         for job in jobs:
-            pending.append(executor.submit(run, job))
+            pending.append(executor.submit(_do_job, job))
             if len(pending) > ahead:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
     except BrokenExecutor:
-        raise RlreportError(
-            "a worker process was killed (out of memory?); try --workers 1"
-        ) from None
+        raise RlreportError(_KILLED) from None
+    finally:
+        executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
 
 
-def _prepare(parent: int) -> None:
+_work: list[Any] = []  # of a spawned process: the function and the shared value
+
+
+def _do_job(job: Any) -> Any:
+    function, shared = _work
+    return function(job, shared)
+
+
+def _prepare(parent: int, *work: Any) -> None:
     """Prepare a worker process, which ends when the process ``parent`` ends."""
-    with suppress(OSError, AttributeError):  # only Linux has prctl
+    _work[:] = work
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+        if os.getppid() != parent:
+            os._exit(1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, too, and ends this
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     gc.freeze()  # else the search for cycles copies the inherited memory
     collect_rarely()
-    with suppress(OSError):
+    if sys.__stdout__ and sys.__stderr__:  # else these file descriptors may be of other files
         os.dup2(2, 1)  # standard output is for results
 
 
