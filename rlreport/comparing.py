@@ -17,7 +17,7 @@ from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver_comparison
 from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
-from rlreport.draw.comparison import comparison_charts
+from rlreport.draw.step import comparison_charts
 from rlreport.draw.svg import check_address_space, drawn
 from rlreport.errors import UsageError
 from rlreport.options import CompareOptions

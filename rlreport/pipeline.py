@@ -32,9 +32,8 @@ from rlreport.check.spreading import SpreadingTexts, spreading_texts
 from rlreport.check.wording import with_excerpts, worded
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
-from rlreport.deliver.markdown import append_summary, summary_file
+from rlreport.deliver.markdown import append_summary, notebook_html, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
-from rlreport.deliver.summary import notebook_html
 from rlreport.display import fetch, prompt_texts
 from rlreport.draw.custom import chart_functions, custom_charts
 from rlreport.draw.svg import check_address_space

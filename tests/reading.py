@@ -13,7 +13,7 @@ import pandas as pd
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
-from rlreport.summarise.tokens import token_table
+from rlreport.summarise import token_table
 
 
 def row(step: object = 0, **fields: object) -> dict[str, Any]:

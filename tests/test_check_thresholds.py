@@ -17,7 +17,7 @@ from rlreport.check.limits import Limits
 from rlreport.check.noise import Trend
 from rlreport.check.registry import CHECKS, LIMITS, describe
 from rlreport.draw.overview import OVERVIEW, CurveChart
-from rlreport.draw.small_multiples import CHART_OF_ROLE
+from rlreport.draw.run_charts import CHART_OF_ROLE
 from rlreport.errors import UsageError
 from tests.check_cases import tables
 from tools.docs import checks_page

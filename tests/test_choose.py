@@ -9,17 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.choose import prompt_sampling_keys, shown_prompts
-from rlreport.choose.detail import (
+from rlreport.choose import (
     LEVELS,
     StepPlan,
     affordable,
     expected_bytes,
+    extremes,
     fewer_steps,
     fitting_level,
     left_out,
+    prompt_sampling_keys,
+    rank_by_interest,
+    shown_prompts,
 )
-from rlreport.choose.ranking import extremes, rank_by_interest
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
 from tests.hostile import write_log

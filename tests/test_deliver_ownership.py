@@ -17,8 +17,7 @@ import pytest
 
 import rlreport
 from rlreport import deliver
-from rlreport.deliver.ownership import MANIFEST, SYSTEM_FILES, write_manifests
-from rlreport.deliver.publish import publishing
+from rlreport.deliver.publish import MANIFEST, SYSTEM_FILES, publishing, write_manifests
 from rlreport.errors import OutputError
 from tests.forms import FORMS, files_of
 from tests.hostile import write_log

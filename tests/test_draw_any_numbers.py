@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlreport import api
-from rlreport.draw.axes import correlation, limits, mean
+from rlreport.draw.chart import correlation, limits, mean
+from rlreport.draw.curves import sparkline
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.prompts import prompt_charts, token_charts
-from rlreport.draw.series import sparkline
+from rlreport.draw.run_charts import prompt_charts, token_charts
 from tests.draw_tables import charts_of_step, response_table, tables_of
 from tests.reading import tokens, write
 from tests.running import SEARCH

@@ -16,10 +16,9 @@ import pytest
 import vl_convert
 
 from rlreport.check.finding import Finding
-from rlreport.draw.axes import label, unique_names
-from rlreport.draw.chart import Chart
+from rlreport.draw.chart import Chart, label, unique_names
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.prompts import prompt_charts, token_charts
+from rlreport.draw.run_charts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn, png
 from rlreport.draw.theme import tokens
 from rlreport.text.clean import printable

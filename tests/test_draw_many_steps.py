@@ -9,9 +9,15 @@ import pandas as pd
 import pytest
 
 from rlreport.draw.chart import Chart
-from rlreport.draw.curves import Frame, curve_chart
+from rlreport.draw.curves import (
+    MOST_POINTS,
+    SPARKLINE_POINTS,
+    Frame,
+    Series,
+    curve_chart,
+    sparkline,
+)
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.series import MOST_POINTS, SPARKLINE_POINTS, Series, sparkline
 from rlreport.draw.svg import drawn
 from tests.draw_tables import response_table, tables_of
 

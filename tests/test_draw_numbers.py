@@ -14,7 +14,7 @@ import pytest
 from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.prompts import prompt_charts, token_charts
+from rlreport.draw.run_charts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import PADDING
 from tests.draw_tables import charts_of_step, response_table, responses_of, tables_of

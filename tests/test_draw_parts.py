@@ -8,7 +8,7 @@ import pytest
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.rewards import MOST_PARTS, variance_shares
+from rlreport.draw.run_charts import MOST_PARTS, variance_shares
 from rlreport.tables import Tables
 from tests.draw_tables import response_table, tables_of
 

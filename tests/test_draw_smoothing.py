@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rlreport.draw.curves import SMOOTHING, Series, smoothed
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.series import SMOOTHING, Series, smoothed
 from rlreport.draw.svg import drawn
 from tests.draw_tables import response_table, tables_of
 

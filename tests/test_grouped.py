@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rlreport.summarise.grouped import Grouped
+from rlreport.summarise.steps import Grouped
 
 values = hnp.arrays(
     np.float64,

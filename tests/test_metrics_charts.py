@@ -18,7 +18,7 @@ import rlreport
 from rlreport.check.run import Run
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.small_multiples import MOST_METRICS, not_drawn
+from rlreport.draw.run_charts import MOST_METRICS, not_drawn
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
 from rlreport.errors import StrictError, UnusableInputError

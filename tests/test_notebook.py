@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 
 import rlreport
 from rlreport import Report
-from rlreport.deliver import summary
+from rlreport.deliver import markdown as summary
 from tests.browser import watch
 from tests.hostile import hostile_rows, write_log
 

@@ -15,7 +15,7 @@ from rlreport.bake.data_page import note_in_words
 from rlreport.bake.overview_page import change, extreme_number
 from rlreport.bake.views import number_cell
 from rlreport.choose import Extreme
-from rlreport.draw.axes import figure
+from rlreport.draw.chart import figure
 from rlreport.tables import Note
 from rlreport.text.numbers import MINUS, byte_size, exact, written
 from tests.running import SEARCH

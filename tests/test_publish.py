@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from rlreport.deliver import FORMS
-from rlreport.deliver.ownership import MANIFEST, listed_files, write_manifests
-from rlreport.deliver.publish import local_path, publishing, size_of
+from rlreport.deliver.publish import (
+    MANIFEST,
+    listed_files,
+    local_path,
+    publishing,
+    size_of,
+    write_manifests,
+)
 from rlreport.errors import OutputError
 
 MARK = '<!doctype html><meta name="generator" content="rlreport 1">'

@@ -15,7 +15,7 @@ from rlreport.display import fetch, prompt_texts
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
-from rlreport.summarise.tokens import step_bigrams
+from rlreport.summarise import step_bigrams
 from rlreport.text.tokens import units
 from tests.reading import read, token_figures, tokens, write
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from rlreport.read.tables import Scan
-from rlreport.summarise.tokens import step_bigrams
+from rlreport.summarise import step_bigrams
 from tests.reading import kinds, read, row, token_figures, tokens, write
 
 OLDER = [

@@ -19,7 +19,7 @@ from rlreport.read.logs import read_logs
 from rlreport.read.sample import MAX_RESPONSES, MAX_TOKENS, sampled_rows
 from rlreport.read.sample_parts import EDGE
 from rlreport.read.tables import Scan
-from rlreport.summarise.tokens import step_bigrams
+from rlreport.summarise import step_bigrams
 from rlreport.tables import GAP
 from tests.reading import read, row, token_figures, tokens, write
 

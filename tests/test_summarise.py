@@ -8,9 +8,8 @@ import pytest
 
 from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
 from rlreport.read.sample_parts import EDGE, FIGURES
-from rlreport.summarise.prompts import prompt_table
+from rlreport.summarise import prompt_table, step_bigrams, token_table
 from rlreport.summarise.steps import commonest, incomplete, step_table, window_size
-from rlreport.summarise.tokens import step_bigrams, token_table
 from rlreport.tables import GAP, TokenSample
 from tests.tables_builder import sample
 

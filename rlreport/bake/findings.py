@@ -11,7 +11,7 @@ from rlreport.bake.views import Link
 from rlreport.check.finding import REFERENCE_REWARD, Example, Finding, Met, Verdict
 from rlreport.check.limits import Thresholds
 from rlreport.check.registry import BY_ID, CHECKS, METHOD, describe
-from rlreport.choose.detail import evenly
+from rlreport.choose import evenly
 from rlreport.text.messages import (
     figure,
     marked,

@@ -36,12 +36,11 @@ from rlreport.bake.views import (
     table,
 )
 from rlreport.check.run import Run
-from rlreport.choose import Extreme
-from rlreport.choose.detail import evenly
+from rlreport.choose import Extreme, evenly
 from rlreport.columns import RESPONSE, STEP
 from rlreport.draw.chart import Chart
-from rlreport.draw.series import sparkline
-from rlreport.draw.small_multiples import not_drawn
+from rlreport.draw.curves import sparkline
+from rlreport.draw.run_charts import not_drawn
 from rlreport.metrics.frameworks import logging_advice
 from rlreport.metrics.roles import roles_of
 from rlreport.rollout import Rollout

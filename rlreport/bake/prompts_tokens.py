@@ -30,7 +30,7 @@ from rlreport.choose import Extreme, extremes
 from rlreport.columns import PROMPT, STEP, TOKEN
 from rlreport.display import fetch
 from rlreport.draw.chart import Chart
-from rlreport.draw.series import sparkline
+from rlreport.draw.curves import sparkline
 from rlreport.figures.ragged import Floats
 from rlreport.read.sample_parts import EDGE
 from rlreport.rollout import Rollout

@@ -49,7 +49,7 @@ from rlreport.comparison.data import PATH as RESPONSES
 from rlreport.comparison.data import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import arranged, overview_charts
-from rlreport.draw.prompts import prompt_charts, token_charts
+from rlreport.draw.run_charts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn
 from rlreport.options import OutputOptions
 from rlreport.summarise import commonest, window_table

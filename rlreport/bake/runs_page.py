@@ -18,10 +18,8 @@ from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.wording import translatable_title
 from rlreport.columns import STEP
 from rlreport.comparison.earlier import section, verdict_of
-from rlreport.draw.axes import unique_names
-from rlreport.draw.chart import Chart
-from rlreport.draw.curves import Frame, curve_chart
-from rlreport.draw.series import Series, sparkline
+from rlreport.draw.chart import Chart, unique_names
+from rlreport.draw.curves import Frame, Series, curve_chart, sparkline
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats
 from rlreport.summarise.steps import window_size

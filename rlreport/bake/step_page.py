@@ -25,8 +25,7 @@ from rlreport.bake.token_codec import figures_present, pack_tokens, token_metric
 from rlreport.bake.views import Cell, ColumnView, Link, TableView, name_cell, number_cell, table
 from rlreport.check.finding import Finding
 from rlreport.columns import TOKEN_FIGURES
-from rlreport.draw.axes import finite_or_none
-from rlreport.draw.chart import Chart
+from rlreport.draw.chart import Chart, finite_or_none
 from rlreport.draw.step import CHARTED, step_charts
 from rlreport.figures.ragged import Floats
 from rlreport.rollout import Rollout

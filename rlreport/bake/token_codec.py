@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.bake.pages import canonical_json, packed
-from rlreport.choose.detail import COMPACT, DERIVABLE
+from rlreport.choose import COMPACT, DERIVABLE
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.options import FigureOptions
 from rlreport.rollout import Rollout

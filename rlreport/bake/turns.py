@@ -11,7 +11,7 @@ import pandas as pd
 from rlreport.bake.context import RunContext
 from rlreport.bake.pages import Addresses
 from rlreport.bake.views import Cell, ColumnView, TableView, number_cell, table
-from rlreport.draw.tools import tool_label
+from rlreport.draw.run_charts import tool_label
 from rlreport.text.messages import message, plural, span
 
 MOST_TOOLS = 20  # Maximum number of tools in the table, those with the most answers

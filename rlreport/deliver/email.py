@@ -25,8 +25,8 @@ from rlreport.bake.report import STAMP_FORMAT
 from rlreport.check.wording import headline
 from rlreport.comparison import words as compare_words
 from rlreport.deliver import Builder
+from rlreport.deliver.markdown import overview, pictures
 from rlreport.deliver.one_file import document, encode_view
-from rlreport.deliver.summary import overview, pictures
 from rlreport.errors import UsageError
 from rlreport.options import OutputOptions
 from rlreport.text.clean import shortened

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.step_pages import render_steps
-from rlreport.choose import StepPlan, fewer_steps
-from rlreport.choose.detail import LEVELS, affordable, expected_bytes, fitting_level
+from rlreport.choose import LEVELS, StepPlan, affordable, expected_bytes, fewer_steps, fitting_level
 from rlreport.deliver import Builder, Form
-from rlreport.deliver.ownership import pictures_of, write_manifests
-from rlreport.deliver.publish import size_of
+from rlreport.deliver.publish import pictures_of, size_of, write_manifests
 from rlreport.errors import OutputError
 from rlreport.text.numbers import byte_size
 

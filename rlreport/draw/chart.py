@@ -1,4 +1,4 @@
-"""The class ``Chart``, and ``fill``, which fills a design (a chart template) with data.
+"""The class ``Chart``, its axes, and ``fill``, which fills a design (a chart template) with data.
 
 A design has two forms with the same placeholders: Vega-Lite for export and for interactive charts
 on pages, and Vega for static drawing.
@@ -6,20 +6,225 @@ on pages, and Vega for static drawing.
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import numpy as np
 import orjson
 
 from rlreport.draw.theme import DESIGNS, HEIGHT, PADDING, WIDTH, Spec, design_sources
-from rlreport.text.messages import message
+from rlreport.figures.ragged import Floats
+from rlreport.text.clean import printable, shortened
+from rlreport.text.messages import Message, message
+from rlreport.text.numbers import written
 
-if TYPE_CHECKING:  # designs are compiled without NumPy
-    from rlreport.draw.axes import Axis
+Scale = Literal["linear", "log", "symlog"]
+# Minimum extent of an axis as a fraction of its largest magnitude, so that noise stays flat
+LEAST_SPAN = 0.02
+# Differences below this fraction of the largest magnitude count as rounding errors
+LEAST_VARIED = 1e-12
+# Magnitudes above MOST are clipped to it and those below LEAST are drawn as 0, so that sums and
+# powers of ten stay finite
+MOST, LEAST = 1e300, 1e-290
+MOST_BINS = 24
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+# Maximum length in characters of chart and field names, which are also used as file names
+LONGEST_NAME = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The x or y axis of a chart."""
+
+    # limits of the axis
+    low: float
+    high: float
+    title: str  # quantity and unit
+    percent: bool = False  # whether values are fractions of 1 that are shown as percentages
+    format: str = ""  # d3 format of the tick labels; "" chooses one that suits the limits
+    count: int | None = None  # approximate number of ticks, None for the default
+    # values at which to draw ticks; None lets Vega choose
+    values: Sequence[float | None] | None = None
+    # type of the scale; ``symlog`` is linear around 0 and logarithmic beyond
+    scale: Scale = "linear"
+
+    def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
+        """Return what to fill into a chart template for ``channel`` x or y, e.g. {"$x.low": 0}."""
+        linear = self.scale == "linear"
+        return {
+            f"${channel}.low": self.low,
+            f"${channel}.high": self.high,
+            f"${channel}.title": self.title,
+            f"${channel}.format": self.format or self.usual_format(),
+            f"${channel}.count": self.count or usual_count,
+            f"${channel}.values": self.values if linear else powers(self.low, self.high),
+        }
+
+    def usual_format(self) -> str | None:
+        """Return the d3 tick format that suits the limits, None for Vega's default."""
+        largest = max(abs(self.low), abs(self.high))
+        if self.percent:
+            return "~%"
+        if self.scale != "linear":
+            return "~g"
+        if largest < 1e-3 or largest >= 1e26:
+            return "~e"
+        return "~s" if largest >= 1e5 else None
+
+
+def drawable(values: Floats) -> Floats:
+    """Return the values with huge ones clipped, tiny ones set to 0, and infinities to NaN."""
+    clipped_values = np.clip(np.where(np.isfinite(values), values, np.nan), -MOST, MOST)
+    return np.where(np.abs(clipped_values) < LEAST, 0.0, clipped_values)
+
+
+def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
+    """Return the axis limits (low, high) for all finite values with padding, low < high always.
+
+    With ``percent``, padding does not go below 0, nor above 1 if all values are at most 1.
+    """
+    values = np.concatenate([drawable(array[np.isfinite(array)]) for array in arrays])
+    if not values.size:
+        return (0.0, 1.0)
+    low, high = float(values.min()), float(values.max())
+    missing = LEAST_SPAN * max(abs(low), abs(high)) - (high - low)
+    padding = max(0.06 * (high - low), missing / 2) if high > low else 0.1 * abs(high) or 1.0
+    bottom, top = low - padding, high + padding
+    if low >= 0 > bottom:
+        bottom = 0.0
+    if percent:
+        bottom, top = max(bottom, 0.0), min(top, 1.0) if high <= 1 else top
+    return (bottom, top)
+
+
+def stretched(low: float, high: float) -> tuple[float, float]:
+    """Return the padded limits of a logarithmic axis for positive values ``low`` to ``high``."""
+    factor = (high / low) ** 0.06 if high / low < MOST else 10.0
+    return max(low / factor, LEAST), min(high * factor, MOST)
+
+
+def powers(low: float, high: float) -> list[float]:
+    """Return tick values of a log or symlog axis: powers of ten, at most six per sign, and 0."""
+
+    def decades(least: float, most: float) -> list[float]:
+        first, last = np.ceil(np.log10(least)), np.floor(np.log10(most))
+        every = max(1, -(-(last - first + 1) // 6))
+        return [float(10.0**power) for power in np.arange(first, last + 1, every)]
+
+    if low > 0:
+        return decades(low, high)
+    below = [-tick for tick in reversed(decades(1.0, -low))] if low <= -1 else []
+    return [*below, 0.0, *(decades(1.0, high) if high >= 1 else [])]
+
+
+def mean(values: Floats) -> float:
+    """Return the mean of the finite values, even if their sum overflows; NaN if there are none."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return float("nan")
+    with np.errstate(over="ignore"):  # the last rounding may overflow
+        average = np.sum(finite / finite.size)
+    return float(np.clip(average, finite.min(), finite.max()))
+
+
+def correlation(one: Floats, other: Floats) -> float:
+    """Return Pearson's r of two arrays of finite values, even if their squares overflow.
+
+    NaN for fewer than three values, or if one of the arrays varies only by rounding.
+    """
+    scaled = [values / (np.abs(values).max() or 1.0) for values in (one, other)]
+    if len(one) < 3 or min(np.ptp(values) for values in scaled) < LEAST_VARIED:
+        return float("nan")
+    return float(np.corrcoef(scaled[0], scaled[1])[0, 1])
+
+
+def bins(values: Floats) -> tuple[float, float, float]:
+    """Return (bin width, first edge, last edge) for about MOST_BINS or fewer bins.
+
+    Args:
+        values: float64, not empty, as returned by ``drawable``.
+    """
+    low, high = float(values.min()), float(values.max())
+    raw = high / MOST_BINS - low / MOST_BINS
+    largest = max(abs(low), abs(high))
+    if raw <= largest * LEAST_VARIED:
+        half = max(0.5, largest * 1e-6)
+        return 2 * half, low - half, low + half
+    power = 10.0 ** np.floor(np.log10(raw))
+    step = float(next(power * nice for nice in (1, 2, 2.5, 5, 10) if power * nice >= raw))
+    start, stop = np.floor(low / step) * step, (np.floor(high / step) + 1) * step
+    return step, float(start), float(stop)
+
+
+def counts(values: Floats, step: float, low: float, high: float) -> list[tuple[float, float, int]]:
+    """Return (start, end, number of ``values``) of each bin that is not empty.
+
+    A value on an edge falls into the same bin as with Vega's ``bin`` transform, so that a chart
+    does not change when the page makes it interactive.
+    """
+    last = round((high - low) / step) - 1
+    indices = np.floor(1e-14 + (values - low) / step).astype(np.int64)
+    bin_counts = np.bincount(np.clip(indices, 0, last), minlength=last + 1).tolist()
+    return [(low + step * i, low + step * (i + 1), n) for i, n in enumerate(bin_counts) if n]
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Return names reduced to letters, digits and ``_``; duplicates get a number appended.
+
+    Vega parses ``.``, ``[]`` and quotes in a field name as a path and draws nothing. Names that
+    differ only in case are duplicates, as in the file systems of Windows and macOS.
+    """
+    used_names: set[str] = set()
+    result = []
+    for name in names:
+        base = candidate = _UNSAFE.sub("_", name).strip("_")[:LONGEST_NAME] or "unnamed"
+        number = 2
+        while candidate.lower() in used_names:
+            candidate = f"{base}_{number}"
+            number += 1
+        used_names.add(candidate.lower())
+        result.append(candidate)
+    return result
+
+
+def label(text: str, longest: int = 40) -> str:
+    """Return text as one printable line cut to ``longest`` characters; a ``Message`` as it is."""
+    if isinstance(text, Message):
+        return text
+    return shortened(printable(" ".join(text.split())), longest)
+
+
+def figure(value: float, percent: bool = False) -> str:
+    """Format a number with three significant digits; with ``percent``, 0.5 becomes "50%"."""
+    return written(value, "share" if percent else "number")
+
+
+def finite_or_none(value: float, digits: int = 6) -> float | None:
+    """Round to ``digits`` significant digits; return None for NaN and infinity, as JSON lacks them.
+
+    Magnitudes above MOST are clipped to it, those below LEAST become 0.
+    """
+    if not math.isfinite(value):
+        return None
+    if abs(value) < LEAST:
+        return 0.0
+    return float(f"{max(-MOST, min(MOST, value)):.{digits}g}")
+
+
+def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any]]:
+    """Convert columns to chart data, one dict per row; ``finite_or_none`` rounds the arrays."""
+    values = [
+        map(finite_or_none, column.tolist()) if isinstance(column, np.ndarray) else column
+        for column in columns.values()
+    ]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+
 
 Rows = Sequence[Mapping[str, Any]]
 Place = Literal["lead", "reward", "open", "more"]

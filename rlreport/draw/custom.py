@@ -20,8 +20,7 @@ from typing import Any
 import orjson
 import pandas as pd
 
-from rlreport.draw.axes import label, unique_names
-from rlreport.draw.chart import Chart
+from rlreport.draw.chart import Chart, label, unique_names
 from rlreport.draw.svg import drawn_alone
 from rlreport.draw.theme import HEIGHT, LIGHT, PALETTE, WIDTH, Spec, vega_config
 from rlreport.errors import UsageError

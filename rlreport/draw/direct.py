@@ -14,7 +14,7 @@ from html import escape
 
 import numpy as np
 
-from rlreport.draw.axes import Axis
+from rlreport.draw.chart import Axis
 from rlreport.draw.theme import HEIGHT, PADDING, SMALL, TITLES, WIDTH, unsigned_scale
 from rlreport.figures.ragged import Floats
 from rlreport.text.clean import printable

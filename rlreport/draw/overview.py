@@ -10,19 +10,17 @@ import numpy as np
 
 from rlreport.check.finding import Finding
 from rlreport.columns import STEP
-from rlreport.draw.axes import Scale
-from rlreport.draw.chart import Chart, Place
-from rlreport.draw.curves import Frame, curve_chart, floats
-from rlreport.draw.rewards import (
+from rlreport.draw.chart import Chart, Place, Scale
+from rlreport.draw.curves import Frame, Series, curve_chart, floats
+from rlreport.draw.run_charts import (
     distribution_charts,
     error_by_position_charts,
     frontier_charts,
     reward_part_charts,
+    small_multiples,
+    tool_error_charts,
 )
-from rlreport.draw.series import Series
-from rlreport.draw.small_multiples import small_multiples
 from rlreport.draw.theme import DASHED, DOTTED, LIGHT, SOLID, Style
-from rlreport.draw.tools import tool_error_charts
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables
 from rlreport.text.messages import marked, message, sentences

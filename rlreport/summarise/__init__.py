@@ -1,4 +1,4 @@
-"""Summarise responses in tables by step, by prompt and by token."""
+"""Summarise responses in tables by prompt and by token; the table of steps is in ``steps``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,216 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from rlreport.columns import PROMPT_COLUMNS, TOKEN_COLUMNS
 from rlreport.errors import UsageError
+from rlreport.figures.ragged import Floats, row_ends
 from rlreport.metrics import TrainerMetrics
 from rlreport.metrics.roles import roles_of
+from rlreport.read.sample_parts import EDGE
 from rlreport.read.tables import Scan
-from rlreport.summarise.prompts import prompt_table
-from rlreport.summarise.steps import commonest, step_tables, trainer_steps, window_table
-from rlreport.summarise.tokens import step_bigrams, token_table
-from rlreport.tables import LogTables, Note, Tables
+from rlreport.summarise.steps import (
+    Grouped,
+    commonest,
+    ratio,
+    step_tables,
+    trainer_steps,
+    window_size,
+    window_table,
+)
+from rlreport.tables import GAP, LogTables, Note, Tables, TextSample, TokenSample
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
+from rlreport.text.tokens import detect_style, token_text
+
+_USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1")
+
+
+def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
+    """Return a table that summarises the responses to each prompt in one row.
+
+    Args:
+        responses: RESPONSE_COLUMNS, sorted by (step, n).
+        texts: texts of the first prompts, indexed by ``prompt_id``; further prompts get "".
+
+    Returns:
+        PROMPT_COLUMNS, one row per ``prompt_id``, ascending.
+    """
+    order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
+    column = {name: responses[name].to_numpy()[order] for name in _USED}
+    step, reward, reference = column["step"], column["reward"], column["ref_reward"]
+    prompts = Grouped.by(column["prompt_id"])
+    prompt_steps = Grouped.by(column["prompt_id"], step)
+    steps_by_prompt = Grouped.by(prompt_steps.first(column["prompt_id"]))
+    means = prompt_steps.mean(reward)
+    comparable = ~(np.isnan(reward) | np.isnan(reference))
+    won = comparable & (reward > reference)
+    first, last = steps_by_prompt.first(means), steps_by_prompt.last(means)
+    best, worst = (_first_smallest(rewards, prompts) for rewards in (-reward, reward))
+    lost_all = (prompts.sum(comparable.astype(float)) > 0) & (prompts.sum(won.astype(float)) == 0)
+    spread = np.where(prompt_steps.finite(reward) >= 2, prompt_steps.std(reward), np.nan)
+    table = pd.DataFrame(
+        {
+            "prompt_id": prompts.first(column["prompt_id"]),
+            "prompt": [*texts, *[""] * (len(prompts) - len(texts))],
+            "validation": prompts.first(column["validation"]),
+            "responses": prompts.counts,
+            "steps": steps_by_prompt.counts,
+            "first_step": prompts.first(step),
+            "last_step": prompts.last(step),
+            "reward_first": first,
+            "reward_last": last,
+            "reward_gain": last - first,
+            "reward_mean": prompts.mean(reward),
+            "reward_min": prompts.min(reward),
+            "reward_max": prompts.max(reward),
+            "ref_reward_mean": prompts.mean(reference),
+            "win_rate": prompts.share(won, comparable),
+            "never_won": lost_all,
+            "losing_streak": _losing_streak(comparable, won, prompts),
+            "kl_k1_mean": prompts.mean(column["kl_k1"]),
+            "group_std_mean": steps_by_prompt.mean(spread),
+            "best_step": step[best],
+            "best_n": column["n"][best],
+            "worst_step": step[worst],
+            "worst_n": column["n"][worst],
+        }
+    )
+    return table[[c.name for c in PROMPT_COLUMNS]].astype({c.name: c.dtype for c in PROMPT_COLUMNS})
+
+
+def _first_smallest(values: Floats, groups: Grouped) -> NDArray[np.int64]:
+    """Return the index of each group's smallest value, the first on a tie, int64 (G,)."""
+    order = np.lexsort((np.nan_to_num(values, nan=np.inf), groups.codes))
+    return order[groups.starts]
+
+
+def _losing_streak(
+    comparable: NDArray[np.bool_], won: NDArray[np.bool_], prompts: Grouped
+) -> NDArray[np.int64]:
+    """Count, per prompt, the responses after the last one that beat the reference policy, (G,)."""
+    position = np.arange(len(won))
+    last_win = np.maximum.reduceat(np.where(won, position, -1), prompts.starts)
+    after = comparable & (position > last_win[prompts.codes])
+    return prompts.sum(after.astype(np.float64)).astype(np.int64)
+
+
+_EXAMPLE = ("example_step", "example_n", "example_position")
+
+
+def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with one row per distinct token string, by descending share of the total KL.
+
+    It has TOKEN_COLUMNS. If ``sample`` is None, as for logs without token strings, it is empty.
+    """
+    if sample is None:
+        return pd.DataFrame({c.name: pd.Series(dtype=c.dtype) for c in TOKEN_COLUMNS})
+    texts = sample.texts
+    count = len(texts.vocabulary)
+    step = responses["step"].to_numpy()[texts.rows]
+    first, last = (np.repeat(rows, np.diff(texts.offsets)) for rows in _windows(responses, step))
+
+    def total(values: NDArray[np.float32], rows: NDArray[np.bool_]) -> Floats:
+        logged = rows & ~np.isnan(values)
+        weights = values[logged].astype(np.float64)
+        return np.bincount(texts.units[logged], weights, count).astype(np.float64)
+
+    def mean(values: NDArray[np.float32], rows: NDArray[np.bool_] | None = None) -> Floats:
+        rows = np.ones(len(values), bool) if rows is None else rows
+        logged = rows & ~np.isnan(values)
+        return ratio(total(values, rows), np.bincount(texts.units[logged], minlength=count))
+
+    everything = np.ones(len(texts.units), bool)
+    kl = total(sample.kl, everything)
+    raw = np.asarray(texts.vocabulary, dtype=object)
+    style = detect_style(raw)
+    table = pd.DataFrame(
+        {
+            "token": [token_text(token, style) for token in texts.vocabulary],
+            "raw": raw,
+            "count": np.bincount(texts.units, minlength=count),
+            "kl_share": kl / kl.sum() if kl.sum() > 0 else np.full(count, np.nan),
+            "kl_mean": mean(sample.kl),
+            "log_ratio_mean": mean(sample.log_ratio),
+            "abs_log_ratio_mean": mean(np.abs(sample.log_ratio)),
+            "prob_mean": mean(sample.prob),
+            "ref_prob_mean": mean(sample.ref_prob),
+            "count_first": np.bincount(texts.units[first], minlength=count),
+            "count_last": np.bincount(texts.units[last], minlength=count),
+            "prob_first": mean(sample.prob, first),
+            "prob_last": mean(sample.prob, last),
+            "abs_value_error_mean": mean(np.abs(sample.value_error)),
+        }
+    )
+    table["prob_change"] = table["prob_last"] - table["prob_first"]
+    examples = _examples(texts, responses).reindex(raw)
+    for name in examples.columns:
+        table[name] = examples[name].array
+    table = table[(table["count"] > 0) & (table["raw"] != GAP)]
+    table = table.sort_values(["kl_share", "count", "raw"], ascending=[False, False, True])
+    columns = [c.name for c in TOKEN_COLUMNS]
+    return table[columns].astype({c.name: c.dtype for c in TOKEN_COLUMNS}).reset_index(drop=True)
+
+
+def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:
+    """Return, per step, the number of bigrams in the sampled texts and of distinct ones."""
+    if texts is None:
+        return pd.DataFrame({"step": [], "bigrams": [], "distinct": []}, dtype=np.int64)
+    step = responses["step"].to_numpy()[texts.rows]
+    pairs = texts.units[:-1].astype(np.int64) << 32 | texts.units[1:]
+    inside = np.ones(len(texts.units), bool)
+    inside[row_ends(texts.offsets)] = False
+    if GAP in texts.vocabulary:
+        gap = texts.units == texts.vocabulary.index(GAP)
+        inside &= ~gap & ~np.append(gap[1:], False)
+    steps, starts = np.unique(step, return_index=True)
+    rows = []
+    for number, start, stop in zip(
+        steps.tolist(), starts.tolist(), [*starts[1:].tolist(), len(step)], strict=True
+    ):
+        units = slice(int(texts.offsets[start]), int(texts.offsets[stop]))
+        step_pairs = np.sort(pairs[units][inside[units][: len(pairs[units])]])
+        distinct = np.count_nonzero(step_pairs[1:] != step_pairs[:-1]) + min(len(step_pairs), 1)
+        rows.append((number, len(step_pairs), distinct))
+    return pd.DataFrame(rows, columns=["step", "bigrams", "distinct"])
+
+
+def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
+    """Find an example of each token: its first place in the response with the largest KL."""
+    row, position = np.full((2, len(sample.vocabulary)), -1, np.int64)
+    kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
+    tokens = responses["response_tokens"].to_numpy()[sample.rows]
+    # The last assignment wins: the response with the largest KL, and its first occurrence.
+    for i in np.argsort(-kl, kind="stable")[::-1].tolist():
+        units = sample.units[sample.offsets[i] : sample.offsets[i + 1]]
+        positions = np.arange(len(units))
+        if tokens[i] > len(units):  # the sample omits the middle of a long response
+            positions[EDGE:] += int(tokens[i]) - len(units)
+        row[units[::-1]] = sample.rows[i]
+        position[units[::-1]] = positions[::-1]
+    columns = (responses["step"].to_numpy()[row], responses["n"].to_numpy()[row], position)
+    table = pd.DataFrame(
+        dict(zip(_EXAMPLE, columns, strict=True)),
+        index=pd.Index(sample.vocabulary, dtype=object),
+        dtype="Int64",
+    )
+    # The sample lacks environment tokens, so positions among all tokens are unknown.
+    has_env_tokens = responses["env_tokens"].to_numpy()[row] > 0
+    table["example_position"] = table["example_position"].mask(has_env_tokens)
+    return table[row >= 0]
+
+
+def _windows(
+    responses: pd.DataFrame, step: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which rows are in the run's first steps and in its last; no row if these overlap."""
+    steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())
+    size = window_size(len(steps))
+    if 2 * size > len(steps):
+        return np.zeros(len(step), bool), np.zeros(len(step), bool)
+    return step <= steps[size - 1], step >= steps[-size]
+
 
 __all__ = ["commonest", "summarise", "window_table"]
 

@@ -1,0 +1,634 @@
+"""Charts of the run: rewards, the critic, tools, prompts, tokens, trainer metrics, logged fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from rlreport.choose import evenly
+from rlreport.columns import STEP
+from rlreport.draw.chart import (
+    LEAST_VARIED,
+    Axis,
+    Chart,
+    Scale,
+    bins,
+    counts,
+    drawable,
+    figure,
+    fill,
+    finite_or_none,
+    label,
+    limits,
+    records,
+    unique_names,
+)
+from rlreport.draw.curves import MOST_POINTS, Frame, Series, curve_chart, floats, mark_layers
+from rlreport.draw.theme import DASHED, LIGHT, PALETTE
+from rlreport.figures.ragged import Floats
+from rlreport.metrics.roles import guide_for, roles_of
+from rlreport.summarise.steps import ROLE_COLUMNS
+from rlreport.tables import Tables
+from rlreport.text.messages import message, plural, sentences, told
+
+# Rewards with at most this many distinct values are treated as grades, such as right or wrong
+FEW_VALUES = 12
+
+HEAT_COLUMNS = 120  # maximum number of columns of the heat map
+MOST_PARTS = 6  # maximum number of reward parts in a chart
+# If the std of the reward is smaller, the reward parts' shares of its variance are NaN
+LEAST_STD = 1e-6
+
+
+def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
+    """Yield one chart of the reward distribution at each step; nothing without rewards.
+
+    Grades (see FEW_VALUES) are drawn as a heat map of their shares, as quantiles would jump
+    between grades; other rewards are drawn as the median and two bands of quantiles.
+    """
+    responses = tables.responses
+    finite = responses.loc[np.isfinite(responses["reward"]), ["step", "reward"]]
+    if finite.empty:
+        return
+    reward = drawable(finite["reward"].to_numpy(dtype=np.float64))
+    values, indices = np.unique(reward, return_inverse=True)
+    if len(values) > FEW_VALUES:
+        yield _quantile_bands(frame, finite.assign(reward=reward))
+    else:
+        # Round as in the chart's data, to merge values that differ only by rounding errors.
+        values = np.array([finite_or_none(value) for value in values])
+        yield _heat_map(frame, finite.assign(reward=values[indices]), np.unique(values))
+
+
+def _quantile_bands(frame: Frame, finite: pd.DataFrame) -> Chart | None:
+    shares = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+    quantiles = finite.groupby("step")["reward"].quantile(shares).unstack().reindex(frame.steps)
+    p5, p25, p50, p75, p95 = quantiles.to_numpy(dtype=np.float64).T
+    return curve_chart(
+        frame,
+        "reward_distribution",
+        message("Reward distribution"),
+        [
+            Series("median", message("median"), p50, low=p25, high=p75),
+            Series("p5_p95", "", np.full_like(p50, np.nan), low=p5, high=p95),
+        ],
+        axis=message("reward: median, middle 50%, middle 90%"),
+        note=message("The dark band covers the middle half of the responses, the light one 90%."),
+    )
+
+
+def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
+    group_size = -(-len(frame.steps) // HEAT_COLUMNS)
+    edges = np.append(frame.edges[:-1][::group_size], frame.edges[-1])
+    # Half the smallest gap of values. For a single huge value, 0.5 would be lost by rounding.
+    half = float(np.diff(values).min()) / 2 if len(values) > 1 else max(0.5, abs(values[0]) / 100)
+    middles = (values[1:] + values[:-1]) / 2
+    heights = np.concatenate([[values[0] - half], middles, [values[-1] + half]])
+    counts, _, _ = np.histogram2d(
+        finite["step"].to_numpy(dtype=np.float64),
+        finite["reward"].to_numpy(dtype=np.float64),
+        bins=[edges, heights],
+    )
+    column, level = np.nonzero(counts)
+    cells = {
+        "from": edges[column],
+        "to": edges[column + 1],
+        "low": heights[level],
+        "high": heights[level + 1],
+        "share": counts[column, level] / counts.sum(axis=1)[column],
+    }
+    title = message("reward; stronger colour = larger share of the step's responses")
+    ticks = [finite_or_none(value) for value in values] if len(values) <= 6 else None
+    forms = fill(
+        "steps_heat",
+        {"rows": records(cells), **mark_layers(frame.marks("reward_distribution"))},
+        (frame.axis(), Axis(float(heights[0]), float(heights[-1]), title, values=ticks)),
+        right=92,
+    )
+    # Describe single steps, as a column of the heat map may cover several.
+    first, last = (
+        finite.loc[finite["step"] == step, "reward"]
+        for step in (finite["step"].min(), finite["step"].max())
+    )
+    words = sentences(
+        message(
+            "Reward {value}: {first} of the responses in the first step, {last} in the last.",
+            value=figure(value),
+            first=figure(float((first == value).mean()), True),
+            last=figure(float((last == value).mean()), True),
+        )
+        for value in values
+    )
+    return Chart("reward_distribution", message("Reward distribution"), words, *forms)
+
+
+def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
+    """Yield a chart of reward parts' means and, for several parts, of their variance shares.
+
+    At most MOST_PARTS parts are drawn: those whose means have the widest range.
+    """
+    names = [name for name in tables.reward_parts if name in tables.extras_by_step]
+    if not names or tables.extras_by_step.empty:
+        return
+    means = tables.extras_by_step.drop_duplicates("step", keep="last").set_index("step")[names]
+    means = means.reindex(frame.steps).astype(np.float64).apply(drawable, raw=True)
+    widest = (means.max() - means.min()).fillna(-1.0).sort_values(ascending=False, kind="stable")
+    drawn_names = [name for name in names if name in widest.index[:MOST_PARTS]]
+    omitted_count = len(names) - len(drawn_names)
+    yield curve_chart(
+        frame,
+        "reward_parts",
+        message("Parts of the reward"),
+        _series(means[drawn_names]),
+        axis=message("mean of each part"),
+        labels=150,
+        note=plural(
+            "{count} part that varies less is not drawn.",
+            "{count} parts that vary less are not drawn.",
+            omitted_count,
+        )
+        if omitted_count
+        else "",
+    )
+    if len(names) < 2:
+        return
+    yield curve_chart(
+        frame,
+        "reward_part_shares",
+        message("Share of each part in the reward's variance"),
+        _series(variance_shares(tables, drawn_names).reindex(frame.steps)),
+        axis=message("Cov(part, reward) / Var(reward)"),
+        labels=150,
+        note=message(
+            "The shares of all parts add up to 1 where the reward is their sum; a part with a "
+            "negative share works against the others."
+        ),
+    )
+
+
+def variance_shares(tables: Tables, names: Sequence[str]) -> pd.DataFrame:
+    """Return the share of each part in the variance of the reward within each step.
+
+    The share is Cov(part, reward) / Var(reward) over the step's responses with a reward. A part
+    that is missing for a response counts as 0, as in the sum of parts. NaN if the reward does not
+    vary, or its variance overflows.
+
+    Args:
+        tables: tables of the whole run.
+        names: names of the parts, columns of ``tables.extras``.
+
+    Returns:
+        One float64 column per part, with the steps as index.
+    """
+    rewarded = np.isfinite(tables.responses["reward"].to_numpy(dtype=np.float64))
+    responses, parts = tables.responses[rewarded], tables.extras.loc[rewarded, list(names)]
+    step, reward = responses["step"], responses["reward"]
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviation = reward - reward.groupby(step).transform("mean")
+        variance = deviation.pow(2).groupby(step).mean()
+        part_values = parts.astype(np.float64).fillna(0.0)
+        covariance = part_values.mul(deviation, axis=0).groupby(step).mean()
+        divisor = variance.where((variance > LEAST_STD**2) & np.isfinite(variance))
+        shares: pd.DataFrame = covariance.div(divisor, axis=0)
+    return shares
+
+
+def _series(parts: pd.DataFrame) -> list[Series]:
+    names = [str(name) for name in parts]
+    return [
+        Series(f"part_{key}", name, floats(parts, name), *style)
+        for key, name, style in zip(unique_names(names), names, PALETTE, strict=False)
+    ]
+
+
+def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
+    """Yield a chart of mean reward against mean KL: a path through all steps, if three or more.
+
+    Source: Gao, Schulman and Hilton (2023), "Scaling Laws for Reward Model Overoptimization".
+    """
+    steps = tables.steps
+    table = steps[np.isfinite(steps["kl_k1_mean"]) & np.isfinite(steps["reward_mean"])]
+    if len(table) < 3:
+        return
+    step = table["step"].to_numpy()
+    kl = table["kl_k1_mean"].to_numpy(dtype=np.float64)
+    reward = table["reward_mean"].to_numpy(dtype=np.float64)
+    selection = evenly(len(table), MOST_POINTS)
+    rows = records({"step": step[selection].tolist(), "x": kl[selection], "y": reward[selection]})
+    ends = [
+        {**rows[i], "label": message("step {step:count}", step=rows[i]["step"])} for i in (0, -1)
+    ]
+    x = Axis(*limits([kl[selection]]), STEP["kl_k1_mean"].title)
+    y = Axis(*limits([reward[selection]]), message("mean reward"))
+    forms = fill("path", {"rows": rows, "label": ends, "halo": ends}, (x, y), right=72)
+    indices = {"first": 0, "last": -1, "highest": int(reward.argmax())}
+    words = {
+        name: message(
+            "{reward} at {kl} nats (step {step:count})",
+            reward=figure(float(reward[index])),
+            kl=figure(float(kl[index])),
+            step=int(step[index]),
+        )
+        for name, index in indices.items()
+    }
+    yield Chart(
+        "reward_kl_frontier",
+        message("Reward against KL"),
+        message("From reward {first} to {last}; highest reward {highest}.", **words),
+        *forms,
+    )
+
+
+def error_by_position_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
+    """Yield a chart of the critic's mean |value − return| for each tenth of the response."""
+    positions = tables.positions
+    if positions.empty or not np.isfinite(positions["abs_error_mean"]).any():
+        return
+    table = positions.sort_values("decile")
+    errors = table["abs_error_mean"].to_numpy(dtype=np.float64)
+    tenths = table["decile"].to_numpy(dtype=np.float64)
+    x = Axis(0.0, 1.0, message("position in the response"), percent=True)
+    y = Axis(0.0, limits([errors])[1], message("mean |value − return|"))
+    largest = int(np.nanargmax(errors))
+    yield Chart(
+        "error_by_position",
+        message("Error of the critic by position"),
+        message(
+            "{first} in the first tenth of the response, {last} in the last; largest {largest}, "
+            "in tenth {tenth}.",
+            first=figure(errors[0]),
+            last=figure(errors[-1]),
+            largest=figure(errors[largest]),
+            tenth=f"{tenths[largest] + 1:.0f}",
+        ),
+        *fill(
+            "columns",
+            {"rows": records({"from": tenths / 10, "to": (tenths + 1) / 10, "y": errors})},
+            (x, y),
+        ),
+    )
+
+
+MOST_TOOLS = 5  # Maximum number of curves; the tools that answered the most calls are drawn
+
+
+def tool_label(name: object) -> str:
+    """Return the displayed name of a tool; the logged name may be empty."""
+    return str(name) or message("tool without a name")
+
+
+def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
+    """Yield a chart of each tool's error rate, if there are errors and at least two tools."""
+    if tables.tools.empty or not tables.tools["errors"].any():
+        return
+    by_step = tables.tools.set_index(["step", "tool"])
+    rates: pd.DataFrame = (by_step["errors"] / by_step["answers"]).unstack()
+    answers = tables.tools.groupby("tool")["answers"].sum().to_dict()
+    order = sorted(answers, key=lambda tool: (-answers[tool], tool))
+    if len(order) < 2:
+        return
+    shares = rates.reindex(frame.steps)[order[:MOST_TOOLS]]
+    names = [tool_label(tool) for tool in shares]
+    omitted_count = len(order) - len(names)
+    yield curve_chart(
+        frame,
+        "tool_errors",
+        message("Error rate of each tool"),
+        [
+            Series(f"tool_{key}", name, shares[tool].to_numpy(np.float64), *style)
+            for key, name, tool, style in zip(
+                unique_names(names), names, shares, PALETTE, strict=False
+            )
+        ],
+        axis=message("share of a tool's answers that are errors"),
+        percent=True,
+        labels=150,
+        note=plural(
+            "{count} tool that is called less often is not drawn.",
+            "{count} tools that are called less often are not drawn.",
+            omitted_count,
+        )
+        if omitted_count
+        else "",
+    )
+
+
+# A histogram of reward gains needs at least this many prompts that occur in several steps
+LEAST_PROMPTS = 5
+
+MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
+
+
+def prompt_charts(tables: Tables) -> list[Chart]:
+    """Return the charts of the prompts page that have data, not yet rendered as SVG."""
+    if tables.steps.empty:
+        return []
+    prompts, steps = tables.prompts, tables.steps
+    if not tables.validation.empty:
+        prompts = prompts[prompts["validation"] == 0]
+    frame = Frame(floats(steps, "step"))
+    best = floats(steps, "group_best_mean")
+    mean = np.where(np.isnan(best), np.nan, floats(steps, "reward_mean"))
+    no_variance = floats(steps, "zero_variance_groups")
+    solved_shares, grade = _solved_shares(tables.training().responses, frame.steps)
+    charts = (
+        _gains(prompts),
+        curve_chart(
+            frame,
+            "group_best",
+            message("Best of a group"),
+            [
+                Series("best", message("best"), best),
+                Series("mean", message("mean"), mean, LIGHT["muted"], DASHED),
+            ],
+            axis=message("mean reward: best response of each group, all responses"),
+            note=message(
+                "The gap shows how much the mean reward would rise if only the best "
+                "response of each group counted."
+            ),
+        ),
+        curve_chart(
+            frame,
+            "group_shares",
+            message("Groups solved, and groups without variance"),
+            [
+                Series("solved", message("solved"), solved_shares),
+                Series("zero", message("no variance"), no_variance, LIGHT["reference"], DASHED),
+            ],
+            axis=message("share of groups"),
+            percent=True,
+            note=""
+            if grade is None
+            else message(
+                "A group is solved if at least one response earns {grade}, the highest reward of "
+                "the run.",
+                grade=figure(grade),
+            ),
+        ),
+    )
+    return [chart for chart in charts if chart is not None]
+
+
+def _gains(prompts: pd.DataFrame) -> Chart | None:
+    """Return a histogram of each prompt's gain in mean reward from its first to last step."""
+    gain = floats(prompts[prompts["steps"] > 1], "reward_gain")
+    gain = gain[np.isfinite(gain)]
+    if len(gain) < LEAST_PROMPTS:
+        return None
+    values = drawable(gain)
+    step, low, high = bins(values)
+    rows = [{"from": a, "to": b, "y": n} for a, b, n in counts(values, step, low, high)]
+    x = Axis(low, high, message("gain of mean reward, first to last step of the prompt"))
+    top = limits([np.array([float(row["y"]) for row in rows])])[1]
+    median = 2 * float(np.median(gain / 2))  # the sum of two values may overflow
+    return Chart(
+        "prompt_gain",
+        message("Reward gain of the prompts"),
+        message(
+            "Of {seen:count} prompts seen in two steps or more, {rose:count} gained reward and "
+            "{fell:count} lost; median gain {median}, from {low} to {high}.",
+            seen=len(gain),
+            rose=int((gain > 0).sum()),
+            fell=int((gain < 0).sum()),
+            median=figure(median),
+            low=figure(float(gain.min())),
+            high=figure(float(gain.max())),
+        ),
+        *fill("columns", {"rows": rows}, (x, Axis(0.0, top, message("prompts")))),
+    )
+
+
+def _solved_shares(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, float | None]:
+    """Return per step the share of groups that contain the run's best reward, and that reward.
+
+    A group is the responses to one prompt at a step; groups with one response do not count.
+    Shares are NaN and the reward is None if rewards do not have 2 to FEW_VALUES distinct values,
+    or if no group has two responses.
+    """
+    graded = responses[np.isfinite(responses["reward"])]
+    values = graded["reward"].unique()
+    groups = graded.groupby(["step", "group"])["reward"].agg(["max", "size"])
+    groups = groups[groups["size"] > 1]
+    if not 1 < len(values) <= FEW_VALUES or groups.empty:
+        return np.full(len(steps), np.nan), None
+    best = float(values.max())
+    share = (groups["max"] == best).groupby(level="step").mean()
+    return share.reindex(steps.astype(np.int64)).to_numpy(np.float64), best
+
+
+def token_charts(by_step: pd.DataFrame) -> list[Chart]:
+    """Return a list of one chart, the share of responses that contain each text; [] without data.
+
+    Args:
+        by_step: ``step``, ``ngram`` (text as the model wrote it), ``share`` of responses that
+            contain it (0-1); most important text first. Only MOST_TEXTS texts are drawn.
+    """
+    table = by_step[by_step["share"].notna()] if len(by_step) else by_step
+    if table.empty:
+        return []
+    texts = table["ngram"].unique()
+    shares = table.drop_duplicates(["step", "ngram"]).pivot(
+        index="step", columns="ngram", values="share"
+    )
+    series = [
+        # Quote the texts, as they may be blank or look like labels.
+        Series(f"text_{i}", f"“{label(text, 18)}”", floats(shares, text), *PALETTE[i])
+        for i, text in enumerate(texts[:MOST_TEXTS])
+    ]
+    rest = len(texts) - len(series)
+    chart = curve_chart(
+        Frame(shares.index.to_numpy(np.float64)),
+        "spreading",
+        message("Texts that spread"),
+        series,
+        axis=message("share of responses that contain the text"),
+        wide=True,
+        percent=True,
+        labels=170,
+        note=plural("{count} more is in the table.", "{count} more are in the table.", rest)
+        if rest
+        else "",
+    )
+    return [chart] if chart else []
+
+
+MOST_METRICS = 24
+# Maximum number of metric charts in a report of trainer metrics alone, without responses
+MOST_ALONE = 200
+MOST_EXTRA_COLUMNS = 12
+MOST_NAMED = 40  # Maximum number of constant columns that are listed with their values
+DECADES = 1000.0  # Positive values whose range exceeds this factor are drawn on a logarithmic axis
+# Metric's role -> overview chart on the same subject; findings refer to charts by that name
+CHART_OF_ROLE = {
+    "kl": "kl",
+    "kl_token": "kl",
+    "entropy": "surprisal",
+    "length": "length",
+    "truncated": "eos",
+    "ratio": "mismatch",
+    "clip_fraction": "mismatch",
+    "grad_norm": "gradient_norm",
+    "learning_rate": "learning_rate",
+    "explained_variance": "explained_variance",
+}
+
+# Matches names of ids, indices, hashes and seeds: a chart of their means is meaningless
+_IDENTIFIER = re.compile(
+    r"(^|[/_. -])(ids?|idx|index|indices|uu?id|guid|hash|seed|line_?(no|number)?)$|[a-z]I[dD]$"
+)
+
+# Patterns of metric names to draw first, in this order; others follow in the log's order
+_FIRST = (
+    r"(^|[/_.])(approx_?)?kl",
+    r"entropy",
+    r"clip_?(ratio|frac)|frac_clipped|ratio",
+    r"reward|score|return",
+    r"loss",
+    r"grad",
+    r"length|tokens",
+    r"value|critic|vf_|explained",
+    r"lr|learning_rate",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Columns of a table with one row per step, to be drawn in one chart each."""
+
+    prefix: str  # prefix of charts' names, so that a column "step" or "constructor" does no harm
+    heading: str  # heading above the charts
+    axis: str  # title of the y axis; "" for values as logged
+    most: int  # maximum number of charts
+    steps: Floats  # float64 (S,)
+    values: Mapping[str, Floats]  # float64 (S,) by column name
+
+    @property
+    def varied(self) -> list[str]:
+        """Names of the columns that vary, the most important first."""
+        return sorted((name for name in self.values if _varies(self.values[name])), key=_rank)
+
+    @property
+    def drawn(self) -> list[str]:
+        """Names of up to ``most`` columns to draw, preferably those with a known healthy range."""
+        preferred = set(sorted(self.varied, key=lambda name: guide_for(name) is None)[: self.most])
+        return [name for name in self.varied if name in preferred]
+
+
+def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
+    """Yield a chart of each trainer metric, and of the mean of each extra column of the log.
+
+    Parts of the reward are left out. Important ones come first; healthy ranges are shaded.
+    """
+    for group in _groups(tables):
+        roles = {metric: role for role, metric in roles_of(group.values).items()}
+        keys = zip(unique_names(group.drawn), group.drawn, strict=True)
+        for rank, (key, name) in enumerate(keys):
+            chart_name = CHART_OF_ROLE.get(roles.get(name, ""), "")
+            findings = [
+                replace(finding, charts=(group.prefix + key,))
+                for finding in frame.findings
+                if chart_name in finding.charts
+            ]
+            metric_frame = Frame(group.steps, findings, frame.extent)
+            note, guide = "", guide_for(name)
+            if guide is not None:
+                values = {"low": f"{guide.low:g}", "high": f"{guide.high:g}"}
+                values |= {"meaning": message(guide.meaning), "source": message(guide.source)}
+                note = told(
+                    "Shaded: the usual range, {low} to {high}: {meaning} ({source}).", values
+                )
+            chart = curve_chart(
+                metric_frame,
+                group.prefix + key,
+                label(name, 80),
+                [Series(group.prefix + key, name, group.values[name])],
+                axis=group.axis,
+                labels=0,
+                note=note,
+                guide=None if guide is None else (guide.low, guide.high),
+                scale=_scale(group.values[name]),
+            )
+            if chart is None:
+                continue
+            heading = group.heading if rank < MOST_METRICS else message("More trainer metrics")
+            interactive = rank < MOST_METRICS
+            yield replace(chart, group=heading, subject=chart_name, interactive=interactive)
+
+
+def not_drawn(tables: Tables) -> list[str]:
+    """Return sentences on columns without a chart: constant ones by name, the number of others."""
+    notes = []
+    for group in _groups(tables):
+        finite = {name: column[np.isfinite(column)] for name, column in group.values.items()}
+        constant = [
+            f"{label(name)} {figure(column[0])}"
+            for name, column in finite.items()
+            if len(column) and not _varies(column)
+        ]
+        values = {"heading": group.heading, "named": " · ".join(constant[:MOST_NAMED])}
+        if (more := len(constant) - MOST_NAMED) > 0:
+            text = message(
+                "{heading}, constant: {named} and {more:count} more.", more=more, **values
+            )
+            notes.append(text)
+        elif constant:
+            notes.append(message("{heading}, constant: {named}.", **values))
+        if omitted_count := len(group.varied) - len(group.drawn):
+            text = plural(
+                "{heading}: {count} more is not drawn.",
+                "{heading}: {count} more are not drawn.",
+                omitted_count,
+                heading=group.heading,
+            )
+            notes.append(text)
+    return notes
+
+
+def _groups(tables: Tables) -> Iterator[_Group]:
+    means, metrics = tables.extras_by_step, tables.metrics
+    if "step" in means:
+        means = means.drop_duplicates("step", keep="last").sort_values("step")
+        columns = _columns(means, {"step", *tables.reward_parts})
+        heading = message("Extra columns of the log")
+        steps = floats(means, "step")
+        yield _Group("column_", heading, message("mean"), MOST_EXTRA_COLUMNS, steps, columns)
+    if "step" in metrics:
+        extent = Frame(floats(tables.steps, "step")).extent
+        metrics = metrics[metrics["step"].between(*extent)].sort_values("step")
+        excluded_names, limit = {"step"}, MOST_METRICS
+        if tables.responses.empty:
+            # Other charts of such a report already show the metrics in the table of steps.
+            roles = roles_of(map(str, metrics.columns[1:]))
+            excluded_names |= {roles[role] for role in ROLE_COLUMNS if role in roles}
+            limit = MOST_ALONE
+        columns = _columns(metrics, excluded_names)
+        heading = message("Trainer metrics")
+        steps = floats(metrics, "step")
+        yield _Group("metric_", heading, "", limit, steps, columns)
+
+
+def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
+    names = (name for name in map(str, table) if name not in left_out)
+    return {name: floats(table, name) for name in names if not _IDENTIFIER.search(name)}
+
+
+def _varies(values: Floats) -> bool:
+    """Return whether finite values differ by more than rounding; False for fewer than two."""
+    finite = drawable(values[np.isfinite(values)])
+    if len(finite) < 2:
+        return False
+    return float(np.ptp(finite)) > LEAST_VARIED * float(np.abs(finite).max())
+
+
+def _scale(values: Floats) -> Scale:
+    finite = drawable(values[np.isfinite(values)])
+    return "log" if finite.min() > 0 and finite.max() / finite.min() > DECADES else "linear"
+
+
+def _rank(name: str) -> int:
+    matching = (i for i, pattern in enumerate(_FIRST) if re.search(pattern, name, re.IGNORECASE))
+    return next(matching, len(_FIRST))
