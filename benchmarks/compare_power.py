@@ -25,8 +25,8 @@ from rlreport.comparison.compare import (
     effect_on,
     side_of,
 )
-from rlreport.comparison.data import response_data
 from rlreport.comparison.outcome import flips
+from rlreport.comparison.reports import response_data
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise

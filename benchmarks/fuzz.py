@@ -26,8 +26,7 @@ from typing import Any
 
 from rlreport.about.card import run_card
 from rlreport.check import load_thresholds
-from rlreport.comparison.data import unpacked
-from rlreport.comparison.earlier import earlier_report, report_about
+from rlreport.comparison.reports import earlier_report, report_about, unpacked
 from rlreport.display import fetch
 from rlreport.errors import RlreportError
 from rlreport.metrics import metrics_beside

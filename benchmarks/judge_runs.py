@@ -31,7 +31,7 @@ from rlreport.check import judge
 from rlreport.check.finding import Finding, Verdict
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
-from rlreport.check.wording import worded
+from rlreport.check.verdict import worded
 from rlreport.display import prompt_texts
 from rlreport.errors import RlreportError
 from rlreport.metrics import metrics_beside

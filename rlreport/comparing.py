@@ -9,9 +9,9 @@ from pathlib import Path
 from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.report import stamp
 from rlreport.check import Thresholds, load_thresholds
-from rlreport.comparison import words
-from rlreport.comparison.earlier import report_about
+from rlreport.comparison import outcome as words
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
+from rlreport.comparison.reports import report_about
 from rlreport.comparison.run import compared_run
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver_comparison

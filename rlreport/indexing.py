@@ -15,8 +15,7 @@ from urllib.parse import quote
 from rlreport.bake.pages import Page, environment
 from rlreport.bake.runs_page import Listed, reward_chart, runs_view
 from rlreport.bake.views import Shell
-from rlreport.comparison.data import REPORT
-from rlreport.comparison.earlier import report_about
+from rlreport.comparison.reports import REPORT, report_about
 from rlreport.deliver import FORMS
 from rlreport.deliver.one_file import assemble, encode_view
 from rlreport.deliver.publish import local_path, publishing

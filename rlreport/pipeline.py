@@ -14,7 +14,7 @@ from rlreport.about.card import Card, run_card
 from rlreport.about.several_runs import several_runs
 from rlreport.bake.context import JudgedRun
 from rlreport.bake.notes import notes_file, read_notes
-from rlreport.bake.overview_page import run_figures
+from rlreport.bake.overview import run_figures
 from rlreport.bake.redact import (
     Redactor,
     redacted_ngrams,
@@ -29,7 +29,7 @@ from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
-from rlreport.check.wording import with_excerpts, worded
+from rlreport.check.verdict import with_excerpts, worded
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
 from rlreport.deliver.markdown import append_summary, notebook_html, summary_file

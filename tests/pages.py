@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 
 from rlreport.bake.assets import assets
+from rlreport.bake.lists import responses_view
 from rlreport.bake.pages import Addresses, environment, packed_json, script_json
-from rlreport.bake.panel import conversation_data
-from rlreport.bake.responses_page import responses_view
-from rlreport.bake.step_page import STATIC_ROWS
-from rlreport.bake.token_codec import figures_present, pack_tokens
+from rlreport.bake.step import STATIC_ROWS, conversation_data, figures_present, pack_tokens
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, TableView
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures.token import TokenFigures

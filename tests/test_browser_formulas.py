@@ -11,7 +11,7 @@ import pytest
 
 import rlreport
 from rlreport.bake.assets import join_scripts
-from rlreport.bake.token_codec import pack_tokens
+from rlreport.bake.step import pack_tokens
 from rlreport.choose import COMPACT
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures import token

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page
 
 import rlreport
 from rlreport.bake.assets import join_scripts
-from rlreport.bake.step_page import STATIC_ROWS
+from rlreport.bake.step import STATIC_ROWS
 from rlreport.text.clean import escape
 from tests.browser import copy, in_url, listed, numbers, until, visiting
 from tests.hostile import write_log
@@ -200,7 +200,7 @@ def test_rows_written_by_scripts_look_like_those_in_the_pages_html(
     )
     reports = []
     for count in (1, 2000):
-        for module in ("step_page", "responses_page"):
+        for module in ("step", "lists"):
             monkeypatch.setattr(f"rlreport.bake.{module}.STATIC_ROWS", count)
         reports.append(Path(rlreport.build(log, tmp_path / str(count), workers=1).out))
     for name in ("steps/1.html", "responses.html"):

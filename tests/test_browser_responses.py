@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import rlreport
-from rlreport.bake.step_page import STATIC_ROWS
+from rlreport.bake.step import STATIC_ROWS
 from tests.browser import in_url, listed, rest, serious, until, visiting
 from tests.hostile import write_log
 from tests.pages import write_list

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import rlreport
-from rlreport.bake.panel import conversation_data
+from rlreport.bake.step import conversation_data
 from rlreport.rollout import Rollout, Turn
 from tests.browser import serious, visiting
 from tests.pages import Made, write_step

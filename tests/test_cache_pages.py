@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rlreport
-from rlreport.bake import step_page
+from rlreport.bake import step as step_page
 from rlreport.system.cache import Store
 from tests.reading import tokens, write
 
@@ -104,8 +104,8 @@ def test_a_list_that_holds_fewer_rows_of_a_step_costs_no_page_of_it(
     rendered: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rlreport.bake.responses_page.MOST_LISTED", STEPS * EACH)
-    monkeypatch.setattr("rlreport.bake.responses_page.STATIC_ROWS", STEPS * 2)
+    monkeypatch.setattr("rlreport.bake.lists.MOST_LISTED", STEPS * EACH)
+    monkeypatch.setattr("rlreport.bake.lists.STATIC_ROWS", STEPS * 2)
     log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
     built()
     for step in range(STEPS, STEPS + 3):

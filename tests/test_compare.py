@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import rlreport
 from rlreport.cli import main
-from rlreport.comparison.earlier import MAX_PART
+from rlreport.comparison.reports import MAX_PART
 from rlreport.comparison.run import settings_that_differ
 from rlreport.errors import UnusableInputError, UsageError
 from tests.schemas import validate

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import rlreport
 from rlreport.cli import main
-from rlreport.comparison.data import packed, unpacked
+from rlreport.comparison.reports import packed, unpacked
 from rlreport.text.clean import number_as_text
 from tests.reading import write
 from tests.test_csv import BEGINS, number

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from rlreport.comparison.data import response_data
+from rlreport.comparison.reports import response_data
 from rlreport.figures.metadata import Ending, ending_of
 from rlreport.read.tables import Scan
 from rlreport.tables import Tables

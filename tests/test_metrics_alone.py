@@ -21,8 +21,7 @@ from rlreport.check.finding import Verdict
 from rlreport.columns import STEP_COLUMNS
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.metrics import find_metrics, metrics_beside
-from rlreport.metrics.frameworks import FRAMEWORKS, framework_of
-from rlreport.metrics.roles import PLAIN_NAMES, roles_of
+from rlreport.metrics.roles import FRAMEWORKS, PLAIN_NAMES, framework_of, roles_of
 from rlreport.metrics.table import MAX_STEPS
 from rlreport.tables import Tables
 from tests.running import rlreport as rlreport_command

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rlreport
-from rlreport.bake.overview_page import change
+from rlreport.bake.overview import change
 from tests.reading import row, write
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlreport.bake.step_page import _bars
+from rlreport.bake.step import _bars
 
 
 @given(st.lists(st.floats(), max_size=30))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rlreport.bake.token_codec import decimal, pack_tokens
+from rlreport.bake.step import decimal, pack_tokens
 from rlreport.figures.token import TokenFigures
 from rlreport.rollout import Rollout
 from rlreport.text.tokens import Style, readable_tokens

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser
 
 import rlreport
-from rlreport.bake.turns import MOST_TOOLS
+from rlreport.bake.overview import MOST_TOOLS
 from tests.browser import visiting
 from tests.hostile import STRINGS, write_log
 

@@ -22,10 +22,9 @@ from rlreport.bake.pages import (
 )
 from rlreport.bake.views import Cell, ColumnView, Shell, TableView, name_cell, table
 from rlreport.columns import RESPONSE
-from rlreport.comparison import words
+from rlreport.comparison import outcome as words
 from rlreport.comparison.compare import Guardrail
-from rlreport.comparison.document import compare_json, prompts_table
-from rlreport.comparison.outcome import Flip, Outcome
+from rlreport.comparison.outcome import Flip, Outcome, compare_json, prompts_table
 from rlreport.comparison.run import Difference, settings_that_differ
 from rlreport.draw.chart import Chart
 from rlreport.options import CompareOptions

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from rlreport.about.card import Card
 from rlreport.bake.views import ColumnView, number_column
-from rlreport.check.finding import Finding, Verdict
-from rlreport.check.limits import Thresholds
+from rlreport.check.finding import Finding, Thresholds, Verdict
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE_COLUMNS, Column

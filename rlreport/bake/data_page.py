@@ -15,8 +15,8 @@ import pandas as pd
 
 from rlreport import __version__
 from rlreport.bake.context import RunContext
+from rlreport.bake.lists import sampling
 from rlreport.bake.pages import PROMPTS, Addresses, canonical_json
-from rlreport.bake.prompts_tokens import sampling
 from rlreport.bake.redact import USUAL_SPLITS
 from rlreport.bake.views import Cell, ColumnView, Link, TableView, table
 from rlreport.check import findings_json

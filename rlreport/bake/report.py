@@ -24,9 +24,16 @@ from rlreport.bake.context import (
     string_columns,
 )
 from rlreport.bake.data_page import chart_path, csv, data_view, exports, report_json
-from rlreport.bake.findings import method_view
+from rlreport.bake.lists import (
+    RunTexts,
+    prompts_view,
+    responses_view,
+    rows_listed,
+    run_texts,
+    tokens_view,
+)
 from rlreport.bake.notes import Targets, render_notes
-from rlreport.bake.overview_page import overview_view, trainer_figures
+from rlreport.bake.overview import method_view, overview_view, trainer_figures
 from rlreport.bake.pages import (
     Addresses,
     Finish,
@@ -38,15 +45,12 @@ from rlreport.bake.pages import (
     script_json,
     shell,
 )
-from rlreport.bake.panel import GROUP_COLUMNS
-from rlreport.bake.prompts_tokens import RunTexts, prompts_view, run_texts, tokens_view
-from rlreport.bake.responses_page import responses_view, rows_listed
-from rlreport.bake.step_page import steps_data
+from rlreport.bake.step import GROUP_COLUMNS, steps_data
 from rlreport.bake.views import Shell
 from rlreport.check.run import Run
 from rlreport.choose import StepPlan, choose, left_out, shown_prompts
-from rlreport.comparison.data import PATH as RESPONSES
-from rlreport.comparison.data import REPORT, packed, response_data
+from rlreport.comparison.reports import PATH as RESPONSES
+from rlreport.comparison.reports import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import arranged, overview_charts
 from rlreport.draw.run_charts import prompt_charts, token_charts

@@ -15,9 +15,9 @@ from rlreport.about.card import card_values
 from rlreport.about.credentials import Scalar
 from rlreport.bake.views import Cell, ColumnView, table
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
-from rlreport.check.wording import translatable_title
+from rlreport.check.verdict import translatable_title
 from rlreport.columns import STEP
-from rlreport.comparison.earlier import section, verdict_of
+from rlreport.comparison.reports import section, verdict_of
 from rlreport.draw.chart import Chart, unique_names
 from rlreport.draw.curves import Frame, Series, curve_chart, sparkline
 from rlreport.draw.theme import PALETTE

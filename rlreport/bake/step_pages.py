@@ -19,12 +19,11 @@ import xxhash
 from numpy.typing import NDArray
 
 from rlreport.bake.context import PageContext, StepJob, StepPage, extra_key
+from rlreport.bake.lists import listed_rows, with_interest
 from rlreport.bake.pages import Addresses, Finish, rendered
-from rlreport.bake.panel import GROUP_COLUMNS, group_figures
 from rlreport.bake.redact import redacted, response_numbers
 from rlreport.bake.report import DRAWINGS, ReportBuilder, draw_pages
-from rlreport.bake.responses_page import listed_rows, with_interest
-from rlreport.bake.step_page import step_rows, step_view
+from rlreport.bake.step import GROUP_COLUMNS, group_figures, step_rows, step_view
 from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE
 from rlreport.display import fetch

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rlreport.check.finding import findings_json
-from rlreport.check.limits import Thresholds
+from rlreport.check.finding import Thresholds, findings_json
 from rlreport.check.registry import load_thresholds
 from rlreport.check.verdict import judge, run_checks
 

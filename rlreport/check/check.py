@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.check.finding import Fact, Facts, Finding, Met, NotRun, Rank, Severity
-from rlreport.check.limits import Limits
+from rlreport.check.finding import Fact, Facts, Finding, Limits, Met, NotRun, Rank, Severity
 from rlreport.check.noise import Trend
 from rlreport.check.run import Ranking, Run
 from rlreport.check.series import MIN_STEPS, Series

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.check.limits import Limit, Limits
+from rlreport.check.finding import Limit, Limits
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.summarise.steps import LEAST_WINDOW, WINDOW_SHARE, window_size
 from rlreport.tables import Tables

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlreport.check.check import Check
+from rlreport.check.finding import Limit, Limits, Thresholds
 from rlreport.check.judges import (
     agents,
     engine,
@@ -24,7 +25,6 @@ from rlreport.check.judges import (
     text,
     updates,
 )
-from rlreport.check.limits import Limit, Limits, Thresholds
 from rlreport.check.noise import Trend
 from rlreport.errors import UsageError
 from rlreport.system.documents import load_toml, read_bounded

@@ -12,8 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check import noise
-from rlreport.check.finding import Example, Met, Onset, Op
-from rlreport.check.limits import Limit, Limits, Thresholds, meets
+from rlreport.check.finding import Example, Limit, Limits, Met, Onset, Op, Thresholds, meets
 from rlreport.check.noise import Change, Trend, Window, first_and_last, step_numbers
 from rlreport.check.onset import onset
 from rlreport.check.series import (

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from rlreport.check.limits import Limit, Limits
+from rlreport.check.finding import Limit, Limits
 from rlreport.check.noise import BIAS, MAX_CORRELATION, ar1_variance, deviate, lag_1
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import marked

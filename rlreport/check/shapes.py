@@ -12,8 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Result
-from rlreport.check.finding import Fact, Finding, Op
-from rlreport.check.limits import Limit, Limits
+from rlreport.check.finding import Fact, Finding, Limit, Limits, Op
 from rlreport.check.noise import Change, Trend, deviate
 from rlreport.check.run import Ranking, Run, met_from_start
 from rlreport.check.series import MIN_WINDOW, Series, SeriesSource, noise_of

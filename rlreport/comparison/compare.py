@@ -12,7 +12,7 @@ import pandas as pd
 import xxhash
 
 from rlreport.check.run import has
-from rlreport.comparison.data import EXTRA, METRICS, PART
+from rlreport.comparison.reports import EXTRA, METRICS, PART
 from rlreport.comparison.statistics import (
     LEVEL,
     Band,

@@ -14,14 +14,14 @@ import pandas as pd
 from rlreport.about.card import card_texts, run_card
 from rlreport.check import Thresholds, judge
 from rlreport.check.run import Run
-from rlreport.check.wording import translatable_title, worded
+from rlreport.check.verdict import translatable_title, worded
 from rlreport.comparison.compare import Side, side_of
-from rlreport.comparison.data import response_data
-from rlreport.comparison.earlier import (
+from rlreport.comparison.reports import (
     Earlier,
     ResponseId,
     earlier_report,
     findings_of,
+    response_data,
     section,
     verdict_of,
 )

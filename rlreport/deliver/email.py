@@ -22,8 +22,8 @@ from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.notes import plain_notes
 from rlreport.bake.pages import GENERATOR, Page, environment
 from rlreport.bake.report import STAMP_FORMAT
-from rlreport.check.wording import headline
-from rlreport.comparison import words as compare_words
+from rlreport.check.verdict import headline
+from rlreport.comparison import outcome as compare_words
 from rlreport.deliver import Builder
 from rlreport.deliver.markdown import overview, pictures
 from rlreport.deliver.one_file import document, encode_view

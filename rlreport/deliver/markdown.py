@@ -23,7 +23,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from rlreport.bake.notes import render_notes
-from rlreport.bake.overview_page import extreme_number, overview_view
+from rlreport.bake.overview import extreme_number, overview_view
 from rlreport.bake.pages import Addresses, environment
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.views import KeyFigure, TableView

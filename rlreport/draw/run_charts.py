@@ -1,4 +1,4 @@
-"""Charts of the run: rewards, the critic, tools, prompts, tokens, trainer metrics, logged fields."""
+"""Charts of the run: rewards, the critic, tools, prompts, tokens, metrics and logged fields."""
 
 from __future__ import annotations
 

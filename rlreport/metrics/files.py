@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from rlreport.errors import RlreportError, UnusableInputError
 from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record, is_event
-from rlreport.metrics import csv_table, records, trackers
-from rlreport.metrics.records import Block, LeftOut, blocks_of
+from rlreport.metrics import readers
+from rlreport.metrics.readers import Block, LeftOut, blocks_of
 from rlreport.read.files import COMPRESSIONS
 from rlreport.system.documents import load_json
 
@@ -108,7 +108,7 @@ def _mlflow(folder: Path, root: Path) -> MetricsSource:
     except OSError:
         name = ""
     name = name or run.name
-    return MetricsSource(folder, lambda _: blocks_of(trackers.mlflow_records(folder)), name)
+    return MetricsSource(folder, lambda _: blocks_of(readers.mlflow_records(folder)), name)
 
 
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
@@ -118,21 +118,21 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     if kind == ".db":
         return [
             MetricsSource(path, partial(_trackio, path, name), name)
-            for name in trackers.trackio_runs(path)
+            for name in readers.trackio_runs(path)
         ]
     if kind == ".csv":
         return [
-            MetricsSource(path, partial(csv_table.csv_blocks, path, run=csv_run), csv_run or run)
-            for csv_run in csv_table.csv_runs(path) or [""]
+            MetricsSource(path, partial(readers.csv_blocks, path, run=csv_run), csv_run or run)
+            for csv_run in readers.csv_runs(path) or [""]
         ]
     if kind == "events":
-        return [MetricsSource(path, lambda _: records.tensorboard_blocks(path), run)]
+        return [MetricsSource(path, lambda _: readers.tensorboard_blocks(path), run)]
     if kind == ".wandb":
-        name = trackers.wandb_run(path)
-        return [MetricsSource(path, lambda _: blocks_of(trackers.wandb_records(path)), name)]
+        name = readers.wandb_run(path)
+        return [MetricsSource(path, lambda _: blocks_of(readers.wandb_records(path)), name)]
     if kind == ".jsonl":
-        return [MetricsSource(path, partial(records.json_line_blocks, path), run)]
-    reader = records.json_records if kind == ".json" else records.console_records
+        return [MetricsSource(path, partial(readers.json_line_blocks, path), run)]
+    reader = readers.json_records if kind == ".json" else readers.console_records
     return [MetricsSource(path, partial(_blocks, reader, path), run)]
 
 
@@ -143,7 +143,7 @@ def _blocks(
 
 
 def _trackio(path: Path, run: str, _: LeftOut) -> Iterator[Block]:
-    return blocks_of(trackers.trackio_records(path, run))
+    return blocks_of(readers.trackio_records(path, run))
 
 
 def _kind(path: Path) -> str:
@@ -164,7 +164,7 @@ def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
         if kind == "events":
             return path.name.startswith(f"{EVENTS}.")
         if kind == ".db":
-            return bool(trackers.trackio_runs(path))
+            return bool(readers.trackio_runs(path))
         if kind == ".wandb":
             return path.name.startswith("run-")
         if kind == ".json":
@@ -177,21 +177,21 @@ def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
 
 
 def _is_json(path: Path) -> bool:
-    return next(records.json_records(path, LeftOut()), None) is not None
+    return next(readers.json_records(path, LeftOut()), None) is not None
 
 
 def _is_console(path: Path) -> bool:
     with path.open("rb") as stream:
-        return bool(records.CONSOLE_LINE.search(stream.read(_PEEK)))
+        return bool(readers.CONSOLE_LINE.search(stream.read(_PEEK)))
 
 
 def _is_table(path: Path, kind: str) -> bool:
-    with closing(records.lines_of(path, _PEEK)) as lines:
+    with closing(readers.lines_of(path, _PEEK)) as lines:
         first, second = next(lines, b""), next(lines, b"")
     if kind == ".jsonl":
         return is_event(load_json(first, "replace"))
-    separator = csv_table.csv_separator(first)
-    names, cells = (csv_table.csv_cells(line, separator) for line in (first, second))
+    separator = readers.csv_separator(first)
+    names, cells = (readers.csv_cells(line, separator) for line in (first, second))
     if len(cells) != len(names) or not TEXT_KEYS.isdisjoint(names):
         return False
     row = dict(zip(names, cells, strict=True))

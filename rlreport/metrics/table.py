@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.formats.metric_rows import MAX_NAME
-from rlreport.metrics.records import Block
+from rlreport.metrics.readers import Block
 from rlreport.metrics.roles import roles_of
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message

@@ -6,8 +6,7 @@ import numpy as np
 
 from rlreport.check import shapes
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.finding import Onset
-from rlreport.check.limits import AGENTS, CONTRACT, EOS, Limit, Limits
+from rlreport.check.finding import AGENTS, CONTRACT, EOS, Limit, Limits, Onset
 from rlreport.check.onset import onset
 from rlreport.check.run import Ranking, Run
 from rlreport.check.series import Series

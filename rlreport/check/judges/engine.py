@@ -5,8 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import KL, Check, Need, Result
-from rlreport.check.finding import SEVERITIES, Facts, Finding, Op
-from rlreport.check.limits import CONTRACT, MISMATCH, Limit, Limits, above
+from rlreport.check.finding import (
+    CONTRACT,
+    MISMATCH,
+    SEVERITIES,
+    Facts,
+    Finding,
+    Limit,
+    Limits,
+    Op,
+    above,
+)
 from rlreport.check.noise import mean_of
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.shapes import FAILURES, FALLS, Figure, judge_figures

@@ -9,8 +9,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import Fact, Facts, Onset, Severity
-from rlreport.check.limits import RL_BOARD, Limit, Limits, above, at_least
+from rlreport.check.finding import (
+    RL_BOARD,
+    Fact,
+    Facts,
+    Limit,
+    Limits,
+    Onset,
+    Severity,
+    above,
+    at_least,
+)
 from rlreport.check.run import Ranking, Run, has, mean, met_from_start
 from rlreport.check.series import running_mean
 from rlreport.check.shapes import FALLS

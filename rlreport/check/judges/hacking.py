@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.finding import Fact, Facts, Finding, LogText, Met, Severity
+from rlreport.check.finding import Fact, Facts, Finding, Limit, Limits, LogText, Met, Severity
 from rlreport.check.judges.reward import lost_part
 from rlreport.check.judges.text import distinct_loss
-from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import centred
 from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.series import FALL_Z, Shape

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import LENGTH, REWARD, Check, Result
-from rlreport.check.finding import Facts, Severity
-from rlreport.check.limits import EOS, Limit, Limits
+from rlreport.check.finding import EOS, Facts, Limit, Limits, Severity
 from rlreport.check.noise import Trend, correlation_within, whole, window
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import MIN_WINDOW

@@ -10,8 +10,18 @@ from numpy.typing import NDArray
 
 from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.check.check import Check, Result
-from rlreport.check.finding import SEVERITIES, Fact, Facts, Finding, LogText, Onset, Severity
-from rlreport.check.limits import CONTRACT, Limit, Limits
+from rlreport.check.finding import (
+    CONTRACT,
+    SEVERITIES,
+    Fact,
+    Facts,
+    Finding,
+    Limit,
+    Limits,
+    LogText,
+    Onset,
+    Severity,
+)
 from rlreport.check.noise import step_numbers
 from rlreport.check.run import Ranking, Run
 from rlreport.check.shapes import FAILURES

@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 
 from rlreport.check.check import KL, LOGPROBS, Check, Result
-from rlreport.check.finding import Facts, Met, Onset, Severity
-from rlreport.check.limits import ENTROPY, PUBLIC_RUNS, Limit, Limits, above
+from rlreport.check.finding import (
+    ENTROPY,
+    PUBLIC_RUNS,
+    Facts,
+    Limit,
+    Limits,
+    Met,
+    Onset,
+    Severity,
+    above,
+)
 from rlreport.check.noise import Change, Trend
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import Series, running_mean

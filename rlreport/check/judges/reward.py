@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import REFERENCE_REWARD, Facts, Onset, Severity
-from rlreport.check.limits import RL_BOARD, Limit, Limits
+from rlreport.check.finding import REFERENCE_REWARD, RL_BOARD, Facts, Limit, Limits, Onset, Severity
 from rlreport.check.noise import window
 from rlreport.check.onset import noise
 from rlreport.check.run import Ranking, RewardStalled, Run

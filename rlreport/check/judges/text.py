@@ -12,8 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import LOGPROBS, RESPONSE, Check, Result
-from rlreport.check.finding import Facts, Met, Severity
-from rlreport.check.limits import CONTRACT, Limit, Limits
+from rlreport.check.finding import CONTRACT, Facts, Limit, Limits, Met, Severity
 from rlreport.check.noise import Trend
 from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.series import LMFLOW

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Result
-from rlreport.check.finding import Facts, Onset
-from rlreport.check.limits import PUBLIC_RUNS, Limit, Limits
+from rlreport.check.finding import PUBLIC_RUNS, Facts, Limit, Limits, Onset
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.shapes import FAILURES, Figure, judge_figures
 from rlreport.figures.ragged import Ints

@@ -1,11 +1,11 @@
-"""The overview: verdict, key figures, charts, extreme responses and the table of steps."""
+"""The overview: verdict, findings, key figures, charts, extremes, turns and the table of steps."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,43 +21,272 @@ from rlreport.bake.context import (
     StepJob,
     fed,
 )
-from rlreport.bake.findings import verdict_view
 from rlreport.bake.pages import Addresses
-from rlreport.bake.turns import turns_table
 from rlreport.bake.views import (
     Cell,
     Change,
     ColumnView,
     KeyFigure,
+    Link,
     TableView,
     name_cell,
     number_cell,
     number_column,
     table,
 )
+from rlreport.check.finding import REFERENCE_REWARD, Example, Finding, Met, Thresholds, Verdict
+from rlreport.check.registry import BY_ID, CHECKS, METHOD, describe
 from rlreport.check.run import Run
 from rlreport.choose import Extreme, evenly
 from rlreport.columns import RESPONSE, STEP
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import sparkline
-from rlreport.draw.run_charts import not_drawn
-from rlreport.metrics.frameworks import logging_advice
-from rlreport.metrics.roles import roles_of
+from rlreport.draw.run_charts import not_drawn, tool_label
+from rlreport.metrics.roles import logging_advice, roles_of
 from rlreport.rollout import Rollout
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken
 from rlreport.text.clean import shortened
 from rlreport.text.messages import (
+    figure,
     listed,
     marked,
     message,
+    percent,
     plural,
     sentences,
     span,
     told,
+    whole,
     with_unit,
 )
 from rlreport.text.numbers import MINUS, NumberKind, exact, written
+
+MOST_STEP_LINKS = 12
+
+
+def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
+    """Return the values that templates print about the verdict.
+
+    Findings that no other one explains are ``lead`` (the main one), ``notes`` (severity info) or
+    ``others``.
+    """
+    top = [
+        finding_view(f, addresses, verdict.effects_of(f))
+        for f in verdict.findings
+        if not f.explained_by
+    ]
+    lead = [f for f in top if f["id"] == verdict.lead][:1]
+    others = [f for f in top if f not in lead and f["severity"] != "info"]
+    notes = [f for f in top if f not in lead and f["severity"] == "info"]
+    passed = [message(BY_ID[name].looks_for) for name in verdict.passed if name in BY_ID]
+    return {
+        "level": verdict.level,
+        "sentence": verdict.sentence,
+        "lead": lead[0] if lead else None,
+        "others": others,
+        "notes": notes,
+        "findings": [*lead, *others, *notes],
+        "muted": verdict.muted,
+        "passed": passed,
+        "not_run": [
+            (message(BY_ID[c.id].name) if c.id in BY_ID else c.id, c.needs) for c in verdict.not_run
+        ],
+        "checks_run": message(
+            "{passed}, {not_run:count} not applicable to this log",
+            passed=plural("{count} check passed", "{count} checks passed", len(passed)),
+            not_run=len(verdict.not_run),
+        ),
+        "method": Link(message("How the verdict is made"), addresses.page("checks")),
+    }
+
+
+def finding_view(
+    finding: Finding, addresses: Addresses, folded: Sequence[Finding] = ()
+) -> dict[str, Any]:
+    """Return the values that templates print about a finding and those it explains (``folded``).
+
+    At most MOST_STEP_LINKS of the finding's steps, evenly spaced, are linked.
+    """
+    onset = finding.onset
+    steps = [finding.steps[index] for index in evenly(len(finding.steps), MOST_STEP_LINKS)]
+    since = onset and Link(message("step {step}", step=onset.step), addresses.step(onset.step))
+    return {item.name: getattr(finding, item.name) for item in fields(finding)} | {
+        "why": sentences([finding.why, finding.sample]),
+        "since": since,
+        "interval": f"{onset.low}–{onset.high}" if onset and onset.low < onset.high else "",
+        "limits": [_limit(finding.id, met) for met in finding.thresholds],
+        "steps": [Link(str(step), addresses.step(step)) for step in steps],
+        "examples": [_example(example, addresses) for example in finding.evidence],
+        "folded": [finding_view(other, addresses) for other in folded],
+        "related": plural("{count} related finding", "{count} related findings", len(folded)),
+    }
+
+
+# Unit in the plural -> in the singular, for the value 1
+_ONE = {
+    "tokens": marked("token"),
+    "steps": marked("step"),
+    "calls": marked("call"),
+    "times in its step": marked("time in its step"),
+}
+
+
+def _limit(check: str, met: Met) -> str:
+    declared = BY_ID[check].limits.declared() if check in BY_ID else {}
+    if met.unit.startswith("of "):  # a share
+        value, limit = percent(met.value), percent(met.limit)
+    else:
+        value, limit = with_unit(figure(met.value), message(met.unit)), figure(met.limit)
+    meaning = message(declared[met.name].meaning if met.name in declared else met.name)
+    facts = {"meaning": meaning, "value": value, "limit": limit}
+    if met.op.startswith("<"):
+        return message("{meaning}: {value} (threshold: below {limit})", **facts)
+    return message("{meaning}: {value} (threshold {limit})", **facts)
+
+
+def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
+    value = ""
+    if example.value is not None and example.unit:  # readers cannot interpret other values
+        number = whole(example.value) if example.value.is_integer() else figure(example.value)
+        if example.unit == "reward":
+            value = message("reward {reward}", reward=number)
+        elif example.unit == REFERENCE_REWARD:
+            value = message("reward of the reference {reward}", reward=number)
+        else:
+            unit = _ONE.get(example.unit, example.unit) if example.value == 1 else example.unit
+            value = with_unit(number, message(unit))
+    address = addresses.response(example.step, example.n, example.token)
+    return {
+        "link": Link(message("step {step}, response {n}", step=example.step, n=example.n), address),
+        "excerpt": example.excerpt,
+        "value": value,
+        "before": _example(example.before, addresses) if example.before else None,
+    }
+
+
+def method_view(thresholds: Thresholds) -> dict[str, Any]:
+    """Return the values that the template of the page "How the verdict is made" prints."""
+    rows = describe(thresholds)
+    checks = [
+        {
+            "id": check.id,
+            "name": message("{name:capital}", name=message(check.name)),
+            "facts": [
+                (message("Looks for"), message(check.looks_for)),
+                (message("Needs"), check.requirements),
+                (message("Why it matters"), message(check.why)),
+                (message("What to try"), message(check.suggestion)),
+                (message("Source"), message(check.source)),
+            ],
+            "limits": [
+                (
+                    message(row.limit.meaning),
+                    with_unit(figure(row.value), message(row.limit.unit)),
+                    message(row.limit.source),
+                )
+                for row in rows
+                if row.group == check.id
+            ],
+        }
+        for check in CHECKS
+    ]
+    parts = [(message(title), [message(text) for text in texts]) for title, texts in METHOD]
+    return {"parts": parts, "checks": checks}
+
+
+MOST_TOOLS = 20  # Maximum number of tools in the table, those with the most answers
+
+
+class _Turns(NamedTuple):
+    """A row of the table: all turns of the policy, of one tool, or of other roles in training."""
+
+    name: str
+    turns: float  # number of turns, NaN if unknown
+    size: float  # total length of these turns in tokens, or in characters if no tokens are logged
+    sized: float  # number of turns included in ``size``
+    # error rates of the tool over all, over the first and over the last steps
+    errors: tuple[float, ...] = (np.nan, np.nan, np.nan)
+
+
+def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
+    """Return the table of turns in training responses, None if no tools were called."""
+    tools, training = context.tables.tools, context.tables.training().responses
+    rollouts = training[training["turns"].notna()]
+    if tools.empty or rollouts.empty:
+        return None
+    in_tokens = bool(rollouts["env_tokens"].notna().any() and tools["ranges"].any())
+    rows = list(_rows(context, rollouts, in_tokens))
+    total = sum(row.size for row in rows)
+    unit = message("tokens") if in_tokens else message("characters")
+    first, last = context.windows
+    columns = [
+        ColumnView("who", message("Turns of"), kind="link"),
+        ColumnView("turns", message("Turns"), written="count"),
+        ColumnView("per_response", message("Turns per response")),
+        ColumnView("size", message("Length of a turn"), unit, help=message("mean over turns")),
+        ColumnView("share", message("Share of all"), unit, written="share"),
+        ColumnView("errors", message("Error rate"), written="share",
+                   help=message("share of a tool's answers that are errors")),
+        ColumnView("errors_first", message("Error rate at first"), span(first), written="share"),
+        ColumnView("errors_last", message("Error rate at last"), span(last), written="share"),
+    ]  # fmt: skip
+    if first == last:
+        del columns[-2:]
+    left_out = tools["tool"].nunique() - MOST_TOOLS
+    return table(
+        "turns",
+        message("Turns and tools"),
+        columns,
+        {
+            "who": [Cell(row.name, row.name) for row in rows],
+            "turns": [row.turns for row in rows],
+            "per_response": [row.turns / len(rollouts) for row in rows],
+            "size": [row.size / row.sized if row.sized else np.nan for row in rows],
+            "share": [row.size / total if total else np.nan for row in rows],
+            **{
+                name: [number_cell(row.errors[i], "share", message("no answers")) for row in rows]
+                for i, name in enumerate(("errors", "errors_first", "errors_last"))
+            },
+        },
+        hrefs=[
+            addresses.responses("min.tool_errors=1") if row.errors[0] > 0 else None for row in rows
+        ],
+        note=plural(
+            "{count} tool that is called less often is not listed.",
+            "{count} tools that are called less often are not listed.",
+            left_out,
+        )
+        if left_out > 0
+        else "",
+    )
+
+
+def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Iterator[_Turns]:
+    tools, turns = context.tables.tools, float(rollouts["turns"].sum())
+    of_policy = rollouts["response_tokens" if in_tokens else "response_chars"]
+    yield _Turns(message("the policy"), turns, float(of_policy.sum()), turns)
+    sums = tools.groupby("tool")[["answers", "errors", "chars", "ranges", "tokens"]].sum()
+    sums = sums.sort_values("answers", ascending=False, kind="stable")
+    windows = [(tools["step"].min(), tools["step"].max()), *context.windows]
+    shares = [_error_shares(tools[tools["step"].between(*window)]) for window in windows]
+    for name, totals in sums.iloc[:MOST_TOOLS].iterrows():
+        yield _Turns(
+            tool_label(name),
+            totals["answers"],
+            totals["tokens" if in_tokens else "chars"],
+            totals["ranges" if in_tokens else "answers"],
+            tuple(float(share.get(name, np.nan)) for share in shares),
+        )
+    rest = float(rollouts["env_tokens"].sum() - sums["tokens"].sum()) if in_tokens else 0.0
+    if rest > 0:
+        yield _Turns(message("others (user, template)"), np.nan, rest, 0.0)
+
+
+def _error_shares(tools: pd.DataFrame) -> pd.Series:
+    sums = tools.groupby("tool")[["answers", "errors"]].sum()
+    return sums["errors"] / sums["answers"]
+
 
 SNIPPET_CHARS = 400
 MOST_ROWS = 1_000  # Maximum steps in the table of a run that logs trainer metrics but no responses

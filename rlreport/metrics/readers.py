@@ -1,0 +1,702 @@
+"""Read trainer metrics as blocks of numbers, from JSON, logs, CSV, TensorBoard and trackers."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import math
+import re
+import struct
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError
+from rlreport.fields import LARGEST_STEP
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.formats.containers import is_plain_table, json_objects, open_database
+from rlreport.formats.logged import json_object
+from rlreport.formats.metric_rows import (
+    KIND_KEYS,
+    NO_METRICS,
+    STEP_KEYS,
+    Record,
+    flat_numbers,
+    numbers_of,
+    prefixed,
+    step_in,
+)
+from rlreport.read.files import COMPRESSIONS
+from rlreport.read.lines import ByteRange, Lines
+from rlreport.system.documents import (
+    MAX_COLUMNS,
+    MAX_JSON,
+    MAX_LINE,
+    LimitError,
+    load_json,
+    read_bounded,
+)
+from rlreport.system.stores import Source
+from rlreport.tables import Note
+from rlreport.text.messages import marked, message
+
+# R rows of metrics: their steps, int64 (R,), and metric -> values, float64 (R,)
+Block = tuple[Ints, dict[str, Floats]]
+
+STEP, JSON, CELLS, REST = "metrics_step", "metrics_json", "metrics_cells", "metrics_rest"
+
+_WHY = {
+    STEP: marked("rows of trainer metrics whose step is not a whole number, left out"),
+    JSON: marked("lines of trainer metrics that are not valid JSON, left out"),
+    CELLS: marked("rows of trainer metrics with the wrong number of columns, left out"),
+    REST: marked("trainer metrics that cannot be read from here on"),
+}
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Unusable rows of a metrics file: ``found`` is reason -> (number of rows, first line)."""
+
+    found: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+
+    def add(self, kind: str, line: int | None) -> None:
+        """Count a row that cannot be used, for reason ``kind``; ``line`` is None if unknown."""
+        times, first = self.found.get(kind, (0, line))
+        self.found[kind] = (times + 1, first)
+
+    def notes(self, file: str) -> list[Note]:
+        """Return one note per reason, without text from the log."""
+        return [
+            Note("metrics", message(_WHY[kind]), times, file, first)
+            for kind, (times, first) in self.found.items()
+        ]
+
+
+MAX_UNPACKED = 4_000_000_000  # Maximum decompressed size of a metrics file in bytes
+# Maximum size of a TensorBoard event file in bytes, as it is read into memory
+MAX_EVENTS = 1_000_000_000
+
+# Start of the metrics of a step in a line of verl's console log
+CONSOLE_LINE = re.compile(rb"\bstep:(\d{1,15}) - (?=\S+:)")
+
+STEPS = frozenset(STEP_KEYS)
+
+_BLOCK_ROWS = 1_000
+_BATCH_BYTES = 1_000_000  # Bytes of lines that are parsed together
+_CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
+_ANSI = re.compile(rb"\x1b\[[0-9;]*m")
+# Keys that transformers logs once at the end of training, so they make no curve
+_SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss")
+
+
+def blocks_of(records: Iterable[Record]) -> Iterator[Block]:
+    """Group successive records with the same metric names into blocks of up to _BLOCK_ROWS rows."""
+    names: tuple[str, ...] = ()
+    steps: list[int] = []
+    rows: list[list[float]] = []
+    for step, metrics in records:
+        if tuple(metrics) != names or len(rows) >= _BLOCK_ROWS:
+            if rows:
+                yield _block(names, steps, rows)
+            names, steps, rows = tuple(metrics), [], []
+        steps.append(step)
+        rows.append([*metrics.values()])
+    if rows:
+        yield _block(names, steps, rows)
+
+
+def _block(names: tuple[str, ...], steps: list[int], rows: list[list[float]]) -> Block:
+    try:
+        columns = np.array(rows, np.float64).T
+    except OverflowError:  # an integer beyond float64
+        columns = np.array([[_float(value) for value in row] for row in rows]).T
+    return np.array(steps, np.int64), dict(zip(names, columns, strict=True))
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def lines_of(
+    path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
+) -> Generator[bytes]:
+    """Yield the decompressed lines of a file until its end or the first damaged part.
+
+    Raises:
+        LimitError: a line is over ``longest`` bytes, or the file over MAX_UNPACKED.
+        ValueError: not even the first line can be decompressed.
+    """
+    source = Source("", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, ""))
+    lines, line, count = Lines(ByteRange(0, source), longest), None, 0
+    for line in lines:
+        if line.data is None:
+            raise LimitError(message("a line of over {most:count} bytes", most=longest))
+        if line.offset > MAX_UNPACKED:
+            raise LimitError(message("larger than {most:count} bytes", most=MAX_UNPACKED))
+        count += 1
+        yield line.data
+    if lines.damage and line is None:
+        raise ValueError(lines.damage)
+    if lines.damage and left_out is not None:
+        left_out.add(REST, count)
+
+
+def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
+    """Yield the metrics of a file of JSON lines."""
+    for batch in batches(lines_of(path, left_out=left_out)):
+        numbers, lines = zip(*batch, strict=True)
+        try:
+            events = orjson.loads(b"[%s]" % b",".join(lines))
+        except orjson.JSONDecodeError:
+            events = []
+        if len(events) != len(lines):
+            events = [_parse_tolerantly(line, number, left_out) for number, line in batch]
+        block = _uniform_block(events)
+        if block is None:
+            yield from blocks_of(_records(zip(numbers, events, strict=True), left_out))
+        else:
+            yield block
+
+
+def batches(
+    lines: Iterable[bytes], rows: int = _BLOCK_ROWS, most: int = _BATCH_BYTES, first: int = 1
+) -> Iterator[list[tuple[int, bytes]]]:
+    """Group non-empty lines, as (line number, line), into batches.
+
+    A batch ends after ``rows`` lines or ``most`` bytes; ``first`` is the number of the first line.
+    """
+    batch: list[tuple[int, bytes]] = []
+    size = 0
+    for number, line in enumerate(lines, first):
+        if line.strip():
+            batch.append((number, line))
+            size += len(line)
+        if len(batch) == rows or size > most:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _parse_tolerantly(line: bytes, number: int, left_out: LeftOut) -> Any:
+    """Parse a JSON line that may contain NaN; count an invalid line and return None."""
+    try:
+        return load_json(line, "replace")
+    except ValueError:
+        left_out.add(JSON, number)
+        return None
+
+
+def _uniform_block(events: list[Any]) -> Block | None:
+    """Return one block of all events if they have the same keys and only numbers, else None."""
+    if not events or not isinstance(events[0], dict) or not KIND_KEYS.isdisjoint(events[0]):
+        return None
+    names = tuple(events[0])
+    key = next((key for key in STEP_KEYS if key in events[0]), None)
+    if key is None or any(type(event) is not dict or tuple(event) != names for event in events):
+        return None
+    try:
+        table = np.array([[*event.values()] for event in events])
+    except (ValueError, OverflowError):  # lists, or numbers beyond float64
+        return None
+    steps = table[:, names.index(key)]
+    if table.dtype != np.float64 or (steps != np.floor(steps)).any():
+        return None
+    if (np.abs(steps) > LARGEST_STEP).any():
+        return None
+    columns = {name: table[:, i] for i, name in enumerate(names) if name not in NO_METRICS}
+    return steps.astype(np.int64), columns
+
+
+def _records(events: Iterable[tuple[int | None, Any]], left_out: LeftOut) -> Iterator[Record]:
+    """Yield (step, metrics) of (line, event) pairs; count events whose step is no whole number."""
+    for line, event in events:
+        if not isinstance(event, dict) or not (metrics := numbers_of(event)):
+            continue
+        step = step_in(event)
+        if step is not None:
+            yield step, metrics
+        elif not STEPS.isdisjoint(event):
+            left_out.add(STEP, line)
+
+
+def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
+    """Yield the records of a JSON document.
+
+    The document is transformers' ``trainer_state.json``, an array of events, or a table by columns
+    as pandas writes it, such as a history exported from W&B.
+
+    Raises:
+        UnusableInputError: the document is none of these.
+    """
+    content = read_bounded(path, MAX_JSON)
+    document = load_json(content, "replace")
+    history = document.get("log_history") if isinstance(document, dict) else None
+    if isinstance(history, list):
+        for event in history:
+            step = step_in(event) if isinstance(event, dict) else None
+            if step is not None:
+                metrics = {k: v for k, v in flat_numbers(event) if k not in _SUMMARY}
+                if metrics:
+                    yield step, metrics
+            elif isinstance(event, dict) and not STEPS.isdisjoint(event):
+                left_out.add(STEP, None)
+        return
+    if path.name.endswith("trainer_state.json"):
+        raise UnusableInputError(f"{path.name}: no `log_history` in it, so no trainer state")
+    events: Iterable[Any] = _rows_of_columns(document) or json_objects(io.BytesIO(content))
+    records = [*_records(((None, event) for event in events), left_out)]
+    if not records:
+        raise UnusableInputError(f"{path.name}: no steps with numbers in it, so no metrics")
+    yield from records
+
+
+def _rows_of_columns(document: Any) -> list[dict[str, Any]]:
+    """Convert a dict of columns (each a dict by row label or a list) to rows; else return []."""
+    if not isinstance(document, dict):
+        return []
+    tables = [v for k, v in document.items() if k in STEP_KEYS and isinstance(v, dict | list)]
+    if not tables:
+        return []
+    columns = {
+        name: column if isinstance(column, dict) else dict(enumerate(column))
+        for name, column in document.items()
+        if isinstance(column, dict | list)
+    }
+    return [{name: column.get(row) for name, column in columns.items()} for row in _keys(tables[0])]
+
+
+def _keys(column: dict[Any, Any] | list[Any]) -> Iterable[Any]:
+    return column if isinstance(column, dict) else range(len(column))
+
+
+def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
+    """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line.
+
+    Raises:
+        UnusableInputError: no line has that form.
+    """
+    found_any = False
+    for line in lines_of(path, left_out=left_out):
+        plain = _ANSI.sub(b"", line)
+        start = CONSOLE_LINE.search(plain)
+        if start is None:
+            continue
+        event: dict[str, Any] = {}
+        for pair in plain[start.end() :].decode(errors="replace").strip().split(" - "):
+            if matched := _CONSOLE_PAIR.fullmatch(pair):
+                event[matched[1]] = number(matched[2])
+        if metrics := dict(flat_numbers(event)):
+            found_any = True
+            yield int(start[1]), metrics
+    if not found_any:
+        raise UnusableInputError(
+            f"{path.name}: no metrics file; known are trainer_state.json, .jsonl, .csv and .json, "
+            "TensorBoard events, run files of W&B, MLflow's folder `metrics`, Trackio's database "
+            "and verl's console log"
+        )
+
+
+def number(cell: object) -> float | None:
+    """Return the number in a cell, NaN for the text "nan"; None if there is no number."""
+    if isinstance(cell, float) and np.isnan(cell):
+        return None  # pandas represents an empty cell as NaN
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+def tensorboard_blocks(path: Path) -> Iterator[Block]:
+    """Yield the scalars of a TensorBoard event file.
+
+    Raises:
+        MissingExtraError: tensorboard is not installed.
+        LimitError: the file is over MAX_EVENTS bytes.
+    """
+    try:
+        from tensorboard.backend.event_processing import event_accumulator
+        from tensorboard.util import tensor_util
+    except ImportError:
+        raise MissingExtraError(
+            "reading TensorBoard events needs tensorboard: pip install 'rlreport[tensorboard]'"
+        ) from None
+    if path.stat().st_size > MAX_EVENTS:
+        raise LimitError(message("larger than {most:count} bytes", most=MAX_EVENTS))
+    everything = {event_accumulator.SCALARS: 0, event_accumulator.TENSORS: 0}
+    log = event_accumulator.EventAccumulator(str(path), size_guidance=everything)
+    log.Reload()
+    tags = log.Tags()
+    for tag in tags[event_accumulator.SCALARS]:
+        events = log.Scalars(tag)
+        values = np.array([event.value for event in events], np.float64)
+        yield np.array([event.step for event in events], np.int64), {tag: values}
+    for tag in tags[event_accumulator.TENSORS]:
+        for event in log.Tensors(tag):
+            if event.tensor_proto.tensor_shape.dim:
+                continue  # reading an array is unsafe: a few bytes can declare any size
+            value = tensor_util.make_ndarray(event.tensor_proto)
+            if value.ndim == 0 and value.dtype.kind in "fiu":
+                yield np.array([event.step], np.int64), {tag: np.array([value], np.float64)}
+
+
+# Columns that may name the run of a row, most preferred first
+RUN_KEYS = ("run", "run_id", "run_name", "experiment")
+MAX_RUNS = 200  # Maximum number of runs that such a column may name, as each reads the file once
+
+_CSV_BLOCK_ROWS = 10_000
+_BLOCK_BYTES = 16_000_000
+
+csv.field_size_limit(MAX_LINE)  # the default of 131,072 characters is less than a line may have
+
+
+def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
+    """Yield the metrics of a CSV file; cells are separated by commas, semicolons or tabs.
+
+    Args:
+        path: the file.
+        left_out: counts rows that cannot be used.
+        run: read only this run's rows, or its columns "RUN - METRIC", as W&B exports charts; "" for
+            all.
+
+    Raises:
+        UnusableInputError: there is no column of steps, or the file is encoded as UTF-16.
+        LimitError: the table has over MAX_COLUMNS columns.
+    """
+    lines = lines_of(path, left_out=left_out)
+    header = next(lines, b"")
+    if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UnusableInputError(f"{path.name}: encoded as UTF-16; save it as UTF-8")
+    separator = csv_separator(header)
+    names = csv_cells(header, separator)
+    if len(names) > MAX_COLUMNS:
+        raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
+    step = next((key for key in STEP_KEYS if key in names), None)
+    if step is None:
+        raise UnusableInputError(f"{path.name}: no column named step, so no metrics table")
+    kind = next((name for name in names if name in KIND_KEYS), None)
+    column = _run_column(names) if run else None
+    metrics = csv_metrics(names, run if column is None else "")
+    metrics = {index: name for index, name in metrics.items() if index != column}
+    for chunk in batches(lines, _CSV_BLOCK_ROWS, _BLOCK_BYTES, first=2):
+        table = _csv_rows([line for _, line in chunk], len(names), separator, column)
+        numbers = [_numbers(table[i]) for i in range(len(names))]
+        steps = numbers[names.index(step)][0]
+        whole = _is_whole(steps)
+        of_run = whole if column is None else whole & (table[column] == run).to_numpy()
+        if not whole.all() or len(table) != len(chunk):
+            _count_unusable_rows(chunk, names, step, separator, left_out)
+        kinds = table[names.index(kind)] if kind else None
+        groups = kinds.groupby(kinds).groups if kinds is not None else {"": table.index}
+        for group, rows in groups.items():
+            in_group = np.zeros(len(table), bool)
+            in_group[rows] = True
+            for index, name in metrics.items():
+                values, logged = numbers[index]
+                selection = in_group & of_run & logged
+                if selection.any():
+                    metric = prefixed(str(group).lower(), name)
+                    yield steps[selection].astype(np.int64), {metric: values[selection]}
+
+
+def _csv_rows(
+    lines: list[bytes], columns: int, separator: str, text: int | None = None
+) -> pd.DataFrame:
+    """Return the cells of lines as a table, NaN for empty cells; skip malformed lines.
+
+    The column with the index ``text`` is not converted to numbers.
+    """
+    try:
+        return pd.read_csv(
+            io.BytesIO(b"\n".join(lines)), sep=separator, decimal="," if separator == ";" else ".",
+            header=None, names=range(columns), index_col=False, keep_default_na=False,
+            na_values=[""], encoding_errors="replace", on_bad_lines="skip", low_memory=False,
+            dtype={} if text is None else {text: str},
+        )  # fmt: skip
+    except ValueError:  # an unclosed quotation mark swallows the lines after it
+        cells = (csv_cells(line, separator) for line in lines)
+        rows = [row for row in cells if len(row) == columns]
+        return pd.DataFrame(rows, columns=range(columns), dtype=object).replace("", np.nan)
+
+
+def _is_whole(steps: Floats) -> NDArray[np.bool_]:
+    whole: NDArray[np.bool_] = (np.abs(steps) <= LARGEST_STEP) & (steps == np.floor(steps))
+    return whole
+
+
+def _count_unusable_rows(
+    chunk: list[tuple[int, bytes]], names: list[str], step: str, separator: str, left_out: LeftOut
+) -> None:
+    """Count rows with too many or few cells or without a valid step; a row may span lines.
+
+    Args:
+        chunk: line numbers and lines.
+        names: names of the columns.
+        step: name of the column with the step.
+        separator: character between cells.
+        left_out: receives the counts.
+    """
+    texts = [line.decode("utf-8", "replace") + "\n" for _, line in chunk]
+    reader = csv.reader(texts, delimiter=separator, strict=True)
+    rows, before = [], 0
+    try:
+        for cells in reader:
+            rows.append((chunk[before][0], cells))
+            before = reader.line_num
+        fewest = 0
+    except csv.Error:
+        rows = [(number, csv_cells(line, separator)) for number, line in chunk]
+        fewest = len(names)
+    step_index = names.index(step)
+    for line, cells in rows:
+        if cells and not any(cells):
+            continue
+        if not fewest <= len(cells) <= len(names):
+            left_out.add(CELLS, line)
+            continue
+        value = number(cells[step_index]) if step_index < len(cells) else None
+        if value is None or not _is_whole(np.array([value]))[0]:
+            left_out.add(STEP, line)
+
+
+def csv_separator(header: bytes) -> str:
+    """Return the separator of a CSV file: the most frequent of comma, semicolon and tab."""
+    return max(",;\t", key=header.decode("utf-8", "replace").count)
+
+
+def csv_cells(line: bytes, separator: str) -> list[str]:
+    """Return the cells of one line of a CSV file as text, [] if it is malformed."""
+    text = line.decode("utf-8-sig", "replace").strip("\r\n")
+    try:
+        return next(csv.reader([text], delimiter=separator), [])
+    except csv.Error:  # such as a carriage return within the line
+        return []
+
+
+def csv_runs(path: Path) -> list[str]:
+    """Return the runs of a CSV file that names several in RUN_KEYS or in "RUN - METRIC"; else [].
+
+    Raises:
+        LimitError: there are over MAX_RUNS runs.
+    """
+    with closing(lines_of(path)) as lines:
+        header = next(lines, b"")
+        separator = csv_separator(header)
+        names = csv_cells(header, separator)
+        metrics = [name for name in names if name not in NO_METRICS]
+        if metrics and all(" - " in name for name in metrics):
+            return sorted({name.rpartition(" - ")[0] for name in metrics})
+        runs: set[str] = set()
+        if (column := _run_column(names)) is not None and len(names) <= MAX_COLUMNS:
+            for chunk in batches(lines, _CSV_BLOCK_ROWS, _BLOCK_BYTES, first=2):
+                table = _csv_rows([line for _, line in chunk], len(names), separator, column)
+                runs.update(table[column].dropna())
+                if len(runs) > MAX_RUNS:
+                    raise LimitError(message("a table of over {most:count} runs", most=MAX_RUNS))
+    return sorted(runs) if len(runs) > 1 else []
+
+
+def _run_column(names: list[str]) -> int | None:
+    """Return the index of the column that names the run, None without one."""
+    return next((names.index(key) for key in RUN_KEYS if key in names), None)
+
+
+def csv_metrics(names: list[str], run: str) -> dict[int, str]:
+    """Return column index -> metric for ``run``'s columns, but not W&B's __MIN and __MAX."""
+    metrics = {}
+    for index, name in enumerate(names):
+        base, _, end = name.rpartition("__")
+        if name in NO_METRICS or name in KIND_KEYS or not name:
+            continue
+        if end in ("MIN", "MAX") and base in names:
+            continue
+        owner, separator, metric = name.rpartition(" - ")
+        if not run:
+            metrics[index] = name
+        elif separator and owner == run:
+            metrics[index] = metric
+    return metrics
+
+
+def _numbers(column: pd.Series) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
+    """Return the numbers of a column, float64 (R,), and which cells contain a number, bool (R,)."""
+    if column.dtype.kind in "fiub":
+        values = column.to_numpy(np.float64)
+        return values, ~np.isnan(values)
+    cells = [number(cell) for cell in column]
+    values = np.array([np.nan if cell is None else cell for cell in cells], np.float64)
+    return values, np.array([cell is not None for cell in cells], bool)
+
+
+MAX_RECORD = 64_000_000  # Maximum size of one record of a W&B file in bytes
+_BLOCK = 32_768
+_CHUNK_HEADER = struct.Struct("<IHB")
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # Wire types of protocol buffers
+
+
+def mlflow_records(folder: Path) -> Iterator[Record]:
+    """Yield the records of MLflow's ``metrics`` folder, which has a file per metric.
+
+    Each line is "time value step"; other lines, and links, are skipped.
+    """
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
+        name = path.relative_to(folder).as_posix()
+        for line in lines_of(path):
+            with suppress(ValueError):
+                _, value, step = line.split()[:3]
+                yield int(step), {name: float(value)}
+
+
+def trackio_runs(path: Path) -> list[str]:
+    """Return the names of the runs that have metrics in a Trackio database, sorted."""
+    with closing(open_database(path)) as database:
+        if not is_plain_table(database, "metrics"):
+            return []
+        rows = database.execute("SELECT DISTINCT run_name FROM metrics ORDER BY run_name")
+        return [str(row["run_name"]) for row in rows]
+
+
+def trackio_records(path: Path, run: str) -> Iterator[Record]:
+    """Yield the metrics of one run in a Trackio database."""
+    query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
+    with closing(open_database(path)) as database:
+        for step, metrics in database.execute(query, (run,)):
+            numbers = dict(flat_numbers(json_object(metrics)))
+            if numbers:
+                yield int(step), numbers
+
+
+def wandb_run(path: Path) -> str:
+    """Return name and id of the run in a W&B run file, such as "swift-fox-3-1a2b3c4d".
+
+    A record (protocol buffer) holds the run message in field 17, whose field 8 is the name.
+    """
+    run, names = path.stem.removeprefix("run-"), []
+    with suppress(RlreportError):
+        about = (value for entry in islice(_wandb_entries(path), 20) for number, value in
+                 _fields(entry) if number == 17)  # fmt: skip
+        names = [value for number, value in _fields(next(about, b"")) if number == 8]
+    return "-".join([*(name.decode(errors="replace") for name in names[:1]), run])
+
+
+def wandb_records(path: Path) -> Iterator[Record]:
+    """Yield the history of a W&B run file (``run-ID.wandb``).
+
+    Such a file is a LevelDB log with one protocol buffer ``Record`` per entry
+    (``wandb_internal.proto``). Its field 2 is the history: items (field 1) and the step (field 2,
+    whose field 1 is the number). An item has a key (field 1) or nested key (2), and a number or
+    JSON value (5, 6, 8 or 16).
+
+    Raises:
+        UnusableInputError: the file is not a W&B run file.
+    """
+    for entry in _wandb_entries(path):
+        for number, history in _fields(entry):
+            if number == 2 and isinstance(history, bytes) and (record := _history(history)):
+                yield record
+
+
+def _wandb_entries(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        if stream.read(7)[:4] != b":W&B":
+            raise UnusableInputError(f"{path.name}: no run file of W&B")
+        yield from _entries(stream.read)
+
+
+def _entries(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """Yield the entries of a LevelDB log after its 7-byte header; skip an incomplete last entry."""
+    left, parts = _BLOCK - 7, bytearray()
+    while True:
+        if left < _CHUNK_HEADER.size:
+            read(left)
+            left = _BLOCK
+        header = read(_CHUNK_HEADER.size)
+        if len(header) < _CHUNK_HEADER.size:
+            return
+        _, length, kind = _CHUNK_HEADER.unpack(header)
+        data = read(length)
+        left -= _CHUNK_HEADER.size + length
+        if len(data) < length or left < 0 or kind not in (_WHOLE, _FIRST, _MIDDLE, _LAST):
+            return
+        if kind in (_WHOLE, _FIRST):
+            parts.clear()
+        parts += data
+        if len(parts) > MAX_RECORD:
+            raise LimitError(message("larger than {most:count} bytes", most=MAX_RECORD))
+        if kind in (_WHOLE, _LAST):
+            yield bytes(parts)
+
+
+def _history(data: bytes) -> Record | None:
+    event: dict[str, Any] = {}
+    for number, item in _fields(data):
+        if not isinstance(item, bytes):
+            continue
+        if number == 1:
+            fields = list(_fields(item))
+            keys = [v.decode(errors="replace") for n, v in fields if n in (1, 2) and v]
+            values = [(n, v) for n, v in fields if n in (5, 6, 8, 16)]
+            if keys and values:
+                event["/".join(keys)] = _value(*values[-1])
+        elif number == 2:
+            event.setdefault("_step", next((v for n, v in _fields(item) if n == 1), 0))
+    step = step_in(event)
+    metrics = numbers_of(event)
+    return (step, metrics) if step is not None and metrics else None
+
+
+def _value(number: int, value: Any) -> Any:
+    if number == 6:
+        return struct.unpack("<d", value)[0]
+    if number == 5:
+        return value - (1 << 64) if value >> 63 else value
+    try:
+        return load_json(value)
+    except ValueError:
+        return None
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield (field number, value) of a protocol buffer: varints as int, other values as bytes."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+            yield tag >> 3, value
+            continue
+        if kind == _BYTES:
+            length, at = _varint(data, at)
+        elif kind in (_FIXED64, _FIXED32):
+            length = 8 if kind == _FIXED64 else 4
+        else:
+            return
+        if at + length > len(data):
+            return
+        yield tag >> 3, data[at : at + length]
+        at += length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift < 70:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            break
+    return value, at
