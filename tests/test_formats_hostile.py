@@ -118,7 +118,7 @@ def test_damaged_files_cost_a_reason_and_no_crash(kind: str, tmp_path: Path) -> 
         for _ in range(rng.randint(1, 8)):
             damage(data, rng, [b"\0", b"\xff" * 4, b"PK\1\2", b"[", b'"'])
         if number % 2:
-            del data[rng.randrange(len(data)) :]
+            del data[len(data) * number // 60 :]
         path = tmp_path / f"{number}.{kind}"
         path.write_bytes(data)
         try:

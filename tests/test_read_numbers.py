@@ -163,14 +163,3 @@ def test_texts_are_read_back_alike_from_usual_and_from_odd_lines(
     assert (rollout.ref_response, rollout.ground_truth) == ("ref", shown)
     assert (rollout.prompt, rollout.response) == (rows[0]["prompt"], rows[0]["response"])
     assert rollout.raw_tokens == ["a", "b"]
-
-
-def test_critic_error_by_position_sums_to_all_tokens(run: Read) -> None:
-    scan, rows = run
-    if rows[0].get("values") is None:
-        assert scan.positions.empty
-        return
-    assert scan.positions["decile"].tolist() == list(range(10))
-    assert scan.positions["count"].sum() == sum(len(row["values"]) for row in rows)
-    mean = np.average(scan.positions["value_mean"], weights=scan.positions["count"])
-    assert mean == pytest.approx(np.mean([v for row in rows for v in row["values"]]))
