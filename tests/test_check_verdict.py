@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -82,27 +81,13 @@ def test_a_log_of_text_and_reward_names_what_it_could_not_check(
     assert "end-of-sequence" in needs["missing_eos"]
 
 
-def test_every_check_is_accounted_for_once(verdicts: dict[str, Verdict]) -> None:
-    for verdict in verdicts.values():
-        told = [f.id for f in verdict.findings] + verdict.passed + [n.id for n in verdict.not_run]
-        assert sorted(told) == sorted(check.id for check in CHECKS)
-
-
 def test_the_sentence_is_a_persons(verdicts: dict[str, Verdict]) -> None:
     ids = {check.id for check in CHECKS if "_" in check.id}
     for verdict in verdicts.values():
         assert not [name for name in ids if name in verdict.sentence]
         assert not re.search(r"\bz\b|!|checks", verdict.sentence)
         first = verdict.sentence.split()[0].rstrip(".:")
-        assert (
-            first
-            == {
-                "critical": "Broken",
-                "warning": "Warning",
-                "unclear": "Unclear",
-                "healthy": "Healthy",
-            }[verdict.level]
-        )
+        assert first == ("Broken" if verdict.level == "critical" else verdict.level.capitalize())
 
 
 def test_findings_explain_themselves_and_name_responses_that_exist(
@@ -126,19 +111,6 @@ def test_findings_explain_themselves_and_name_responses_that_exist(
                     assert finding.onset
                     assert example.before.step < finding.onset.low
                     assert prompt[example.before.step, example.before.n] == of
-
-
-@pytest.mark.parametrize("name", REAL_RUNS)
-def test_findings_json_is_valid_against_its_schema(name: str, verdicts: dict[str, Verdict]) -> None:
-    found = findings_json(verdicts[name])
-    validate(found, "findings")
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert list(found) == ["schema", "verdict", "findings", "passed", "not_run", "muted"]
-
-
-def test_the_same_tables_give_the_same_verdict(shared_data: Path) -> None:
-    first, second = (run_checks(tables_of_logs(shared_data / "grpo_math")) for _ in range(2))
-    assert findings_json(first) == findings_json(second)
 
 
 def test_checks_judge_only_the_steps_before_the_first_nan() -> None:

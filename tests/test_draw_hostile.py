@@ -22,7 +22,7 @@ from rlreport.draw.run_charts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn, png
 from rlreport.draw.theme import tokens
 from rlreport.text.clean import printable
-from tests.draw_tables import charts_of_step, response_table, responses_of, tables_of
+from tests.draw_tables import charts_of_step, response_table, tables_of
 from tests.reading import row, write
 
 HOSTILE = [
@@ -84,21 +84,6 @@ def test_a_run_of_any_shape_draws(steps: int, each: int, columns: dict[str, Call
         assert charts[0].name == "step_reward"
 
 
-@pytest.mark.untraced
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, -1e300, 1e-300, 0.0])
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's on the way to such figures
-def test_odd_numbers_draw(value: float) -> None:
-    columns = ["reward", "ref_reward", "kl_k1", "response_tokens"]
-    for spoilt, rows in ((columns, 4), (["reward"], 24), (["kl_k1"], 24)):
-        responses = noise(3, 8, FULL)
-        responses.loc[responses.index[:rows], spoilt] = value
-        responses["reward_gap"] = responses["reward"] - responses["ref_reward"]
-        check(overview_charts(tables_of(responses)))
-        for step in (0, 2):
-            held, first = (responses[responses["step"] == s] for s in (step, 0))
-            check(charts_of_step(held, first, step=step))
-
-
 def test_steps_too_large_for_floats_draw() -> None:
     responses = noise(2, 3)
     responses["step"] += 2**60
@@ -158,15 +143,6 @@ def test_charts_of_large_steps_stay_small() -> None:
         assert len(charts) == 4
         for chart in charts:
             assert len(chart.svg) <= most.get(chart.name, 25_000), chart.name
-
-
-@pytest.mark.untraced
-@pytest.mark.parametrize("run", ["ppo_healthy", "eval_poem_task", "grpo_math"])
-def test_the_same_tables_give_the_same_bytes(shared_data, run: str) -> None:
-    responses = responses_of(shared_data / run)
-    once, again = (drawn(overview_charts(tables_of(responses), run=run)) for _ in range(2))
-    assert once == again
-    check(once)
 
 
 def test_a_picture_is_as_wide_as_asked_for_sharp_screens() -> None:

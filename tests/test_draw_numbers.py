@@ -69,18 +69,6 @@ def placed(
             yield child, x + move[0], y + move[1], inherited
 
 
-def filled(chart: Chart, colour: str) -> Iterator[tuple[float, float, list[float]]]:
-    """Place and numbers of each outline or dot filled with ``colour``."""
-    for mark, x, y, look in placed(ET.fromstring(chart.svg)):
-        if look.get("fill") != f"var(--{colour})":
-            continue
-        if mark.tag == f"{SVG}circle":
-            yield x + float(mark.get("cx", 0)), y + float(mark.get("cy", 0)), []
-        elif mark.tag == f"{SVG}path":
-            for outline in re.findall("M[^M]*", mark.get("d", "")):
-                yield x, y, [float(n) for n in NUMBER.findall(outline)]
-
-
 def texts(chart: Chart) -> dict[str, tuple[float, float]]:
     """Each text of a drawing and its place in the plot."""
     root = ET.fromstring(chart.svg)
@@ -89,44 +77,6 @@ def texts(chart: Chart) -> dict[str, tuple[float, float]]:
         for mark, x, y, _ in placed(root)
         if mark.tag == f"{SVG}text"
     }
-
-
-def test_bars_of_the_histogram_are_shares_of_responses(step_of) -> None:
-    rows, charts = step_of
-    chart = charts["step_reward"]
-    # x, y, width, height of each bar: its outline starts at the top left.
-    heights = [numbers[3] for *_, numbers in filled(chart, "policy") if len(numbers) >= 4]
-    step = next(
-        transform["bin"]["step"]
-        for layer in chart.spec["layer"]
-        for transform in layer.get("transform", [])
-        if "bin" in transform
-    )
-    low, high = extent(chart, "x")
-    edges = low + step * np.arange(round((high - low) / step) + 1)
-    held = np.histogram(rows["reward"], bins=edges)[0]
-    assert held.sum() == len(rows)
-    top = extent(chart, "y")[1]
-    shares = sorted(height / chart.spec["height"] * top for height in heights)
-    np.testing.assert_allclose(shares, sorted(held[held > 0] / len(rows)), atol=slack(chart, "y"))
-
-
-@pytest.mark.parametrize(
-    ("name", "column"), [("step_reward_kl", "kl_k1"), ("step_reward_length", "response_tokens")]
-)
-def test_dots_of_a_scatter_are_responses(step_of, name: str, column: str) -> None:
-    rows, charts = step_of
-    chart = charts[name]
-    dots = [
-        (value_at(chart, "x", x), value_at(chart, "y", y)) for x, y, _ in filled(chart, "policy")
-    ]
-    assert len(dots) == len(rows)
-    for axis, key in enumerate((column, "reward")):
-        np.testing.assert_allclose(
-            sorted(dot[axis] for dot in dots),
-            np.sort(rows[key]),
-            atol=slack(chart, "xy"[axis]),
-        )
 
 
 def test_bars_of_the_gap_are_ordered_and_complete(step_of) -> None:
@@ -184,17 +134,6 @@ def test_steps_that_findings_name_are_marked() -> None:
     assert [(m["from"], m["to"]) for m in marked] == [(2.5, 4.5), (6.5, 7.5)]
     assert "It rose" in chart.description
     assert "var(--warning)" in chart.svg
-
-
-def test_ticks_stand_where_their_labels_say(step_of) -> None:
-    chart = step_of[1]["step_reward_kl"]
-    below = {text: x for text, (x, y) in texts(chart).items() if 160 < y < 170}
-    assert len(below) >= 3
-    for text, x in below.items():
-        # Vega moves axes by half a pixel, so that their lines are sharp.
-        assert value_at(chart, "x", x - 0.5) == pytest.approx(
-            float(text.replace("−", "-")), abs=slack(chart, "x")
-        )
 
 
 def test_labels_of_curves_never_overlap() -> None:

@@ -37,13 +37,6 @@ def test_gae_is_the_sum_of_discounted_residuals(
         np.testing.assert_allclose(found[start:stop], wanted, rtol=1e-9, atol=1e-9)
 
 
-def test_with_lambda_one_the_return_is_the_reward_to_go() -> None:
-    rewards, offsets = rows_of([40], 0)
-    values, _ = rows_of([40], 1)
-    returns = token.gae(rewards, values, offsets, 1.0, 1.0) + values
-    np.testing.assert_allclose(returns, np.cumsum(rewards[::-1])[::-1])
-
-
 @given(LENGTHS, st.integers(0, 9))
 def test_a_rows_result_does_not_depend_on_its_neighbours(lengths: list[int], seed: int) -> None:
     flat, offsets = rows_of(lengths, seed)

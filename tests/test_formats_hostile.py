@@ -9,7 +9,6 @@ import random
 import sqlite3
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -104,24 +103,6 @@ def test_tensors_without_numbers_of_their_own_are_told_by_their_shape(tmp_path: 
     assert (row["sparse"], row["meta"]) == ("tensor of shape (3,)",) * 2
 
 
-class Evil:
-    """What a pickle can do."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, ("pwned",)
-
-
-def test_a_dump_with_code_in_it_is_refused_unrun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    torch = pytest.importorskip("torch")
-    monkeypatch.chdir(tmp_path)
-    torch.save({"rollout_id": 1, "samples": [Evil()]}, "0.pt")
-    with pytest.raises(RowError, match="no dump of plain values"):
-        list(iterate(Path("0.pt"), "torch"))
-    assert not Path("pwned").exists()
-
-
 @pytest.mark.parametrize("kind", ["eval", "db", "json"])
 def test_damaged_files_cost_a_reason_and_no_crash(kind: str, tmp_path: Path) -> None:
     if kind == "eval":
@@ -136,6 +117,8 @@ def test_damaged_files_cost_a_reason_and_no_crash(kind: str, tmp_path: Path) -> 
         data = bytearray(whole)
         for _ in range(rng.randint(1, 8)):
             damage(data, rng, [b"\0", b"\xff" * 4, b"PK\1\2", b"[", b'"'])
+        if number % 2:
+            del data[len(data) * number // 60 :]
         path = tmp_path / f"{number}.{kind}"
         path.write_bytes(data)
         try:

@@ -3,7 +3,6 @@ their rows in ``tests/data/net/rows``, is not said again."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pickle
 import shutil
@@ -67,12 +66,6 @@ def test_slime_dumps_are_read_without_running_their_pickle() -> None:
     assert scan.bad_count == 0
     assert scan.responses["response_tokens"].tolist() == [4.0, 4.0, 2.0] * 2
     assert by_step(read(DUMPS / "slime", split="eval")) == {2: 5.0}
-
-
-def test_slime_dumps_exported_as_lines_say_the_same() -> None:
-    rows = rows_of(DUMPS / "slime_export")
-    are_slime_samples(rows[:4], 1)
-    assert (rows[4]["split"], rows[4]["step"], rows[4]["reward"]) == ("eval", 2, 5.0)
 
 
 def test_miles_conversations_are_joined_to_their_samples() -> None:
@@ -180,18 +173,3 @@ def test_a_damaged_sample_costs_itself_only(tmp_path: Path) -> None:
     scan = read(path)
     assert (len(scan.responses), scan.bad_count) == (1, 3)
     assert scan.responses["reward"].tolist() == [1.0]
-
-
-@pytest.mark.parametrize(
-    ("folder", "name", "container"),
-    [("inspect", "sums.eval", "inspect"), ("trackio", "traces.db", "sqlite")],
-)
-def test_cut_archives_cost_a_reason_and_no_crash(
-    tmp_path: Path, folder: str, name: str, container: str
-) -> None:
-    data = (DUMPS / folder / name).read_bytes()
-    for size in range(0, len(data), len(data) // 23):
-        path = tmp_path / name
-        path.write_bytes(data[:size])
-        with contextlib.suppress(RowError):
-            assert all(isinstance(obj, dict) for _, obj in iterate(path, container))

@@ -15,9 +15,13 @@ from rlreport.display import fetch, prompt_texts
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
+<<<<<<< HEAD
 from rlreport.summarise import step_bigrams
+=======
+>>>>>>> tcut
 from rlreport.text.tokens import units
-from tests.reading import read, token_figures, tokens, write
+from tests.reading import read, tokens, write
+from tests.test_report_numbers import token_figures
 
 RUNS = ("ppo_healthy", "ppo_reward_hacking", "grpo_math", "eval_poem_task")
 Read = tuple[Scan, list[dict[str, Any]]]
@@ -36,17 +40,14 @@ def run(request: pytest.FixtureRequest, shared_data: Path) -> Read:
     return scan, sorted(rows, key=lambda row: row["step"])
 
 
-def expected(row: dict[str, Any], gamma: float = 1.0, lam: float = 0.95) -> dict[str, float]:
+def expected(row: dict[str, Any]) -> dict[str, float]:
     """The figures of one row, written as the formulas stand in textbooks."""
     figures = {"reward": row["reward"], "ref_reward": row.get("ref_reward", np.nan)}
     if "logprobs" not in row:
         return figures
-    logp, ref = np.array(row["logprobs"]), np.array(row["ref_logprobs"])
-    size = min(len(logp), len(row["response_tokens"]))
-    logp, ref = logp[:size], ref[:size]
-    ratio = logp - ref
-    kl = np.exp(-ratio) - 1 + ratio
-    reward = np.array(row["token_rewards"])[:size]
+    size = min(len(row["logprobs"]), len(row["response_tokens"]))
+    by_token = {name: values[:size] for name, values in token_figures(row).items()}
+    ratio, kl, reward = (by_token[name] for name in ("log_ratio", "kl", "token_reward"))
     figures |= {
         "response_tokens": size,
         "log_ratio_mean": ratio.mean(),
@@ -56,7 +57,7 @@ def expected(row: dict[str, Any], gamma: float = 1.0, lam: float = 0.95) -> dict
         "kl_k3": kl.sum(),
         "kl_k3_mean": kl.mean(),
         "kl_max": kl.max(),
-        "surprisal_mean": -logp.mean(),
+        "surprisal_mean": -by_token["logp"].mean(),
         "rlhf_reward": reward.sum(),
         "non_score_reward": reward.sum() - row["reward"],
         "kl_penalty_n": size - 1,
@@ -66,14 +67,7 @@ def expected(row: dict[str, Any], gamma: float = 1.0, lam: float = 0.95) -> dict
     }
     if row.get("values") is None:
         return figures
-    value = np.array(row["values"])[:size]
-    advantage = np.zeros(size)
-    running = 0.0
-    for t in reversed(range(size)):
-        following = value[t + 1] if t + 1 < size else 0.0
-        running = reward[t] + gamma * following - value[t] + gamma * lam * running
-        advantage[t] = running
-    returns = advantage + value
+    value, advantage, returns = (by_token[name] for name in ("value", "advantage", "return"))
     came = reward[::-1].cumsum()[::-1]
     return figures | {
         "mc_return_mean": came.mean(),
@@ -119,6 +113,9 @@ def test_text_figures_equal_pythons(run: Read) -> None:
     same = {text: i for i, text in enumerate(row["response"] for row in rows)}
     hashes = dict(zip((row["response"] for row in rows), table["response_hash"], strict=True))
     assert len(set(hashes.values())) == len(same)
+    # Words, where there are no tokens, are cut by their own module.
+    pairs = list(pairwise(rows[0].get("response_tokens") or units(rows[0]["response"])))
+    assert table["distinct_2"][0] == pytest.approx(len(set(pairs)) / len(pairs))
 
 
 def test_groups_follow_the_group_id_or_else_the_prompt(run: Read) -> None:
@@ -126,48 +123,6 @@ def test_groups_follow_the_group_id_or_else_the_prompt(run: Read) -> None:
     keys = [(row["step"], row.get("group_id", row["prompt"])) for row in rows]
     distinct = list(dict.fromkeys(keys))
     assert scan.responses["group"].tolist() == [distinct.index(key) for key in keys]
-
-
-def test_token_sums_equal_a_dictionary_of_sums(run: Read) -> None:
-    scan, rows = run
-    if "response_tokens" not in rows[0]:
-        assert token_figures(scan).empty
-        return
-    count: dict[str, int] = {}
-    kl: dict[str, float] = {}
-    prob: dict[str, float] = {}
-    for row in rows:
-        arrays = (row["response_tokens"], row["logprobs"], row["ref_logprobs"])
-        for token, logp, ref in zip(*arrays, strict=False):
-            count[token] = count.get(token, 0) + 1
-            kl[token] = kl.get(token, 0.0) + np.exp(ref - logp) - 1 + logp - ref
-            prob[token] = prob.get(token, 0.0) + np.exp(logp)
-    table = token_figures(scan)
-    assert table["count"].to_dict() == count
-    # The sample holds figures as float32.
-    for name, sums in (("kl_mean", kl), ("prob_mean", prob)):
-        means = [sums[token] / count[token] for token in table.index]
-        np.testing.assert_allclose(table[name], means, rtol=1e-6, atol=1e-9)
-    share = [kl[token] / sum(kl.values()) for token in table.index]
-    np.testing.assert_allclose(table["kl_share"], share, rtol=1e-6, atol=1e-9)
-
-
-def test_bigrams_of_a_step_equal_a_set_of_pairs(run: Read) -> None:
-    scan, rows = run
-    # Words, where there are no tokens, are cut by their own module.
-    texts = [row.get("response_tokens") or units(row["response"]) for row in rows]
-    for step, bigrams, distinct in step_bigrams(scan.ngrams, scan.responses).itertuples(
-        index=False
-    ):
-        pairs = [
-            pair
-            for row, text in zip(rows, texts, strict=True)
-            if row["step"] == step
-            for pair in pairwise(text)
-        ]
-        assert (bigrams, distinct) == (len(pairs), len(set(pairs)))
-    pairs = list(pairwise(texts[0]))
-    assert scan.responses["distinct_2"][0] == pytest.approx(len(set(pairs)) / len(pairs))
 
 
 def test_the_sample_of_a_small_run_holds_every_response(run: Read) -> None:
@@ -212,14 +167,3 @@ def test_texts_are_read_back_alike_from_usual_and_from_odd_lines(
     assert (rollout.ref_response, rollout.ground_truth) == ("ref", shown)
     assert (rollout.prompt, rollout.response) == (rows[0]["prompt"], rows[0]["response"])
     assert rollout.raw_tokens == ["a", "b"]
-
-
-def test_critic_error_by_position_sums_to_all_tokens(run: Read) -> None:
-    scan, rows = run
-    if rows[0].get("values") is None:
-        assert scan.positions.empty
-        return
-    assert scan.positions["decile"].tolist() == list(range(10))
-    assert scan.positions["count"].sum() == sum(len(row["values"]) for row in rows)
-    mean = np.average(scan.positions["value_mean"], weights=scan.positions["count"])
-    assert mean == pytest.approx(np.mean([v for row in rows for v in row["values"]]))

@@ -40,6 +40,7 @@ def test_workers_and_one_process_read_the_same(
     monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 10**7)
     several = read_logs([big], ReadOptions(workers=workers), FigureOptions())
     assert several.responses.equals(one.responses)
+    assert several.positions.equals(one.positions)
     assert one.tokens is not None
     assert several.tokens is not None
     assert several.tokens.texts.vocabulary == one.tokens.texts.vocabulary

@@ -58,27 +58,9 @@ def token_run(request, shared_data, real_report):
     return load(shared_data / request.param), real_report(request.param)
 
 
-def test_text_only_steps_equal_pandas(shared_data, real_report):
+def test_a_run_of_texts_has_no_token_figures_and_names_its_incomplete_step(real_report):
     report = real_report("eval_poem_task")
     steps = pd.read_csv(report / "data" / "steps.csv").set_index("step")
-    log = pd.DataFrame(load(shared_data / "eval_poem_task"))
-    log["gap"] = log["reward"] - log["ref_reward"]
-    by_step = log.groupby("step")
-    expected = {
-        "responses": by_step.size(),
-        "prompts": by_step["prompt"].nunique(),
-        "reward_mean": by_step["reward"].mean(),
-        "reward_std": by_step["reward"].std(ddof=0),
-        "reward_min": by_step["reward"].min(),
-        "reward_max": by_step["reward"].max(),
-        "ref_reward_mean": by_step["ref_reward"].mean(),
-        "reward_gap_mean": by_step["gap"].mean(),
-        "win_rate": by_step["gap"].apply(lambda gap: (gap > 0).mean()),
-        "lose_rate": by_step["gap"].apply(lambda gap: (gap < 0).mean()),
-        "response_chars_mean": by_step["response"].apply(lambda text: text.str.len().mean()),
-    }
-    for name, values in expected.items():
-        np.testing.assert_allclose(steps[name], values, rtol=0, atol=1e-9, err_msg=name)
     for missing in ("kl_k1_mean", "surprisal_mean", "value_mean", "response_tokens_mean"):
         assert steps[missing].isna().all()
     assert steps.index[steps["incomplete"]].tolist() == [2300]
@@ -98,7 +80,10 @@ def test_steps_equal_numpy(token_run):
         expected = {
             "responses": len(mine),
             "reward_mean": reward.mean(),
+            "prompts": len({row["prompt"] for row in mine}),
             "reward_std": reward.std(),
+            "reward_min": reward.min(),
+            "reward_max": reward.max(),
             "log_ratio_mean": np.mean([f["log_ratio"].mean() for f in figures]),
             "kl_k1_mean": np.mean([f["log_ratio"].sum() for f in figures]),
             "kl_k3_mean": np.mean([f["kl"].sum() for f in figures]),
@@ -124,7 +109,9 @@ def test_steps_equal_numpy(token_run):
         if "ref_reward" in mine[0]:
             reference = np.array([row["ref_reward"] for row in mine])
             expected["ref_reward_mean"] = reference.mean()
+            expected["reward_gap_mean"] = (reward - reference).mean()
             expected["win_rate"] = (reward > reference).mean()
+            expected["lose_rate"] = (reward < reference).mean()
         for name, value in expected.items():
             assert steps.loc[step, name] == pytest.approx(value, rel=1e-9, abs=1e-9), (step, name)
     assert (steps["nan_values"] == 0).all()

@@ -18,16 +18,8 @@ def responses(**columns) -> pd.DataFrame:
     """A response table; columns not given are NaN, 0 or the row's number."""
     count = len(next(iter(columns.values())))
     table = pd.DataFrame({c.name: np.full(count, np.nan) for c in RESPONSE_COLUMNS})
-    for name in (
-        "step",
-        "prompt_id",
-        "group",
-        "response_chars",
-        "prompt_chars",
-        "nan_values",
-        "validation",
-    ):
-        table[name] = 0
+    counts = ["step", "prompt_id", "group", "response_chars", "prompt_chars", "nan_values"]
+    table[[*counts, "validation"]] = 0
     table["n"] = np.arange(count)
     table["response_hash"] = np.arange(count, dtype=np.uint64)
     return table.assign(**columns)
