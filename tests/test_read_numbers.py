@@ -15,10 +15,6 @@ from rlreport.display import fetch, prompt_texts
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
-<<<<<<< HEAD
-from rlreport.summarise import step_bigrams
-=======
->>>>>>> tcut
 from rlreport.text.tokens import units
 from tests.reading import read, tokens, write
 from tests.test_report_numbers import token_figures
