@@ -161,6 +161,7 @@ def test_files_that_are_used_are_not_said_to_be_unread(logs: Path) -> None:
     notes = [note for note in report.tables.notes if "not read" in note.text]
     assert [note.file for note in notes] == ["mlflow/meta.yaml"]
     assert "charts.py" not in main_of(Path(report.out) / "data.html")
+    assert not list(logs.rglob("__pycache__"))
 
 
 def test_many_files_of_metrics_are_counted_on_the_overview(logs: Path) -> None:

@@ -44,7 +44,7 @@ READERS = {
     "    with (gzip.open if path.endswith('gz') else open)(path, 'rb') as file:\n"
     "        return sum(1 for _ in iterate(file, container_of(path)))\n"
     "import pyarrow.parquet",
-    "report": "from rlreport.comparison.earlier import earlier_report as read",
+    "report": "from rlreport.comparison.reports import earlier_report as read",
 }
 
 

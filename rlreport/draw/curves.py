@@ -164,8 +164,6 @@ def sparkline(values: Floats) -> str:
     neighbours as fit are drawn, and both ends. Returns "" if fewer than two values are finite.
     """
     across, values = np.linspace(0.0, _WIDTH, len(values)), drawable(values)
-    if is_sparse(values):
-        across, values = across[np.isfinite(values)], values[np.isfinite(values)]
     if len(values) > SPARKLINE_POINTS:
         kept = [0, len(values) - 1]
         for group in np.array_split(np.arange(len(values)), SPARKLINE_POINTS // 2 - 1):
@@ -173,6 +171,8 @@ def sparkline(values: Floats) -> str:
             up, down = (np.nan_to_num(sign * values[group], nan=-np.inf) for sign in (1, -1))
             kept += [group[up.argmax()], group[down.argmax()]]
         across, values = across[np.unique(kept)], values[np.unique(kept)]
+    if is_sparse(values):
+        across, values = across[np.isfinite(values)], values[np.isfinite(values)]
     finite = np.isfinite(values)
     if finite.sum() < 2:
         return ""

@@ -102,7 +102,8 @@ def _functions_of_file(file: Path) -> list[ChartFunction]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # like an import; dataclasses need it
     try:
-        spec.loader.exec_module(module)
+        # The loader would leave a folder ``__pycache__`` beside the user's file.
+        exec(compile(file.read_bytes(), file, "exec"), vars(module))
     except (Exception, SystemExit) as error:
         raise UsageError(f"--charts {file}: cannot be run: {_reason(error)}") from error
     functions = [

@@ -121,7 +121,7 @@ def can_fork() -> bool:
 
     A forked process has only the thread that forked it; locks of other threads stay locked.
     """
-    if sys.platform != "linux" or "vl_convert" in sys.modules:
+    if sys.platform != "linux" or not hasattr(os, "fork") or "vl_convert" in sys.modules:
         return False
     try:
         threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
@@ -163,7 +163,7 @@ def _map_forked(
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
     # They stay blocked in processes that start meanwhile, until these are prepared for them.
-    if sys.platform == "win32":
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
@@ -283,7 +283,7 @@ def _prepare(parent: int, *work: Any) -> None:
             os._exit(1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, too, and ends this
-    if sys.platform != "win32":
+    if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     gc.freeze()  # else the search for cycles copies the inherited memory
     collect_rarely()
