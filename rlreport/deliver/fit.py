@@ -47,24 +47,28 @@ def deliver(
         builder = builder.without_metrics()
     if limit <= form.small_size:
         builder = builder.without_responses()  # its bytes are better spent on the steps' pages
-    room, scale, first = FOR_STEPS * limit, 1.0, True
+    room, first = FOR_STEPS * limit, True  # in bytes by ``expected_bytes``
     while True:
-        steps, level = _choice(builder, room / scale)
+        steps, level = _choice(builder, room)
         linked = builder.linking(steps, limit)
         pages = render_steps(linked, level)
         report = linked.holding(pages)
-        size, weight = _write(form, report, path), sum(page.weight for page in pages)
-        scale = weight / expected_bytes(steps, level)
-        room = limit - (size - weight)  # what the other pages leave
+        size = _write(form, report, path)
+        weight = sum(page.weight for page in pages)
+        # What the other pages leave, in the unit of ``room``.
+        left = (limit - (size - weight)) * expected_bytes(steps, level) / weight
         if size <= limit:
-            better_steps, better = _choice(builder, CAUTION * room / scale)
+            better_steps, better = _choice(builder, CAUTION * left)
             if not first or (len(better_steps), -better) <= (len(steps), -level):
                 return report, size
-            room *= CAUTION
-        elif len(steps) <= 2 and level == len(LEVELS) - 1:
-            if not (builder.response_data[1] or builder.metrics_data):
-                raise _too_large(limit, size)
+            room = CAUTION * left
+        elif len(steps) > 2 or level < len(LEVELS) - 1:
+            # The expected sizes of steps may be off by different factors: never try the same again.
+            room = min(left, CAUTION * room)
+        elif builder.response_data[1] or builder.metrics_data:
             builder, room = builder.without_responses(), FOR_STEPS * limit
+        else:
+            raise _too_large(limit, size)
         first = False
         del pages, report  # free their memory before the next ones are rendered
 

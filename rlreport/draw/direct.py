@@ -20,6 +20,8 @@ from rlreport.figures.ragged import Floats
 from rlreport.text.clean import printable
 from rlreport.text.language import Language
 
+Axes = tuple[Axis, Axis]  # x and y
+Pair = tuple[Floats, Floats]
 RIGHT = 12  # padding right of the plot of a step chart, in pixels
 PLOT_WIDTH = WIDTH["step"] - PADDING["left"] - RIGHT
 PLOT_HEIGHT = HEIGHT["step"] - PADDING["top"] - PADDING["bottom"]
@@ -29,9 +31,7 @@ _RADIUS = math.sqrt(26) / 2  # of a dot whose size is 26, as Vega defines sizes
 _PREFIXES = dict(zip(range(-24, 27, 3), (*"yzafpnµm", "", *"kMGTPEZY"), strict=True))
 
 
-def draw(
-    axes: tuple[Axis, Axis], marks: Iterable[str], description: str, language: Language
-) -> str:
+def draw(axes: Axes, marks: Iterable[str], description: str, language: Language) -> str:
     """Return the SVG of a chart: ``marks`` in the frame that the two axes define."""
     x, y = axes
     description, x_title, y_title = (
@@ -63,9 +63,7 @@ def draw(
     )
 
 
-def bars(
-    axes: tuple[Axis, Axis], edges: tuple[Floats, Floats], ends: tuple[Floats, Floats], look: str
-) -> str:
+def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
     """Return rectangles from ``edges`` (left, right) and ``ends`` (one side, the other) in y.
 
     ``look`` holds the SVG attributes that they share.
@@ -82,7 +80,7 @@ def bars(
     return f'<path {look} shape-rendering="crispEdges" d="{path}"/>' if path else ""
 
 
-def dots(axes: tuple[Axis, Axis], x: Floats, y: Floats) -> str:
+def dots(axes: Axes, x: Floats, y: Floats) -> str:
     """Return a dot for each pair of coordinates."""
     places = zip(
         _place(x, axes[0], 0, PLOT_WIDTH).tolist(),
@@ -94,10 +92,7 @@ def dots(axes: tuple[Axis, Axis], x: Floats, y: Floats) -> str:
     return f'<g fill="var(--policy)" fill-opacity="0.5">{"".join(circles)}</g>'
 
 
-def cells(
-    axes: tuple[Axis, Axis], edges: tuple[Floats, Floats], ends: tuple[Floats, Floats],
-    shares: Floats,
-) -> list[str]:  # fmt: skip
+def cells(axes: Axes, edges: Pair, ends: Pair, shares: Floats) -> list[str]:
     """Return rectangles coloured by ``shares``, on the scale from the least to the largest."""
     count = len(unsigned_scale())
     low, high = float(shares.min()), float(shares.max())
@@ -114,7 +109,7 @@ def cells(
     ]
 
 
-def zero_line(axes: tuple[Axis, Axis]) -> str:
+def zero_line(axes: Axes) -> str:
     """Return a dashed line at y = 0."""
     y = _number(_place(0.0, axes[1], PLOT_HEIGHT, 0))
     return f'<path stroke="var(--muted)" stroke-dasharray="2,2" d="M0,{y}h{PLOT_WIDTH}"/>'
