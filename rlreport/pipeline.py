@@ -12,9 +12,8 @@ import pandas as pd
 
 from rlreport.about.card import Card, run_card
 from rlreport.about.several_runs import several_runs
-from rlreport.bake.context import JudgedRun
+from rlreport.bake.context import RunContext
 from rlreport.bake.notes import notes_file, read_notes
-from rlreport.bake.overview import run_figures
 from rlreport.bake.redact import (
     Redactor,
     redacted_ngrams,
@@ -22,7 +21,7 @@ from rlreport.bake.redact import (
     redacted_verdict,
     without_names,
 )
-from rlreport.bake.report import prepare
+from rlreport.bake.report import page_context, prepare
 from rlreport.bake.views import KeyFigure
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.finding import Verdict
@@ -30,6 +29,7 @@ from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
 from rlreport.check.verdict import with_excerpts, worded
+from rlreport.choose import choose
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
 from rlreport.deliver.markdown import append_summary, notebook_html, summary_file
@@ -122,27 +122,20 @@ def build_report(
     charts, chart_errors = custom_charts(custom_functions, tables, texts, quote=not options.redact)
     tables = replace(tables, notes=[*tables.notes, *chart_errors])
 
-    run = JudgedRun(
-        run=options.title or name,
-        options=options,
+    title, one_file = options.title or name, chosen_form.one_file
+    run = RunContext(
+        **vars(page_context(title, tables, options, aliases, one_file=one_file)),
         locations=locations,
         tables=tables,
         verdict=verdict,
         spreading=spreading,
         thresholds=limits,
         card=card,
-        file_aliases=aliases,
-        own_charts=charts,
         author_notes=author_notes,
+        plans=choose(tables, verdict, options),
     )
-    prepared = prepare(
-        run,
-        chosen_form.finish,
-        one_file=chosen_form.one_file,
-        data_room=int(limit * DATA_SHARE),
-        progress=progress,
-        workers=workers,
-    )
+    data_room = int(limit * DATA_SHARE)
+    prepared = prepare(run, charts, chosen_form.finish, data_room, progress, workers)
     release_memory()
     with publishing(out, chosen_form) as path:
         try:
@@ -161,7 +154,7 @@ def build_report(
         tables,
         verdict,
         builder.left_out,
-        run_figures(builder),
+        builder.figures,
         options.language,
     )
 

@@ -17,7 +17,6 @@ from rlreport.check.finding import Finding, Thresholds, Verdict
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE_COLUMNS, Column
-from rlreport.draw.chart import Chart
 from rlreport.options import BuildOptions
 from rlreport.read.readback import RowLocations
 from rlreport.tables import Tables
@@ -63,7 +62,7 @@ LONGEST_NAME = 40  # Names of fields with more characters are shown as logged, n
 class PageContext:
     """Data shared by the pages of steps; picklable, so that worker processes can render them."""
 
-    run: str
+    run: str  # title of the report
     options: BuildOptions
     columns: list[ColumnView]  # numeric columns of the response list, the same for every step
     string_columns: list[ColumnView]  # columns of further logged fields that contain short strings
@@ -100,23 +99,6 @@ class StepJob:
     in_progress: bool  # whether the step is still being written
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgedRun:
-    """A run whose logs were read and checked, and for which a report is built."""
-
-    run: str  # title of the report
-    options: BuildOptions
-    locations: RowLocations
-    tables: Tables
-    verdict: Verdict
-    spreading: SpreadingTexts  # phrases that became more frequent in responses during the run
-    thresholds: Thresholds
-    card: Card  # the configuration of the run
-    file_aliases: dict[str, str]  # name of a log file -> alias, if names are redacted
-    own_charts: Sequence[Chart]  # charts drawn by the user's functions
-    author_notes: str  # Markdown text of the author's notes, "" without any
-
-
 class StepPage(NamedTuple):
     """The rendered page of a step."""
 
@@ -128,17 +110,17 @@ class StepPage(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunContext(PageContext, JudgedRun):
-    """Data for the pages about the whole run."""
+class RunContext(PageContext):
+    """Data for the pages about the whole run, whose logs were read and checked."""
 
-    # (from step, to step) at the start and at the end of the run, to be compared
-    windows: tuple[tuple[int, int], tuple[int, int]]
-    # a row per window, as the table of steps has if the window were one step
-    window_figures: pd.DataFrame
-    usual_responses: int | None  # number of responses that most steps have, None without a majority
-    # key figures of the run from the trainer's metrics, by column
-    trainer_figures: dict[str, RunFigure]
-    left_out: list[str]  # sentences about what is not shown
+    locations: RowLocations
+    tables: Tables
+    verdict: Verdict
+    spreading: SpreadingTexts  # phrases that became more frequent in responses during the run
+    thresholds: Thresholds
+    card: Card  # the configuration of the run
+    author_notes: str  # Markdown text of the author's notes, "" without any
+    left_out: list[str] = field(default_factory=list)  # sentences about what is not shown
     listed: int = 0  # maximum number of responses of a step on the responses page
     plans: list[StepPlan]  # steps that get a page, each with its responses ranked by interest
     # their rendered pages; empty until they are rendered
@@ -148,6 +130,14 @@ class RunContext(PageContext, JudgedRun):
     def steps(self) -> pd.DataFrame:
         """The table of steps."""
         return self.tables.steps
+
+    @property
+    def windows(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """(From step, to step) at the start and at the end of the run, to be compared."""
+        if self.verdict.windows:
+            return self.verdict.windows
+        steps = self.tables.settled().training().steps["step"].tolist()  # a very short run
+        return (steps[0], steps[0]), (steps[-1], steps[-1])
 
     @property
     def shown_steps(self) -> list[int]:

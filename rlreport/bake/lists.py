@@ -17,7 +17,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.bake.context import (
-    JudgedRun,
     PageContext,
     RunContext,
     StepJob,
@@ -87,7 +86,7 @@ class RunTexts:
     prompts: pd.DataFrame  # rows of the prompt table, in the order of the page
 
 
-def run_texts(run: JudgedRun) -> RunTexts:
+def run_texts(run: RunContext) -> RunTexts:
     """Read the extreme responses back from the logs, and choose the prompts to list."""
     responses, locations, options = run.tables.responses, run.locations, run.options
     # Prompts that never beat the reference first, then the longest losing streaks.

@@ -44,6 +44,7 @@ from rlreport.draw.curves import sparkline
 from rlreport.draw.run_charts import not_drawn, tool_label
 from rlreport.metrics.roles import logging_advice, roles_of
 from rlreport.rollout import Rollout
+from rlreport.summarise import window_table
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken
 from rlreport.text.clean import shortened
@@ -309,11 +310,12 @@ def overview_view(
     addresses: Addresses,
     charts: Sequence[Chart],
     extremes: Sequence[tuple[Extreme, Rollout]],
+    figures: Sequence[KeyFigure],
 ) -> dict[str, Any]:
     """Return the values that the template of the overview prints."""
     return {
         "verdict": verdict_view(context.verdict, addresses),
-        "figures": run_figures(context),
+        "figures": figures,
         "windows": windows_in_words(context),
         **charts_by_place(charts),
         "extremes": _extremes(extremes, addresses),
@@ -520,13 +522,15 @@ def trainer_figures(run: Run) -> dict[str, RunFigure]:
 
 def run_figures(context: RunContext) -> list[KeyFigure]:
     """Return the run's key figures: means over its first and its last steps, and a sparkline."""
-    (before, after), means = context.windows, context.window_figures
+    before, after = context.windows
+    judged = context.tables.settled()
+    means = window_table(judged.training(), (before, after))
     figures = {
         name: RunFigure(
             STEP[name], context.steps[name].to_numpy(np.float64), *map(float, means[name])
         )
         for name in context.tile_names
-    } | context.trainer_figures
+    } | trainer_figures(Run(judged, context.thresholds))
     if "response_tokens_mean" in figures:
         figures.pop("response_chars_mean", None)
     result = []

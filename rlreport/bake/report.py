@@ -16,7 +16,7 @@ from rlreport.bake.assets import assets
 from rlreport.bake.context import (
     TEXT_COLUMNS,
     TILES,
-    JudgedRun,
+    PageContext,
     RunContext,
     StepPage,
     fed,
@@ -33,7 +33,7 @@ from rlreport.bake.lists import (
     tokens_view,
 )
 from rlreport.bake.notes import Targets, render_notes
-from rlreport.bake.overview import method_view, overview_view, trainer_figures
+from rlreport.bake.overview import method_view, overview_view, run_figures
 from rlreport.bake.pages import (
     Addresses,
     Finish,
@@ -46,18 +46,17 @@ from rlreport.bake.pages import (
     shell,
 )
 from rlreport.bake.step import GROUP_COLUMNS, steps_data
-from rlreport.bake.views import Shell
-from rlreport.check.run import Run
-from rlreport.choose import StepPlan, choose, left_out, shown_prompts
+from rlreport.bake.views import KeyFigure, Shell
+from rlreport.choose import StepPlan, left_out, shown_prompts
 from rlreport.comparison.reports import PATH as RESPONSES
 from rlreport.comparison.reports import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import arranged, overview_charts
 from rlreport.draw.run_charts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn
-from rlreport.options import OutputOptions
-from rlreport.summarise import commonest, window_table
+from rlreport.options import BuildOptions, OutputOptions
 from rlreport.system.workers import Progress, Workers
+from rlreport.tables import Tables
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
@@ -80,6 +79,7 @@ class ReportBuilder(RunContext, Maker):
 
     finish: Finish  # encodes a page for the output format
     texts: RunTexts  # the run's extreme responses (e.g. lowest reward) and the prompts to list
+    figures: list[KeyFigure]  # key figures of the run
     progress: Progress
     workers: Workers
     # charts of the pages "overview", "prompts" and "tokens"; ``drawings`` has their drawings
@@ -142,7 +142,8 @@ class ReportBuilder(RunContext, Maker):
         addresses, texts = self.addresses, self.texts
         drawings = self.once(DRAWINGS, lambda: draw_pages(self.page_charts, self.options.language))
         notes = render_notes(self.author_notes, self._targets)
-        overview = overview_view(self, addresses, drawings["overview"], texts.extremes)
+        charts = drawings["overview"]
+        overview = overview_view(self, addresses, charts, texts.extremes, self.figures)
         views = {"overview": overview | {"notes": notes.html}}
         if self.rollouts:
             listed = [page.listed for page in self.step_pages]
@@ -245,34 +246,19 @@ def draw_pages(charts: Mapping[str, list[Chart]], language: Language) -> dict[st
     return {page: drawn(of_page, language) for page, of_page in charts.items()}
 
 
-def prepare(
-    run: JudgedRun,
-    finish: Finish,
-    *,
-    one_file: bool,
-    data_room: int,
-    progress: Progress,
-    workers: Workers,
-) -> ReportBuilder:
-    """Return a builder for the report of a run; the pages of its steps are not rendered yet.
-
-    ``data_room`` is the maximum size in bytes of the file of all responses' figures.
-    """
-    tables, options, sampled = run.tables, run.options, bool(run.tables.sample_note)
-    judged = tables.settled().training()
+def page_context(
+    run: str, tables: Tables, options: BuildOptions, aliases: dict[str, str], *, one_file: bool
+) -> PageContext:
+    """Return what the pages of steps share; ``aliases`` replace names of files, if redacted."""
+    judged, sampled = tables.settled().training(), bool(tables.sample_note)
     responses, steps = tables.responses, judged.responses["step"].to_numpy()
-    first, last = (int(step) for step in judged.steps["step"].iloc[[0, -1]])
-    windows = run.verdict.windows or ((first, first), (last, last))  # None in a very short run
+    first = int(judged.steps["step"].iloc[0])
     files = {key: path for key, (path, _) in assets(options.language).files.items()}
-    lead_findings = [finding for finding in run.verdict.findings if finding.id == run.verdict.lead]
-    charts = overview_charts(tables, lead_findings, band=options.band, run=run.run)
     columns = number_columns(responses, tables.extras, tables.reward_parts, sampled=sampled)
-    charts = arranged(charts, run.verdict.findings, run.verdict.lead)
     grouped = len(judged.steps) and judged.steps["groups"].iloc[0] > 0  # so in all steps
-    data = packed(response_data(tables, redact=bool(options.redact)), data_room)
-    metrics = b"" if one_file or tables.metrics.empty else csv(tables.metrics)
-    return ReportBuilder(
-        **vars(run),
+    return PageContext(
+        run=run,
+        options=options,
         columns=[*columns, *(GROUP_COLUMNS if grouped else ())],
         string_columns=string_columns(tables.extras),
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
@@ -281,27 +267,45 @@ def prepare(
         first_rewards=judged.responses["reward"].to_numpy()[steps == first],
         one_file=one_file,
         advantages_logged=bool(tables.fields.get("advantages")),
+        file_aliases=aliases,
         asset_files={} if one_file else {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT},
         stamp=stamp(options),
         tile_names=tuple(fed(tables.steps, TILES)),
         sampled=sampled,
-        windows=windows,
-        window_figures=window_table(judged.responses, judged.steps, windows),
-        usual_responses=commonest(judged.steps["responses"].to_numpy()),
-        trainer_figures=trainer_figures(Run(tables.settled(), run.thresholds)),
-        left_out=_data_left_out(data[1], len(responses)),
-        plans=choose(tables, run.verdict, options),
+    )
+
+
+def prepare(
+    run: RunContext,
+    own_charts: Sequence[Chart],
+    finish: Finish,
+    data_room: int,
+    progress: Progress,
+    workers: Workers,
+) -> ReportBuilder:
+    """Return a builder for the report of a run; the pages of its steps are not rendered yet.
+
+    ``data_room`` is the maximum size in bytes of the file of all responses' figures.
+    """
+    tables, verdict, options = run.tables, run.verdict, run.options
+    lead_findings = [finding for finding in verdict.findings if finding.id == verdict.lead]
+    charts = overview_charts(tables, lead_findings, band=options.band, run=run.run)
+    charts = arranged(charts, verdict.findings, verdict.lead)
+    data = packed(response_data(tables, redact=bool(options.redact)), data_room)
+    return ReportBuilder(
+        **vars(replace(run, left_out=_data_left_out(data[1], len(tables.responses)))),
         finish=finish,
         texts=run_texts(run),
+        figures=run_figures(run),
         progress=progress,
         workers=workers,
         page_charts={
-            "overview": [*charts, *run.own_charts],
-            "prompts": [] if responses.empty else prompt_charts(tables),
-            "tokens": [] if responses.empty else token_charts(run.spreading.by_step),
+            "overview": [*charts, *own_charts],
+            "prompts": prompt_charts(tables) if run.rollouts else [],
+            "tokens": token_charts(run.spreading.by_step) if run.rollouts else [],
         },
         response_data=data,
-        metrics_data=metrics,
+        metrics_data=b"" if run.one_file or tables.metrics.empty else csv(tables.metrics),
     )
 
 

@@ -31,6 +31,7 @@ from rlreport.draw.chart import Chart
 from rlreport.read.chunk import format_keys
 from rlreport.read.readback import RowLocations
 from rlreport.rollout import Rollout
+from rlreport.summarise import commonest
 from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message
 
@@ -83,7 +84,7 @@ def _load_or_render(builder: ReportBuilder, plans: Sequence[StepPlan]) -> Iterat
 
 def _job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> StepJob:
     tables, step = builder.tables, plan.step
-    responses, steps = builder.once("columns", lambda: _columns(builder))
+    responses, steps, usual = builder.once("columns", lambda: _columns(builder))
     first, last = np.searchsorted(responses["step"], [step, step + 1]).tolist()
     texts = []
     if builder.options.redact:
@@ -108,13 +109,15 @@ def _job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> 
         figures=figures,
         linked=sorted(linked),
         findings=findings,
-        usual_responses=builder.usual_responses if figures["incomplete"][-1] else None,
+        usual_responses=usual if figures["incomplete"][-1] else None,
         in_progress=step == tables.in_progress,
     )
 
 
-def _columns(builder: ReportBuilder) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-    """Return the columns of all responses that step pages need, and those of all steps."""
+def _columns(
+    builder: ReportBuilder,
+) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]], int | None]:
+    """Return the columns of responses that step pages need, those of steps, and a usual size."""
     tables = builder.tables
     responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}
     for name, values in tables.extras.items():
@@ -122,7 +125,8 @@ def _columns(builder: ReportBuilder) -> tuple[dict[str, NDArray[Any]], dict[str,
     if any(column in GROUP_COLUMNS for column in builder.columns):
         responses |= group_figures(tables.responses)
     names = ["step", "responses", "incomplete", *builder.tile_names]
-    return responses, {name: tables.steps[name].to_numpy() for name in names}
+    usual = commonest(tables.settled().training().steps["responses"].to_numpy())
+    return responses, {name: tables.steps[name].to_numpy() for name in names}, usual
 
 
 def _run(

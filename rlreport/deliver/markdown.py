@@ -63,7 +63,9 @@ class Picture:
 
 def overview(builder: ReportBuilder) -> dict[str, Any]:
     """Return the values for the template of the overview page, translated and without links."""
-    view = overview_view(builder, Addresses(), builder.charts, builder.texts.extremes)
+    view = overview_view(
+        builder, Addresses(), builder.charts, builder.texts.extremes, builder.figures
+    )
     view |= {"notes": render_notes(builder.author_notes).html}
     return builder.options.language.of(view)
 

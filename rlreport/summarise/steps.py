@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import roles_of
+from rlreport.tables import Tables
 
 Kind = TypeVar("Kind", bound=np.generic)
 
@@ -294,23 +295,20 @@ def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
     return wide.astype(dict.fromkeys(counts, object)).fillna(counts).astype(kinds)
 
 
-def window_table(
-    responses: pd.DataFrame, steps: pd.DataFrame, windows: Sequence[tuple[int, int]]
-) -> pd.DataFrame:
+def window_table(run: Tables, windows: Sequence[tuple[int, int]]) -> pd.DataFrame:
     """Return a table with one row per window of steps, computed as if the window were one step.
 
     The columns distinct_2, bigrams and duplicate_rate compare the responses of a single step, so
     their values are means of the window's steps.
 
     Args:
-        responses: RESPONSE_COLUMNS, sorted by step.
-        steps: STEP_COLUMNS of the same responses.
+        run: its training responses, and their steps.
         windows: first and last step of each window.
 
     Returns:
         STEP_COLUMNS, one row per window; ``step`` is the first step of the window.
     """
-    tables = []
+    responses, steps, tables = run.responses, run.steps, []
     for first, last in windows:
         inside = steps[steps["step"].between(first, last)]
         if responses.empty:  # a run without rollouts
