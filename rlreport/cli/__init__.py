@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -55,6 +57,7 @@ class LazyGroup(click.Group):
         # be forked.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         collect_rarely()
+        atexit.register(gc.freeze)  # else Python searches all objects for cycles at exit
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _terminate)
         try:

@@ -303,7 +303,7 @@ def collect_rarely() -> None:
     Call it only in processes that rlreport owns. Rows and table cells are many objects without
     reference cycles; searching them for cycles took a sixth of the time to render a page.
     """
-    gc.set_threshold(100_000, 50, 1000)
+    gc.set_threshold(200_000, 50, 1000)
 
 
 class Phase:
