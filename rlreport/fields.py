@@ -123,26 +123,18 @@ TOKEN_ARRAYS = tuple(field.name for field in FIELDS if field.kind == "floats")
 # Canonical fields that get no column in the response list; any other logged scalar does
 NO_COLUMN = frozenset(field.name for field in FIELDS if not field.column)
 
-# Logged fields that no format recognizes: dotted name -> (number of occurrences, type)
-NotTaken = dict[str, tuple[int, str]]
+UnreadFields = dict[str, str]  # dotted name of a logged field that no format recognizes -> type
 
-MOST_NOT_TAKEN = 64  # maximum number of unrecognized fields that are reported
+MOST_UNREAD_FIELDS = 64  # maximum number of unrecognized fields that are reported
 _LONGEST_NAME = 80  # characters; longer names are cut
 
 
-def count_not_taken(counts: NotTaken, name: str, kind: str, times: int = 1) -> None:
-    """Count ``times`` occurrences of an unrecognized field; keep the first type by alphabet."""
+def add_unread_field(fields: UnreadFields, name: str, kind: str) -> None:
+    """Add an unrecognized field; keep the alphabetically first types, and the first names."""
     name = name[:_LONGEST_NAME]
-    entry = counts.get(name, (0, kind))
-    counts[name] = (entry[0] + times, min(entry[1], kind))
-    if len(counts) > 2 * MOST_NOT_TAKEN:
-        trim_not_taken(counts)
-
-
-def trim_not_taken(counts: NotTaken) -> None:
-    """Keep only the alphabetically first names, so that the order of merging does not matter."""
-    for name in sorted(counts)[MOST_NOT_TAKEN:]:
-        del counts[name]
+    fields[name] = min(fields.get(name, kind), kind)
+    if len(fields) > MOST_UNREAD_FIELDS:  # the same names remain in whatever order they are added
+        del fields[max(fields)]
 
 
 def kind_of(value: object) -> str:

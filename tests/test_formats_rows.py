@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from rlreport.fields import FIELDS, Field
 from rlreport.figures.metadata import normalize_turns_and_mask
 from rlreport.formats import RowError, RowReader, Where, format_by_id
+from rlreport.formats.logged import KeyTracker
+from rlreport.formats.simple import Plain
 from rlreport.formats.trl import repeated_files
 
 Row = dict[str, Any]
@@ -91,10 +94,11 @@ def test_an_object_of_another_kind_costs_one_row(identity: str) -> None:
             rows(identity, odd)
 
 
-def plain(**changes: Any) -> tuple[Row, RowReader]:
-    base: Row = {"step": 1, "prompt": "q", "response": "a", "reward": 1.0}
-    reader = RowReader(format_by_id("plain"))
-    return next(iter(reader({**base, **changes}, Where("log.jsonl", 1)))), reader
+PLAIN = {"step": 1, "prompt": "q", "response": "a", "reward": 1.0}
+
+
+def plain(**changes: Any) -> Row:
+    return rows("plain", {**PLAIN, **changes})[0]
 
 
 TOKENS = {"response_tokens": ["a", "b", "c"], "logprobs": [-0.5] * 3}
@@ -102,7 +106,7 @@ TOKENS = {"response_tokens": ["a", "b", "c"], "logprobs": [-0.5] * 3}
 
 @pytest.mark.parametrize("mask", [[1, 0], [1, 0, 1, 1], [1, 0, 2], "110", [0.5, 1, 1]])
 def test_a_mask_that_is_none_is_left_out_and_counted(mask: object) -> None:
-    row, _ = plain(**TOKENS, response_mask=mask)
+    row = plain(**TOKENS, response_mask=mask)
     assert normalize_turns_and_mask(row) == ["bad_mask"]
     assert "response_mask" not in row
     assert (row["logprobs"], normalize_turns_and_mask(row)) == ([-0.5] * 3, [])
@@ -116,7 +120,7 @@ def turn(**changes: Any) -> Row:
     "spans", [[[0, 2], [1, 3]], [[0, 4]], [[2, 1]], [[1.0, 2]], ["01"], [[-1, 2]]]
 )
 def test_spans_that_overlap_or_leave_the_response_are_left_out(spans: list[Any]) -> None:
-    row, _ = plain(**TOKENS, turns=[turn(tokens=span) for span in spans])
+    row = plain(**TOKENS, turns=[turn(tokens=span) for span in spans])
     assert normalize_turns_and_mask(row) == ["bad_spans"]
     assert [t["text"] for t in row["turns"]] == ["t"] * len(spans)
     assert not any("tokens" in t for t in row["turns"])
@@ -124,7 +128,7 @@ def test_spans_that_overlap_or_leave_the_response_are_left_out(spans: list[Any])
 
 @pytest.mark.parametrize("turns", [["hello"], [{"text": "no role"}], "hello", 3])
 def test_turns_that_are_none_are_left_out_and_counted(turns: object) -> None:
-    row, _ = plain(turns=turns)
+    row = plain(turns=turns)
     assert normalize_turns_and_mask(row) == ["bad_turns"]
     assert (row["response"], "turns" in row) == ("a", False)
 
@@ -139,7 +143,7 @@ def test_odd_turns_are_shown_as_they_are() -> None:
         {"role": "tool", "content": image},
         *[{"role": "assistant", "content": str(i)} for i in range(10_000)],
     ]
-    row, _ = plain(response=messages)
+    row = plain(response=messages)
     assert normalize_turns_and_mask(row) == []
     assert row["turns"][0] == {
         "role": "assistant", "text": "", "sampled": True,
@@ -150,19 +154,38 @@ def test_odd_turns_are_shown_as_they_are() -> None:
 
 
 def test_fields_that_nobody_reads_are_named_wherever_they_lie() -> None:
-    _, reader = plain(logprob=[-0.5], info={"a": 1}, note="x" * 300, empty=[], absent=None, n=1)
-    assert reader.take_not_taken() == {
-        "logprob": (1, "list"), "info": (1, "object"), "note": (1, "text"),
+    def unread(identity: str, obj: Row, name: str) -> dict[str, str]:
+        return RowReader(format_by_id(identity)).preview([obj], name).unread
+
+    more = {
+        "logprob": [-0.5],
+        "info": {"a": 1},
+        "note": "x" * 300,
+        "empty": [],
+        "gone": None,
+        "n": 1,
+    }
+    assert unread("plain", {**PLAIN, **more}, "log.jsonl") == {
+        "logprob": "list", "info": "object", "note": "text",
     }  # fmt: skip
-    reader = RowReader(format_by_id("rllm"))
     step = {"observation": "q", "model_response": "a", "reward": 0.5, "mystery": 1}
     obj = {"training_step": 1, "trajectories": [{"reward": 1.0, "steps": [step, step]}]}
-    list(reader({**obj, "artifacts": {"x": 1}}, Where("episode.json")))
-    left = reader.take_not_taken()
-    assert left["artifacts"] == (1, "object")
-    assert left["trajectories.steps.mystery"] == (2, "number")
+    left = unread("rllm", {**obj, "artifacts": {"x": 1}}, "episode.json")
+    assert left["artifacts"] == "object"
+    assert left["trajectories.steps.mystery"] == "number"
     assert not any(name.endswith("model_response") for name in left)
     columns = {"step": ["1"], "prompt": ["p"], "completion": ["c"], "R": [1.0], "trace": [{"a": 1}]}
-    reader = RowReader(format_by_id("swift"))
-    list(reader(columns, Where("completions.jsonl")))
-    assert reader.take_not_taken() == {"trace": (1, "object")}
+    assert unread("swift", columns, "completions.jsonl") == {"trace": "object"}
+
+
+def test_keys_are_tracked_in_the_first_objects_only_as_it_takes_half_of_the_conversion() -> None:
+    class Seen(Plain):
+        def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+            seen.append(type(obj))
+            yield from super().rows(obj, where)
+
+    seen: list[type] = []
+    reader = RowReader(Seen())
+    assert list(reader(PLAIN, Where("log.jsonl"))) == [PLAIN]
+    reader.preview([PLAIN], "log.jsonl")
+    assert seen == [dict, KeyTracker]

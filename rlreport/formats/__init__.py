@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rlreport.errors import RowError, UnreadRow, UsageError
-from rlreport.fields import CANONICAL, AssumedStep, NotTaken, count_not_taken, kind_of
+from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_field, kind_of
 from rlreport.figures.metadata import split_named
 from rlreport.formats import roll, simple
 from rlreport.formats.base import BaseFormat, FileStamp, Format, Match, Row, Where
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.ids import TokenNames
-from rlreport.formats.logged import Watched, is_scalar, read_all
+from rlreport.formats.logged import KeyTracker, is_scalar, read_all
 from rlreport.formats.mapping import Mapped, certain_refusal, refusal, suggest
 from rlreport.formats.nemo_rl import NemoRL
 from rlreport.formats.rllm import RLLM
@@ -140,6 +140,14 @@ def beside(form: Format, path: str, listed: Collection[Path]) -> Format | str:
     return configured
 
 
+class Preview(NamedTuple):
+    """What the rows of a file's first objects tell about the file."""
+
+    splits: set[str]  # the data splits of the rows
+    stepless: bool  # whether any row has no step
+    unread: UnreadFields  # fields of the objects that the format does not recognize
+
+
 class RowReader:
     """A converter of logged objects to canonical rows, which also decodes token ids to strings.
 
@@ -153,7 +161,6 @@ class RowReader:
     def __init__(self, form: Format, names: TokenNames | None = None) -> None:
         self._format = form
         self._names = names or TokenNames()
-        self._not_taken: NotTaken = {}
 
     @property
     def rewarded(self) -> bool:
@@ -176,13 +183,33 @@ class RowReader:
 
         If only some of its rows cannot be read, an ``UnreadRow`` is yielded for each of them.
         """
-        watched = Watched(obj)
+        return self._rows(obj, where, {})
+
+    def preview(self, objects: Collection[Row], name: str) -> Preview:
+        """Convert a file's first objects, tracking which of their keys are read."""
+        rows: list[Row] = []
+        unread: UnreadFields = {}
+        for obj in objects:
+            tracked, member = KeyTracker(obj), getattr(obj, "member", "")
+            with suppress(RowError, RecursionError):
+                rows += self._rows(tracked, Where(name, step=AssumedStep(1), member=member), unread)
+                if isinstance(self._format, BaseFormat):
+                    with suppress(AttributeError, LookupError, TypeError, ValueError):
+                        self._format.writer(
+                            tracked
+                        )  # so that the keys of the version count as read
+                for key, value in tracked.unread():
+                    add_unread_field(unread, key, kind_of(value))
+        stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
+        return Preview({split_named(row.get("split")) for row in rows}, stepless, unread)
+
+    def _rows(self, obj: Row, where: Where, unread: UnreadFields) -> Iterator[Row]:
         try:
-            for row in self._format.rows(watched, where):
+            for row in self._format.rows(obj, where):
                 if isinstance(row, UnreadRow):
                     yield row
                 else:
-                    yield self._complete(read_all(row) if row is watched else row, where)
+                    yield self._complete(read_all(row) if row is obj else row, where, unread)
         except RowError:
             raise
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -194,33 +221,12 @@ class RowReader:
                     why=repr(error)[:160],
                 )
             ) from error
-        if isinstance(self._format, BaseFormat):
-            with suppress(AttributeError, LookupError, TypeError, ValueError):
-                self._format.writer(watched)  # so that the keys of the version count as read
-        for name, value in watched.unread():
-            count_not_taken(self._not_taken, name, kind_of(value))
 
-    def preview(self, objects: Collection[Row], name: str) -> tuple[set[str], bool]:
-        """Return the data splits of the rows of a file's first objects, and if any has no step."""
-        rows: list[Row] = []
-        for obj in objects:
-            with suppress(RowError, RecursionError):
-                member = getattr(obj, "member", "")
-                rows += self(obj, Where(name, step=AssumedStep(1), member=member))
-        self._not_taken = {}  # these objects are read again later, and would be counted twice
-        stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
-        return {split_named(row.get("split")) for row in rows}, stepless
-
-    def take_not_taken(self) -> NotTaken:
-        """Return the unrecognized fields counted since the last call, and reset the counts."""
-        counts, self._not_taken = self._not_taken, {}
-        return counts
-
-    def _complete(self, row: Row, where: Where) -> Row:
+    def _complete(self, row: Row, where: Where, unread: UnreadFields) -> Row:
         """Complete a row: decode token ids, and add the split (e.g. ``val``) that the path names.
 
-        A single advantage is repeated for all tokens. Lists and dicts in unknown fields are counted
-        and removed.
+        A single advantage is repeated for all tokens. Lists and dicts in unknown fields are removed
+        and added to ``unread``.
         """
         row = self._names.fill(row)
         advantage, tokens = row.get("advantages"), row.get("response_tokens")
@@ -234,5 +240,5 @@ class RowReader:
         for name in [n for n in row if not (n in CANONICAL or is_scalar(row[n]))]:
             value = row.pop(name)
             if value not in (None, "", [], {}):
-                count_not_taken(self._not_taken, name, kind_of(value))
+                add_unread_field(unread, name, kind_of(value))
         return row

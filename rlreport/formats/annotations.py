@@ -164,7 +164,7 @@ def _branches(nodes: Sequence[Row]) -> list[list[int]]:
 
 
 def _merge(old: Row, new: Row) -> None:
-    """Merge ``new`` recursively into ``old``, without marking a ``Watched`` dict's keys as read."""
+    """Merge ``new`` recursively into ``old``, without marking a ``KeyTracker``'s keys as read."""
     for key, value in new.items():
         before = dict.get(old, key)
         if isinstance(before, dict):

@@ -19,7 +19,7 @@ Entry = TypeVar("Entry")
 
 SHORT = 200  # Maximum characters of a string that becomes a column; longer strings are not scalars
 # Levels of nested dicts whose keys are tracked: e.g. an episode's traces, and their nodes
-_WATCHED_LEVELS = 2
+_TRACKED_LEVELS = 2
 
 # A step in a path, such as ``global_step_12/``, ``iter-12/`` or ``train_step_12.jsonl``
 STEP_WORD = re.compile(
@@ -33,7 +33,7 @@ _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
 _TENSOR = re.compile(r"(?:tensor|array|np\.float\d*|np\.bool_?|np\.int\d*)\((.*?)(?:, \w+=.*)?\)")
 
 
-class Watched(dict[str, Any]):
+class KeyTracker(dict[str, Any]):
     """A logged object (dict) that records which of its keys are read with ``get`` or ``[]``.
 
     Attributes:
@@ -43,10 +43,10 @@ class Watched(dict[str, Any]):
     """
 
     def __init__(self, obj: dict[str, Any], depth: int = 0) -> None:
-        super().__init__({key: _watch(value, depth) for key, value in obj.items()})
+        super().__init__({key: _tracked(value, depth) for key, value in obj.items()})
         self.plain = obj
         self.read: set[str] = set()
-        self.entries: list[Watched] = []
+        self.entries: list[KeyTracker] = []
 
     def __getitem__(self, key: str) -> Any:
         self.read.add(key)
@@ -69,23 +69,23 @@ class Watched(dict[str, Any]):
                     yield f"{prefix}{key}", value
                 continue
             for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, Watched):
+                if isinstance(child, KeyTracker):
                     yield from child.unread(f"{prefix}{key}.")
 
 
-def _watch(value: Any, depth: int) -> Any:
-    if depth >= _WATCHED_LEVELS:
-        return value.plain if isinstance(value, Watched) else value
+def _tracked(value: Any, depth: int) -> Any:
+    if depth >= _TRACKED_LEVELS:
+        return value.plain if isinstance(value, KeyTracker) else value
     if type(value) is dict:
-        return Watched(value, depth + 1)
+        return KeyTracker(value, depth + 1)
     if type(value) is list and value and all(type(item) is dict for item in value):
-        return [Watched(item, depth + 1) for item in value]
+        return [KeyTracker(item, depth + 1) for item in value]
     return value
 
 
 def read_all(obj: dict[str, Any]) -> Row:
-    """Return a plain copy of an object, and count all its keys as read if it is ``Watched``."""
-    if not isinstance(obj, Watched):
+    """Return a plain copy of an object, and count all its keys as read if it is ``KeyTracker``."""
+    if not isinstance(obj, KeyTracker):
         return dict(obj)
     obj.clear()
     return dict(obj.plain)
@@ -93,9 +93,9 @@ def read_all(obj: dict[str, Any]) -> Row:
 
 def entry_of(obj: Row, entry: Row) -> Row:
     """Return ``entry``, a dict made from ``obj``; its keys are tracked instead of ``obj``'s."""
-    if not isinstance(obj, Watched):
+    if not isinstance(obj, KeyTracker):
         return entry
-    obj.entries.append(Watched(entry, _WATCHED_LEVELS))
+    obj.entries.append(KeyTracker(entry, _TRACKED_LEVELS))
     return obj.entries[-1]
 
 
@@ -320,7 +320,7 @@ def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
         if key not in used and is_scalar(value):
             name = f"{key}_logged" if key in CANONICAL else key
             row[name] = parse_stringified(value) if isinstance(value, str) else value
-            if isinstance(obj, Watched):
+            if isinstance(obj, KeyTracker):
                 obj.read.add(key)
     return row
 

@@ -13,7 +13,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from rlreport.fields import CANONICAL, AssumedStep, count_not_taken
+from rlreport.fields import CANONICAL, AssumedStep, add_unread_field
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.response import mismatch_by_turn, response_figures, thinking_tokens
 from rlreport.options import FigureOptions, ReadOptions
@@ -137,7 +137,7 @@ def _collect_remarks(rows: Sequence[Row], positions: Sequence[LogPosition], chun
         for kind in kinds:
             remarks.add(kind, position)
         for name, kind in row.unread:
-            count_not_taken(remarks.unread_fields, name, kind)
+            add_unread_field(remarks.unread_fields, name, kind)
         for name, value in row.extras:
             extra = extras.get(name)
             if extra is None:

@@ -71,8 +71,6 @@ def _rows(ranges: Sequence[ByteRange], max_line: int, chunk: Chunk) -> Iterator[
     for part, source in zip(ranges, sources, strict=True):
         reader = _RangeReader(replace(part, source=source), max_line, chunk)
         yield from reader.rows()
-        if part.format.reader is not None:
-            chunk.remarks.add_unread_fields(part.format.reader.take_not_taken())
         chunk.counts.append(RangeCounts(part.file, part.start, reader.lines, reader.unread))
 
 
@@ -300,7 +298,7 @@ def _decode(data: bytes) -> Chunk:
         {kind: Oddity(times, LogPosition(*at)) for kind, (times, at) in head["oddities"].items()},
         [UnreadLine(LogPosition(*at), _from_json(why), torn) for at, why, torn in head["unread"]],
         head["unread_count"],
-        {name: (times, kind) for name, (times, kind) in head["unread_fields"].items()},
+        head["unread_fields"],
     )
     return Chunk(
         head["rows"],

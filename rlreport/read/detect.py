@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple
 
 from rlreport.about.several_runs import RANK
 from rlreport.errors import RowError, UnreadRow, UsageError
-from rlreport.fields import REQUIRED
+from rlreport.fields import REQUIRED, UnreadFields
 from rlreport.figures.metadata import split_named
 from rlreport.options import ReadOptions
 from rlreport.read.files import LINE_SUFFIXES, NATIVE, Listing, LogFormat, is_url, with_content
@@ -64,6 +64,7 @@ class _Detection(NamedTuple):
     splits: frozenset[str] = frozenset()
     damaged: bool = False  # whether it is a Parquet file that cannot be read
     stepless: bool = False  # whether any of the first rows has no step
+    unread: UnreadFields | None = None  # fields of the first objects that are not recognized
 
 
 @dataclass(slots=True)
@@ -73,11 +74,13 @@ class LogFiles:
     sources: list[Source] = field(default_factory=list)
     formats: list[LogFormat] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    # path of a file -> fields of its first objects that its format does not recognize
+    unread: dict[str, UnreadFields] = field(default_factory=dict)
 
     def only(self, files: Sequence[int]) -> LogFiles:
         """Return only the files with these indices, and all notes."""
         sources, formats = [self.sources[i] for i in files], [self.formats[i] for i in files]
-        return LogFiles(sources, formats, self.notes)
+        return LogFiles(sources, formats, self.notes, self.unread)
 
 
 def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
@@ -122,6 +125,8 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
         row_splits.append(detection.splits)
         if detection.stepless:
             stepless.add(source.name)
+        if detection.unread:
+            files.unread[source.name] = detection.unread
         files.sources.append(source)
         files.formats.append(detection.format)
     for source in (other for other in listing.other if other.name != NOTES_FILE):
@@ -358,10 +363,17 @@ def _detect(
         )
     reader = RowReader(form, TokenNames(options.tokenizer))
     by_path = form.split(source.name)
-    row_splits, stepless = reader.preview(objects, source.name)
+    preview = reader.preview(objects, source.name)
     log_format = LogFormat(form.id, container, reader, detected.reason, by_path or "train")
-    remark, splits = remark or getattr(form, "remark", ""), _row_splits(row_splits, by_path)
-    return _Detection(log_format, detected.reason, remark, splits, stepless=stepless)
+    remark, splits = remark or getattr(form, "remark", ""), _row_splits(preview.splits, by_path)
+    return _Detection(
+        log_format,
+        detected.reason,
+        remark,
+        splits,
+        stepless=preview.stepless,
+        unread=preview.unread,
+    )
 
 
 def _row_splits(named: Iterable[str], by_path: str | None) -> frozenset[str]:

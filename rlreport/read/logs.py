@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.errors import StrictError, UnusableInputError, UsageError
+from rlreport.fields import add_unread_field
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Chunk
 from rlreport.read.chunk import read_cached, read_chunk
@@ -268,11 +269,12 @@ def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
                 "although other rows have a step"
             )
             notes[i] = Note(FORMAT, message(text, count=note.count, file=note.file), 1)
-    if unread := rows.chunk.remarks.unread_fields:
-        names = ", ".join(
-            f"{safe_text(name)} ({kind}, {times:,})"
-            for name, (times, kind) in sorted(unread.items())
-        )
+    unread = dict(rows.chunk.remarks.unread_fields)
+    for source in files.sources:
+        for name, kind in files.unread.get(source.name, {}).items():
+            add_unread_field(unread, name, kind)
+    if unread:
+        names = ", ".join(f"{safe_text(name)} ({kind})" for name, kind in sorted(unread.items()))
         notes.append(Note(UNREAD_FIELDS, message("unrecognized fields: {fields}", fields=names), 1))
     if rows.chunk.extras_dropped:
         notes.append(Note("many_extras", message(ODDITIES["many_extras"]), 1))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.about.several_runs import RANK
-from rlreport.fields import NotTaken, count_not_taken, trim_not_taken
+from rlreport.fields import UnreadFields, add_unread_field
 from rlreport.figures.ragged import Ints
 from rlreport.tables import Note
 from rlreport.text.messages import marked, message
@@ -57,8 +57,7 @@ class Remarks:
     # the first MAX_UNREAD lines that could not be used
     unread: list[UnreadLine] = field(default_factory=list)
     unread_count: int = 0  # number of all lines that could not be used
-    # unrecognized field -> number of occurrences and type
-    unread_fields: NotTaken = field(default_factory=dict)
+    unread_fields: UnreadFields = field(default_factory=dict)
 
     def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
         """Count ``count`` more invalid values of a kind, the first of which is at ``position``."""
@@ -71,19 +70,14 @@ class Remarks:
         if len(self.unread) < MAX_UNREAD:
             self.unread.append(line)
 
-    def add_unread_fields(self, found: NotTaken) -> None:
-        """Add counts of unrecognized fields."""
-        for name, (times, kind) in found.items():
-            count_not_taken(self.unread_fields, name, kind, times)
-        trim_not_taken(self.unread_fields)
-
     def update(self, other: Remarks) -> None:
         """Add all remarks of ``other``, which must come later in the logs."""
         for kind, oddity in other.oddities.items():
             self.add(kind, oddity.first, oddity.times)
         self.unread = [*self.unread, *other.unread][:MAX_UNREAD]
         self.unread_count += other.unread_count
-        self.add_unread_fields(other.unread_fields)
+        for name, kind in other.unread_fields.items():
+            add_unread_field(self.unread_fields, name, kind)
 
 
 # Kind of invalid or unusual value -> text of the note on it, shown after their number
