@@ -10,17 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlreport.formats import RowError, Where
+from rlreport.formats import RowError, RowReader, Where, format_by_id
 from rlreport.formats.logged import (
     columns,
-    integer,
-    parse_number,
-    parse_stringified,
     step_in_path,
     step_of,
     total,
 )
 from rlreport.formats.mapping import look_up
+from rlreport.system import coerce
 
 
 @pytest.mark.parametrize(
@@ -33,33 +31,35 @@ from rlreport.formats.mapping import look_up
     ],
 )  # fmt: skip
 def test_numbers_survive_their_writers(logged: object, meant: float) -> None:
-    assert parse_number(logged) == meant
+    assert coerce.number(logged) == meant
 
 
 @pytest.mark.parametrize("logged", [None, math.nan, "nan", "NaN", "None", "null", "", 10**400])
 def test_what_is_missing_or_too_large_is_nan(logged: object) -> None:
-    assert math.isnan(parse_number(logged))
+    assert math.isnan(coerce.number(logged))
 
 
 @pytest.mark.parametrize("logged", ["four", {}, [], [1, 2], {"a": 1}])
 def test_what_is_no_number_says_so(logged: object) -> None:
     with pytest.raises(RowError, match="expected a number, found"):
-        parse_number(logged)
+        coerce.number(logged)
 
 
 @pytest.mark.parametrize("answer", ["4", "12", "four", "1/2", "0.5.1", "x" * 60, "-", "1,5"])
 def test_answers_stay_text(answer: str) -> None:
-    assert parse_stringified(answer) == answer
+    assert coerce.unquoted(answer) == answer
 
 
 @given(st.floats(allow_nan=False))
 def test_every_stringified_float_is_that_float_again(value: float) -> None:
-    assert parse_stringified(str(value)) == value
+    assert coerce.unquoted(str(value)) == value
 
 
 def test_steps_are_whole_numbers() -> None:
-    assert [integer(value) for value in (3, 3.0, "3", " 3 ", "-3")] == [3, 3, 3, 3, -3]
-    assert [integer(value) for value in (True, 3.5, "3.5", None, [3], "9" * 30)] == [None] * 6
+    assert [coerce.integer(value) for value in (3, 3.0, "3", " 3 ", "-3")] == [3, 3, 3, 3, -3]
+    assert [coerce.integer(value) for value in (True, 3.5, "3.5", None, [3], "9" * 30)] == [
+        None
+    ] * 6
 
 
 def test_a_path_says_the_step_by_a_named_or_the_first_group() -> None:
@@ -94,3 +94,9 @@ def test_totals_skip_what_is_missing() -> None:
 )  # fmt: skip
 def test_dotted_paths_lead_into_objects_and_lists(path: str, found: tuple[bool, Any]) -> None:
     assert look_up({"a": {"b": 1}, "x.y": 2, "l": [5, {"z": 6}]}, path) == found
+
+
+def test_a_reward_part_beyond_float64_is_left_out_and_the_row_is_kept() -> None:
+    obj = {"input": "q", "output": "a", "gts": "4", "score": 1.0, "step": 5, "reward": 10**400}
+    assert "reward_logged" not in next(RowReader(format_by_id("verl"))(obj, Where("5.jsonl")))
+    assert coerce.reals({"a": 10**400, "b": 1}) == {"b": 1.0}

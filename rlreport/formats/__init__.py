@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_field, kind_of
 from rlreport.figures.metadata import split_named
-from rlreport.formats import roll, simple
+from rlreport.formats import simple
 from rlreport.formats.base import BaseFormat, FileStamp, Format, Match, Row, Where
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.ids import TokenNames
@@ -42,7 +42,7 @@ ENTRY_POINTS = "rlreport.formats"
 
 _FORMATS: tuple[Callable[[], Format], ...] = (
     simple.RLBoard, TRL, simple.Verl, NemoRL, SkyRL, simple.PrimeRLTokens, Verifiers, simple.AReaL,
-    simple.AgileRL, roll.Roll, roll.RollAgentic, simple.Swift, simple.OpenInstruct, RLLM,
+    simple.AgileRL, simple.Roll, simple.RollAgentic, simple.Swift, simple.OpenInstruct, RLLM,
     simple.ART, Slime, Tinker, Trackio, LMEval, InspectAI, ATIF, simple.Plain,
 )  # fmt: skip
 

@@ -21,6 +21,7 @@ import zstandard
 from rlreport.formats import logged
 from rlreport.formats.base import FileStamp, Row
 from rlreport.formats.logged import dicts, mapping
+from rlreport.system import coerce
 from rlreport.system.stores import ZstdFile
 from rlreport.text.messages import message, plural
 
@@ -124,7 +125,7 @@ def updated(trace: Row, updates: Iterator[Row]) -> Row:
     for update in updates:
         _merge(trace, {"info": mapping(update.get("info"))})
         for branch in dicts(update.get("branches")):
-            index = logged.integer(branch.get("index"))
+            index = coerce.integer(branch.get("index"))
             if index is None or not 0 <= index < len(branches):
                 continue
             for name, values in branch.items():
@@ -144,7 +145,7 @@ def _split_among_nodes(nodes: Sequence[Row], name: str, values: list[Any]) -> No
         mask = node.get("mask") or []
         span = values[offset : offset + len(node.get("token_ids") or [])]
         offset += len(node.get("token_ids") or [])
-        sampled = [logged.real(value) for value, bit in zip(span, mask, strict=False) if bit]
+        sampled = [coerce.real(value) for value, bit in zip(span, mask, strict=False) if bit]
         numbers = [math.nan if value is None else value for value in sampled]
         if len(span) == len(mask) and not all(map(math.isnan, numbers)) and name not in _FIXED_KEYS:
             node[name] = numbers
@@ -152,7 +153,7 @@ def _split_among_nodes(nodes: Sequence[Row], name: str, values: list[Any]) -> No
 
 def _branches(nodes: Sequence[Row]) -> list[list[int]]:
     """Return one list per leaf: the indices of the nodes on the path from the root to the leaf."""
-    parents = [logged.integer(node.get("parent")) for node in nodes]
+    parents = [coerce.integer(node.get("parent")) for node in nodes]
     branches = []
     for leaf in sorted(set(range(len(nodes))) - set(parents)):
         path, parent = [leaf], parents[leaf]

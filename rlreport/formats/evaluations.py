@@ -15,6 +15,7 @@ from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, Where
 from rlreport.formats.containers import HEADER
 from rlreport.formats.ids import span_turns, tokens_of_steps
 from rlreport.formats.logged import columns, dicts, fields, mapping
+from rlreport.system import coerce
 from rlreport.text.chat import conversation_fields, prompt_fields
 from rlreport.text.messages import message
 
@@ -61,7 +62,7 @@ class InspectAI(BaseFormat):
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the row of a sample; its reward is None if it has no score."""
         if "error_reading" in obj:
-            raise RowError(logged.text(obj["error_reading"]))
+            raise RowError(coerce.text(obj["error_reading"]))
         header, attachments = mapping(obj.get(HEADER)), mapping(obj.get("attachments"))
         messages = [_message(one, attachments) for one in dicts(obj.get("messages"))]
         sampled = [m["role"] == "assistant" and m["source"] != "input" for m in messages]
@@ -80,12 +81,12 @@ class InspectAI(BaseFormat):
             "split": "eval",
             "epoch": obj.get("epoch"),
             "reward": next(iter(parts.values()), None),
-            "group_id": logged.text(obj.get("id")),
+            "group_id": coerce.text(obj.get("id")),
             **fields(
                 task=header.get("task"),
                 model=header.get("model"),
                 reward_parts=parts if len(parts) > 1 else None,
-                ground_truth=", ".join(map(logged.text, targets)),
+                ground_truth=", ".join(map(coerce.text, targets)),
                 seconds=obj.get("total_time"),
             ),
             **_ending(obj, messages, sum(sampled)),
@@ -102,13 +103,13 @@ def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
         row["finish_reason"] = _LIMITS.get(reason, reason)
     error = mapping(obj.get("error")).get("message") or output.get("error")
     if error:
-        row["errors"] = [logged.text(error)]
+        row["errors"] = [coerce.text(error)]
         if not any(m["role"] == "assistant" for m in messages):
             row.update(trainable=False, finish_reason="error")
     tokens = dicts(mapping(choice.get("logprobs")).get("content"))
     if tokens and replies == 1:
-        row["response_tokens"] = [logged.text(token.get("token")) for token in tokens]
-        row["logprobs"] = [logged.parse_number(token.get("logprob")) for token in tokens]
+        row["response_tokens"] = [coerce.text(token.get("token")) for token in tokens]
+        row["logprobs"] = [coerce.number(token.get("logprob")) for token in tokens]
     return row
 
 
@@ -120,16 +121,16 @@ def _scores(scores: Row) -> dict[str, float]:
         parts = {f"{name}/{key}": value[key] for key in mapping(value)}
         values |= parts if isinstance(value, dict) else {name: value}
     graded = {key: _GRADES.get(v, v) if isinstance(v, str) else v for key, v in values.items()}
-    return logged.reals(graded)
+    return coerce.reals(graded)
 
 
 def _message(logged_message: Row, attachments: Row) -> Row:
     """Return Inspect's message as a chat message, with reasoning, tool calls and attachments."""
-    role, parts = logged.text(logged_message.get("role")), logged_message.get("content")
+    role, parts = coerce.text(logged_message.get("role")), logged_message.get("content")
     result: Row = {"role": role, "source": logged_message.get("source")}
     if isinstance(parts, list):
         thoughts = [p.get("reasoning") for p in dicts(parts) if p.get("type") == "reasoning"]
-        result["reasoning_content"] = "\n".join(filter(None, map(logged.text, thoughts)))
+        result["reasoning_content"] = "\n".join(filter(None, map(coerce.text, thoughts)))
         result["content"] = [
             {**part, "text": _resolve_attachment(text, attachments)}
             if (text := mapping(part).get("text"))
@@ -148,7 +149,7 @@ def _message(logged_message: Row, attachments: Row) -> Row:
         result |= {
             "name": logged_message.get("function"),
             "tool_call_id": logged_message.get("tool_call_id"),
-            "error": ": ".join(logged.text(error[k]) for k in ("type", "message") if error.get(k)),
+            "error": ": ".join(coerce.text(error[k]) for k in ("type", "message") if error.get(k)),
         }
     return result
 
@@ -201,7 +202,7 @@ class LMEval(BaseFormat):
         metrics = obj.get("metrics")
         names = metrics if isinstance(metrics, list) else []
         names = [name for name in names if isinstance(name, str)] or ["exact_match"]
-        parts = logged.reals({name: obj.get(name) for name in names})
+        parts = coerce.reals({name: obj.get(name) for name in names})
         response = _response(arguments, resps)
         task = _LM_EVAL_NAME.search(where.name)
         filtered = obj.get("filtered_resps")
@@ -211,11 +212,11 @@ class LMEval(BaseFormat):
             **columns(obj, _LM_EVAL_KEYS | parts.keys()),
             "step": 0,
             "split": "eval",
-            "prompt": logged.text(arguments[0].get("arg_0")),
+            "prompt": coerce.text(arguments[0].get("arg_0")),
             "response": response,
             "reward": next(iter(parts.values()), None),
             "task": task[1] if task else "",
-            "group_id": f"{task[1] if task else ''}:{logged.text(obj.get('doc_id'))}",
+            "group_id": f"{task[1] if task else ''}:{coerce.text(obj.get('doc_id'))}",
             **fields(
                 reward_parts=parts if len(parts) > 1 else None,
                 ground_truth=obj.get("target"),
@@ -230,11 +231,11 @@ def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
     if isinstance(outputs[0], str):
         return outputs[0]
     likelihoods = [
-        logged.parse_number(first[0]) if isinstance(first, list) and first else -math.inf
+        coerce.number(first[0]) if isinstance(first, list) and first else -math.inf
         for first in outputs
     ]
     best = likelihoods.index(max(likelihoods))
-    return logged.text(arguments[min(best, len(arguments) - 1)].get("arg_1"))
+    return coerce.text(arguments[min(best, len(arguments) - 1)].get("arg_1"))
 
 
 class ATIF(BaseFormat):
@@ -292,7 +293,7 @@ def _atif_conversation(steps: Sequence[Row]) -> Row:
     messages: list[Row] = []
     sampled: list[bool] = []
     for step in steps:
-        role = _ATIF_ROLES.get(logged.text(step.get("source")), "?")
+        role = _ATIF_ROLES.get(coerce.text(step.get("source")), "?")
         calls = [
             {"name": c.get("function_name"), "arguments": c.get("arguments"),
              "id": c.get("tool_call_id")}
@@ -314,21 +315,21 @@ def _atif_conversation(steps: Sequence[Row]) -> Row:
 
 def _trial_outcome(result: Row) -> Row:
     """Return the fields of a row from a trial's ``result.json``: reward, group, time and errors."""
-    parts = logged.reals(mapping(mapping(result.get("verifier_result")).get("rewards")))
+    parts = coerce.reals(mapping(mapping(result.get("verifier_result")).get("rewards")))
     row: Row = {"reward": parts.get("reward")}
     if len(parts) == 1:
         row["reward"] = logged.total(parts.values())
     elif parts:
         row["reward_parts"] = parts
-    task = logged.string(result.get("task_name"))
+    task = coerce.string(result.get("task_name"))
     seconds = _seconds_between(mapping(result.get("agent_execution")) or result)
     row |= fields(group_id=task, task=task, seconds=seconds)
     exception = mapping(result.get("exception_info"))
     if exception:
         kind = exception.get("exception_type")
         error_parts = (kind, exception.get("exception_message"))
-        row["errors"] = [": ".join(logged.text(part) for part in error_parts if part)]
-        row["finish_reason"] = "timeout" if "Timeout" in logged.text(kind) else "error"
+        row["errors"] = [": ".join(coerce.text(part) for part in error_parts if part)]
+        row["finish_reason"] = "timeout" if "Timeout" in coerce.text(kind) else "error"
     return row
 
 

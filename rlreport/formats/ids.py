@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rlreport.errors import MissingExtraError, UsageError
-from rlreport.formats import logged
 from rlreport.formats.base import Row
+from rlreport.system import coerce
 from rlreport.text.clean import is_special
 from rlreport.text.numbers import byte_size
 from rlreport.text.tokens import Style, detect_style, readable_tokens
@@ -107,7 +107,7 @@ def after_prompt(obj: Row, ids: list[int], mask: list[int], arrays: Mapping[str,
         prompt ids, response ids, response mask, and the arrays' values for the response.
     """
     first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
-    floats = {canonical: logged.numbers(obj.get(name)) for name, canonical in arrays.items()}
+    floats = {canonical: coerce.numbers(obj.get(name)) for name, canonical in arrays.items()}
     return {
         "prompt_token_ids": ids[:first],
         "token_ids": ids[first:stop],
@@ -129,11 +129,11 @@ def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
     history: list[int] = []
     row: Row = {}
     for prompt_ids, reply_ids, reply_logprobs in steps:
-        prompt, reply = logged.ints(prompt_ids), logged.ints(reply_ids)
+        prompt, reply = coerce.ints(prompt_ids), coerce.ints(reply_ids)
         if not prompt or not reply or prompt[: len(history)] != history:
             return {}
         context = prompt[len(history) :]
-        logprobs = logged.numbers(reply_logprobs) or []
+        logprobs = coerce.numbers(reply_logprobs) or []
         if len(logprobs) != len(reply):
             logprobs = [math.nan] * len(reply)
         if not row:

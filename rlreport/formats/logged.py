@@ -1,8 +1,7 @@
-"""Track which keys of a logged object a format reads, and convert the values."""
+"""Track which keys of a logged object a format reads, and make rows of its values."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import CANONICAL
 from rlreport.formats.base import FileStamp, Row, Where
+from rlreport.system import coerce
 from rlreport.system.documents import MAX_JSON, LimitError, load_json, read_bounded
 from rlreport.text.messages import message
 
@@ -25,12 +25,6 @@ _TRACKED_LEVELS = 2
 STEP_WORD = re.compile(
     r"(?<![a-z])(?:step|iter|iteration|checkpoint|ckpt)[_=-]?(\d+)", re.IGNORECASE
 )
-
-_NULLS = ("", "none", "null")
-_WORDS = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-# Only with a point or an exponent: "0.5" was a float before it was logged, "4" may be an answer.
-_FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
-_TENSOR = re.compile(r"(?:tensor|array|np\.float\d*|np\.bool_?|np\.int\d*)\((.*?)(?:, \w+=.*)?\)")
 
 
 class KeyTracker(dict[str, Any]):
@@ -127,41 +121,6 @@ def explode(obj: Row, key: str) -> Iterator[Row]:
         yield entry_of(obj, entry)
 
 
-def parse_number(value: object) -> float:
-    """Return ``value`` as a float: NaN for null, 0 or 1 for booleans; strings are parsed.
-
-    Raises:
-        RowError: ``value`` is not a number.
-    """
-    if isinstance(value, int | float):
-        try:
-            return float(value)
-        except OverflowError:
-            return math.nan
-    if value is None:
-        return math.nan
-    if isinstance(value, list) and len(value) == 1:
-        return parse_number(value[0])
-    if isinstance(value, str):
-        plain = parse_stringified(value)
-        if not isinstance(plain, str):
-            return float(plain)
-        try:
-            return math.nan if plain.strip().lower() in _NULLS else float(plain)
-        except ValueError:
-            raise RowError(
-                message("expected a number, found {value}", value=repr(plain[:40]))
-            ) from None
-    kind = "list" if isinstance(value, list) else "object"
-    raise RowError(message("expected a number, found a {type}", type=kind))
-
-
-def grade(value: object) -> float | None:
-    """Return a reward as a float, None for null (the response was not graded)."""
-    is_null = isinstance(value, str) and value.strip().lower() in _NULLS
-    return None if value is None or is_null else parse_number(value)
-
-
 def required(obj: Mapping[str, Any], key: str) -> float | None:
     """Return the reward under ``key``, None for null (the response was not graded).
 
@@ -170,81 +129,7 @@ def required(obj: Mapping[str, Any], key: str) -> float | None:
     """
     if key not in obj:
         raise RowError(message("no {field}", field=f"`{key}`"))
-    return grade(obj[key])
-
-
-def parse_stringified(value: str) -> str | bool | float:
-    """Convert strings that ``json.dumps(..., default=str)`` made of values: "True", "tensor(0.5)".
-
-    Other strings are returned unchanged, also those of digits only, which may be answers.
-    """
-    word = _WORDS.get(value.strip().lower()) if len(value) <= 5 else None
-    if word is not None:
-        return word
-    if len(value) > 48:
-        return value
-    tensor = _TENSOR.fullmatch(value)
-    inner = tensor[1] if tensor else value
-    if inner in ("True", "False"):
-        return inner == "True"
-    if _FLOAT.fullmatch(inner) or (tensor and re.fullmatch(r"[-+]?\d+", inner)):
-        return float(inner)
-    return value
-
-
-def text(value: object) -> str:
-    """Return ``value`` as text: a string unchanged, null as "", any other value as JSON."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def text_if_any(value: object) -> str | None:
-    """Return ``value`` as text like ``text``, but None for null and for ""."""
-    return None if value is None or value == "" else text(value)
-
-
-def string(value: object) -> str | None:
-    """Return ``value`` if it is a string, else None."""
-    return value if isinstance(value, str) else None
-
-
-def real(value: object) -> float | None:
-    """Return ``value`` as a float if it is a number within the range of floats, else None."""
-    try:
-        return float(value) if isinstance(value, int | float) else None
-    except OverflowError:
-        return None
-
-
-def reals(values: Row) -> dict[str, float]:
-    """Return the entries whose values are numbers, converted to floats."""
-    return {key: float(v) for key in values if isinstance(v := values[key], int | float)}
-
-
-def integer(value: object) -> int | None:
-    """Return ``value`` as an int if it is a whole number (also ``"12"``, ``12.0``), else None."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else None
-    if isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d{1,18}\s*", value):
-        return int(value)
-    return None
-
-
-def numbers(value: object) -> list[float] | None:
-    """Return a list as floats (see ``parse_number``), None if ``value`` is not a list."""
-    return [parse_number(item) for item in value] if isinstance(value, list) else None
-
-
-def ints(value: object) -> list[int] | None:
-    """Return ``value`` if it is a list of integers, such as token ids, else None."""
-    if not isinstance(value, list) or not all(type(item) is int for item in value):
-        return None
-    return value
+    return coerce.grade(obj[key])
 
 
 def dicts(value: object) -> list[Row]:
@@ -278,24 +163,17 @@ def total(parts: Iterable[float]) -> float | None:
     return math.fsum(numbers_only) if numbers_only else None
 
 
-def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
-    """Return the policy version if all are equal, else [lowest, highest]; None if there is none."""
-    integers = [version for value in versions or () if (version := integer(value)) is not None]
-    if not integers:
-        return None
-    first, last = min(integers), max(integers)
-    return first if first == last else [first, last]
-
-
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("group_id", "rollout_id", "ground_truth", "dataset"), text_if_any),
-    **dict.fromkeys(("finish_reason", "agent", "env", "task", "model"), string),
-    **dict.fromkeys(("logprobs", "sampler_logprobs", "ref_logprobs"), numbers),
-    **dict.fromkeys(("token_ids", "prompt_token_ids", "ground_truth_ids"), ints),
-    "advantages": lambda value: numbers(value) if isinstance(value, list) else real(value),
-    "seconds": real,
-    "policy_version": version_range,
-    "errors": lambda errors: [text(error) for error in errors or () if error] or None,
+    **dict.fromkeys(("group_id", "rollout_id", "ground_truth", "dataset"), coerce.text_if_any),
+    **dict.fromkeys(("finish_reason", "agent", "env", "task", "model"), coerce.string),
+    **dict.fromkeys(("logprobs", "sampler_logprobs", "ref_logprobs"), coerce.numbers),
+    **dict.fromkeys(("token_ids", "prompt_token_ids", "ground_truth_ids"), coerce.ints),
+    "advantages": lambda value: (
+        coerce.numbers(value) if isinstance(value, list) else coerce.real(value)
+    ),
+    "seconds": coerce.real,
+    "policy_version": coerce.version_range,
+    "errors": lambda errors: [coerce.text(error) for error in errors or () if error] or None,
     "reward_parts": lambda parts: parts or None,
 }
 
@@ -305,9 +183,11 @@ def fields(**values: Any) -> Row:
 
     ``policy_version`` is passed as a list: the policy versions that sampled parts of the rollout.
     """
-    for name in values.keys() & _CONVERSIONS.keys():
-        values[name] = _CONVERSIONS[name](values[name])
-    return {name: value for name, value in values.items() if value is not None}
+    return {
+        name: typed
+        for name, value in values.items()
+        if (typed := _CONVERSIONS[name](value) if name in _CONVERSIONS else value) is not None
+    }
 
 
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
@@ -316,12 +196,12 @@ def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
     A key named like a canonical field becomes ``<key>_logged``, because its meaning may differ.
     """
     row: Row = {}
+    taken = obj.read if isinstance(obj, KeyTracker) else set()
     for key, value in obj.items():
         if key not in used and is_scalar(value):
             name = f"{key}_logged" if key in CANONICAL else key
-            row[name] = parse_stringified(value) if isinstance(value, str) else value
-            if isinstance(obj, KeyTracker):
-                obj.read.add(key)
+            row[name] = coerce.unquoted(value) if isinstance(value, str) else value
+            taken.add(key)
     return row
 
 
@@ -336,7 +216,7 @@ def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None)
     Raises:
         RowError: there is no step in either place.
     """
-    step = integer(value)
+    step = coerce.integer(value)
     if step is None and pattern is not None:
         step = step_in_path(where.name, pattern)
     step = where.step if step is None else step
@@ -351,7 +231,9 @@ def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
     if match is None:
         return None
     groups = match.groupdict()
-    return integer(groups.get("step") or next((group for group in match.groups() if group), None))
+    return coerce.integer(
+        groups.get("step") or next((group for group in match.groups() if group), None)
+    )
 
 
 def failed_fields(prompt: str, *errors: str) -> Row:

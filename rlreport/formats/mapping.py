@@ -11,6 +11,7 @@ from rlreport.fields import CANONICAL, FIELDS, AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Format, Match, Row, Where, has_keys
 from rlreport.formats.metric_rows import is_event
+from rlreport.system import coerce
 from rlreport.text.chat import prompt_fields
 from rlreport.text.messages import listed, marked, message
 
@@ -166,9 +167,9 @@ def _convert_types(mapped: Row) -> Row:
                 typed |= fields
     for key in _NUMBERS:
         if key in typed:
-            typed[key] = logged.grade(typed[key])
+            typed[key] = coerce.grade(typed[key])
     if "ground_truth" in typed:
-        typed["ground_truth"] = logged.text(typed["ground_truth"])
+        typed["ground_truth"] = coerce.text(typed["ground_truth"])
     return typed
 
 
@@ -256,7 +257,7 @@ def _fits(field: str, alias: str, path: str, value: Any) -> bool:
     if path.rpartition(".")[2].lower() != alias:
         return False
     if field == "step":
-        return logged.integer(value) is not None
+        return coerce.integer(value) is not None
     if field in ("prompt", "response"):
         text = prompt_fields(value)["prompt"] if isinstance(value, list) else ""
         return isinstance(value, str) or bool(text)

@@ -11,6 +11,7 @@ from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.ids import after_prompt, mask_runs
 from rlreport.formats.logged import columns, fields, mapping
+from rlreport.system import coerce
 from rlreport.text.chat import conversation_fields, is_messages, prompt_fields, response_fields
 from rlreport.text.messages import message
 
@@ -50,7 +51,7 @@ class NemoRL(BaseFormat):
         flat = logged.entry_of(obj, {key: _unwrap(value) for key, value in obj.items()})
         reward = logged.required(flat, "rewards")
         if "filtered_rewards" in flat:  # then ``rewards`` is of the batch before filtering
-            reward = logged.grade(flat["filtered_rewards"])
+            reward = coerce.grade(flat["filtered_rewards"])
         tokens = _tokens(flat)
         runs = mask_runs(tokens.get("response_mask", []))
         texts = _texts(flat.get("content"), len(runs))
@@ -95,7 +96,7 @@ def _texts(content: Any, runs: int) -> Row:
         return {"prompt": "", "response": content}
     if not isinstance(content, list) or not content:
         return {}
-    texts = [logged.text(item) for item in content]
+    texts = [coerce.text(item) for item in content]
     replies = min(runs or 1, len(texts) - 1) or 1
     messages = [
         {"role": "environment" if i % 2 else "assistant", "content": text}
@@ -106,12 +107,12 @@ def _texts(content: Any, runs: int) -> Row:
 
 def _tokens(flat: Row) -> Row:
     """Return the token fields of a sample, {} if it has no token ids."""
-    ids = logged.ints(flat.get("token_ids"))
+    ids = coerce.ints(flat.get("token_ids"))
     if ids is None:
         return {}
-    length = logged.integer(flat.get("input_lengths"))
+    length = coerce.integer(flat.get("input_lengths"))
     length = len(ids) if length is None else max(0, min(length, len(ids)))
-    sampled = logged.numbers(flat.get("token_loss_mask")) or [1.0] * length
+    sampled = coerce.numbers(flat.get("token_loss_mask")) or [1.0] * length
     # The log-probability of token 0 is a placeholder, so this token counts as not sampled.
     mask = [int(i > 0 and bool(one)) for i, one in enumerate(sampled[:length])]
     return after_prompt(flat, ids, mask, _ARRAYS)

@@ -11,6 +11,7 @@ from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Row, Where
 from rlreport.formats.ids import tokens_of_steps
 from rlreport.formats.logged import columns, dicts, fields, mapping
+from rlreport.system import coerce
 from rlreport.text.chat import is_messages, prompt_fields, response_fields
 from rlreport.text.messages import message
 
@@ -54,10 +55,10 @@ class RLLM(BaseFormat):
         if not trajectories:
             if obj.get("termination_reason") is None:
                 raise RowError(message("an episode without trajectories"))
-            reason = logged.text(obj["termination_reason"])
+            reason = coerce.text(obj["termination_reason"])
             yield {**shared, **logged.failed_fields(_question(task), reason)}
             return
-        names = [logged.text(trajectory.get("name")) for trajectory in trajectories]
+        names = [coerce.text(trajectory.get("name")) for trajectory in trajectories]
         is_other = [bool(_OTHER_AGENTS.search(name)) for name in names]
         group = _group(obj)
 
@@ -74,7 +75,7 @@ class RLLM(BaseFormat):
                 ),
             }
             if is_evaluation and trajectory.get("reward") is None:
-                row["reward"] = logged.grade(obj.get("is_correct"))
+                row["reward"] = coerce.grade(obj.get("is_correct"))
             if group:
                 # Different agents on the same task, such as solver and judge, are separate groups.
                 row["group_id"] = f"{group}:{names[i]}" if len(set(names)) > 1 else group
@@ -84,17 +85,17 @@ class RLLM(BaseFormat):
 
 
 def _question(task: Any) -> str:
-    return logged.text(mapping(task).get("question", task))
+    return coerce.text(mapping(task).get("question", task))
 
 
 def _group(obj: Row) -> str:
     """Return an episode's group id: its task's hash or id, else its own id without the attempt."""
     if obj.get("task_hash") is not None:
-        return logged.text(obj["task_hash"])
+        return coerce.text(obj["task_hash"])
     identity = mapping(obj.get("task")).get("id")
     if identity is None and isinstance(obj.get("id"), str):
         identity = obj["id"].rpartition(":")[0]  # the id is <task>:<attempt>
-    return logged.text(identity)
+    return coerce.text(identity)
 
 
 def _label(task: Row) -> Any:
@@ -113,21 +114,21 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
         replies = [
             {
                 "role": "assistant",
-                "content": logged.text(
+                "content": coerce.text(
                     step.get("model_response") or step.get("output") or step.get("action")
                 ),
                 "reasoning": step.get("thought"),
             }
             for step in steps
         ]
-        prompt = logged.text(observation) if observation else _question(task)
+        prompt = coerce.text(observation) if observation else _question(task)
         texts = {"prompt": prompt, **response_fields(replies)}
     reward = trajectory.get("reward")
     if reward is None:
-        reward = logged.total(logged.parse_number(step.get("reward")) for step in steps)
+        reward = logged.total(coerce.number(step.get("reward")) for step in steps)
     return {
         **texts,
-        "reward": logged.grade(reward),
+        "reward": coerce.grade(reward),
         **fields(
             policy_version=[step.get("weight_version") for step in steps],
             turns_taken=len(steps) if len(steps) > 1 else None,
@@ -158,7 +159,7 @@ def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
             prompt, new, answer = new[:answer], new[answer:], 0
         messages += new
         sampled += [i >= answer and turn.get("role") == "assistant" for i, turn in enumerate(new)]
-        reward = logged.real(step.get("reward"))
+        reward = coerce.real(step.get("reward"))
         if messages and reward is not None and len(steps) > 1:
             rewards[len(messages) - 1] = reward
         last_chat = chat

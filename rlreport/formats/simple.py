@@ -13,6 +13,7 @@ from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, Where, has_phrase
 from rlreport.formats.ids import after_prompt
 from rlreport.formats.logged import columns, fields, mapping
+from rlreport.system import coerce
 from rlreport.text.chat import (
     conversation_fields,
     is_messages,
@@ -22,6 +23,8 @@ from rlreport.text.chat import (
 from rlreport.text.messages import message
 
 _TEXTS = ("prompt", "response")
+# ROLL's trajectory id ``{tag}_{group}_{episode}_{seed}_{env}_{time}``; the group id ends before env
+_TRAJECTORY = re.compile(r"(.+)_[^_]+_\d{8}_\d{6}_\d{6}(?:_b\d+)?")
 _PRIME_RL_ARRAYS = {
     "trainer_logprobs": "logprobs",
     "inference_logprobs": "sampler_logprobs",
@@ -176,10 +179,10 @@ class AgileRL(Renamed):
 
     def complete(self, row: Row, obj: Row) -> None:
         """Add the agent, and a group id that includes it, as each agent counts its own groups."""
-        agent = logged.integer(obj.get("agent_index"))
+        agent = coerce.integer(obj.get("agent_index"))
         row |= fields(
             agent=None if agent is None else f"agent {agent}",
-            group_id=f"{agent}/{logged.text(obj.get('group_index'))}",
+            group_id=f"{agent}/{coerce.text(obj.get('group_index'))}",
         )
 
 
@@ -211,7 +214,7 @@ class Verl(Renamed):
     def complete(self, row: Row, obj: Row) -> None:
         """Add reward parts, further texts, and the rollout and group ids in the V1 ``uid``."""
         parts = {key: value for key, value in row.items() if self.part.fullmatch(key)}
-        row |= fields(reward_parts=logged.reals(parts))
+        row |= fields(reward_parts=coerce.reals(parts))
         row |= {key: obj[key] for key in self.texts & obj.keys() if isinstance(obj[key], str)}
         if isinstance(uid := obj.get("uid"), str):
             row["group_id"] = uid
@@ -219,9 +222,9 @@ class Verl(Renamed):
                 row["rollout_id"], row["group_id"] = key[1], key[2]
         # Validation logs the score also as `reward`; it becomes a column only if it differs.
         other = obj.get("reward")
-        other = logged.parse_stringified(other) if isinstance(other, str) else other
-        if isinstance(other, int | float) and float(other) != row["reward"] and other == other:
-            row["reward_logged"] = float(other)
+        other = coerce.real(coerce.unquoted(other) if isinstance(other, str) else other)
+        if other is not None and other != row["reward"] and other == other:
+            row["reward_logged"] = other
 
 
 class OpenInstruct(Renamed):
@@ -245,7 +248,7 @@ class OpenInstruct(Renamed):
 
     def recognizes(self, obj: Row) -> bool:
         """Return whether prompt and response tokens are lists of ids."""
-        return None not in (logged.ints(obj["prompt_tokens"]), logged.ints(obj["response_tokens"]))
+        return None not in (coerce.ints(obj["prompt_tokens"]), coerce.ints(obj["response_tokens"]))
 
     def complete(self, row: Row, obj: Row) -> None:
         """Add tool errors and the ground truth; ``RowReader`` decodes texts from ids later."""
@@ -254,7 +257,7 @@ class OpenInstruct(Renamed):
         request = mapping(obj.get("request_info"))
         for name, value in columns(request, ("tool_errors", "tool_outputs")).items():
             row.setdefault(name, value)
-        row |= fields(errors=[logged.string(request.get("tool_errors"))])
+        row |= fields(errors=[coerce.string(request.get("tool_errors"))])
         if "ground_truth_ids" not in row:
             row |= fields(ground_truth=obj.get("ground_truth"))
 
@@ -272,15 +275,97 @@ class PrimeRLTokens(Renamed):
 
     def complete(self, row: Row, obj: Row) -> None:
         """Add token fields, split at the first 1 in ``loss_mask``, and means of token arrays."""
-        ids, mask = logged.ints(obj.get("token_ids")), obj.get("loss_mask")
+        ids, mask = coerce.ints(obj.get("token_ids")), obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
             raise RowError(message("no `token_ids` and `loss_mask`"))
         mask = [int(bool(sampled)) for sampled in mask[: len(ids)]]
         row |= after_prompt(obj, ids, mask, _PRIME_RL_ARRAYS)
-        row["reward"] = logged.parse_number(obj.get("reward"))
+        row["reward"] = coerce.number(obj.get("reward"))
         for key in ("entropy", "mismatch_kl", "is_masked"):
-            if values := list(compress(logged.numbers(obj.get(key)) or [], mask)):
+            if values := list(compress(coerce.numbers(obj.get(key)) or [], mask)):
                 row[f"{key}_mean"] = math.fsum(values) / len(values)
+
+
+class Roll(Renamed):
+    """The format of ROLL's rlvr pipeline: one line of columns per step; ``id`` names the group."""
+
+    id = "roll"
+    description = "ROLL rlvr rollout dumps: one line of columns a step"
+    files = ("rollout_dump_data.step_*.jsonl",)
+    claims = (("prompt", "responses", "scores"),)
+    columnar = True
+    step = "global_step"
+    response = "responses"
+    reward = "scores"
+    step_path = logged.STEP_WORD
+    renames = (("group_id", "id"), ("ground_truth", "ground_truth"))
+    hidden = frozenset({"sampling_params"})
+
+
+class RollAgentic(BaseFormat):
+    """The format of ROLL's agentic pipeline: one line of columns per training step.
+
+    The entries of ``trajectory_data`` and ``messages`` are strings with JSON. In ROLL's step mode a
+    trajectory is dumped once per environment step; only its last dump is read.
+    """
+
+    id = "roll_agentic"
+    description = "ROLL agentic rollout dumps: one line a step, columns of JSON strings"
+    files = ("rollout_dump_data.step_*.jsonl",)
+    claims = (("trajectory_data", "messages"),)
+    columnar = True
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield a row for each trajectory."""
+        return logged.each(_trajectories(obj), lambda entry: _trajectory_row(*entry, where))
+
+
+def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:
+    """Yield (last dump, its parsed ``trajectory_data``) for each trajectory of a line."""
+    for entry in logged.explode(obj, "trajectory_data"):
+        about = mapping(logged.from_json(entry.get("trajectory_data")))
+        position = coerce.integer(about.get("branch_or_step_idx"))
+        count = coerce.integer(about.get("num_branches_or_steps"))
+        if position is None or count is None or position >= count - 1:
+            yield entry, about
+
+
+def _trajectory_row(entry: Row, about: Row, where: Where) -> Row:
+    messages = logged.from_json(entry.get("messages"))
+    if not isinstance(messages, list):
+        raise RowError(message("`messages` is not a JSON list"))
+    if any(isinstance(item, list) for item in messages):
+        # After the agent's context was replaced, a new list of messages begins: join the lists.
+        messages = [m for part in messages for m in (part if isinstance(part, list) else [part])]
+    sampled = [mapping(turn).get("role") == "assistant" for turn in messages]
+    environment, timing = mapping(about.get("env_info")), mapping(about.get("timing_info"))
+    failure = mapping(about.get("failure_info"))
+    row = columns(entry, ("global_step", "trajectory_data", "messages", "tools"))
+    for part in (mapping(about.get("length_info")), environment, timing):
+        row |= columns(part, ("mode", "group_id", "traj_save_time"))
+    reason = coerce.text(failure.get("stop_reason", about.get("finish_reason"))).lower()
+    errors, mode = failure.get("error_messages"), environment.get("mode")
+    return {
+        **row,
+        **conversation_fields(messages, sampled),
+        "step": logged.step_of(entry.get("global_step"), where, logged.STEP_WORD),
+        "reward": logged.required(mapping(about.get("reward_info")), "episode_reward"),
+        **fields(
+            finish_reason=reason or None,
+            seconds=timing.get("traj_time_env_total"),
+            errors=errors if isinstance(errors, list) else None,
+            split=mode if mode in ("train", "val") else None,
+            group_id=_trajectory_group(environment, about.get("trajectory_id")),
+        ),
+    }
+
+
+def _trajectory_group(environment: Row, trajectory: object) -> str | None:
+    if "group_id" in environment:
+        keys = ("tag", "group_id", "episode_id", "seed")
+        return "_".join(coerce.text(environment.get(key)) for key in keys)
+    match = _TRAJECTORY.fullmatch(trajectory) if isinstance(trajectory, str) else None
+    return match[1] if match else None
 
 
 class Swift(Renamed):
@@ -312,7 +397,7 @@ class Swift(Renamed):
         entries = logged.explode(obj, "completion") if columnar else iter((obj,))
 
         def row_of(entry: Row) -> Row:
-            parts = {name: logged.parse_number(entry.pop(name)) for name in functions}
+            parts = {name: coerce.number(entry.pop(name)) for name in functions}
             entry.setdefault("reward", logged.total(parts.values()))
             return self.row(entry, where) | fields(reward_parts=parts)
 

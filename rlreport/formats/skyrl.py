@@ -16,6 +16,7 @@ from rlreport.fields import AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, fields, mapping
+from rlreport.system import coerce
 from rlreport.text.chat import Turn, prompt_and_response_fields
 from rlreport.text.messages import message
 
@@ -60,7 +61,7 @@ class SkyRL(BaseFormat):
         """
         if obj.get("output_response") is None:
             raise RowError(message("no `output_response`"))
-        scores, extras = logged.numbers(obj.get("score")), mapping(obj.get("env_extras"))
+        scores, extras = coerce.numbers(obj.get("score")), mapping(obj.get("env_extras"))
         spec = extras.get("reward_spec") or extras.get("reward_model")
         about = spec if isinstance(spec, dict) else extras
         row = {
@@ -114,13 +115,13 @@ def _counts_trajectories(file: FileStamp) -> bool:
     trajectories: list[float] = []
     before = source = None
     for obj in logged.lines_of(file):
-        scores = logged.numbers(obj.get("score")) or [logged.real(obj.get("score")) or 0.0]
+        scores = coerce.numbers(obj.get("score")) or [coerce.real(obj.get("score")) or 0.0]
         rows.append(math.fsum(scores))
         if trajectories and _index(obj) is not None and _index(obj) == before:
             trajectories.pop()
         trajectories.append(rows[-1])
         before, source = _index(obj), obj.get("data_source")
-    mean = logged.real(logged.document_of(logged_means).get(f"eval/{source}/avg_score"))
+    mean = coerce.real(logged.document_of(logged_means).get(f"eval/{source}/avg_score"))
     if mean is None or not rows:
         return False
     of_rows, of_trajectories = (
@@ -133,11 +134,11 @@ def _counts_trajectories(file: FileStamp) -> bool:
 def _index(obj: Row) -> int | None:
     """Return ``env_extras.extra_info.index`` of a line, None if it is absent."""
     extras = mapping(mapping(obj.get("env_extras")).get("extra_info"))
-    return logged.integer(extras.get("index"))
+    return coerce.integer(extras.get("index"))
 
 
 def _texts(obj: Row) -> list[str]:
-    return [logged.string(obj.get(key)) or "" for key in ("input_prompt", "output_response")]
+    return [coerce.string(obj.get(key)) or "" for key in ("input_prompt", "output_response")]
 
 
 def _digest(obj: Row) -> int:

@@ -17,6 +17,7 @@ from rlreport.formats.ids import span_turns
 from rlreport.formats.logged import columns, fields, mapping
 from rlreport.formats.parquet import parquet_rows
 from rlreport.formats.torch_file import ROLLOUT_ID
+from rlreport.system import coerce
 from rlreport.text.chat import conversation_fields, is_messages, prompt_and_response_fields
 from rlreport.text.messages import message
 
@@ -69,9 +70,9 @@ class Slime(BaseFormat):
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a sample's row, completed from the sibling file; reward is None if not logged."""
         if self.sibling and "sample_index" not in obj:
-            sibling_fields = _messages(self.sibling, logged.integer(obj.get("index")))
+            sibling_fields = _messages(self.sibling, coerce.integer(obj.get("index")))
         elif self.sibling:
-            sibling_fields = _token_columns(self.sibling, logged.integer(obj.get("sample_index")))
+            sibling_fields = _token_columns(self.sibling, coerce.integer(obj.get("sample_index")))
         else:
             sibling_fields = {}
         obj.update({key: value for key, value in sibling_fields.items() if key not in obj})
@@ -99,10 +100,10 @@ def _row(obj: Row, where: Where) -> Row:
         ),
     }
     span_turns(row)
-    status = logged.text(obj.get("status"))
+    status = coerce.text(obj.get("status"))
     row["finish_reason"] = _REASONS.get(status, status)
     if status in ("failed", "aborted"):
-        row["errors"] = [logged.text(metadata.get("error")) or status]
+        row["errors"] = [coerce.text(metadata.get("error")) or status]
         if not row["response"] and not row.get("turns"):
             row.update(reward=None, trainable=False)
     return row
@@ -111,8 +112,8 @@ def _row(obj: Row, where: Where) -> Row:
 def _reward(reward: Any) -> Row:
     """Return ``reward``; of a dict, the total as reward and all numbers as reward parts."""
     if not isinstance(reward, dict):
-        return {"reward": logged.grade(reward)}
-    parts = logged.reals(reward)
+        return {"reward": coerce.grade(reward)}
+    parts = coerce.reals(reward)
     totals = list(parts.values()) if len(parts) == 1 else [parts[k] for k in _TOTALS if k in parts]
     return {"reward": totals[0] if totals else None, **fields(reward_parts=parts)}
 
@@ -123,14 +124,14 @@ def _conversation(obj: Row, messages: Any) -> Row:
     messages = messages if is_messages(messages) else []
     sampled = [i >= prompt_length and m.get("role") == "assistant" for i, m in enumerate(messages)]
     if not any(sampled):
-        return prompt_and_response_fields(prompt, logged.text(obj.get("response")))
+        return prompt_and_response_fields(prompt, coerce.text(obj.get("response")))
     texts = conversation_fields(messages, sampled)
-    return texts if texts["prompt"] else {**texts, "prompt": logged.text(prompt)}
+    return texts if texts["prompt"] else {**texts, "prompt": coerce.text(prompt)}
 
 
 def _token_arrays(obj: Row) -> Row:
     """Return the ids of the prompt, and ids, mask and logprobs of the tokens after it."""
-    tokens, size = logged.ints(obj.get("tokens")), logged.integer(obj.get("response_length"))
+    tokens, size = coerce.ints(obj.get("tokens")), coerce.integer(obj.get("response_length"))
     if not tokens or size is None or not 0 < size <= len(tokens):
         return {}
     mask = obj.get("loss_mask")
@@ -188,6 +189,6 @@ def _indices(file: FileStamp) -> dict[int | None, int]:
 
 def _unique_samples(positions: Iterable[tuple[int, Any]]) -> dict[int | None, int]:
     """Return sample index -> position; omit an index if samples of several data sets share it."""
-    samples = [(logged.integer(sample), index) for index, sample in positions]
+    samples = [(coerce.integer(sample), index) for index, sample in positions]
     count = Counter(sample for sample, _ in samples)
     return {sample: index for sample, index in samples if sample is not None and count[sample] == 1}

@@ -9,6 +9,7 @@ from pathlib import Path
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
+from rlreport.system import coerce
 from rlreport.text.chat import conversation_text, prompt_and_response_fields
 from rlreport.text.messages import message
 
@@ -51,7 +52,7 @@ class Tinker(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the row of a trajectory; its texts are empty if they are unknown."""
-        steps, group = dicts(obj.get("steps")), logged.integer(obj.get("group_idx"))
+        steps, group = dicts(obj.get("steps")), coerce.integer(obj.get("group_idx"))
         texts, tags = self._texts(group, obj, steps), obj.get("tags")
         row = {
             **columns(mapping(obj.get("trajectory_metrics"))),
@@ -59,14 +60,14 @@ class Tinker(BaseFormat):
             **prompt_and_response_fields(texts.get("prompt", ""), texts.get("response", "")),
             "step": logged.step_of(obj.get("iteration"), where, logged.STEP_WORD),
             "reward": logged.required(obj, "total_reward"),
-            "group_id": logged.text(group),
+            "group_id": coerce.text(group),
             "final_reward": obj.get("final_reward"),
             "action_tokens": sum(_length(step) for step in steps),
             "split": "train" if obj.get("split") == "train" else "eval",
             **fields(policy_version=[obj.get("sampling_client_step")]),
         }
         if isinstance(tags, list) and tags:
-            row["tags"] = ", ".join(map(logged.text, tags))[: logged.SHORT]
+            row["tags"] = ", ".join(map(coerce.text, tags))[: logged.SHORT]
         if len(steps) > 1:
             row["turns_taken"] = len(steps)
             row["turns"] = [
@@ -77,7 +78,7 @@ class Tinker(BaseFormat):
 
     def _texts(self, group: int | None, obj: Row, steps: Sequence[Row]) -> Row:
         """Return the prompt and response of a trajectory, {} if they cannot be identified."""
-        number = logged.integer(obj.get("traj_idx"))
+        number = coerce.integer(obj.get("traj_idx"))
         groups = _groups(self.sibling) if self.sibling else []
         if group is None or number is None or not 0 <= group < len(groups) or len(steps) != 1:
             return {}
@@ -96,7 +97,7 @@ class Tinker(BaseFormat):
 
 def _length(step: Row) -> int:
     """Return the number of tokens of a step's action."""
-    return logged.integer(step.get("ac_len")) or 0
+    return coerce.integer(step.get("ac_len")) or 0
 
 
 @lru_cache(maxsize=2)
@@ -134,7 +135,7 @@ def _sections(node: Row) -> Iterator[tuple[str, Row]]:
 
 
 def _text(node: Row) -> str:
-    return "".join(map(logged.text, node.get("children") or []))
+    return "".join(map(coerce.text, node.get("children") or []))
 
 
 def _walk(node: Row, level: int = 0) -> Iterator[Row]:

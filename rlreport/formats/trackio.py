@@ -11,6 +11,7 @@ from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.formats.simple import Plain
 from rlreport.formats.trl import TRL
+from rlreport.system import coerce
 from rlreport.text.chat import conversation_fields, is_messages
 from rlreport.text.messages import message
 
@@ -39,7 +40,7 @@ class Trackio(BaseFormat):
         recognized = any("messages" in obj or _table_keys(obj) for obj in objects)
         match = super().match(name, objects) if recognized else None
         # The metadata of a trace are JSON in a string.
-        sampled = any("model_version" in logged.text(obj.get("metadata")) for obj in objects)
+        sampled = any("model_version" in coerce.text(obj.get("metadata")) for obj in objects)
         return Match(match.confidence, SAMPLED) if match and sampled else match
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -77,7 +78,7 @@ def _trace(obj: Row, where: Where) -> Row:
     reward = next((metadata[key] for key in _REWARDS if key in metadata), None)
     if reward is None:
         raise RowError(message("a trace without `reward` in its metadata"))
-    millis = logged.real(metadata.get("duration_ms", metadata.get("latency_ms")))
+    millis = coerce.real(metadata.get("duration_ms", metadata.get("latency_ms")))
     is_error = metadata.get("error") or metadata.get("status") == "error"
     return {
         **columns(
@@ -85,14 +86,14 @@ def _trace(obj: Row, where: Where) -> Row:
         ),
         **conversation_fields(messages),
         "step": logged.step_of(obj.get("step"), where),
-        "reward": logged.parse_number(reward),
-        "run": logged.text(obj.get("run_name")),
+        "reward": coerce.number(reward),
+        "run": coerce.text(obj.get("run_name")),
         **fields(
             group_id=metadata.get("group_id"),
-            advantages=logged.real(metadata.get("advantage")),
+            advantages=coerce.real(metadata.get("advantage")),
             policy_version=(metadata.get("model_version"),),
             reward_parts={
-                key.removeprefix(_PREFIX): logged.parse_number(metadata[key])
+                key.removeprefix(_PREFIX): coerce.number(metadata[key])
                 for key in metadata
                 if key.startswith(_PREFIX)
             },

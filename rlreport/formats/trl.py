@@ -17,6 +17,7 @@ from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, Where, has_
 from rlreport.formats.containers import File, iterate
 from rlreport.formats.logged import columns, dicts, fields
 from rlreport.formats.parquet import parquet_rows
+from rlreport.system import coerce
 from rlreport.text.chat import prompt_and_response_fields
 from rlreport.text.messages import message
 
@@ -96,7 +97,7 @@ class TRL(BaseFormat):
             **columns(obj, _KEYS | parts.keys()),
             **prompt_and_response_fields(prompt, answer),
             "step": logged.step_of(obj.get("step"), where, _STEP),
-            "reward": logged.grade(obj["reward"]) if "reward" in obj else _sum(parts),
+            "reward": coerce.grade(obj["reward"]) if "reward" in obj else _sum(parts),
             **fields(
                 reward_parts=parts,
                 split="val" if self.evaluated else None,
@@ -110,7 +111,7 @@ class TRL(BaseFormat):
 
     def _parts(self, obj: Row) -> dict[str, float]:
         names = _float_columns(obj) if self.functions is None else self.functions
-        return {name: logged.parse_number(obj[name]) for name in names if name in obj}
+        return {name: coerce.number(obj[name]) for name in names if name in obj}
 
     def _remark_on(self, path: Path, entries: Sequence[Row]) -> str:
         """Return a remark if reward columns are guessed or their mean differs from TRL's, or ""."""
@@ -129,7 +130,7 @@ class TRL(BaseFormat):
                 names=tuple(names),
             )
         key = "eval_reward" if self.evaluated else "reward"
-        means = [mean for entry in entries if (mean := logged.real(entry.get(key))) is not None]
+        means = [mean for entry in entries if (mean := coerce.real(entry.get(key))) is not None]
         sums = [value for obj in objects if (value := _sum(self._parts(obj))) is not None]
         mean = math.fsum(sums) / len(sums) if sums else math.nan
         if not means or not sums or abs(mean - means[-1]) <= _TOLERANCE * max(1.0, abs(means[-1])):
@@ -185,7 +186,7 @@ def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int, list[Row]], tuple
     entries = max(logs, key=len, default=[])
     by_step: dict[int, list[Row]] = {}
     for entry in entries:
-        step = logged.integer(entry.get("step"))
+        step = coerce.integer(entry.get("step"))
         if step is not None:
             by_step.setdefault(step, []).append(entry)
     keys = {key for entry in entries for key in entry}
@@ -210,7 +211,7 @@ def repeated_files(files: Iterable[tuple[str, File]], container: str = "parquet"
     for name, file in files:
         steps, digest = [], xxhash.xxh3_128()
         for _, obj in iterate(file, container):
-            steps.append(logged.integer(obj.pop("step", None)) or 0)
+            steps.append(coerce.integer(obj.pop("step", None)) or 0)
             digest.update(repr(obj).encode("utf-8", "surrogatepass"))
         step = next(iter(steps), -1)
         if first and first_step != step and first_digest == digest.hexdigest():

@@ -25,6 +25,7 @@ from rlreport.formats.annotations import (
 )
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
+from rlreport.system import coerce
 from rlreport.text.chat import prompt_and_response_fields, prompt_fields, response_fields
 from rlreport.text.messages import message, phrases
 
@@ -84,7 +85,7 @@ class Verifiers(BaseFormat):
         if "traces" not in obj:
             return "prime-rl's updates of traces" if "trace_id" in obj else "before version 1"
         traces = dicts(obj["traces"]) or [{}]
-        version = logged.string(mapping(traces[0].get("verifiers")).get("version"))
+        version = coerce.string(mapping(traces[0].get("verifiers")).get("version"))
         return f"verifiers {version[:40]}" if version else ""
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Verifiers | str:
@@ -136,7 +137,7 @@ class Verifiers(BaseFormat):
             position, trace = entry
             if self.annotations:
                 updates = updates_in(self.annotations)
-                trace = updated(trace, updates.of(logged.text(trace["id"])))
+                trace = updated(trace, updates.of(coerce.text(trace["id"])))
             row = {**shared, **_trace(trace, obj)}
             if self.annotations:
                 row |= _training_fields(mapping(trace.get("info")), row, updates)
@@ -146,7 +147,7 @@ class Verifiers(BaseFormat):
             if not position and errors:
                 row["errors"] = [*errors, *row.get("errors", [])]
             if self.sibling:
-                advantages, identity = _advantages(self.sibling), logged.text(trace.get("id"))
+                advantages, identity = _advantages(self.sibling), coerce.text(trace.get("id"))
                 row["trained"] = identity in advantages
                 if identity in advantages:
                     row.setdefault("advantages", advantages[identity])
@@ -158,7 +159,7 @@ class Verifiers(BaseFormat):
 def _training_fields(info: Row, row: Row, updates: Updates) -> Row:
     """Return the step at which a trace was trained on, and whether it was filtered out."""
     kind = "eval" if row.get("split") == "eval" else "train"
-    step = logged.integer(mapping(info.get(kind)).get("trained_at_step"))
+    step = coerce.integer(mapping(info.get(kind)).get("trained_at_step"))
     return fields(
         step=step,
         filtered_out=True if kind in updates.judged and not is_effective(info, kind) else None,
@@ -179,7 +180,7 @@ def _advantages(file: FileStamp) -> dict[str, float | None]:
     for obj in logged.lines_of(file):
         for trace in dicts(obj.get("traces")):
             advantage = mapping(trace.get("info")).get("advantage")
-            advantages[logged.text(trace.get("id"))] = logged.real(advantage)
+            advantages[coerce.text(trace.get("id"))] = coerce.real(advantage)
     return advantages
 
 
@@ -188,7 +189,7 @@ def _result(obj: Row, where: Where) -> Row:
     if obj.get("completion") is None:
         raise RowError(message("no `completion`"))
     timing, error = mapping(obj.get("timing")), obj.get("error")
-    seconds, millis = logged.real(timing.get("total")), logged.real(timing.get("total_ms"))
+    seconds, millis = coerce.real(timing.get("total")), coerce.real(timing.get("total_ms"))
     if seconds is None and millis is not None:
         seconds = millis / 1000
     return {
@@ -197,7 +198,7 @@ def _result(obj: Row, where: Where) -> Row:
         **prompt_and_response_fields(obj.get("prompt"), obj["completion"]),
         "step": _step(obj.get("step"), where),
         "reward": logged.required(obj, "reward"),
-        "group_id": logged.text(obj.get("example_id")),
+        "group_id": coerce.text(obj.get("example_id")),
         **fields(
             ground_truth=obj.get("answer"),
             finish_reason=_finish_reason(obj),
@@ -243,7 +244,7 @@ def _trace(trace: Row, episode: Row) -> Row:
     rewards = mapping(trace.get("rewards"))
     parts = {name: _weighted_score(rewards[name]) for name in rewards}
     info, agent = mapping(trace.get("info")), mapping(trace.get("agent"))
-    trainable, advantage = agent.get("trainable"), logged.real(info.get("advantage"))
+    trainable, advantage = agent.get("trainable"), coerce.real(info.get("advantage"))
     tokens, spans = _tokens(nodes, start)
     turns = texts.get("turns", [])
     if len(turns) == len(nodes) - start:
@@ -256,7 +257,7 @@ def _trace(trace: Row, episode: Row) -> Row:
         **columns(mapping(trace.get("metrics"))),
         **texts,
         "prompt": prompt["prompt"] or _question(episode),
-        "reward": logged.total(parts.values()) if parts else logged.grade(trace.get("reward")),
+        "reward": logged.total(parts.values()) if parts else coerce.grade(trace.get("reward")),
         **fields(
             reward_parts=parts,
             agent=agent.get("name"),
@@ -278,7 +279,7 @@ def _trace(trace: Row, episode: Row) -> Row:
 
 def _question(episode: Row) -> str:
     data = mapping(mapping(episode.get("task")).get("data"))
-    return logged.text(data.get("question", data.get("prompt")))
+    return coerce.text(data.get("question", data.get("prompt")))
 
 
 def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]]]:
@@ -288,13 +289,13 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
     an array that other nodes have was not trained on: its tokens count as not sampled.
     """
     arrays = [name for name in _STREAMS if any(node.get(name) for node in nodes[start:])]
-    prefix = [token for node in nodes[:start] for token in logged.ints(node.get("token_ids")) or []]
+    prefix = [token for node in nodes[:start] for token in coerce.ints(node.get("token_ids")) or []]
     ids: list[int] = []
     mask: list[int] = []
     streams: dict[str, list[float]] = {name: [] for name in _STREAMS}
     spans = []
     for node in nodes[start:]:
-        node_ids, node_mask = logged.ints(node.get("token_ids")) or [], node.get("mask")
+        node_ids, node_mask = coerce.ints(node.get("token_ids")) or [], node.get("mask")
         sampled = list(map(bool, node_mask)) if isinstance(node_mask, list) else []
         is_untrained = not all(node.get(name) for name in arrays if name != "entropies")
         if is_untrained or len(sampled) != len(node_ids):
@@ -330,7 +331,7 @@ def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
 
     ``value`` is a list with one number per sampled token, or with one per token.
     """
-    values = logged.numbers(value) or []
+    values = coerce.numbers(value) or []
     if len(values) == len(sampled):
         values = list(compress(values, sampled))
     numbers = iter(values)
@@ -340,8 +341,8 @@ def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
 def _time_turns(turns: Sequence[Row], calls: Sequence[Row], start: int) -> None:
     """Set ``seconds`` of each turn to the duration of its model call; turn 0 is node ``start``."""
     for call in calls:
-        node, time = logged.integer(call.get("node")), mapping(call.get("time"))
-        begin, end = logged.real(time.get("start")), logged.real(time.get("end"))
+        node, time = coerce.integer(call.get("node")), mapping(call.get("time"))
+        begin, end = coerce.real(time.get("start")), coerce.real(time.get("end"))
         if node is None or begin is None or end is None:
             continue
         if 0 <= node - start < len(turns) and end >= begin > 0:
@@ -350,8 +351,8 @@ def _time_turns(turns: Sequence[Row], calls: Sequence[Row], start: int) -> None:
 
 def _seconds(timing: Row) -> float | None:
     """Return the seconds from the rollout's start to the end of its last stage."""
-    begin = logged.real(timing.get("start"))
-    ends = [logged.real(mapping(timing.get(stage)).get("end")) for stage in _STAGES]
+    begin = coerce.real(timing.get("start"))
+    ends = [coerce.real(mapping(timing.get(stage)).get("end")) for stage in _STAGES]
     last = max((end for end in ends if end is not None), default=None)
     return None if begin is None or last is None or last < begin else last - begin
 
@@ -359,9 +360,9 @@ def _seconds(timing: Row) -> float | None:
 def _weighted_score(reward: Any) -> float:
     """Return a reward function's score times its weight; a plain number is its own score."""
     if not isinstance(reward, dict):
-        return logged.parse_number(reward)
-    score, weight = logged.parse_number(reward.get("score")), reward.get("weight")
-    return score if weight is None else score * logged.parse_number(weight)
+        return coerce.number(reward)
+    score, weight = coerce.number(reward.get("score")), reward.get("weight")
+    return score if weight is None else score * coerce.number(weight)
 
 
 def _finish_reason(trace: Row) -> str | None:
@@ -373,7 +374,7 @@ def _finish_reason(trace: Row) -> str | None:
         ending in (None, Ending.FINISHED) and (cut or truncated is True)
     ):
         return "length"
-    return logged.string(reason)
+    return coerce.string(reason)
 
 
 def _errors(value: Any) -> list[str]:
@@ -382,4 +383,4 @@ def _errors(value: Any) -> list[str]:
 
 def _error(value: Any) -> str:
     parts = [mapping(value).get(key) for key in ("type", "error", "message")]
-    return ": ".join(logged.text(part) for part in parts if part) or logged.text(value)
+    return ": ".join(coerce.text(part) for part in parts if part) or coerce.text(value)

@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -200,7 +200,4 @@ def _is_table(path: Path, kind: str) -> bool:
 
 
 def _is_number(cell: str) -> bool:
-    with suppress(ValueError):
-        float(cell or "nan")
-        return True
-    return False
+    return readers.number(cell or "nan") is not None

@@ -1,0 +1,128 @@
+"""Convert logged values: None for a value of another kind, which is left out like a missing one.
+
+Only ``number`` raises RowError, as a wrong reward must be told.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rlreport.errors import RowError
+from rlreport.text.messages import message
+
+_NULLS = ("", "none", "null")
+_WORDS = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+# Only with a point or an exponent: "0.5" was a float before it was logged, "4" may be an answer.
+_FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
+_TENSOR = re.compile(r"(?:tensor|array|np\.float\d*|np\.bool_?|np\.int\d*)\((.*?)(?:, \w+=.*)?\)")
+_WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
+
+
+def number(value: object) -> float:
+    """Return a value as a float: NaN for null and beyond float64; strings are parsed."""
+    if value is None or isinstance(value, int | float):
+        return math.nan if (found := real(value)) is None else found
+    if isinstance(value, list) and len(value) == 1:
+        return number(value[0])
+    if isinstance(value, str):
+        plain = unquoted(value)
+        try:
+            return math.nan if is_null(plain) else float(plain)
+        except ValueError:
+            raise RowError(
+                message("expected a number, found {value}", value=repr(value[:40]))
+            ) from None
+    kind = "list" if isinstance(value, list) else "object"
+    raise RowError(message("expected a number, found a {type}", type=kind))
+
+
+def is_null(value: object) -> bool:
+    """Return whether a value is null, also if it was logged as text."""
+    return value is None or (isinstance(value, str) and value.strip().lower() in _NULLS)
+
+
+def grade(value: object) -> float | None:
+    """Return a reward as a float, None for null (the response was not graded)."""
+    return None if is_null(value) else number(value)
+
+
+def unquoted(value: str) -> str | bool | float:
+    """Convert strings that ``json.dumps(..., default=str)`` made of values: "True", "tensor(0.5)".
+
+    Other strings are returned unchanged, also those of digits only, which may be answers.
+    """
+    word = _WORDS.get(value.strip().lower()) if len(value) <= 5 else None
+    if word is not None or len(value) > 48:
+        return value if word is None else word
+    tensor = _TENSOR.fullmatch(value)
+    inner = tensor[1] if tensor else value
+    if inner in ("True", "False"):
+        return inner == "True"
+    if _FLOAT.fullmatch(inner) or (tensor and re.fullmatch(r"[-+]?\d+", inner)):
+        return float(inner)
+    return value
+
+
+def real(value: object) -> float | None:
+    """Return a number within the range of floats as a float."""
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return None
+
+
+def integer(value: object) -> int | None:
+    """Return a whole number (also ``"12"``, ``12.0``) as an int."""
+    if type(value) is int:
+        return value
+    if isinstance(value, str):
+        return int(value) if _WHOLE.fullmatch(value) else None
+    return int(value) if isinstance(value, float) and value.is_integer() else None
+
+
+def text(value: object) -> str:
+    """Return a string unchanged, null as "", any other value as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def text_if_any(value: object) -> str | None:
+    """Return a value as text like ``text``, but None for null and for ""."""
+    return None if value is None else text(value) or None
+
+
+def string(value: object) -> str | None:
+    """Return a string."""
+    return value if isinstance(value, str) else None
+
+
+def reals(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return the entries whose values are numbers within the range of floats."""
+    return {key: found for key in values if (found := real(values[key])) is not None}
+
+
+def numbers(value: object) -> list[float] | None:
+    """Return a list as floats (see ``number``)."""
+    if not isinstance(value, list):
+        return None
+    try:
+        return array("d", value).tolist()  # several times faster than one by one
+    except (TypeError, OverflowError):
+        return list(map(number, value))
+
+
+def ints(value: object) -> list[int] | None:
+    """Return a list of integers, such as token ids."""
+    return value if isinstance(value, list) and {int}.issuperset(map(type, value)) else None
+
+
+def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
+    """Return the policy version if all are equal, else [lowest, highest]."""
+    found = [version for one in versions or () if (version := integer(one)) is not None]
+    return [min(found), max(found)] if len(set(found)) > 1 else next(iter(found), None)
