@@ -14,10 +14,10 @@ from typing import Any, Self
 
 import numpy as np
 import orjson
-import zstandard
 
 from rlreport.errors import OutputError, UsageError
 from rlreport.fields import FIELDS, LARGEST_STEP
+from rlreport.system.stores import zstd
 from rlreport.text.clean import safe_text
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
@@ -174,8 +174,7 @@ def _compressor(compression: str) -> tuple[Any, int]:
     """Return a compressor, and the flush mode that makes everything written so far readable."""
     if compression == "gz":
         return zlib.compressobj(1, zlib.DEFLATED, _GZIP_WINDOW), zlib.Z_SYNC_FLUSH
-    stream = zstandard.ZstdCompressor(level=1).compressobj()
-    return stream, zstandard.COMPRESSOBJ_FLUSH_BLOCK
+    return zstd.ZstdCompressor(level=1), zstd.ZstdCompressor.FLUSH_BLOCK
 
 
 def _append(file: int, data: bytes) -> None:

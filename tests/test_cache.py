@@ -30,6 +30,7 @@ from rlreport.read.lines import byte_ranges
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
 from rlreport.system.cache import Store, pack, store_at, unpack
+from rlreport.system.stores import zstd
 from rlreport.text.language import Language
 from rlreport.text.messages import Message
 from tests.reading import row, tokens, write
@@ -389,13 +390,11 @@ def test_any_bytes_for_an_entry_are_a_miss(data: bytes) -> None:
 
 def test_what_would_unpack_to_more_than_memory_is_not_there(tmp_path: Path) -> None:
     import xxhash
-    import zstandard
 
     store = Store(tmp_path, 1)
-    parameters = zstandard.ZstdCompressionParameters.from_level(1)
-    writer = zstandard.ZstdCompressor(compression_params=parameters)
-    chunker = writer.compressobj(size=1 << 40)
-    packed = chunker.compress(b"x") + chunker.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    writer = zstd.ZstdCompressor(level=1)
+    writer.set_pledged_input_size(1 << 40)
+    packed = writer.compress(b"x", writer.FLUSH_BLOCK)
     store.put(b"a", b"")
     store._path(b"a").write_bytes(xxhash.xxh3_128_digest(b"a" + packed) + packed)
     assert store.get(b"a") is None

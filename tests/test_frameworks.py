@@ -16,7 +16,7 @@ from rlreport.figures.metadata import normalize_turns_and_mask
 from rlreport.formats import RowReader, Where, beside, detect
 from rlreport.formats.containers import container_of, iterate
 from rlreport.read.tables import Scan
-from rlreport.system.stores import ZstdFile
+from rlreport.system.stores import zstd
 from tests.reading import kinds, read
 
 DUMPS = Path(__file__).parent / "data" / "frameworks"
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 def objects_of(path: Path) -> list[Row]:
     if container_of(path.name) == "lines":
         with path.open("rb") as file:
-            data = ZstdFile(file).read() if path.suffix == ".zst" else file.read()
+            data = zstd.ZstdFile(file).read() if path.suffix == ".zst" else file.read()
         return [json.loads(line) for line in data.splitlines()]
     return [obj for _, obj in iterate(path, container_of(path.name) or "")]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import zstandard
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
@@ -24,6 +23,7 @@ from rlreport.formats import refusal
 from rlreport.metrics import find_metrics, metrics_beside
 from rlreport.metrics.roles import GUIDANCE, guide_for
 from rlreport.metrics.table import MAX_BROKEN
+from rlreport.system.stores import zstd
 from tests.format_logs import write_all
 
 
@@ -190,7 +190,7 @@ def test_the_step_of_the_rollouts_is_preferred_to_that_of_the_optimizer(tmp_path
 def test_compressed_metrics_are_found_and_read_up_to_where_they_are_torn(
     tmp_path: Path, packing: str
 ) -> None:
-    pack = gzip.compress if packing == ".gz" else zstandard.compress
+    pack = gzip.compress if packing == ".gz" else zstd.compress
     lines = "".join(f'{{"step": {step}, "kl": {step}.5}}\n' for step in range(20_000))
     whole, table = tmp_path / f"a.jsonl{packing}", tmp_path / f"b.csv{packing}"
     whole.write_bytes(pack(lines.encode()))

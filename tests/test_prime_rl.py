@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 import rlreport
 from rlreport.errors import UnusableInputError
 from rlreport.formats.verifiers import Verifiers
-from rlreport.system.stores import ZstdFile
+from rlreport.system.stores import zstd
 from tests.reading import read
 from tests.test_frameworks import DUMPS, by_step
 
@@ -31,7 +30,7 @@ def test_one_file_of_traces_and_one_of_each_producers_updates_are_the_same_run(
         file = tmp_path / "traces" / folder.relative_to(traces).with_suffix(".jsonl")
         file.parent.mkdir(parents=True, exist_ok=True)
         if packed:
-            file, data = file.with_suffix(".jsonl.zst"), zstandard.compress(data)
+            file, data = file.with_suffix(".jsonl.zst"), zstd.compress(data)
         file.write_bytes(data)
     scan = read(tmp_path)
     assert by_step(scan) == {4: 1.0}
@@ -47,7 +46,7 @@ def left_out(scan: Any) -> dict[str, int]:
 
 def unpacked(file: Path) -> bytes:
     with file.open("rb") as stream:
-        return ZstdFile(stream).read() if file.suffix == ".zst" else stream.read()
+        return zstd.ZstdFile(stream).read() if file.suffix == ".zst" else stream.read()
 
 
 def episode(trace: str, step: int, group: str, reward: float) -> dict[str, Any]:
@@ -89,7 +88,7 @@ def run(folder: Path, noise: float, steps: int = 24, each: int = 8) -> Path:
         (traces / place).mkdir(parents=True)
         lines = [json.dumps(row).encode() + b"\n" for row in rows]
         half = len(lines) // 2
-        frames = [zstandard.compress(b"".join(lines[:half][k::2])) for k in range(2)]
+        frames = [zstd.compress(b"".join(lines[:half][k::2])) for k in range(2)]
         (traces / place / "00000.jsonl.zst").write_bytes(b"".join(frames))
         (traces / place / "00001.jsonl").write_bytes(b"".join(lines[half:]))
     return folder
@@ -188,7 +187,7 @@ def remarks(scan: Any) -> list[str]:
     return [note.text for note in scan.notes if note.kind == "format"]
 
 
-@pytest.mark.parametrize("data", [b"no zstandard at all", zstandard.compress(b"{}\n")[:-3]])
+@pytest.mark.parametrize("data", [b"no zstandard at all", zstd.compress(b"{}\n")[:-3]])
 def test_a_damaged_chunk_of_updates_costs_itself_and_is_told(tmp_path: Path, data: bytes) -> None:
     folder = run(tmp_path / "run", 0.0, steps=2)
     (left_alone(folder) / "trainer" / "00002.jsonl.zst").write_bytes(data)

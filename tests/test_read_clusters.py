@@ -13,7 +13,6 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
-import zstandard
 
 from rlreport.display import fetch, prompt_texts
 from rlreport.errors import StrictError, UnusableInputError, UsageError
@@ -21,6 +20,7 @@ from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.chunk import read_chunk
 from rlreport.read.files import find_sources
 from rlreport.read.lines import ByteRange, Lines
+from rlreport.system.stores import zstd
 from tests.reading import kinds, read, row, token_figures, tokens, write
 
 GOOD = row(0)
@@ -283,7 +283,7 @@ def test_names_are_relative_to_what_was_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["gz", "zst"])
 def test_compressed_logs_stream_in_both_passes(tmp_path: Path, suffix: str) -> None:
     plain = write(tmp_path / "a.jsonl", [tokens("a", "b", step=i, reward=i) for i in range(50)])
-    pack = gzip.compress if suffix == "gz" else zstandard.compress
+    pack = gzip.compress if suffix == "gz" else zstd.compress
     half = plain.read_bytes().index(b"\n", 3_000) + 1
     folder = tmp_path / "packed"
     folder.mkdir()
@@ -303,7 +303,7 @@ def test_truncated_archive_keeps_what_can_be_unpacked(tmp_path: Path, suffix: st
     rng = np.random.default_rng(0)
     rows = [row(i, response=rng.bytes(50).hex()) for i in range(2000)]
     data = write(tmp_path / "plain", rows).read_bytes()
-    pack = gzip.compress if suffix == "gz" else zstandard.compress
+    pack = gzip.compress if suffix == "gz" else zstd.compress
     whole = pack(data)
     path = tmp_path / f"a.jsonl.{suffix}"
     path.write_bytes(whole[: len(whole) * 3 // 4])
@@ -316,7 +316,7 @@ def test_truncated_archive_keeps_what_can_be_unpacked(tmp_path: Path, suffix: st
 @pytest.mark.parametrize("suffix", ["gz", "zst"])
 def test_damage_costs_no_line_long_before_it(tmp_path: Path, suffix: str) -> None:
     lines = [json.dumps(row(i)).encode() + b"\n" for i in range(3000)]
-    pack = gzip.compress if suffix == "gz" else zstandard.compress
+    pack = gzip.compress if suffix == "gz" else zstd.compress
     members = [pack(b"".join(lines[at : at + 100])) for at in range(0, 3000, 100)]
     path = tmp_path / f"a.jsonl.{suffix}"
     path.write_bytes(b"".join(members) + b"neither is this")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ from rlreport.read.files import LogFormat, find_sources
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.logs import read_chunks
 from rlreport.read.tables import extras_table, log_rows, response_table, tool_table
-from rlreport.system.stores import Source, ZstdFile
+from rlreport.system.stores import Source, zstd
 from rlreport.system.workers import Progress, Workers
 from tests.reading import read, row, tokens, write
 from tests.running import SEARCH
@@ -193,7 +193,8 @@ def test_a_log_without_rows_has_no_columns(tmp_path: Path) -> None:
 
 def _unpacked(packed: bytes) -> tuple[bytes, bool]:
     """Return what can be read, and whether it ends early."""
-    stream, found = ZstdFile(io.BytesIO(packed)), b""
+    source = Source("a.zst", os.devnull, len(packed), "zst", content=packed)
+    stream, found = cast("io.BufferedIOBase", source.open()), b""
     try:
         while piece := stream.read1(1000):
             found += piece
@@ -205,9 +206,10 @@ def _unpacked(packed: bytes) -> tuple[bytes, bool]:
 @pytest.mark.parametrize("checksum", [False, True])
 @pytest.mark.parametrize("sized", [False, True])
 def test_every_early_end_of_zstandard_is_noticed(checksum: bool, sized: bool) -> None:
-    packer = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=sized)
+    flags = zstd.CompressionParameter
+    options = {int(flags.checksum_flag): int(checksum), int(flags.content_size_flag): int(sized)}
     parts = [b"first" * 9, b"", b"second", b"a" * 300_000]
-    frames = [packer.compress(part) for part in parts]
+    frames = [zstd.compress(part, options=options) for part in parts]
     frames.insert(1, b"\x51\x2a\x4d\x18\x03\0\0\0abc")  # a frame to be passed over
     whole, ends = b"".join(frames), {0, *accumulate(map(len, frames))}
     assert _unpacked(whole) == (b"".join(parts), False)
@@ -219,7 +221,7 @@ def test_every_early_end_of_zstandard_is_noticed(checksum: bool, sized: bool) ->
 
 def test_a_cut_zstandard_file_names_what_is_lost(tmp_path: Path) -> None:
     lines = [json.dumps(row(step)).encode() + b"\n" for step in range(4)]
-    packed = [zstandard.compress(b"".join(lines[i : i + 2])) for i in (0, 2)]
+    packed = [zstd.compress(b"".join(lines[i : i + 2])) for i in (0, 2)]
     (tmp_path / "a.jsonl.zst").write_bytes(packed[0] + packed[1][:-5])
     scan = read(tmp_path)
     assert (len(scan.responses), scan.bad_count) == (2, 1)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import zstandard
-
+from rlreport.system.stores import zstd
 from tools.redump import changes
 
 
@@ -19,7 +18,7 @@ def test_new_and_dropped_files_and_keys_are_named(tmp_path: Path) -> None:
         folder.mkdir()
         line = json.dumps(row).encode()
         (folder / "a.jsonl").write_bytes(line)
-        (folder / "b.jsonl.zst").write_bytes(zstandard.compress(line))
+        (folder / "b.jsonl.zst").write_bytes(zstd.compress(line))
     (after / "c.jsonl").write_text("{}")
     assert list(changes(before, before)) == []
     assert list(changes(before, after)) == [

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rlreport.formats.containers import container_of, iterate
-from rlreport.system.stores import ZstdFile
+from rlreport.system.stores import zstd
 
 DUMPS = Path(__file__).resolve().parents[1] / "tests" / "data" / "frameworks"
 LEVELS = 4
@@ -43,7 +43,7 @@ def _keys(path: Path) -> set[str]:
     if container is None:
         return set()
     with path.open("rb") as file:
-        stream: Any = ZstdFile(file) if path.suffix == ".zst" else file
+        stream: Any = zstd.ZstdFile(file) if path.suffix == ".zst" else file
         return {key for _, obj in iterate(stream, container) for key in _keys_of(obj, LEVELS)}
 
 

@@ -16,13 +16,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
-import zstandard
-
 from rlreport.formats import logged
 from rlreport.formats.base import FileStamp, Row
 from rlreport.formats.logged import dicts, mapping
 from rlreport.system import coerce
-from rlreport.system.stores import ZstdFile
+from rlreport.system.stores import zstd
 from rlreport.text.messages import message, plural
 
 FOLDER = "annotations"
@@ -194,15 +192,15 @@ def missing_chunks(files: Sequence[Path]) -> list[str]:
 
 def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
     """Return an open, decompressed file, and the error that cut it short ("" if it is complete)."""
-    if path.suffix != ".zst":
+    if path.suffix != ".zst" or not path.stat().st_size:
         return path.open("rb"), ""
     plain, why = tempfile.TemporaryFile(), ""  # noqa: SIM115 (stays open as long as Updates)
     try:
         with path.open("rb") as packed:
-            stream = ZstdFile(packed)
+            stream = zstd.ZstdFile(packed)
             while piece := stream.read1(1 << 20):
                 plain.write(piece)
-    except (OSError, EOFError, ValueError, zstandard.ZstdError) as error:
+    except (OSError, EOFError, ValueError, zstd.ZstdError) as error:
         why = str(error)
     return plain, why
 

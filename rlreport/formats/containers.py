@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, cast
 
-import zstandard
-
 from rlreport.errors import RowError, UnreadRow
 from rlreport.formats.base import Row
 from rlreport.formats.logged import json_object, mapping
 from rlreport.formats.parquet import parquet_rows
 from rlreport.formats.torch_file import torch_rows
 from rlreport.system.documents import MAX_JSON, LimitError, load_json, open_zip, read_stream
+from rlreport.system.stores import zstd
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ _ZSTANDARD = 93
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _ZIP_ERRORS = (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError, RuntimeError,
-               zlib.error, struct.error, zstandard.ZstdError)  # fmt: skip
+               zlib.error, struct.error, zstd.ZstdError)  # fmt: skip
 # Table of a Trackio database -> SQL query for its rollouts; skips entries of only numbers
 _QUERIES = {
     "metrics": "SELECT run_name, step, timestamp, metrics FROM metrics "
@@ -372,8 +371,7 @@ def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
         raise zipfile.BadZipFile("an entry of the directory points to no file")
     stream.seek(name + extra, io.SEEK_CUR)
     compressed = io.BytesIO(stream.read(info.compress_size))
-    unpacker = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
-    return read_stream(unpacker, MAX_SAMPLE)
+    return read_stream(cast("IO[bytes]", zstd.ZstdFile(compressed)), MAX_SAMPLE)
 
 
 _READERS: dict[str, Callable[[IO[bytes], set[int] | None], Iterator[tuple[int, Row]]]] = {

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-import zstandard
-
 from rlreport.errors import RowError
 from rlreport.read.files import LogFormat
-from rlreport.system.stores import Source, range_pieces
+from rlreport.system.stores import Source, range_pieces, zstd
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -27,7 +25,7 @@ _SLICE = 16 << 10
 _FLUSHED = b"\x00\x00\xff\xff"
 BOM = b"\xef\xbb\xbf"
 # Exceptions raised when reading a broken file: disk errors and damaged compression
-DAMAGED = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+DAMAGED = (OSError, EOFError, zlib.error, zstd.ZstdError)
 
 
 # Files are cut at multiples of this, so appending to a file does not change earlier ranges

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 import orjson
 import xxhash
-import zstandard
 from numpy.typing import NDArray
 
 from rlreport import __version__
 from rlreport.errors import UsageError
+from rlreport.system.stores import zstd
 
 _SUM_BYTES = 16  # checksum at the start of an entry
 _MAX_UNPACKED = 1 << 31  # decompressed bytes of an entry
@@ -69,16 +69,17 @@ class Store:
         if checksum != xxhash.xxh3_128_digest(key + packed):
             return None
         try:
-            if zstandard.frame_content_size(packed) > _MAX_UNPACKED:
+            size = zstd.get_frame_info(packed).decompressed_size
+            if size is None or size > _MAX_UNPACKED:
                 return None
-            return zstandard.ZstdDecompressor().decompress(packed)
-        except zstandard.ZstdError:
+            return zstd.ZstdDecompressor().decompress(packed)
+        except zstd.ZstdError:
             return None
 
     def put(self, key: bytes, data: bytes) -> None:
         """Write or replace an entry atomically; errors are ignored."""
         path = self._path(key)
-        packed = zstandard.ZstdCompressor(level=1).compress(data)
+        packed = zstd.compress(data, 1)
         # The name is known before the file exists, so that an interrupt leaves no file behind.
         new = path.parent / f"new-{secrets.token_hex(8)}"
         try:
