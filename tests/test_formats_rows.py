@@ -12,7 +12,8 @@ import pytest
 
 from rlreport.fields import FIELDS, Field
 from rlreport.figures.metadata import normalize_turns_and_mask
-from rlreport.formats import RowError, RowReader, Where, format_by_id
+from rlreport.formats import RowError, RowReader, Where, format_by_id, slime
+from rlreport.formats.base import FileStamp
 from rlreport.formats.logged import KeyTracker
 from rlreport.formats.simple import Plain
 from rlreport.formats.trl import repeated_files
@@ -94,7 +95,7 @@ def test_an_object_of_another_kind_costs_one_row(identity: str) -> None:
             rows(identity, odd)
 
 
-PLAIN = {"step": 1, "prompt": "q", "response": "a", "reward": 1.0}
+PLAIN: Row = {"step": 1, "prompt": "q", "response": "a", "reward": 1.0}
 
 
 def plain(**changes: Any) -> Row:
@@ -157,15 +158,8 @@ def test_fields_that_nobody_reads_are_named_wherever_they_lie() -> None:
     def unread(identity: str, obj: Row, name: str) -> dict[str, str]:
         return RowReader(format_by_id(identity)).preview([obj], name).unread
 
-    more = {
-        "logprob": [-0.5],
-        "info": {"a": 1},
-        "note": "x" * 300,
-        "empty": [],
-        "gone": None,
-        "n": 1,
-    }
-    assert unread("plain", {**PLAIN, **more}, "log.jsonl") == {
+    more = {"logprob": [-0.5], "info": {"a": 1}, "note": "x" * 300, "empty": [], "gone": None}
+    assert unread("plain", PLAIN | more, "log.jsonl") == {
         "logprob": "list", "info": "object", "note": "text",
     }  # fmt: skip
     step = {"observation": "q", "model_response": "a", "reward": 0.5, "mystery": 1}
@@ -189,3 +183,17 @@ def test_keys_are_tracked_in_the_first_objects_only_as_it_takes_half_of_the_conv
     assert list(reader(PLAIN, Where("log.jsonl"))) == [PLAIN]
     reader.preview([PLAIN], "log.jsonl")
     assert seen == [dict, KeyTracker]
+
+
+def test_token_arrays_beside_trajectories_are_read_in_blocks(tmp_path: Path) -> None:
+    path, arrays = tmp_path / "rollout_1.parquet", {"loss_mask": [[1]] * 70}
+    table = {"sample_index": range(70), "tokens": [[7, i] for i in range(70)], **arrays}
+    more = {"response_length": [1] * 70, "rollout_log_probs": [[-0.5]] * 70}
+    pq.write_table(pa.table({**table, **more}), path)
+    reader = RowReader(slime.Slime(FileStamp.of(path)))
+    slime._token_rows.cache_clear()
+    for i in range(69, -1, -1):
+        sample = {"sample_index": i, "prompt": "q", "messages": [], "status": "completed"}
+        (row,) = reader(sample, Where("1.jsonl"))
+        assert (row["prompt_token_ids"], row["token_ids"]) == ([7], [i])
+    assert slime._token_rows.cache_info().misses == 3  # decodes of a row group, formerly 70

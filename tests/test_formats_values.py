@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlreport.formats import RowError, RowReader, Where, format_by_id
-from rlreport.formats.logged import (
-    columns,
-    step_in_path,
-    step_of,
-    total,
-)
+from rlreport.formats.logged import columns, step_in_path, step_of, total
 from rlreport.formats.mapping import look_up
 from rlreport.system import coerce
 
@@ -56,10 +51,8 @@ def test_every_stringified_float_is_that_float_again(value: float) -> None:
 
 
 def test_steps_are_whole_numbers() -> None:
-    assert [coerce.integer(value) for value in (3, 3.0, "3", " 3 ", "-3")] == [3, 3, 3, 3, -3]
-    assert [coerce.integer(value) for value in (True, 3.5, "3.5", None, [3], "9" * 30)] == [
-        None
-    ] * 6
+    assert [*map(coerce.integer, (3, 3.0, "3", " 3 ", "-3"))] == [3, 3, 3, 3, -3]
+    assert [*map(coerce.integer, (True, 3.5, "3.5", None, [3], "9" * 30))] == [None] * 6
 
 
 def test_a_path_says_the_step_by_a_named_or_the_first_group() -> None:

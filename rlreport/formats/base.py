@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -185,6 +186,7 @@ _SPLIT_WORDS = (
 )
 
 
+@lru_cache  # called for every row
 def split_of(name: str) -> str | None:
     """Return the split that a word in the path names (e.g. ``val``), file name first, else None."""
     for part in reversed(name.split("/")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -225,6 +226,7 @@ def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None)
     return step
 
 
+@lru_cache  # called for every row
 def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
     """Return the step in a path: the pattern's group ``step``, else first group; None if absent."""
     match = pattern.search(name)

@@ -25,6 +25,7 @@ _STEP = re.compile(r"(?:^|/)(?:eval_)?(\d+)\.[^/]*$")
 _SAMPLE = ("prompt", "tokens", "response", "response_length", "status")
 _TRAJECTORY = ("sample_index", "prompt", "messages", "status")
 _TOKENS = ["response_length", "tokens", "loss_mask", "rollout_log_probs"]
+_BLOCK = 32  # samples whose token arrays are kept in memory; rows come in nearly the same order
 _USED_KEYS = frozenset(
     {*_SAMPLE, *_TRAJECTORY, *_TOKENS, "reward", "label", "group_index", ROLLOUT_ID}
     | {"generate_function_path", "custom_rm_path", "session_id", "routing_key"}
@@ -161,8 +162,15 @@ def _token_columns(file: FileStamp, sample: int | None) -> Row:
     index = _indices(file).get(sample)
     if index is None:
         return {}
+    return _token_rows(file, index // _BLOCK).get(index, {})
+
+
+@lru_cache(maxsize=2)
+def _token_rows(file: FileStamp, block: int) -> dict[int, Row]:
+    """Return index -> token arrays of a block of samples: reading one decodes its row group."""
     with Path(file.path).open("rb") as stream:
-        return dict(parquet_rows(stream, {index}, _TOKENS)).get(index, {})
+        wanted = set(range(block * _BLOCK, (block + 1) * _BLOCK))
+        return dict(parquet_rows(stream, wanted, _TOKENS))
 
 
 @lru_cache(maxsize=4)

@@ -331,7 +331,8 @@ def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
 
     ``value`` is a list with one number per sampled token, or with one per token.
     """
-    values = coerce.numbers(value) or []
+    if not (values := coerce.numbers(value)):
+        return [math.nan] * len(sampled)
     if len(values) == len(sampled):
         values = list(compress(values, sampled))
     numbers = iter(values)

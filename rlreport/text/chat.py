@@ -259,7 +259,8 @@ def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
 
 def _calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str | None, Any, object]]:
     """Yield (name, arguments, id) per tool call; (None, text, None) if it is logged as text."""
-    value = _parse_if_json(message.get("tool_calls"))
+    if (value := _parse_if_json(message.get("tool_calls"))) is None:
+        return
     for item in map(_parse_if_json, value if isinstance(value, list) else [value]):
         if isinstance(item, Mapping):
             function = item.get("function")
