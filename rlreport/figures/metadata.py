@@ -49,7 +49,6 @@ _BLANKS, _REACHED = re.compile(r"[\s-]+"), re.compile(r"_(?:reached|exceeded|hit
 _LARGEST = 2**53
 _LONGEST_NAME = 80
 _OPEN, _CLOSE = "<think>", "</think>"
-_THOUGHT = re.compile(f"{_OPEN}(.*?)(?:{_CLOSE}|\\Z)", re.DOTALL)
 _SPLITS = {
     "training": "train", "validation": "val", "valid": "val", "dev": "val",
     "evaluation": "eval", "test": "eval",
@@ -142,11 +141,11 @@ def _ending_of(reason: str) -> Ending | None:
 
 
 class _Thinking(NamedTuple):
-    """A text's number of thinking characters, if ``</think>`` is missing, and the other text."""
+    """A text's number of thinking characters, if ``</think>`` is missing, if other text exists."""
 
     chars: int
     unclosed: bool
-    answer: str
+    answered: bool
 
 
 def _thinking(text: str, begun: bool = False) -> _Thinking | None:
@@ -160,8 +159,11 @@ def _thinking(text: str, begun: bool = False) -> _Thinking | None:
     # Chat templates often end with the opening tag, so that the text has only the closing one.
     if (begun and opened < 0) or (closed >= 0 and (opened < 0 or closed < opened)):
         text = _OPEN + text
-    chars = sum(map(len, _THOUGHT.findall(text)))
-    return _Thinking(chars, text.rfind(_OPEN) > text.rfind(_CLOSE), _THOUGHT.sub("", text))
+    *closed_parts, last = (part.partition(_OPEN) for part in text.split(_CLOSE))
+    chars = sum(len(thought) for _, _, thought in (*closed_parts, last))
+    # A closing tag without an opening one is other text.
+    answered = any(not opening or before.strip() for before, opening, _ in closed_parts)
+    return _Thinking(chars, bool(last[1]), answered or bool(last[0].strip()))
 
 
 def _begins_thinking(prompt: str) -> bool:
@@ -184,10 +186,10 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         thinking = _thinking(turn["text"], not i and not thought and _begins_thinking(prompt))
         chars += len(thought) + (thinking.chars if thinking else 0)
         unclosed += [thinking.unclosed] if thinking else []
-        text = thinking.answer if thinking else turn["text"]
+        answered = thinking.answered if thinking else bool(turn["text"].strip())
         count = len(turn_calls) if isinstance(turn_calls, list) else turn["text"].count(CALL)
         calls += count
-        empty_turns += not count and not text.strip()
+        empty_turns += not count and not answered
     figures = {
         "turns": float(len(sampled)),
         "tool_calls": float(max(calls, len(answers))),

@@ -208,9 +208,8 @@ def _add_token_columns(
         logged_advantage=sampled.arrays.get("advantages"),
         old_logp=sampled.arrays.get("old_logprobs"),
     )
-    if any(strings and (_OPENING in strings or _CLOSING in strings) for strings in sampled.strings):
-        opens, closes = sampled.marks(_OPENING), sampled.marks(_CLOSING)
-        token_figures |= thinking_tokens(opens, closes, sampled.offsets)
+    opens, closes = sampled.marks(_OPENING), sampled.marks(_CLOSING)
+    token_figures |= thinking_tokens(opens, closes, sampled.offsets)
     if tokens.sampled is not None and tokens.masked is not None:
         env_tokens = tokens.lengths - sampled.lengths
         token_figures["env_tokens"] = np.where(tokens.masked, env_tokens, np.nan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,16 @@ class TokenRows:
 
     def marks(self, token: str) -> Bools:
         """Return which tokens equal ``token``, bool (N,)."""
-        lists = zip(self.strings, self.lengths.tolist(), strict=True)
-        strings = chain.from_iterable([None] * size if row is None else row for row, size in lists)
-        return np.fromiter((string == token for string in strings), bool, int(self.offsets[-1]))
+        places: list[int] = []
+        for strings, start in zip(self.strings, self.offsets.tolist(), strict=False):
+            place = -1
+            # Lists count and search much faster than a loop over their elements.
+            for _ in range(strings.count(token) if strings else 0):
+                place = strings.index(token, place + 1)  # type: ignore[union-attr]
+                places.append(start + place)
+        marks = np.zeros(int(self.offsets[-1]), dtype=bool)
+        marks[places] = True
+        return marks
 
     @property
     def lengths(self) -> Ints:

@@ -82,7 +82,7 @@ def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
     # Searching for first characters is much faster than searching for whole tokens.
     for first in _first_characters(pad_tokens):
         if first in text:
-            if any(pad and pad in text for pad in pad_tokens):
+            if any(map(text.__contains__, filter(None, pad_tokens))):
                 text = _any_of(pad_tokens).sub("", text)
             break
     return safe_text(text)
