@@ -120,6 +120,18 @@ def test_a_mask_that_fits_no_tokens_is_left_out_with_its_reason(
     assert kinds(scan) == {"bad_mask"}
 
 
+def test_a_mask_that_fits_only_unusable_tokens_is_left_out_whenever_a_row_is_read(
+    tmp_path: Path,
+) -> None:
+    ids = {"response_tokens": [7, 8, 9], "response_mask": [1, 0, 1], "logprobs": [-1.0] * 5}
+    scan = read(write(tmp_path / "log.jsonl", [row(**ids), tokens("x")]))
+    assert {"bad_mask", "not_tokens"} <= kinds(scan)
+    first, _ = fetch(scan.locations(), [0, 1], ReadOptions(), FigureOptions())
+    assert first.sampled is None
+    assert first.figures.logp is not None
+    assert first.figures.logp.tolist() == [-1.0] * 5
+
+
 def test_a_response_without_a_sampled_token_has_no_figures(tmp_path: Path) -> None:
     scan = read(write(tmp_path / "log.jsonl", [masked([0] * 10)]))
     first = scan.responses.iloc[0]

@@ -125,13 +125,9 @@ def batch_columns(
 def _collect_remarks(rows: Sequence[Row], positions: Sequence[LogPosition], chunk: Chunk) -> None:
     remarks, extras = chunk.remarks, chunk.extras
     for number, (row, position) in enumerate(zip(rows, positions, strict=True), chunk.rows):
-        tokens = row.tokens
         kinds = list(row.oddities)
-        if tokens.uneven:
+        if row.tokens.uneven:
             kinds.append("unequal_lengths")
-        if tokens.mask is not None and len(tokens.mask) != tokens.size:
-            kinds.append("bad_mask")
-            tokens.mask = None
         if len(row.response) > MAX_TEXT:
             kinds.append("long_text")
         for kind in kinds:

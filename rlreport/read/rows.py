@@ -142,6 +142,9 @@ def parse_record(record: dict[str, Any]) -> Row:
     oddities += normalize_turns_and_mask(record)
     tokens = _tokens(record, oddities)
     tokens.mask = _mask(record, tokens.size)
+    if tokens.mask is not None and len(tokens.mask) != tokens.size:
+        tokens.mask = None
+        oddities.append("bad_mask")
     extras, parts, unread = _extras(record)
     group = record.get("group_id")
     # NaN is not a group. ``str`` may raise RecursionError, which the caller reports as a bad row.
