@@ -141,11 +141,23 @@ def _ending_of(reason: str) -> Ending | None:
 
 
 class _Thinking(NamedTuple):
-    """A text's number of thinking characters, if ``</think>`` is missing, if other text exists."""
+    """A text with thinking, cut at closing tags into (other text, opening tag or "", thinking)."""
 
-    chars: int
-    unclosed: bool
-    answered: bool
+    parts: list[tuple[str, str, str]]
+
+    @property
+    def chars(self) -> int:
+        return sum([len(thought) for _, _, thought in self.parts])
+
+    @property
+    def unclosed(self) -> bool:
+        return bool(self.parts[-1][1])
+
+    @property
+    def answered(self) -> bool:
+        # A closing tag without an opening one is other text, too.
+        stray = any(not opening for _, opening, _ in self.parts[:-1])
+        return stray or any(other.strip() for other, _, _ in self.parts)
 
 
 def _thinking(text: str, begun: bool = False) -> _Thinking | None:
@@ -159,11 +171,7 @@ def _thinking(text: str, begun: bool = False) -> _Thinking | None:
     # Chat templates often end with the opening tag, so that the text has only the closing one.
     if (begun and opened < 0) or (closed >= 0 and (opened < 0 or closed < opened)):
         text = _OPEN + text
-    *closed_parts, last = (part.partition(_OPEN) for part in text.split(_CLOSE))
-    chars = sum(len(thought) for _, _, thought in (*closed_parts, last))
-    # A closing tag without an opening one is other text.
-    answered = any(not opening or before.strip() for before, opening, _ in closed_parts)
-    return _Thinking(chars, bool(last[1]), answered or bool(last[0].strip()))
+    return _Thinking([part.partition(_OPEN) for part in text.split(_CLOSE)])
 
 
 def _begins_thinking(prompt: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -321,8 +322,9 @@ def _floats_of(values: object) -> tuple[array[float], bool]:
     if not isinstance(values, list):
         raise ValueError
     try:
-        return array("d", values), False
-    except (TypeError, OverflowError):  # null, text, lists, integers beyond float64
+        # ``array("d", values)`` takes twice as long.
+        return array("d", struct.pack(f"{len(values)}d", *values)), False
+    except struct.error:  # null, text, lists, integers beyond float64
         flat = list(_flatten(values))
     if len(flat) != len(values):
         raise ValueError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import compress
 
@@ -40,10 +41,11 @@ class TokenRows:
         places: list[int] = []
         for strings, start in zip(self.strings, self.offsets.tolist(), strict=False):
             place = -1
-            # Lists count and search much faster than a loop over their elements.
-            for _ in range(strings.count(token) if strings else 0):
-                place = strings.index(token, place + 1)  # type: ignore[union-attr]
-                places.append(start + place)
+            # ``index`` searches much faster than a loop over the tokens.
+            with suppress(ValueError):
+                while strings:
+                    place = strings.index(token, place + 1)
+                    places.append(start + place)
         marks = np.zeros(int(self.offsets[-1]), dtype=bool)
         marks[places] = True
         return marks
@@ -89,13 +91,19 @@ class TokenRows:
         sizes = row_sums(keep.astype(np.float64), self.offsets).astype(np.int64)
         nan_values = self.nan_values
         for flat in self.arrays.values():
-            dropped = row_sums((np.isnan(flat) & ~keep).astype(np.float64), self.offsets)
-            nan_values = nan_values - dropped.astype(np.int64)
-        cuts = zip(self.strings, self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True)
+            dropped = np.isnan(flat) & ~keep
+            if dropped.any():
+                sums = row_sums(dropped.astype(np.float64), self.offsets)
+                nan_values = nan_values - sums.astype(np.int64)
+        strings = list(self.strings)
+        for i in np.flatnonzero(sizes != self.lengths).tolist():
+            if row := strings[i]:
+                kept = keep[self.offsets[i] : self.offsets[i + 1]]
+                strings[i] = list(compress(row, kept.tobytes()))
         return TokenRows(
             self.rows,
             offsets_of(sizes),
-            [row and list(compress(row, keep[start:stop].tolist())) for row, start, stop in cuts],
+            strings,
             {name: flat[keep] for name, flat in self.arrays.items()},
             np.maximum(nan_values, 0),
             None if self.sampled is None else self.sampled[keep],
@@ -143,7 +151,7 @@ def _arrays(fields: Sequence[TokenFields], offsets: Ints) -> tuple[dict[str, Flo
         if not logged.any():
             continue
         data = b"".join(
-            bytes(memoryview(part)[: row.size])
+            memoryview(part)[: row.size]
             if part is not None
             else np.full(row.size, np.nan).tobytes()
             for part, row in zip(parts, fields, strict=True)

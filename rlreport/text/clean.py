@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from functools import lru_cache
 from typing import Any
 
@@ -79,12 +80,9 @@ def shortened(text: str, longest: int) -> str:
 
 def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
     """Remove all occurrences of pad tokens, and make the text safe to encode (``safe_text``)."""
-    # Searching for first characters is much faster than searching for whole tokens.
-    for first in _first_characters(pad_tokens):
-        if first in text:
-            if any(map(text.__contains__, filter(None, pad_tokens))):
-                text = _any_of(pad_tokens).sub("", text)
-            break
+    # Searching for a few parts is much faster than searching for all tokens.
+    if any(map(text.__contains__, _common_parts(pad_tokens))):
+        text = _any_of(pad_tokens).sub("", text)
     return safe_text(text)
 
 
@@ -100,8 +98,16 @@ def clean_prompt(text: str, pad_tokens: tuple[str, ...], system_end_token: str |
 
 
 @lru_cache(maxsize=64)
-def _first_characters(tokens: tuple[str, ...]) -> list[str]:
-    return sorted({token[0] for token in tokens if token})
+def _common_parts(tokens: tuple[str, ...]) -> list[str]:
+    """Return few texts of at most three characters, one of which is in each token."""
+    remaining, parts = list(filter(None, tokens)), list[str]()
+    while remaining:
+        counts = Counter(
+            token[i : i + 3] for token in remaining for i in range(max(1, len(token) - 2))
+        )
+        parts.append(max(counts, key=lambda part: (counts[part], part)))
+        remaining = [token for token in remaining if parts[-1] not in token]
+    return parts
 
 
 @lru_cache(maxsize=64)
