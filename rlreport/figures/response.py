@@ -66,7 +66,8 @@ def response_figures(
 
 def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: Ints) -> None:
     count, total = finite_sums(ratio, offsets)
-    columns["log_ratio_mean"] = finite_means(ratio, offsets)[1]
+    with np.errstate(invalid="ignore"):
+        columns["log_ratio_mean"] = total / count
     columns["kl_k1"] = np.where(count > 0, total, np.nan)
     columns["log_ratio_min"] = row_minima(ratio, offsets)
     columns["log_ratio_max"] = row_maxima(ratio, offsets)

@@ -28,6 +28,7 @@ class TokenRows:
     rows: Ints  # int64 (R,), rows of the batch that have tokens
     offsets: Ints  # int64 (R + 1,), where each row's tokens begin
     strings: list[list[str] | None]  # token strings of each row; None for a row that logs none
+    texts: list[str]  # each row's token strings as logged, joined; "" for a row that logs none
     # field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; only fields that are logged
     arrays: dict[str, Floats]
     nan_values: Ints  # int64 (R,), number of values logged as NaN, infinite or null
@@ -39,11 +40,12 @@ class TokenRows:
     def marks(self, token: str) -> Bools:
         """Return which tokens equal ``token``, bool (N,)."""
         places: list[int] = []
-        for strings, start in zip(self.strings, self.offsets.tolist(), strict=False):
+        starts = self.offsets[:-1].tolist()
+        for strings, text, start in zip(self.strings, self.texts, starts, strict=True):
             place = -1
-            # ``index`` searches much faster than a loop over the tokens.
+            # Searching the text is faster than ``index``, and ``index`` than a loop over tokens.
             with suppress(ValueError):
-                while strings:
+                while strings and token in text:
                     place = strings.index(token, place + 1)
                     places.append(start + place)
         marks = np.zeros(int(self.offsets[-1]), dtype=bool)
@@ -104,6 +106,7 @@ class TokenRows:
             self.rows,
             offsets_of(sizes),
             strings,
+            self.texts,
             {name: flat[keep] for name, flat in self.arrays.items()},
             np.maximum(nan_values, 0),
             None if self.sampled is None else self.sampled[keep],
@@ -130,7 +133,9 @@ def token_rows(
         row.tokens[: row.size] if row.uneven and row.tokens is not None else row.tokens
         for row in row_fields
     ]
-    tokens = TokenRows(rows, offsets, strings, *_arrays(row_fields, offsets), *_masks(row_fields))
+    texts = [row.text for row in row_fields]
+    arrays, nan_values = _arrays(row_fields, offsets)
+    tokens = TokenRows(rows, offsets, strings, texts, arrays, nan_values, *_masks(row_fields))
     drop = _sentinels(tokens)
     padding = _end_padding(tokens, drop, pad_tokens)
     for kind, mask in (("sentinel", drop), ("pads", padding)):
@@ -151,9 +156,11 @@ def _arrays(fields: Sequence[TokenFields], offsets: Ints) -> tuple[dict[str, Flo
         if not logged.any():
             continue
         data = b"".join(
-            memoryview(part)[: row.size]
-            if part is not None
-            else np.full(row.size, np.nan).tobytes()
+            np.full(row.size, np.nan).tobytes()
+            if part is None
+            else part
+            if len(part) == row.size
+            else part[: row.size]
             for part, row in zip(parts, fields, strict=True)
         )
         flat = np.frombuffer(data, dtype=np.float64)
