@@ -114,23 +114,22 @@ def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
     lengths = np.diff(offsets)
     chunks = -(-lengths // _CHUNK)
     chunk_offsets = offsets_of(chunks)
+    last = chunk_offsets[1:][chunks > 0] - 1
     # Padding rows with zeros at their end does not change the sums.
-    shift = np.repeat(chunk_offsets[:-1] * _CHUNK - offsets[:-1], lengths)
-    index = np.arange(len(flat)) + shift
-    grid = np.zeros((int(chunk_offsets[-1]), _CHUNK))
-    grid.reshape(-1)[index] = flat
-    columns = np.ascontiguousarray(grid.T)
+    used = np.ones((int(chunk_offsets[-1]), _CHUNK), dtype=bool)
+    used[last] = np.arange(_CHUNK) <= (lengths[chunks > 0, None] - 1) % _CHUNK
+    grid = np.zeros(used.shape)
+    grid[used] = flat
     for t in range(_CHUNK - 2, -1, -1):
-        columns[t] += factor * columns[t + 1]
+        grid[:, t] += factor * grid[:, t + 1]
     if len(chunks) and chunks.max() > 1:
-        heads = columns[0]
-        totals = discounted_sums(heads, chunk_offsets, factor**_CHUNK)
+        totals = discounted_sums(grid[:, 0], chunk_offsets, factor**_CHUNK)
         carry = np.zeros_like(totals)
         carry[:-1] = totals[1:]
-        carry[chunk_offsets[1:][chunks > 0] - 1] = 0.0
+        carry[last] = 0.0
         powers = factor ** np.arange(_CHUNK, 0, -1.0)
-        columns += powers[:, None] * carry
-    return np.asarray(columns.T.reshape(-1)[index])
+        grid += powers * carry[:, None]
+    return np.asarray(grid[used])
 
 
 def importance_ratio(new_logp: Floats, old_logp: Floats) -> Floats:
