@@ -42,12 +42,13 @@ class TokenRows:
         places: list[int] = []
         starts = self.offsets[:-1].tolist()
         for strings, text, start in zip(self.strings, self.texts, starts, strict=True):
-            place = -1
             # Searching the text is faster than ``index``, and ``index`` than a loop over tokens.
-            with suppress(ValueError):
-                while strings and token in text:
-                    place = strings.index(token, place + 1)
-                    places.append(start + place)
+            if strings and token in text:
+                place = -1
+                with suppress(ValueError):
+                    while True:
+                        place = strings.index(token, place + 1)
+                        places.append(start + place)
         marks = np.zeros(int(self.offsets[-1]), dtype=bool)
         marks[places] = True
         return marks
