@@ -37,7 +37,7 @@ from rlreport.read.rows import Row, load_object, parse_record
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.messages import Message, marked, message
 
-_BATCH_BYTES, _BATCH_ROWS = 1 << 21, 16384
+_BATCH_BYTES, _BATCH_ROWS = 1 << 22, 16384
 _END = 2**62
 _TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
 # Cacheable file structures: single files, unlike databases, which may have extra files

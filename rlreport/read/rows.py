@@ -212,6 +212,7 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
 def _joined(values: Any) -> str | None:
     """Return a list of strings as one text, None if ``values`` is anything else."""
     try:
+        # Joining is several times faster than checking each type.
         return "".join(values) if isinstance(values, list) else None
     except TypeError:
         return None

@@ -157,11 +157,7 @@ def _arrays(fields: Sequence[TokenFields], offsets: Ints) -> tuple[dict[str, Flo
         if not logged.any():
             continue
         data = b"".join(
-            np.full(row.size, np.nan).tobytes()
-            if part is None
-            else part
-            if len(part) == row.size
-            else part[: row.size]
+            part[: row.size] if part is not None else np.full(row.size, np.nan).tobytes()
             for part, row in zip(parts, fields, strict=True)
         )
         flat = np.frombuffer(data, dtype=np.float64)
