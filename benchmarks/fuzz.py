@@ -27,7 +27,6 @@ from typing import Any
 from rlreport.about.card import run_card
 from rlreport.check import load_thresholds
 from rlreport.comparison.reports import earlier_report, report_about, unpacked
-from rlreport.display import fetch
 from rlreport.errors import RlreportError
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions
@@ -132,7 +131,7 @@ def read(kind: str, path: Path) -> None:
     if kind == "log":
         scan = read_logs([path], ReadOptions(workers=1), FigureOptions())
         rows = range(min(4, len(scan.responses)))
-        list(fetch(scan.locations(), rows, ReadOptions(), FigureOptions()))
+        scan.rollouts.read(rows)
     elif kind == "metrics":
         metrics_beside([path.parent], [])
         metrics_beside([], [path])

@@ -32,7 +32,6 @@ from rlreport.check.finding import Finding, Verdict
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.check.verdict import worded
-from rlreport.display import prompt_texts
 from rlreport.errors import RlreportError
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions
@@ -76,7 +75,7 @@ def read(folder: Path) -> Tables:
     options = ReadOptions(workers=1)
     metrics = metrics_beside([folder], ())
     scan = read_logs([folder], options, FigureOptions(), Progress(), metrics.paths)
-    return summarise(scan, prompt_texts(scan, options), metrics)
+    return summarise(scan, metrics)
 
 
 def verdict_on(tables: Tables) -> Verdict:

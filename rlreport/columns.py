@@ -83,6 +83,7 @@ RESPONSE_COLUMNS = (
     _inner("offset", "bytes", "where the line starts (decompressed bytes)", "int64"),
     _inner("length", "bytes", "length of the line without its line end", "int64"),
     _inner("sub", "", "row inside the line, for formats that log several in one", "int32"),
+    _inner("has_texts", "", "1 if its texts and tokens were read for quotes and pages", "int8"),
     _inner("prompt_id", "", "index into the prompt table, by cleaned prompt text", "int32"),
     _inner("prompt_hash", "", "hash of the whole cleaned prompt: the same in every run", "uint64"),
     _inner("group", "", "ordinal of the group: same group_id (else prompt) and step", "int32"),

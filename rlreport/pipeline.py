@@ -34,7 +34,6 @@ from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
 from rlreport.deliver.markdown import append_summary, notebook_html, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
-from rlreport.display import fetch, prompt_texts
 from rlreport.draw.custom import chart_functions, custom_charts
 from rlreport.draw.svg import check_address_space
 from rlreport.errors import OutputError, UnusableInputError, UsageError
@@ -42,7 +41,7 @@ from rlreport.figures.ragged import Ints
 from rlreport.metrics import metrics_beside
 from rlreport.options import BuildOptions, FigureOptions, ReadOptions, ReportOptions, part
 from rlreport.read.logs import read_logs
-from rlreport.read.readback import RowLocations
+from rlreport.read.rollouts import Rollouts
 from rlreport.summarise import summarise
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers, release_memory
@@ -97,7 +96,7 @@ def build_report(
     card = _metadata(logs, options)
     author_notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
 
-    name, locations, tables = _read(logs, options, card, progress, workers)
+    name, rollouts, tables = _read(logs, options, card, progress, workers)
     remarks += [Note("card", text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
     note = None if options.merge else several_runs(logs, tables, named=not options.redact_names)
@@ -108,8 +107,8 @@ def build_report(
     tables = replace(tables, notes=[*([note] if note else []), *tables.notes])
     if options.in_progress:
         tables = tables.growing()
-    verdict, spreading = _judge(tables, locations, limits, options)
-    texts = cache(partial(_texts, _sampled_rows(tables), locations, options))
+    verdict, spreading = _judge(tables, rollouts, limits, options)
+    texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
     tables = tables.without_samples()  # they are large, and no later stage needs them
     if options.redact:
         redact = Redactor()
@@ -125,7 +124,7 @@ def build_report(
     title, one_file = options.title or name, chosen_form.one_file
     run = RunContext(
         **vars(page_context(title, tables, options, aliases, one_file=one_file)),
-        locations=locations,
+        chosen=rollouts,
         tables=tables,
         verdict=verdict,
         spreading=spreading,
@@ -168,8 +167,8 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     progress, limits = Progress(options.quiet, options.language), _limits(options)
     with Workers(options.workers, options.ray, progress.say) as workers:
         card = _metadata(logs, options)
-        _, locations, tables = _read(logs, options, card, progress, workers)
-        verdict, _ = _judge(tables, locations, limits, options)
+        _, rollouts, tables = _read(logs, options, card, progress, workers)
+        verdict, _ = _judge(tables, rollouts, limits, options)
     return worded(verdict, sample_note=tables.sample_note)
 
 
@@ -194,8 +193,8 @@ def _read(
     card: Card,
     progress: Progress,
     workers: Workers,
-) -> tuple[str, RowLocations, Tables]:
-    """Read logs; return the run's name, where the logs contain each response, and all tables."""
+) -> tuple[str, Rollouts, Tables]:
+    """Read logs; return the run's name, the chosen responses with their texts, and all tables."""
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
     metrics = metrics_beside(logs, read.metrics, read.run)
     named = (notes_file(logs, options.notes), options.thresholds, read.tokenizer, *options.charts)
@@ -205,15 +204,15 @@ def _read(
     except UnusableInputError as error:
         reasons = [] if metrics.paths else [f"; {note.text}" for note in metrics.notes[:3]]
         raise UnusableInputError(f"{error}{''.join(reasons)}") from error
-    tables = summarise(scan, prompt_texts(scan, read), metrics)
-    name, locations = scan.name, scan.locations()
+    tables = summarise(scan, metrics)
+    name, rollouts = scan.name, scan.rollouts
     del scan
     release_memory()
-    return name, locations, tables
+    return name, rollouts, tables
 
 
 def _judge(
-    tables: Tables, locations: RowLocations, limits: Thresholds, options: BuildOptions
+    tables: Tables, rollouts: Rollouts, limits: Thresholds, options: BuildOptions
 ) -> tuple[Verdict, SpreadingTexts]:
     """Run the checks; return the verdict, with quoted responses, and texts that became common."""
     run = Run(tables.settled(), limits)
@@ -222,10 +221,7 @@ def _judge(
         replace(run.once(spreading_texts), counts={}),
     )
     del run
-    verdict = with_excerpts(
-        verdict, tables.responses, lambda rows: fetch(locations, rows, options, options)
-    )
-    return verdict, spreading
+    return with_excerpts(verdict, tables.responses, rollouts), spreading
 
 
 def _sampled_rows(tables: Tables) -> Ints:
@@ -238,7 +234,7 @@ def _sampled_rows(tables: Tables) -> Ints:
     return rows
 
 
-def _texts(rows: Ints, locations: RowLocations, options: BuildOptions) -> pd.DataFrame:
+def _texts(rows: Ints, rollouts: Rollouts, options: BuildOptions) -> pd.DataFrame:
     """Return a table with ``step``, ``n``, ``prompt`` and ``response`` of the responses ``rows``.
 
     Raises:
@@ -247,5 +243,5 @@ def _texts(rows: Ints, locations: RowLocations, options: BuildOptions) -> pd.Dat
     if options.redact:
         raise UsageError("--redact leaves texts out")
     names = ["step", "n", "prompt", "response"]
-    rollouts = fetch(locations, rows.tolist(), options, options, 0)
-    return pd.DataFrame([[getattr(row, name) for name in names] for row in rollouts], columns=names)
+    sampled = rollouts.read(rows, with_tokens=0)
+    return pd.DataFrame([[getattr(row, name) for name in names] for row in sampled], columns=names)

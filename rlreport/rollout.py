@@ -1,4 +1,4 @@
-"""Data classes for a response that is read back from the logs, to be shown on a page."""
+"""Data classes for a response with its texts and tokens, as pages show it."""
 
 from __future__ import annotations
 

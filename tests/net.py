@@ -25,9 +25,7 @@ import numpy as np
 import pandas as pd
 
 import rlreport
-from rlreport.display import fetch
 from rlreport.errors import RlreportError
-from rlreport.options import FigureOptions, ReadOptions
 from rlreport.rollout import Turn
 from tests.conftest import unpack_runs
 from tests.format_logs import write_all
@@ -203,7 +201,7 @@ SPLIT = {"rllm", "swift", "prime_rl", "miles", "verifiers", "trackio"}
 PICKLED = {"slime", "miles-rollout_data"}
 """Dumps that only torch reads, which not every environment has; ``slime_export`` has the same."""
 
-INNER = ("file", "line", "offset", "length", "prompt_hash", "group_hash", "line_hash",
+INNER = ("has_texts", "file", "line", "offset", "length", "prompt_hash", "group_hash", "line_hash",
          "response_hash")  # fmt: skip
 TEXTS = ("prompt", "response", "ref_response", "ground_truth", "errors", "turns", "conversation",
          "raw_tokens", "tokens")  # fmt: skip
@@ -236,7 +234,7 @@ def read_text(path: Path) -> str:
     lines += [f"fields {scan.fields}", f"parts {scan.reward_parts}", f"failed {scan.failed}"]
     lines += [f"tool {cut(tool)}" for tool in scan.tools.to_dict("records")] + sums(table)
     first = table[:ROWS].to_dict("records")
-    rollouts = fetch(scan.locations(), range(len(first)), ReadOptions(), FigureOptions())
+    rollouts = scan.rollouts.read(range(len(first)))
     for figures, rollout in zip(first, rollouts, strict=True):
         arrays = {name: getattr(rollout.figures, name) for name in rollout.figures.__slots__}
         arrays["sampled"] = rollout.sampled

@@ -71,6 +71,7 @@ def _response_table(given: dict[str, Any], rows: int) -> pd.DataFrame:
     prompts = np.asarray(given.get("prompt_id", places))
     plain: dict[str, Any] = {
         "n": places - starts,
+        "has_texts": 1,
         "line": places + 1,
         "offset": places * 100,
         "length": 99,

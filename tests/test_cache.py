@@ -28,6 +28,7 @@ from rlreport.read import chunk as chunks
 from rlreport.read.chunk import read_chunk
 from rlreport.read.lines import byte_ranges
 from rlreport.read.logs import read_logs
+from rlreport.read.rollouts import Rollouts
 from rlreport.read.tables import Scan
 from rlreport.system.cache import Store, pack, store_at, unpack
 from rlreport.system.stores import zstd
@@ -90,12 +91,7 @@ def found(logs: Path, cache: Path | str = "", **options: Any) -> bytes:
 
 
 def as_bytes(scan: Scan) -> bytes:
-    parts = [
-        getattr(scan, field.name)
-        for field in fields(scan)
-        if field.name not in ("sources", "formats")
-    ]
-    return pickle.dumps([_plain(part) for part in parts])
+    return pickle.dumps([_plain(getattr(scan, field.name)) for field in fields(scan)])
 
 
 def _plain(value: Any) -> Any:
@@ -104,6 +100,8 @@ def _plain(value: Any) -> Any:
         return value.to_json(double_precision=15, orient="split"), list(value.dtypes.astype(str))
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.tobytes()
+    if isinstance(value, Rollouts):
+        return [_plain(rollout) for rollout in value.read(value.places.row)]
     if is_dataclass(value):
         return repr({f.name: _plain(getattr(value, f.name)) for f in fields(value)})
     return repr(value)
@@ -347,24 +345,26 @@ def test_an_entry_that_is_whole_and_no_table_is_a_miss(
     assert_a_miss(tmp_path, monkeypatch, "columns", change)
 
 
-SAMPLE_LIES: dict[str, Callable[[list[str], list[Any]], Entry]] = {
+# The arrays begin with spans, texts, lengths, flags and ids.
+ROLLOUT_LIES: dict[str, Callable[[list[str], list[Any]], Entry]] = {
     "no strings": lambda strings, arrays: ([], arrays),
     "an array too few": lambda strings, arrays: (strings, arrays[:-1]),
-    "other rows": lambda strings, arrays: (strings, [arrays[0] + 9, *arrays[1:]]),
-    "other lengths": lambda strings, arrays: (strings, [arrays[0], arrays[1] + 1, *arrays[2:]]),
+    "texts beyond the end": lambda strings, arrays: (strings, [arrays[0] + 9, *arrays[1:]]),
+    "other lengths": lambda strings, arrays: (strings, [*arrays[:2], arrays[2] + 1, *arrays[3:]]),
     "rows too few": lambda strings, arrays: (strings, [arrays[0][1:], *arrays[1:]]),
+    "negative ids": lambda strings, arrays: (strings, [*arrays[:4], -1 - arrays[4], *arrays[5:]]),
 }
 
 
-@pytest.mark.parametrize("change", SAMPLE_LIES.values(), ids=SAMPLE_LIES)
-def test_an_entry_that_is_whole_and_no_part_of_the_sample_is_a_miss(
+@pytest.mark.parametrize("change", ROLLOUT_LIES.values(), ids=ROLLOUT_LIES)
+def test_an_entry_that_is_whole_and_no_part_of_the_rollouts_is_a_miss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[..., Any]
 ) -> None:
     def changed(head: dict[str, Any], arrays: list[Any]) -> Entry:
-        strings, arrays = change(head["strings"], arrays)
-        return {"strings": strings}, arrays
+        strings, arrays = change(head["vocabulary"], arrays)
+        return {**head, "vocabulary": strings}, arrays
 
-    assert_a_miss(tmp_path, monkeypatch, "strings", changed)
+    assert_a_miss(tmp_path, monkeypatch, "vocabulary", changed)
 
 
 @pytest.mark.parametrize("shape", [[-1], [10**15], ["a"], 3, [2, 2]])

@@ -11,8 +11,6 @@ import pytest
 
 from rlreport.check import run_checks
 from rlreport.check.run import Run
-from rlreport.display import prompt_texts
-from rlreport.options import ReadOptions
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
 from tests.reading import read, write
@@ -54,7 +52,7 @@ def logged(folder: Path, watched: Series | None, split: bool, strange: Series) -
                 for row in training(rng, step, None)
             ]
     scan = read(write(folder / "log.jsonl", rows))
-    return summarise(scan, prompt_texts(scan, ReadOptions()))
+    return summarise(scan)
 
 
 def nobody(step: int) -> float:

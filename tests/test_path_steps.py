@@ -14,7 +14,6 @@ from rlreport.options import ReadOptions
 from rlreport.read.detect import FORMAT, PATH_STEP, detect_formats, path_steps
 from rlreport.read.files import find_sources
 from rlreport.read.notes import NO_STEP
-from rlreport.read.readback import read_rows
 from rlreport.read.tables import Scan
 from tests.reading import kinds, read, row, write
 from tests.test_read_zip import zipped
@@ -149,8 +148,8 @@ def test_paths_in_a_zip_are_like_paths_of_files(
 
     zipped(tmp_path / "run.jsonl.zip", {name: line(name) for name in members})
     scan = read(tmp_path, strict=True)
-    rows = dict(read_rows(scan.locations(), range(len(members))))
-    assert {one.response: one.step for one in rows.values()} == members
+    rollouts = scan.rollouts.read(range(len(members)))
+    assert {rollout.response: rollout.step for rollout in rollouts} == members
     assert set(scan.responses["step"]) == steps
     assert noted in kinds(scan)
     if noted == PATH_STEP:

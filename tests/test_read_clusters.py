@@ -9,14 +9,15 @@ import os
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
 import pytest
 
-from rlreport.display import fetch, prompt_texts
 from rlreport.errors import StrictError, UnusableInputError, UsageError
 from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read.choice import Choice, choose_rows
 from rlreport.read.chunk import read_chunk
 from rlreport.read.files import find_sources
 from rlreport.read.lines import ByteRange, Lines
@@ -86,9 +87,7 @@ def test_bom_and_crlf_are_no_part_of_the_rows(tmp_path: Path) -> None:
     line = b'{"step": 1, "prompt": "p", "response": "r", "reward": 2}\r\n'
     scan = read(write(tmp_path / "a.jsonl", [b"\xef\xbb\xbf", line, line]))
     assert scan.responses["reward"].tolist() == [2.0, 2.0]
-    assert [
-        r.response for r in fetch(scan.locations(), [1, 0], ReadOptions(), FigureOptions())
-    ] == ["r", "r"]
+    assert [r.response for r in scan.rollouts.read([1, 0])] == ["r", "r"]
 
 
 def test_empty_file_is_noted(tmp_path: Path) -> None:
@@ -143,7 +142,7 @@ def test_lone_surrogates_and_hostile_tokens_survive_both_passes(tmp_path: Path) 
     counts = token_figures(scan)["count"]
     assert set(counts) == {2}
     assert len(counts) == len(strings)
-    rollouts = list(fetch(scan.locations(), [0, 1], ReadOptions(), FigureOptions()))
+    rollouts = scan.rollouts.read([0, 1])
     assert rollouts[1].raw_tokens[:6] == strings[:6]
     assert rollouts[0].response == "x\ufffdy"
 
@@ -293,9 +292,9 @@ def test_compressed_logs_stream_in_both_passes(tmp_path: Path, suffix: str) -> N
     packed, wanted = read(folder), read(plain)
     assert packed.responses.equals(wanted.responses)
     order = [49, 3, 20]
-    found = fetch(packed.locations(), order, ReadOptions(), FigureOptions())
+    found = packed.rollouts.read(order)
     assert [r.step for r in found] == order
-    assert prompt_texts(packed, ReadOptions()) == ["Say hi."]
+    assert packed.prompt_texts() == ["Say hi."]
 
 
 @pytest.mark.parametrize("suffix", ["gz", "zst"])
@@ -349,7 +348,7 @@ def test_urls_are_read_through_fsspec(tmp_path: Path) -> None:
     scan = read("memory://run")
     assert [file.name for file in scan.files] == ["b.jsonl.gz", "one/a.jsonl"]
     assert len(scan.responses) == 40
-    assert next(iter(fetch(scan.locations(), [39], ReadOptions(), FigureOptions()))).step == 19
+    assert next(iter(scan.rollouts.read([39]))).step == 19
     assert len(read("memory://run/one/a.jsonl").responses) == 20
     assert len(read("memory://run/*/*.jsonl").responses) == 20
     assert len(read(f"file://{tmp_path}").responses) == 20
@@ -367,16 +366,22 @@ def test_system_prompt_and_pad_tokens_are_no_part_of_a_prompt(tmp_path: Path) ->
     rows = [row(prompt="<PAD>rules<|end|>Say hi."), row(prompt="other<|end|>Say hi.<PAD>")]
     scan = read(write(tmp_path / "a.jsonl", rows), system_end_token="<|end|>")
     assert scan.responses["prompt_id"].tolist() == [0, 0]
-    options = ReadOptions(system_end_token="<|end|>")
-    assert prompt_texts(scan, options) == ["Say hi."]
+    assert scan.prompt_texts() == ["Say hi."]
 
 
-def test_a_log_that_changed_between_the_passes_is_said_so(tmp_path: Path) -> None:
+def test_a_log_that_changes_before_its_rows_are_read_again_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path / "a.jsonl", [GOOD, row(1)])
-    scan = read(path)
-    path.write_bytes(b"")
+
+    def choose_and_change(*arguments: Any) -> Choice:
+        path.write_bytes(b"")
+        return choose_rows(*arguments)
+
+    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
+    monkeypatch.setattr("rlreport.read.logs.choose_rows", choose_and_change)
     with pytest.raises(UnusableInputError, match=r"a\.jsonl changed"):
-        list(fetch(scan.locations(), [1], ReadOptions(), FigureOptions()))
+        read(path)
 
 
 def test_rows_appended_while_reading_are_not_read(tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.display import fetch, prompt_texts
 from rlreport.errors import UsageError
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
 from tests.reading import kinds, read, row, write
@@ -17,7 +16,7 @@ from tests.reading import kinds, read, row, write
 def responses(scan: Scan, options: ReadOptions | None = None) -> list[str]:
     """The response texts as the second pass reads them, in the order of the table."""
     rows = range(len(scan.responses))
-    found = fetch(scan.locations(), rows, options or ReadOptions(), FigureOptions())
+    found = scan.rollouts.read(rows)
     return [rollout.response for rollout in found]
 
 
@@ -30,7 +29,7 @@ def test_a_byte_order_mark_is_no_part_of_another_frameworks_first_row(tmp_path: 
     rows = [verl(1, text, 0.5) for text in ("a", "b")]
     scan = read(write(tmp_path / "1.jsonl", [b"\xef\xbb\xbf", *rows]))
     assert responses(scan) == ["a", "b"]
-    assert prompt_texts(scan, ReadOptions()) == ["2+2?"]
+    assert scan.prompt_texts() == ["2+2?"]
 
 
 def test_fields_named_by_the_user(tmp_path: Path) -> None:

@@ -15,9 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlreport.display import fetch
 from rlreport.errors import RlreportError, UnusableInputError
-from rlreport.options import FigureOptions, ReadOptions
 from tests.reading import damage, read, row, tokens
 from tests.running import SEARCH
 
@@ -57,7 +55,7 @@ def check(data: bytes) -> None:
         assert len(scan.responses) + scan.bad_count == lines
         assert len(scan.bad_lines) == min(scan.bad_count, 1000)
         rows = range(len(scan.responses))
-        rollouts = list(fetch(scan.locations(), rows, ReadOptions(), FigureOptions()))
+        rollouts = scan.rollouts.read(rows)
         for rollout, count in zip(rollouts, scan.responses["response_tokens"], strict=True):
             assert not rollout.raw_tokens or len(rollout.raw_tokens) == count
             assert len(rollout.tokens) == len(rollout.raw_tokens)

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from rlreport.display import fetch
-from rlreport.options import FigureOptions, ReadOptions
 from tests.reading import read, row, write
 
 ENDLESS = "1" + "0" * 400
@@ -28,9 +26,7 @@ def line(**logged: str) -> str:
 
 
 def conversation(path: Path) -> Any:
-    return next(
-        iter(fetch(read(path).locations(), [0], ReadOptions(), FigureOptions()))
-    ).conversation
+    return next(iter(read(path).rollouts.read([0]))).conversation
 
 
 @pytest.mark.parametrize(
@@ -47,14 +43,7 @@ def test_an_endless_number_or_list_costs_its_own_line_at_most(
     assert {0, 1} <= set(scan.responses["step"])
     assert len(scan.responses) + scan.bad_count == 3
     assert list(scan.responses["response_chars"]) == [9] * len(scan.responses)
-    assert (
-        len(
-            list(
-                fetch(scan.locations(), range(len(scan.responses)), ReadOptions(), FigureOptions())
-            )
-        )
-        >= 2
-    )
+    assert len(list(scan.rollouts.read(range(len(scan.responses))))) >= 2
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -110,6 +99,6 @@ def test_one_odd_entry_of_a_step_or_episode_costs_no_other(
     assert scan.responses["reward"].tolist() == rewards
     assert scan.bad_count == 1
     # The rows after the odd one are read back as themselves.
-    rollouts = fetch(scan.locations(), range(len(rewards)), ReadOptions(), FigureOptions())
+    rollouts = scan.rollouts.read(range(len(rewards)))
     chars = [len(rollout.response) for rollout in rollouts]
     assert chars == scan.responses["response_chars"].tolist()

@@ -84,7 +84,7 @@ def test_responses_that_count_in_part_are_noted(tmp_path: Path) -> None:
 def test_validation_outside_the_sample_does_not_make_figures_sampled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rlreport.read.sample.MAX_RESPONSES", 6)
+    monkeypatch.setattr("rlreport.read.choice.MAX_SAMPLED", 6)
     lines = [row(0, split=split) for split in ("train", "train", "val", "val") for _ in range(3)]
     scan = read(write(tmp_path / "a.jsonl", lines))
     assert (scan.sampled, scan.sampled_of, len(scan.responses)) == (6, 6, 12)

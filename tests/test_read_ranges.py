@@ -176,7 +176,7 @@ def test_line_numbers_count_from_the_start_of_the_file(sources: list[Source]) ->
     cuts = [0, source.size // 3, source.size // 2, source.size]
     chunks = [read_chunk([ByteRange(0, source, *cut)], *SETTINGS) for cut in pairwise(cuts)]
     files = LogFiles(sources, [LogFormat()] * len(sources), [])
-    table, _ = response_table(log_rows(chunks, files, keep_restarted=True))
+    table = response_table(log_rows(chunks, files, keep_restarted=True))
     lines = Path(source.path).read_bytes().splitlines(keepends=True)
     starts = np.cumsum([0, *map(len, lines)])
     assert (starts[table["line"] - 1] == table["offset"]).all()

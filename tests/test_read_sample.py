@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.read.sample import MAX_RESPONSES, MAX_TOKENS, sampled_rows
-from rlreport.read.sample_parts import EDGE
+from rlreport.read.choice import MAX_SAMPLED, MAX_SAMPLED_TOKENS, sampled_rows
+from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import Scan
 from rlreport.summarise import step_bigrams
 from rlreport.tables import GAP
@@ -45,7 +45,7 @@ def test_a_run_of_8192_responses_is_sampled_whole() -> None:
     table = run_of(64, 16, 8)
     assert sampled_rows(table, ["a"]).tolist() == list(range(8192))
     larger = run_of(64, 16, 9)
-    assert len(sampled_rows(larger, ["a"])) == MAX_RESPONSES
+    assert len(sampled_rows(larger, ["a"])) == MAX_SAMPLED
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_sample_holds_at_most_four_million_tokens(length: int) -> None:
     table = run_of(100, 82, 1, tokens=length)
     rows = sampled_rows(table, ["a"])
     cost = len(rows) * min(length, 2 * EDGE)
-    assert cost <= MAX_TOKENS
+    assert cost <= MAX_SAMPLED_TOKENS
     assert len(rows) >= 1600  # at least half of what would fit
 
 
@@ -96,8 +96,8 @@ def test_every_step_is_sampled_and_all_bounds_hold(steps: int, each: int, length
     table = run_of(steps, each, 1, tokens=length)
     rows = sampled_rows(table, ["a"])
     assert (np.diff(rows) > 0).all()
-    assert len(rows) <= MAX_RESPONSES
-    assert len(rows) * min(length, 2 * EDGE) <= MAX_TOKENS
+    assert len(rows) <= MAX_SAMPLED
+    assert len(rows) * min(length, 2 * EDGE) <= MAX_SAMPLED_TOKENS
     assert set(table["step"].to_numpy()[rows]) == set(range(steps))
 
 

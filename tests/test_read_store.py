@@ -10,11 +10,12 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from rlreport.display import fetch
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read.choice import Choice
 from rlreport.read.detect import detect_formats
 from rlreport.read.files import find_sources
 from rlreport.read.lines import byte_ranges
@@ -62,26 +63,24 @@ def test_the_first_pass_moves_the_log_once_and_detection_a_hundredth(
     assert size <= sum(request.sent for request in store.requests()) <= 1.1 * size
 
 
-def test_rows_are_read_back_by_ranges_that_hold_little_else(store: Store, log: Path) -> None:
-    size = store.put_folder(log.parent, "back")
-    scan = read(f"s3://{BUCKET}/back")
-    store.forget()
-    wanted = [5, 6, 7, 1000, 2400]
-    rollouts = list(fetch(scan.locations(), wanted, ReadOptions(), FigureOptions()))
-    assert [r.response.split()[0] for r in rollouts] == [str(row) for row in wanted]
-    requests = store.requests()
-    assert len(requests) == 3  # neighbours come as one
-    assert sum(request.sent for request in requests) <= 0.01 * size
-
-
-def test_scattered_rows_are_not_joined_by_what_lies_between(store: Store, log: Path) -> None:
+def test_scattered_rows_are_read_again_without_what_lies_between(
+    store: Store, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.put_folder(log.parent, "scattered")
+    wanted = np.arange(0, 2_500, 4)
+    every = np.ones(len(wanted), bool)
+    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
+
+    def choose(*_: object) -> Choice:
+        store.forget()
+        return Choice(wanted, every, every)
+
+    monkeypatch.setattr("rlreport.read.logs.choose_rows", choose)
     scan = read(f"s3://{BUCKET}/scattered")
-    store.forget()
-    wanted = list(range(0, 2_500, 4))
-    list(fetch(scan.locations(), wanted, ReadOptions(), FigureOptions()))
     lengths = scan.responses["length"].to_numpy()[wanted]
     assert sum(request.sent for request in store.requests()) == lengths.sum()
+    rollouts = scan.rollouts.read(wanted[:3])
+    assert [r.response.split()[0] for r in rollouts] == ["0", "4", "8"]
 
 
 def test_many_small_objects_are_requested_together(
@@ -98,10 +97,10 @@ def test_many_small_objects_are_requested_together(
 
     monkeypatch.setattr(store.system, "cat_ranges", counting)
     assert len(read(f"s3://{BUCKET}/small").responses) == 300
-    assert together == [16, 256, 44, 300]  # detection, the first pass in two groups, the sample
+    assert together == [16, 256, 44]  # detection, and the table in two groups
 
 
-def test_a_compressed_object_is_streamed_once_by_the_first_pass_and_once_by_the_sample(
+def test_a_small_compressed_object_is_streamed_once(
     store: Store,
 ) -> None:
     rng = random.Random(0)
@@ -112,7 +111,7 @@ def test_a_compressed_object_is_streamed_once_by_the_first_pass_and_once_by_the_
     store.forget()
     assert len(read(f"s3://{BUCKET}/packed").responses) == 300
     moved = sum(request.sent for request in store.requests())
-    assert 2 * len(packed) <= moved <= 2.05 * len(packed)
+    assert len(packed) <= moved <= 1.05 * len(packed)
 
 
 def test_of_many_files_alike_a_few_are_looked_at(store: Store, tmp_path: Path) -> None:
@@ -212,7 +211,7 @@ def test_a_signed_address_of_a_server_without_ranges_is_read_and_its_signature_t
             scan = read(url)
             assert scan.files[0].name == name
             assert scan.responses["step"].tolist() == list(range(40))
-            (found,) = fetch(scan.locations(), [23], ReadOptions(), FigureOptions())
+            (found,) = scan.rollouts.read([23])
             assert found.response.startswith("23 23")
             assert "hunter2" not in scan.name + found.file
         server.shutdown()

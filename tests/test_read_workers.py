@@ -54,7 +54,7 @@ def test_workers_and_one_process_read_the_same(
 def test_an_error_of_ours_in_a_process_reaches_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RlreportError("the reason")
 
     monkeypatch.setattr("rlreport.read.logs.read_chunk", fail)
@@ -62,7 +62,11 @@ def test_an_error_of_ours_in_a_process_reaches_the_user(
         read(write(tmp_path / "a.jsonl", [tokens("a")]))
 
 
-def test_progress_adds_up_to_all_bytes_and_all_sampled_responses(big: Path) -> None:
+def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(
+    big: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
+
     class Counting(Progress):
         """One phase after the other."""
 

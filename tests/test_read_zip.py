@@ -12,7 +12,6 @@ import fsspec
 import pytest
 
 from rlreport.errors import UnusableInputError
-from rlreport.read.readback import read_rows
 from tests.reading import read, row, tokens
 
 
@@ -39,9 +38,9 @@ def test_every_json_file_of_an_archive_is_read(tmp_path: Path) -> None:
     scan = read(zipped(tmp_path / "run.jsonl.zip", members))
     assert scan.responses["step"].tolist() == [0, 1, 2, 3, 4, 5]
     assert (scan.bad_count, [file.name for file in scan.files]) == (0, ["run.jsonl.zip"])
-    rows = dict(read_rows(scan.locations(), range(6)))
-    assert rows[3].response == "from ndjson"
-    assert rows[0].tokens.tokens == ["a"]
+    rollouts = scan.rollouts.read(range(6))
+    assert rollouts[3].response == "from ndjson"
+    assert rollouts[0].raw_tokens == ["a"]
 
 
 def test_archives_are_read_from_folders_stores_and_the_cache(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import rlreport
 from rlreport.cli import main
-from rlreport.read import sample
+from rlreport.read import choice
 from tests.forms import everything
 from tests.pages_reading import rows_data
 from tests.reading import row
@@ -27,7 +27,7 @@ NOTE = f"from a sample of {SAMPLED:,} of {STEPS * EACH:,} responses"
 def small_sample():
     """Samples of an eighth of the usual size, so that logs can be short."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sample, "MAX_RESPONSES", LIMIT)
+        patch.setattr(choice, "MAX_SAMPLED", LIMIT)
         yield
 
 

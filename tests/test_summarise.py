@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
-from rlreport.read.sample_parts import EDGE, FIGURES
+from rlreport.read.rollouts import EDGE
+from rlreport.read.sample import FIGURES
 from rlreport.summarise import prompt_table, step_bigrams, token_table
 from rlreport.summarise.steps import commonest, incomplete, step_table, window_size
 from rlreport.tables import GAP, TokenSample

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 import rlreport
-from rlreport.display import fetch
 from rlreport.draw.overview import overview_charts
-from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.tables import Scan
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
@@ -91,7 +89,7 @@ def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(
     for t in range(5, -1, -1):
         delta = paid[t] + (values[t + 1] if t < 5 else 0.0) - values[t]
         carried = advantage[t] = delta + 0.95 * carried
-    (rollout,) = fetch(scan.locations(), [0], ReadOptions(), FigureOptions())
+    (rollout,) = scan.rollouts.read([0])
     assert rollout.figures.advantage is not None
     assert rollout.figures.advantage[KEEP] == pytest.approx(advantage)
     assert np.isnan(rollout.figures.advantage[~KEEP]).all()
@@ -101,7 +99,7 @@ def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(
 
 def test_all_tokens_are_read_back_with_the_mask(tmp_path: Path) -> None:
     scan = read(write(tmp_path / "log.jsonl", [masked(), tokens("x", "y")]))
-    first, second = fetch(scan.locations(), [0, 1], ReadOptions(), FigureOptions())
+    first, second = scan.rollouts.read([0, 1])
     assert first.raw_tokens == list(STRINGS)
     assert first.sampled is not None
     assert first.sampled.tolist() == KEEP.tolist()
@@ -126,7 +124,7 @@ def test_a_mask_that_fits_only_unusable_tokens_is_left_out_whenever_a_row_is_rea
     ids = {"response_tokens": [7, 8, 9], "response_mask": [1, 0, 1], "logprobs": [-1.0] * 5}
     scan = read(write(tmp_path / "log.jsonl", [row(**ids), tokens("x")]))
     assert {"bad_mask", "not_tokens"} <= kinds(scan)
-    first, _ = fetch(scan.locations(), [0, 1], ReadOptions(), FigureOptions())
+    first, _ = scan.rollouts.read([0, 1])
     assert first.sampled is None
     assert first.figures.logp is not None
     assert first.figures.logp.tolist() == [-1.0] * 5
@@ -174,7 +172,7 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     (step,) = tables_of(scan).steps.to_dict("records")
     assert (step["tool_error_share"], step["turn_tokens_mean"]) == (0.5, 3.5)
     assert (step["lag_mean"], step["lag_max"], step["at_turn_limit"]) == (4, 4, 0.5)
-    (rollout,) = fetch(scan.locations(), [0], ReadOptions(), FigureOptions())
+    (rollout,) = scan.rollouts.read([0])
     assert [(t.role, t.tokens, t.error) for t in rollout.conversation] == [
         ("assistant", (0, 2), None), ("tool", (2, 5), "timeout"), ("tool", None, None),
         ("assistant", (5, 10), None),
@@ -242,7 +240,7 @@ def test_hostile_turns_cost_themselves_only(tmp_path: Path) -> None:
     assert {"bad_turns", "bad_spans"} <= kinds(scan)
     assert scan.responses["turns"].max() == 10_000
     assert scan.tools["tool"].nunique() <= 64
-    rollouts = list(fetch(scan.locations(), range(len(rows)), ReadOptions(), FigureOptions()))
+    rollouts = scan.rollouts.read(range(len(rows)))
     assert len(rollouts[0].conversation) == len(HOSTILE)
     assert rollouts[0].conversation[3].error == '{"code": 1}'
     assert tables_of(scan).steps["turns_mean"].notna().any()
@@ -365,7 +363,7 @@ def test_turns_are_found_by_the_marks_of_tools_in_a_text(marked: str, tmp_path: 
     assert {name: scan.responses[name][0] for name in expected} == expected
     assert scan.responses["tool_errors"].isna().all(), "no mark tells an error"
     assert np.isnan(scan.responses["turns"][1])
-    first, second = fetch(scan.locations(), [0, 1], ReadOptions(), FigureOptions())
+    first, second = scan.rollouts.read([0, 1])
     assert [(t.role, t.text, t.sampled) for t in first.conversation] == [
         ("assistant", "<think>hm</think>Let me see.", True),
         ("tool", "4", False),
@@ -381,6 +379,6 @@ def test_turns_are_found_by_the_marks_of_tools_in_a_text(marked: str, tmp_path: 
 )  # fmt: skip
 def test_broken_marks_of_tools_lose_nothing(text: str, tmp_path: Path) -> None:
     scan = read(write(tmp_path / "log.jsonl", [row(1, response=text)]))
-    (rollout,) = fetch(scan.locations(), [0], ReadOptions(), FigureOptions())
+    (rollout,) = scan.rollouts.read([0])
     assert rollout.response == text
     assert scan.responses["reward"].tolist() == [1.0]

@@ -18,7 +18,7 @@ from rlreport.check.spreading import SpreadingTexts
 from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE_COLUMNS, Column
 from rlreport.options import BuildOptions
-from rlreport.read.readback import RowLocations
+from rlreport.read.rollouts import Rollouts, Selection
 from rlreport.tables import Tables
 from rlreport.text.messages import message
 
@@ -86,6 +86,7 @@ class StepJob:
     """What a worker needs to render the page of a step."""
 
     plan: StepPlan  # which responses the page shows, and in which detail
+    selection: Selection  # the texts and tokens of ``plan.rows``
     # all responses of the step: RESPONSE_COLUMNS, and further logged fields by ``extra_key``
     columns: dict[str, NDArray[Any]]
     shown: NDArray[np.int64]  # positions of ``plan.rows`` in ``columns``
@@ -113,7 +114,7 @@ class StepPage(NamedTuple):
 class RunContext(PageContext):
     """Data for the pages about the whole run, whose logs were read and checked."""
 
-    locations: RowLocations
+    chosen: Rollouts  # the responses that pages may show, with their texts and tokens
     tables: Tables
     verdict: Verdict
     spreading: SpreadingTexts  # phrases that became more frequent in responses during the run

@@ -30,11 +30,10 @@ from rlreport.bake.step import NUMBERED, STATIC_ROWS, number_cells, rounded, str
 from rlreport.bake.views import Cell, ColumnView, TableView, name_cell, number_column, table
 from rlreport.choose import Extreme, StepPlan, extremes
 from rlreport.columns import PROMPT, RESPONSE, STEP, TOKEN
-from rlreport.display import fetch
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import sparkline
 from rlreport.figures.ragged import Floats
-from rlreport.read.sample_parts import EDGE
+from rlreport.read.rollouts import EDGE
 from rlreport.rollout import Rollout
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken, turns
@@ -87,19 +86,18 @@ class RunTexts:
 
 
 def run_texts(run: RunContext) -> RunTexts:
-    """Read the extreme responses back from the logs, and choose the prompts to list."""
-    responses, locations, options = run.tables.responses, run.locations, run.options
+    """Return the extreme responses, and the prompts to list."""
     # Prompts that never beat the reference first, then the longest losing streaks.
     prompts = run.tables.prompts.sort_values(
         ["never_won", "losing_streak", "reward_gain", "prompt_id"],
         ascending=[False, False, True, True],
     ).head(PROMPTS_LISTED)
-    ends = extremes(responses)
+    ends = extremes(run.tables.responses)
     rows = sorted({extreme.row for extreme in ends})
-    rollouts = dict(zip(rows, fetch(locations, rows, options, options), strict=True))
-    locations.close()
-    if options.redact:
-        prompt_ids, numbers = responses["prompt_id"].tolist(), response_numbers(responses)
+    rollouts = dict(zip(rows, run.chosen.read(rows), strict=True))
+    if run.options.redact:
+        table = run.tables.responses
+        prompt_ids, numbers = table["prompt_id"].tolist(), response_numbers(table)
         for row, rollout in rollouts.items():
             rollouts[row] = redacted(rollout, prompt_ids[row], int(numbers[row]))
     return RunTexts([(extreme, rollouts[extreme.row]) for extreme in ends], prompts)

@@ -26,10 +26,8 @@ from rlreport.bake.report import DRAWINGS, ReportBuilder, draw_pages
 from rlreport.bake.step import GROUP_COLUMNS, group_figures, step_rows, step_view
 from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE
-from rlreport.display import fetch
 from rlreport.draw.chart import Chart
-from rlreport.read.chunk import format_keys
-from rlreport.read.readback import RowLocations
+from rlreport.read.rollouts import Selection
 from rlreport.rollout import Rollout
 from rlreport.summarise import commonest
 from rlreport.system.cache import Store, pack, program, store_at, unpack
@@ -52,9 +50,9 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
 
 def _load_or_render(builder: ReportBuilder, plans: Sequence[StepPlan]) -> Iterator[StepPage]:
     """Yield the planned pages in order, each from the cache or newly rendered."""
-    context, locations, options = builder.of_steps(), builder.locations, builder.options
+    context, options = builder.of_steps(), builder.options
     seconds = _SECONDS_PER_PAGE * len(plans)
-    shared = locations.without_rows(), builder.finish, context
+    shared = builder.finish, context
     shown_steps = builder.shown_steps
     jobs = [_job(builder, plan, shown_steps) for plan in plans]
     charts = [] if DRAWINGS in builder.memo else [builder.page_charts]
@@ -73,8 +71,10 @@ def _load_or_render(builder: ReportBuilder, plans: Sequence[StepPlan]) -> Iterat
     store = store_at(options.cache, options.cache_size)
     options = replace(options, workers=0, metrics=(), cache="", cache_size=0, ray=None, quiet=True)
     finish = builder.finish.__qualname__
-    digest = _digest("page", program(), finish, replace(context, options=options), locations.style)
-    keyed = [(job, _page_key(job, digest, locations, context)) for job in jobs]
+    digest = _digest(
+        "page", program(), finish, replace(context, options=options), builder.chosen.style
+    )
+    keyed = [(job, _page_key(job, digest)) for job in jobs]
     cached = [_load_page(store, key, job.plan) for job, key in keyed]
     uncached_jobs = [job for (job, _), page in zip(keyed, cached, strict=True) if page is None]
     new_pages = render(uncached_jobs)
@@ -103,6 +103,7 @@ def _job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> 
     figures = {name: values[compared].tolist() for name, values in steps.items()}
     return StepJob(
         plan=plan,
+        selection=Selection(builder.chosen, plan.rows),
         columns={name: values[first:last] for name, values in responses.items()},
         shown=plan.rows - first,
         texts=texts,
@@ -129,18 +130,16 @@ def _columns(
     return responses, {name: tables.steps[name].to_numpy() for name in names}, usual
 
 
-def _run(
-    job: StepJob | dict[str, list[Chart]], shared: tuple[RowLocations, Finish, PageContext]
-) -> Any:
+def _run(job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageContext]) -> Any:
     if isinstance(job, StepJob):
         return render_step(job, shared)
-    return draw_pages(job, shared[2].options.language)
+    return draw_pages(job, shared[1].options.language)
 
 
-def render_step(job: StepJob, shared: tuple[RowLocations, Finish, PageContext]) -> StepPage:
-    """Read the shown responses of a step back from the logs and render its page."""
-    locations, finish, context = shared
-    rollouts = _read(job, locations, context)
+def render_step(job: StepJob, shared: tuple[Finish, PageContext]) -> StepPage:
+    """Render the page of a step."""
+    finish, context = shared
+    rollouts = _rollouts(job, context)
     addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
     rows = step_rows(job, rollouts, context)
     view = step_view(job, rows, context, addresses)
@@ -150,37 +149,33 @@ def render_step(job: StepJob, shared: tuple[RowLocations, Finish, PageContext]) 
     return StepPage(job.plan, content, weight + len(texts), listed, texts)
 
 
-def _read(job: StepJob, locations: RowLocations, context: PageContext) -> list[Rollout]:
-    locations.select(job.columns)
-    rows = job.shown.tolist()
-    rollouts = fetch(locations, rows, context.options, context.options, job.plan.with_tokens)
+def _rollouts(job: StepJob, context: PageContext) -> list[Rollout]:
+    rollouts = job.selection.rollouts.read(job.selection.rows, job.plan.with_tokens)
     if not context.options.redact:
-        return list(rollouts)
+        return rollouts
     prompts = job.columns["prompt_id"].tolist()
     hidden = [
         redacted(rollout, prompts[row], job.texts[row])
-        for row, rollout in zip(rows, rollouts, strict=True)
+        for row, rollout in zip(job.shown.tolist(), rollouts, strict=True)
     ]
     if context.options.redact_names:
         hidden = [replace(r, file=context.file_aliases[r.file]) for r in hidden]
     return hidden
 
 
-def _page_key(job: StepJob, digest: bytes, locations: RowLocations, context: PageContext) -> bytes:
+def _page_key(job: StepJob, digest: bytes) -> bytes:
     """Return a page's cache key: a hash of all it is rendered from; b"" if it is not cacheable."""
-    columns, plan = job.columns, job.plan
-    file = columns["file"][job.shown]
-    files = np.unique(file).tolist()
-    formats = format_keys([locations.formats[i] for i in files], context.options.tokenizer)
-    if not formats or not columns["line_hash"][job.shown].all():
-        return b""
-    # Lines are identified by hash, not by offset; the page shows file names and line numbers.
-    columns = {k: v for k, v in columns.items() if k not in ("file", "offset", "length")}
-    names = [locations.sources[i].name for i in files], np.searchsorted(files, file)
+    plan, (rollouts, rows) = job.plan, job.selection
+    # Earlier files may have been listed since; the page shows file names and line numbers.
+    columns = {k: v for k, v in job.columns.items() if k not in ("file", "offset", "length")}
     detail = job.shown, plan.with_tokens, plan.digits
     run_facts = job.figures, job.linked, job.findings, job.usual_responses, job.in_progress
+    texts = rollouts.take(rows)
+    places = texts.places
+    names = [places.names[file] for file in places.file.tolist()]
+    texts = replace(texts, places=places._replace(row=places.n, file=places.n, names=names))
     try:
-        return _digest(digest.hex(), names, formats, columns, run_facts, detail, job.texts)
+        return _digest(digest.hex(), columns, run_facts, detail, job.texts, texts)
     except TypeError:  # text that is not Unicode
         return b""
 

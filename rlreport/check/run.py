@@ -327,12 +327,16 @@ class Run:
     def examples(self, ranking: Ranking, onset: Onset | None) -> tuple[Example, ...]:
         """Return up to three responses after the onset, in the order of ``ranking``.
 
-        Responses to different prompts are preferred. Without an onset, they come from the last
-        window.
+        Only responses whose texts were read can be examples, and the extremes of every figure are
+        among these. Responses to different prompts are preferred. Without an onset, they come
+        from the last window.
         """
         by = ranking.by
         step, n, prompts = self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
-        usable = np.isfinite(by) if ranking.among is None else np.isfinite(by) & ranking.among
+        with_texts = self.responses["has_texts"].to_numpy() == 1
+        usable = np.isfinite(by) & with_texts
+        if ranking.among is not None:
+            usable &= ranking.among
         after = usable & (step >= (onset.step if onset else self.last.steps[0]))
         rows = np.flatnonzero(after if after.any() else usable)
         order = rows[np.argsort(-by[rows] if ranking.highest else by[rows], kind="stable")]
@@ -344,7 +348,7 @@ class Run:
 
         def example(row: int, low: float) -> Example:
             at = np.nan if ranking.token is None else ranking.token[row]
-            earlier = np.flatnonzero((prompts == prompts[row]) & (step < low))
+            earlier = np.flatnonzero((prompts == prompts[row]) & (step < low) & with_texts)
             return Example(
                 int(step[row]),
                 int(n[row]),

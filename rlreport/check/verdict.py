@@ -7,7 +7,7 @@ redaction. The sentence says what happened, when, its effects, and which checkpo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from rlreport.check.judges.log import invalid_since, nan_metrics
 from rlreport.check.onset import smooth
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
+from rlreport.read.rollouts import Rollouts
 from rlreport.rollout import Rollout
 from rlreport.tables import Tables
 from rlreport.text.messages import message, phrases, plural, sentences, told
@@ -63,19 +64,14 @@ MAX_SETTINGS = 3
 EXCERPT = 60  # Maximum number of characters in an excerpt
 
 
-def with_excerpts(
-    verdict: Verdict, responses: pd.DataFrame, fetch: Callable[[Sequence[int]], Iterable[Rollout]]
-) -> Verdict:
-    """Return the verdict with an excerpt in each example response of its findings.
-
-    ``fetch`` returns the rollouts of the given rows of the response table, in the same order.
-    """
+def with_excerpts(verdict: Verdict, responses: pd.DataFrame, rollouts: Rollouts) -> Verdict:
+    """Return the verdict with an excerpt in each example response of its findings."""
     findings = [*verdict.findings, *(muted.finding for muted in verdict.muted)]
     named = {(example.step, example.n) for finding in findings for example in finding.shown}
     steps = responses["step"].to_numpy()
     rows = {(step, n): int(np.searchsorted(steps, step)) + n for step, n in sorted(named)}
     order = sorted(set(rows.values()))
-    texts = dict(zip(order, fetch(order), strict=True)) if order else {}
+    texts = dict(zip(order, rollouts.read(order), strict=True))
 
     def with_excerpt(example: Example) -> Example:
         rollout = texts[rows[example.step, example.n]]

@@ -16,14 +16,9 @@ from numpy.typing import NDArray
 from rlreport.check.finding import Verdict
 from rlreport.errors import UnusableInputError
 from rlreport.options import ReportOptions
+from rlreport.read.choice import METRICS, extremeness
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import marked, message
-
-# Metrics whose lowest and highest values in a step make a response interesting to show
-METRICS = (
-    *("reward", "kl_k1", "kl_k3", "response_tokens", "response_chars", "reward_gap", "kl_max"),
-    *("surprisal_mean", "log_ratio_mean", "valid_reward", "value_error_mean"),
-)
 
 # Fraction of a step's shown responses that have extreme metrics; the others are sampled
 EXTREME_SHARE = 0.5
@@ -70,7 +65,7 @@ class Extreme:
 
 
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
-    """Return the responses with the lowest or highest values of metrics in the whole run.
+    """Return the responses with the lowest or highest values of metrics in a table of responses.
 
     If several responses have the same value, the latest is taken. Lengths are in characters if
     the log has no tokens. Metrics that are missing or constant are left out. The first response
@@ -125,7 +120,7 @@ def rank_by_interest(
     count = len(responses)
     if count == 1:
         return np.zeros(1, np.int64)
-    rank = _extremeness(responses)
+    rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
     pinned = np.isin(responses["n"].to_numpy(), np.fromiter(evidence, np.int64))
     rank[pinned] = -1
     order = rank.argsort(kind="stable")
@@ -142,16 +137,6 @@ def rank_by_interest(
         one_per_prompt = one_per_prompt[: int(room * RECURRING_SHARE)]
         rest = np.concatenate([rest[one_per_prompt], np.delete(rest, one_per_prompt)])
     return np.concatenate([first, rest[:room]])
-
-
-def _extremeness(responses: pd.DataFrame) -> NDArray[np.int64]:
-    """Return how extreme each response is: its best rank by any metric, 0 for lowest or highest."""
-    values = responses[list(METRICS)].to_numpy(np.float64)
-    ends = np.hstack([values, -values])
-    ranks = ends.argsort(axis=0, kind="stable").argsort(axis=0)
-    ranks[np.isnan(ends)] = len(responses)
-    smallest: NDArray[np.int64] = ranks.min(axis=1)
-    return smallest
 
 
 FINEST_DIGITS = 6  # Significant digits of token values at the highest level of detail
@@ -354,9 +339,10 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
             "most. If 'step' counts samples or tokens, name the field of the training step with "
             "--map step=FIELD; otherwise build several reports, each from fewer files"
         )
-    responses = tables.responses
-    if responses.empty:
+    with_texts = np.flatnonzero(tables.responses["has_texts"].to_numpy() == 1)
+    if not len(with_texts):
         return []
+    responses = tables.responses.iloc[with_texts]
     steps, numbers = responses["step"].to_numpy(), responses["n"].to_numpy()
     evidence: dict[int, set[int]] = {}
     for finding in verdict.findings:
@@ -383,7 +369,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
             seed=options.seed,
             recurring=sampling_keys[start:stop],
         )
-        plans.append(StepPlan(step, rows, len(pinned), token_counts[rows], arrays))
+        plans.append(StepPlan(step, with_texts[rows], len(pinned), token_counts[rows], arrays))
     return plans
 
 

@@ -25,11 +25,10 @@ from rlreport.comparison.reports import (
     section,
     verdict_of,
 )
-from rlreport.display import fetch, prompt_texts
 from rlreport.metrics import metrics_beside
 from rlreport.options import CompareOptions, FigureOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
-from rlreport.read.readback import RowLocations
+from rlreport.read.rollouts import Rollouts
 from rlreport.summarise import summarise
 from rlreport.system.workers import Progress
 from rlreport.tables import Tables
@@ -109,7 +108,7 @@ def compared_run(
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
     metrics = metrics_beside([path], read.metrics, read.run)
     scan = read_logs([path], read, figures, progress, metrics.paths)
-    tables = summarise(scan, prompt_texts(scan, read), metrics)
+    tables = summarise(scan, metrics)
     verdict = worded(judge(Run(tables, thresholds)))
     return ComparedRun(
         scan.name,
@@ -121,9 +120,7 @@ def compared_run(
             for f in verdict.findings
             if f.severity != "info"
         },
-        _text_reader(scan.locations(), tables, read, figures)
-        if len(tables.responses)
-        else _no_texts,
+        _text_reader(scan.rollouts, tables),
         from_logs=True,
         tokens=tables.tokens[["token", "kl_share"]] if len(tables.tokens) else None,
         facts={
@@ -135,23 +132,15 @@ def compared_run(
     )
 
 
-def _no_texts(wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
-    """Return no texts, as the run has trainer metrics only."""
-    return {}
-
-
-def _text_reader(
-    locations: RowLocations, tables: Tables, read: ReadOptions, figures: FigureOptions
-) -> Texts:
+def _text_reader(rollouts: Rollouts, tables: Tables) -> Texts:
     steps = tables.responses["step"].to_numpy(np.int64)
 
     def texts(wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
         rows = [int(np.searchsorted(steps, step)) + n for step, n in sorted(set(wanted))]
-        rollouts = fetch(locations, rows, read, figures)
-        texts = {(r.step, r.n): (r.prompt, r.response) for r in rollouts}
-        locations.close()
-        return texts
+        chosen = [row for row in rows if row in chosen_rows]
+        return {(r.step, r.n): (r.prompt, r.response) for r in rollouts.read(chosen, 0)}
 
+    chosen_rows = frozenset(rollouts.places.row.tolist())
     return texts
 
 

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from rlreport.fields import CANONICAL, AssumedStep, add_unread_field
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.response import mismatch_by_turn, response_figures, thinking_tokens
+from rlreport.figures.token import TokenFigures
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.notes import LogPosition, Remarks
+from rlreport.read.rollouts import RolloutPart, RolloutWriter
 from rlreport.read.rows import Row
 from rlreport.read.tokens import TokenRows, token_rows
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
@@ -78,6 +80,7 @@ class Chunk:
     counts: list[RangeCounts] = field(default_factory=list)  # numbers of lines, one entry per range
     # unusable lines and repaired values, for notes in the report
     remarks: Remarks = field(default_factory=Remarks)
+    part: RolloutPart | None = None  # texts and tokens of all rows, if they are kept
 
 
 class Place(NamedTuple):
@@ -103,12 +106,17 @@ def batch_columns(
     options: ReadOptions,
     figures: FigureOptions,
     chunk: Chunk,
+    writer: RolloutWriter | None = None,
 ) -> Columns:
-    """Return table columns of ``rows``; add their extra fields, tools and remarks to ``chunk``."""
+    """Return table columns of ``rows``; add their extra fields, tools and remarks to ``chunk``.
+
+    If there is a ``writer``, it gets the texts and tokens.
+    """
     positions = [LogPosition(*place[:3]) for place in places]
     _collect_remarks(rows, positions, chunk)
     texts = [clean_text(row.response, options.pad_tokens) for row in rows]
     columns = _row_columns(rows, places, texts, options)
+    token_figures = TokenFigures()
     # Logged numbers may be as large as float64 allows; overflow yields infinity.
     with np.errstate(over="ignore", invalid="ignore"):
         tokens = token_rows(
@@ -116,7 +124,10 @@ def batch_columns(
         )
         sampled = None if tokens is None else tokens.sampled_only()
         if tokens is not None and sampled is not None:
-            _add_token_columns(columns, tokens, sampled, figures)
+            token_figures = sampled.figures(figures)
+            _add_token_columns(columns, tokens, sampled, token_figures)
+    if writer is not None:
+        writer.add(rows, tokens, token_figures, texts)
     _set_finished(columns, rows, texts, sampled)
     chunk.rows += len(rows)
     return columns
@@ -194,10 +205,9 @@ def _row_columns(
 
 
 def _add_token_columns(
-    columns: Columns, tokens: TokenRows, sampled: TokenRows, options: FigureOptions
+    columns: Columns, tokens: TokenRows, sampled: TokenRows, figures: TokenFigures
 ) -> None:
     """Add columns computed from token values; ``sampled``: only the tokens the policy wrote."""
-    figures = sampled.figures(options)
     token_figures = response_figures(
         figures,
         sampled.offsets,

@@ -33,6 +33,7 @@ from rlreport.read.batch import (
 from rlreport.read.files import NATIVE, LogFormat, with_content
 from rlreport.read.lines import DAMAGED, RANGE_BYTES, ByteRange, Lines, reason_of
 from rlreport.read.notes import NO_STEP, LogPosition, Oddity, Remarks, UnreadLine
+from rlreport.read.rollouts import RolloutWriter
 from rlreport.read.rows import Row, load_object, parse_record
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.messages import Message, marked, message
@@ -47,20 +48,27 @@ _CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval", "zip")
 _UNUSABLE = (RowError, RecursionError, OverflowError)
 
 
-def read_chunk(ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> Chunk:
-    """Read byte ranges of the logs into one table with a row per response."""
+def read_chunk(
+    ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions, *, keep: bool = False
+) -> Chunk:
+    """Read byte ranges of the logs into one table with a row per response.
+
+    ``keep``: whether to keep the texts and tokens of all rows, too.
+    """
     chunk, columns = Chunk(), list[Columns]()
+    writer = RolloutWriter(options) if keep else None
     rows, places, size = list[Row](), list[Place](), 0
     for row, place in _rows(ranges, options.max_line, chunk):
         rows.append(row)
         places.append(place)
         size += place.length
         if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
-            columns.append(batch_columns(rows, places, options, figures, chunk))
+            columns.append(batch_columns(rows, places, options, figures, chunk, writer))
             rows, places, size = [], [], 0
     if rows:
-        columns.append(batch_columns(rows, places, options, figures, chunk))
+        columns.append(batch_columns(rows, places, options, figures, chunk, writer))
     chunk.columns = joined_columns(columns)
+    chunk.part = writer.part() if writer else None
     return chunk
 
 

@@ -13,13 +13,17 @@ import pandas as pd
 
 from rlreport.errors import StrictError, UnusableInputError, UsageError
 from rlreport.fields import add_unread_field
+from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Chunk
+from rlreport.read.choice import choose_rows
 from rlreport.read.chunk import read_cached, read_chunk
 from rlreport.read.detect import FORMAT, PATH_STEP, SIBLING, LogFiles, detect_formats
 from rlreport.read.files import Listing, find_sources, is_url
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.notes import NO_STEP, ODDITIES, LogPosition, missing_grade_notes
+from rlreport.read.reread import read_chosen
+from rlreport.read.rollouts import Places, RolloutSpool
 from rlreport.read.sample import with_sample
 from rlreport.read.tables import (
     LogRows,
@@ -38,8 +42,13 @@ from rlreport.system.workers import Progress, Workers
 from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import marked, message
+from rlreport.text.tokens import detect_style
 
 _BYTES_PER_SECOND = 50e6  # of logs that one process reads, to decide whether to use several
+# Texts and tokens of smaller logs are kept when the table is read, so that no row is read twice
+KEPT_BYTES = 256 << 20
+_PACKED_FACTOR = 10  # how many times larger than the file the rows of a packed file may be
+_STYLE_TOKENS = 5000
 
 # Kind of the note that the responses of a split are shown, but not checked for problems
 SPLIT = "split"
@@ -91,12 +100,34 @@ def read_logs(
         ]
     files = detect_formats(listing, options, [*metrics, *used])
     ranges = byte_ranges(files.sources, files.formats)
-    chunks = read_chunks(ranges, options, figures, progress, workers)
+    # The cache keeps the table and the chosen rows apart, as the choice changes while a run grows.
+    spool = RolloutSpool() if not options.cache and _unpacked_bytes(ranges) <= KEPT_BYTES else None
+    chunks = read_chunks(ranges, options, figures, progress, workers, spool)
     name = safe_text(_name(paths))
-    scan = _scan(name, chunks, listing, files, options, with_metrics=bool(metrics))
+    scan, order = _scan(name, chunks, listing, files, options, with_metrics=bool(metrics))
     if scan.responses.empty:
         return scan
-    return with_sample(scan, options, figures, workers, progress)
+    names = [source.name for source in files.sources]
+    choice = choose_rows(scan.responses, names)
+    index = order[choice.rows]
+    if spool is None:
+        spool, index = read_chosen(
+            scan.responses, choice, files, options, figures, workers, progress
+        )
+    scan.responses.loc[choice.rows, "has_texts"] = 1
+    table = scan.responses.iloc[choice.rows]
+    step, n, file, line = table[["step", "n", "file", "line"]].to_numpy(np.int64).T
+    places = Places(choice.rows, step, n, file, line, names)
+    scan.rollouts = spool.rollouts(places, index)
+    scan = with_sample(scan, choice.rows[choice.sample], options, workers)
+    if scan.tokens is not None:
+        strings = np.array(scan.tokens.texts.vocabulary[:_STYLE_TOKENS], dtype=object)
+        scan.rollouts = replace(scan.rollouts, style=detect_style(strings))
+    return scan
+
+
+def _unpacked_bytes(ranges: Sequence[ByteRange]) -> int:
+    return sum(part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges)
 
 
 def read_chunks(
@@ -105,15 +136,18 @@ def read_chunks(
     figures: FigureOptions,
     progress: Progress,
     workers: Workers,
+    spool: RolloutSpool | None = None,
 ) -> list[Chunk]:
     """Read all byte ranges; return one table per group of ranges, in order.
+
+    If there is a ``spool``, the texts and tokens of all rows are appended to it in this order.
 
     Raises:
         RlreportError: a worker process was killed or raised an error.
     """
     groups = grouped_ranges(ranges)
     store = store_at(options.cache, options.cache_size) if options.cache else None
-    shared = options, figures, store
+    shared = options, figures, store, spool is not None
     chunks: list[Chunk] = []
     size = sum(part.weight for part in ranges)
     with progress.phase(message("reading"), size, "B") as phase:
@@ -122,6 +156,9 @@ def read_chunks(
             workers.map(_read, groups, shared, seconds=size / _BYTES_PER_SECOND),
             strict=True,
         ):
+            if spool is not None and chunk.part is not None:
+                spool.append(chunk.part)
+                chunk.part = None
             chunks.append(chunk)
             phase.advance(sum(part.weight for part in group))
     if store:
@@ -130,13 +167,13 @@ def read_chunks(
 
 
 def _read(
-    group: Sequence[ByteRange], shared: tuple[ReadOptions, FigureOptions, Store | None]
+    group: Sequence[ByteRange], shared: tuple[ReadOptions, FigureOptions, Store | None, bool]
 ) -> Chunk:
-    options, figures, store = shared
+    options, figures, store, keep = shared
     if options.ray is not None:
         _check_files_of_node(group)
     if store is None:
-        return read_chunk(group, options, figures)
+        return read_chunk(group, options, figures, keep=keep)
     return read_cached(group, options, figures, store)
 
 
@@ -159,9 +196,10 @@ def _scan(
     options: ReadOptions,
     *,
     with_metrics: bool = False,
-) -> Scan:
+) -> tuple[Scan, Ints]:
+    """Return the tables, and which of all rows that were read are in the response table, int64."""
     if with_metrics and not files.sources:
-        return no_responses(name, files.notes)
+        return no_responses(name, files.notes), np.zeros(0, np.int64)
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
     bad_lines = _bad_lines(rows, listing, files)
     bad_count = rows.chunk.remarks.unread_count + len(listing.unreadable)
@@ -178,7 +216,7 @@ def _scan(
     tools = tool_table(rows)
     fields = carried_fields(rows)
     chunks.clear()
-    responses, prompt_rows = response_table(rows)
+    responses = response_table(rows)
     unrewarded = [i for i, log_format in enumerate(files.formats) if not log_format.rewarded]
     # A reward missing from a format that never logs rewards is not counted as a NaN value.
     responses.loc[
@@ -192,13 +230,12 @@ def _scan(
     if responses["validation"].any():
         extras, note = _with_split(responses, extras, files)
         notes.append(note)
-    return Scan(
+    scan = Scan(
         name=name,
         files=_log_files(rows, files, responses),
         responses=responses,
         extras=extras,
         reward_parts=reward_parts,
-        prompt_rows=prompt_rows,
         positions=pd.DataFrame(),
         bad_lines=bad_lines,
         bad_count=bad_count,
@@ -206,9 +243,8 @@ def _scan(
         fields=dict(sorted(fields.items())) | carried_extras,
         failed=rows.failed,
         tools=tools,
-        sources=files.sources,
-        formats=files.formats,
     )
+    return scan, rows.order
 
 
 def _with_split(

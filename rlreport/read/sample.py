@@ -1,141 +1,230 @@
-"""Choose a sample of responses, read it back from the logs, and collect its texts and tokens."""
+"""Collect the texts and tokens of the sampled responses, as ids of words and tokens."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+import re
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import xxhash
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import Floats, Ints, offsets_of, places_in_runs
-from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.readback import RowLocations, reading_order
-from rlreport.read.sample_parts import EDGE, FIGURES, Numbers, Part, Units, no_values, read_part
-from rlreport.read.tables import Hashes, Scan, mix
-from rlreport.system.cache import store_at
-from rlreport.system.workers import Progress, Workers
-from rlreport.tables import Note, TextSample, TokenSample
+from rlreport.figures.ragged import Floats, Ints, offsets_of
+from rlreport.figures.token import TokenFigures
+from rlreport.options import ReadOptions
+from rlreport.read.batch import MAX_TEXT
+from rlreport.read.rollouts import EDGE, HAS_MASK, HAS_TOKENS, IS_CUT, Numbers, Rollouts, Selection
+from rlreport.read.tables import Scan
+from rlreport.system.workers import Workers
+from rlreport.tables import GAP, Note, TextSample, TokenSample
+from rlreport.text.clean import clean_text, safe_text, without_special
 from rlreport.text.messages import message
+from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, units
 
-MAX_RESPONSES = 8192
-MAX_TOKENS = 4_000_000
-_CHARS_PER_WORD = 3
-_BYTES_PER_SECOND = 50e6  # of responses that one process samples
-_PART_BYTES, _PART_ROWS, _MIN_PART_BYTES = 16 << 20, 512, 1 << 20
+FIGURES = ("kl", "log_ratio", "prob", "ref_prob", "value_error")
+_MAX_STRING = 200
+DECILES = 10
+_LARGEST = 2.0**40  # Values per token are clipped to ± this, as the KL estimate k3 may be infinite
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
+_JOB_ROWS = 256
+_ROWS_PER_SECOND = 4_000  # that one process collects, to decide whether to use several
+
+Ids = NDArray[np.int32]
 
 
-def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
-    """Choose which rows of the response table to sample; return them in ascending order.
+class Units(NamedTuple):
+    """Texts as token or word ids: row and length of each text, and the ids of all, concatenated."""
 
-    Logs within MAX_RESPONSES and MAX_TOKENS are sampled whole. Otherwise take k training responses
-    per step, in random but repeatable order (by a hash of their location), one group of responses
-    to a prompt after another. k is the largest power of two that respects both limits, so a growing
-    run rarely changes its sample. If even k = 1 is too many, take one response of every m-th step,
-    with m a power of two.
+    rows: Ints
+    lengths: Ints
+    ids: Ids
+
+    def chosen(self, keep: NDArray[np.bool_]) -> tuple[Units, Ints]:
+        """Return the texts selected by ``keep``, sorted by row, and the indices of their ids."""
+        texts = np.flatnonzero(keep)
+        texts = texts[np.argsort(self.rows[texts])]
+        lengths = self.lengths[texts]
+        starts = offsets_of(self.lengths)[:-1][texts] - offsets_of(lengths)[:-1]
+        places: Ints = np.arange(int(lengths.sum())) + np.repeat(starts, lengths)
+        return Units(self.rows[texts], lengths, self.ids[places]), places
+
+
+class Part(NamedTuple):
+    """Texts and values per token of R sampled responses.
+
+    An id of a token is an index of ``Rollouts.vocabulary``; the id of a word or of GAP is −1 minus
+    its index in ``words``.
     """
-    cost = _cost(responses)
-    if len(responses) <= MAX_RESPONSES and cost.sum() <= MAX_TOKENS:
-        return np.arange(len(responses))
-    rows = np.flatnonzero(responses["validation"].to_numpy() == 0)
-    step = responses["step"].to_numpy()[rows]
-    priority = _priorities(responses, file_names)[rows]
-    group = responses["group"].to_numpy()[rows]
-    _, first, member = np.unique(group, return_index=True, return_inverse=True)
-    order = np.lexsort((priority, group, priority[first][member], step))
-    rank = places_in_runs(step[order])
-    ordinal = np.unique(step[order], return_inverse=True)[1]
-    per_step, every = MAX_RESPONSES, 1
-    while True:
-        chosen = rows[order[(rank < per_step) & (ordinal % every == 0)]]
-        if len(chosen) <= MAX_RESPONSES and cost[chosen].sum() <= MAX_TOKENS:
-            return np.sort(chosen)
-        if per_step > 1:
-            per_step //= 2
-        else:
-            every *= 2
+
+    units: Units  # tokens of the responses; words for a response without logged tokens
+    # words of the responses, and of the reference policy's responses
+    words: Units
+    references: Units
+    is_token: NDArray[np.bool_]  # bool (R,), whether the response's ``units`` are tokens
+    distinct_2: Floats  # float64 (R,), distinct bigrams / all bigrams, NaN without bigrams
+    # int8 (R,), whether the text contains the correct answer, see ``holds_label``
+    labels: NDArray[np.int8]
+    # float32 (len(FIGURES), ids of ``units``): KL etc. of each, NaN where not logged
+    figures: NDArray[np.float32]
+    # float64 (4, DECILES), per tenth of the response: number of tokens with a critic's error, and
+    # their sums of absolute errors, of values and of returns
+    tenths: Floats
+    strings: list[str]
 
 
-def _cost(responses: pd.DataFrame) -> Floats:
-    """Estimate how many tokens (or words) each response adds to the sample, float64 (R,)."""
-    tokens = responses["response_tokens"].to_numpy(np.float64)
-    words = responses["response_chars"].to_numpy(np.float64) / _CHARS_PER_WORD
-    return np.minimum(np.where(np.isnan(tokens), words, tokens), 2 * EDGE)
+def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) -> Scan:
+    """Return the scan with the texts and tokens of the sampled ``rows`` of its response table."""
+    starts = range(0, len(rows), _JOB_ROWS)
+    jobs = [Selection(scan.rollouts, rows[start : start + _JOB_ROWS]) for start in starts]
+    seconds = len(rows) / _ROWS_PER_SECOND
+    strings = Numbers()
+    # Token strings are model output of any length.
+    vocabulary = [safe_text(string[:_MAX_STRING]) for string in scan.rollouts.vocabulary]
+    token_ids = strings.of(vocabulary)
+    parts = [
+        _renumber(part, token_ids, strings)
+        for part in workers.map(_collect, jobs, options, seconds=seconds)
+    ]
+    return _with_texts(scan, rows, parts, list(strings))
 
 
-def _priorities(responses: pd.DataFrame, file_names: Sequence[str]) -> Hashes:
-    """Return a random but repeatable priority per response: a hash of its place in the logs."""
-    names = np.array([xxhash.xxh3_64_intdigest(os.fsencode(n)) for n in file_names], np.uint64)
-    file, offset, sub = (responses[name].to_numpy() for name in ("file", "offset", "sub"))
-    place = mix(names[file]) + offset.astype(np.uint64)
-    return mix(mix(place) + sub.astype(np.uint64))
+def _renumber(part: Part, token_ids: Ids, strings: Numbers) -> Part:
+    """Replace the ids of a part by ids in the vocabulary shared by all parts."""
+    word_ids = strings.of([string[:_MAX_STRING] for string in part.strings])
+
+    def renumbered(text: Units) -> Units:
+        ids, is_word = text.ids.copy(), text.ids < 0
+        ids[is_word] = word_ids[-1 - ids[is_word]]
+        ids[~is_word] = token_ids[ids[~is_word]]
+        return text._replace(ids=ids)
+
+    units, words, references = map(renumbered, part[:3])
+    return part._replace(units=units, words=words, references=references, strings=[])
 
 
-def with_sample(
-    scan: Scan,
-    options: ReadOptions,
-    figures: FigureOptions,
-    workers: Workers,
-    progress: Progress,
-) -> Scan:
-    """Read a sample of the responses back; return the scan with the sampled texts and tokens.
-
-    Raises:
-        UnusableInputError: a log changed or vanished since it was first read.
-    """
-    responses, locations = scan.responses, scan.locations()
-    rows = sampled_rows(responses, [source.name for source in scan.sources])
-    jobs = (responses.iloc[part] for part in _jobs(locations, reading_order(locations, rows)))
-    store = store_at(options.cache, options.cache_size) if options.cache else None
-    shared = locations.without_rows(), options, figures, store
-    seconds = float(locations.length[rows].sum()) / _BYTES_PER_SECOND
-    parts: list[Part] = []
-    strings, words = Numbers(), Numbers()
-    with progress.phase(message("sample"), len(rows), message("responses")) as phase:
-        for part in workers.map(read_part, jobs, shared, seconds=seconds):
-            parts.append(_renumber(part, strings, words))
-            phase.advance(len(part.units.rows))
-    return _with_texts(scan, parts, list(strings), list(words))
+def _collect(selection: Selection, options: ReadOptions) -> Part:
+    rollouts, rows = selection
+    collector = _Collector(rollouts, options.pad_tokens)
+    indices = rollouts.indices(rows)
+    figures = rollouts.figures_of(indices)
+    first = 0
+    for row, index in zip(rows.tolist(), indices.tolist(), strict=True):
+        stop = first + int(rollouts.lengths[index])
+        collector.add(row, index, figures.between(first, stop))
+        first = stop
+    return collector.part()
 
 
-def _jobs(locations: RowLocations, rows: Ints) -> Iterator[Ints]:
-    """Split row numbers into jobs for workers; rows of a compressed file are one job."""
-    length, file = locations.length[rows], locations.file[rows]
-    start = size = 0
-    for i in range(len(rows)):
-        source = locations.sources[file[i]]
-        whole = source.compression or locations.formats[file[i]].container != "lines"
-        full = size + length[i] > _PART_BYTES or i - start >= _PART_ROWS
-        # Cut at file boundaries, so that jobs of a file do not change when other files grow.
-        other = file[i] != file[i - 1] and (whole or size > _MIN_PART_BYTES)
-        if i > start and (other or (full and not whole)):
-            yield rows[start:i]
-            start, size = i, 0
-        size += int(length[i])
-    if len(rows):
-        yield rows[start:]
+class _Collector:
+    def __init__(self, rollouts: Rollouts, pads: tuple[str, ...]) -> None:
+        self._rollouts, self._pads = rollouts, pads
+        self._numbers = Numbers()
+        self._texts: tuple[list[tuple[int, Ids]], ...] = [], [], []  # units, words, references
+        self._is_token: list[bool] = []
+        self._distinct_2: list[float] = []
+        self._labels: list[int] = []
+        self._values: list[NDArray[np.float32]] = []
+        self._tenths = np.zeros((4, DECILES))
 
+    def add(self, row: int, index: int, figures: TokenFigures) -> None:
+        rollouts = self._rollouts
+        text = rollouts.text("response", index) or ""
+        flags, start = int(rollouts.flags[index]), int(rollouts.starts[index])
+        sampled = rollouts.sampled[start : start + rollouts.lengths[index]]
+        tokens = rollouts.ids[start : start + rollouts.lengths[index]][sampled]
+        if flags & HAS_TOKENS and flags & HAS_MASK:  # omit tool outputs
+            strings = [rollouts.vocabulary[number] for number in tokens.tolist()]
+            text = clean_text("".join(readable_tokens(strings, detect_style(strings))), self._pads)
+        text = text[:MAX_TEXT]
+        reference = rollouts.text("ref_response", index)
+        self._labels.append(holds_label(text, rollouts.text("ground_truth", index)))
+        self._is_token.append(bool(flags & HAS_TOKENS))
+        all_units, words, references = self._texts
+        words.append((row, self._edges(self._word_ids(spaced_units(without_special(text))))))
+        if reference is not None:
+            ids = self._word_ids(spaced_units(reference[:MAX_TEXT]))
+            references.append((row, self._edges(ids)))
+        ids = tokens if flags & HAS_TOKENS else self._word_ids(units(text))
+        pairs = (ids[:-1].astype(np.int64) << 32) + ids[1:]
+        self._distinct_2.append(len(np.unique(pairs)) / len(pairs) if len(pairs) else np.nan)
+        cut = bool(flags & IS_CUT)
+        all_units.append((row, self._edges(ids, cut=cut)))
+        values = np.full((len(FIGURES), len(ids)), np.nan, np.float32)
+        if flags & HAS_TOKENS:
+            for i, name in enumerate(FIGURES):
+                if (logged := getattr(figures, name)) is not None:
+                    values[i] = np.clip(logged[sampled], -_LARGEST, _LARGEST)
+            if not cut:
+                self._add_positions(figures, sampled)
+        if cut or len(ids) > 2 * EDGE:
+            gap = np.full((len(FIGURES), 1), np.nan, np.float32)
+            values = np.concatenate([values[:, :EDGE], gap, values[:, -EDGE:]], axis=1)
+        self._values.append(values)
 
-def _renumber(part: Part, strings: Numbers, words: Numbers) -> Part:
-    """Replace the token and word ids of a part by ids in the vocabularies shared by all parts."""
-    ids, word_ids = strings.of(part.strings), words.of(part.word_strings)
-    units, word_units, references = (
-        text._replace(ids=numbers[text.ids] if len(text.ids) else text.ids)
-        for text, numbers in (
-            (part.units, ids),
-            (part.words, word_ids),
-            (part.references, word_ids),
+    def _add_positions(self, figures: TokenFigures, sampled: NDArray[np.bool_]) -> None:
+        """Sum the critic's error by tenth of the response: token t of T is in floor(10 t / T)."""
+        if figures.value is None or figures.return_ is None or figures.value_error is None:
+            return
+        errors = np.abs(figures.value_error[sampled])
+        finite = np.isfinite(errors)
+        tenth = (DECILES * np.arange(len(errors)) // max(len(errors), 1))[finite]
+        self._tenths[0] += np.bincount(tenth, minlength=DECILES)
+        summed = errors, figures.value[sampled], figures.return_[sampled]
+        self._tenths[1:] += [np.bincount(tenth, part[finite], DECILES) for part in summed]
+
+    def _word_ids(self, words: list[str]) -> Ids:
+        return -1 - self._numbers.of(words)
+
+    def _edges(self, ids: Ids, *, cut: bool = False) -> Ids:
+        """Return the first and last ids of a long text; ``cut``: whether others are missing."""
+        if len(ids) <= 2 * EDGE and not cut:
+            return ids
+        return np.concatenate([ids[:EDGE], self._word_ids([GAP]), ids[-EDGE:]])
+
+    def part(self) -> Part:
+        units, words, references = map(_as_units, self._texts)
+        return Part(
+            units,
+            words,
+            references,
+            np.array(self._is_token, bool),
+            np.array(self._distinct_2, np.float64),
+            np.array(self._labels, np.int8),
+            np.concatenate(self._values, axis=1),
+            self._tenths,
+            list(self._numbers),
         )
-    )
-    return part._replace(
-        units=units, words=word_units, references=references, strings=[], word_strings=[]
-    )
 
 
-def _with_texts(scan: Scan, parts: list[Part], strings: list[str], word_strings: list[str]) -> Scan:
+def _as_units(texts: list[tuple[int, Ids]]) -> Units:
+    rows = np.array([row for row, _ in texts], np.int64)
+    lengths = np.array([len(ids) for _, ids in texts], np.int64)
+    return Units(rows, lengths, np.concatenate([np.zeros(0, np.int32), *(ids for _, ids in texts)]))
+
+
+def holds_label(response: str, label: str | None) -> int:
+    """Return 1 if a response contains its label (correct answer), else 0; −1 without a label.
+
+    In a label that is a worked solution, only the text after ``####`` counts.
+    """
+    if label is None:
+        return -1
+    wanted = _normalize(label.rpartition("####")[2])
+    if not wanted:
+        return -1
+    text = _normalize(response)
+    if not wanted[-1].isdigit():
+        return int(wanted in text)
+    return int(re.search(rf"(?<![\d.]){re.escape(wanted)}(?:\.0+)?(?!\.?\d)", text) is not None)
+
+
+def _normalize(text: str) -> str:
+    """Return a text in lower case, with single spaces and without thousands separators."""
+    return _THOUSANDS.sub("", " ".join(text.lower().split()))
+
+
+def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -> Scan:
     training = scan.responses["validation"].to_numpy() == 0
     everything, words, references = (
         Units(*(np.concatenate(arrays) for arrays in zip(*texts, strict=True)))
@@ -145,7 +234,7 @@ def _with_texts(scan: Scan, parts: list[Part], strings: list[str], word_strings:
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("is_token", "labels", "distinct_2")
     )
-    rows, lengths = everything.rows, everything.lengths
+    lengths = everything.lengths
     scan.responses["distinct_2"] = pd.Series(distinct_2, rows)
     trained = training[rows]
     filled = trained & (lengths > 0)
@@ -178,17 +267,13 @@ def _with_texts(scan: Scan, parts: list[Part], strings: list[str], word_strings:
             notes.append(Note("mixed_units", text, int((trained & ~of_unit).sum())))
     tokens = None
     if unit == "token" and texts is not None:
-        figures = [
-            part.figures if part.is_token.any() else no_values(len(part.units.ids))
-            for part in parts
-        ]
-        chosen = np.concatenate(figures, axis=1)[:, places]
+        chosen = np.concatenate([part.figures for part in parts], axis=1)[:, places]
         tokens = TokenSample(texts, **dict(zip(FIGURES, chosen, strict=True)))
     return replace(
         scan,
         ngrams=texts,
-        words=_text_sample(words, trained, word_strings, "word", labels)[0],
-        ref_words=_text_sample(references, training[references.rows], word_strings, "word")[0],
+        words=_text_sample(words, trained, strings, "word", labels)[0],
+        ref_words=_text_sample(references, training[references.rows], strings, "word")[0],
         tokens=tokens,
         every=every,
         positions=_positions(np.sum([part.tenths for part in parts], axis=0)),
@@ -211,7 +296,12 @@ def _text_sample(
         return None, places
     kept_labels = None if labels is None else labels[keep][np.argsort(units.rows[keep])]
     offsets = offsets_of(chosen.lengths)
-    return TextSample(chosen.rows, offsets, chosen.ids, vocabulary, unit, kept_labels), places
+    ids, used = pd.factorize(chosen.ids)
+    of_texts = [vocabulary[number] for number in used.tolist()]
+    return (
+        TextSample(chosen.rows, offsets, ids.astype(np.int32), of_texts, unit, kept_labels),
+        places,
+    )
 
 
 def _positions(tenths: Floats) -> pd.DataFrame:

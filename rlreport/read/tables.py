@@ -24,23 +24,22 @@ from rlreport.read.batch import (
     joined_columns,
 )
 from rlreport.read.detect import LogFiles
-from rlreport.read.files import LogFormat
 from rlreport.read.notes import (
     clear_missing_grades,
     later_attempts,
     restart_note,
     superseded_rows,
 )
-from rlreport.read.readback import RowLocations
-from rlreport.system.stores import Source
+from rlreport.read.rollouts import Rollouts, no_rollouts
 from rlreport.tables import LogTables, Note, TextSample, TokenSample
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import message
-from rlreport.text.tokens import detect_style
 
 Hashes = NDArray[np.uint64]
 
-_STYLE_TOKENS = 5000
+MAX_PROMPTS = 2_000  # Prompts whose text is read; further ones are listed without it
+PROMPT_CHARS = 400  # maximum characters of a prompt in the prompt table
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
@@ -48,28 +47,29 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 @dataclass(slots=True, kw_only=True)
 class Scan(LogTables):
-    """The tables computed from the logs, and the location of each response."""
+    """The tables computed from the logs, with the texts and tokens of the chosen responses."""
 
     name: str  # name of the run, from the folder or file that the user gave
-    prompt_rows: Ints  # int64 (prompts,), row of the first response to each prompt_id
     # KL, probability etc. per token of the sample, None without token strings
     tokens: TokenSample | None = None
     # tokens, or words where no tokens are logged, of all sampled training responses
     every: TextSample | None = None
     # step -> number of training rollouts that failed before the policy wrote anything
     failed: dict[int, int] = field(default_factory=dict)
-    # the log files and their formats, by file number
-    sources: list[Source] = field(default_factory=list)
-    formats: list[LogFormat] = field(default_factory=list)
+    rollouts: Rollouts = field(default_factory=no_rollouts)  # those of the chosen responses
 
-    def locations(self) -> RowLocations:
-        """Return the locations of all responses, with which workers can read them back."""
-        named = self.ngrams is not None and self.ngrams.unit == "token"
-        strings = self.ngrams.vocabulary[:_STYLE_TOKENS] if self.ngrams and named else []
-        style = detect_style(np.array(strings, dtype=object)) if strings else None
-        locations = RowLocations(self.sources, self.formats, style)
-        locations.select(self.responses)
-        return locations
+    def prompt_texts(self) -> list[str]:
+        """Return the first MAX_PROMPTS prompts in order of ``prompt_id``, cut to PROMPT_CHARS.
+
+        A prompt is "" if no response to it was chosen.
+        """
+        prompts = self.responses["prompt_id"].to_numpy()
+        ids, first = np.unique(prompts[self.rollouts.places.row], return_index=True)
+        texts = [""] * min(MAX_PROMPTS, int(prompts.max(initial=-1)) + 1)
+        for number, index in zip(ids.tolist(), first.tolist(), strict=True):
+            if number < len(texts):
+                texts[number] = (self.rollouts.text("prompt", index) or "")[:PROMPT_CHARS]
+        return texts
 
 
 def no_responses(name: str, notes: list[Note]) -> Scan:
@@ -80,7 +80,6 @@ def no_responses(name: str, notes: list[Note]) -> Scan:
         responses=pd.DataFrame(responses),
         extras=pd.DataFrame(index=pd.RangeIndex(0)),
         positions=pd.DataFrame(),
-        prompt_rows=np.empty(0, np.int64),
         notes=notes,
     )
 
@@ -194,8 +193,8 @@ def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
     return list(zip(numbers.tolist(), np.split(rows, starts[1:]), strict=True))
 
 
-def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
-    """Return the response table, and the index of each prompt's first row, int64 (prompts,).
+def response_table(rows: LogRows) -> pd.DataFrame:
+    """Return the response table.
 
     The columns of ``rows.chunk`` are emptied to save memory.
     """
@@ -212,7 +211,6 @@ def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
         # A prompt that occurs in training and in validation gets two ids.
         prompt = np.where(validation > 0, pair_hashes(prompt, validation), prompt)
     columns["prompt_id"], _ = pd.factorize(prompt)
-    prompt_rows = np.unique(columns["prompt_id"], return_index=True)[1]
     group = columns["group_hash"].astype(np.uint64)
     group = np.where(group == 0, prompt, group + validation)
     columns["group"], _ = pd.factorize(pair_hashes(step.astype(np.uint64), group))
@@ -229,19 +227,19 @@ def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
         # If no response of the run has an end token, the log may omit them: finished is unknown.
         if not columns["finished"][source == kind].any():
             columns["finished"][source == kind] = np.nan
+    columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
     missing = np.full(len(order), np.nan)
     at_limit, turns = (columns.get(name, missing) for name in ("at_turn_limit", "turns"))
     if not (at_limit == 1).any():
         # An unknown reason may be the limit, and without turns there may be no limit.
         at_limit[np.isnan(columns["finished"]) | np.isnan(turns)] = np.nan
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             column.name: np.asarray(columns.pop(column.name, missing), dtype=column.dtype)
             for column in RESPONSE_COLUMNS
         },
         copy=False,
     )
-    return table, prompt_rows.astype(np.int64)
 
 
 def carried_fields(rows: LogRows) -> dict[str, int]:

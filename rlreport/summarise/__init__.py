@@ -15,7 +15,7 @@ from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, row_ends
 from rlreport.metrics import TrainerMetrics
 from rlreport.metrics.roles import roles_of
-from rlreport.read.sample_parts import EDGE
+from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import (
     Grouped,
@@ -232,12 +232,8 @@ DISAGREEMENT_Z = 5.0
 
 # Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
 @np.errstate(over="ignore", invalid="ignore")
-def summarise(
-    scan: Scan,
-    prompts: Sequence[str] = (),
-    metrics: TrainerMetrics | None = None,
-) -> Tables:
-    """Return all tables; ``prompts[i]`` is the text of the prompt with ``prompt_id`` i, if given.
+def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
+    """Return all tables.
 
     Raises:
         UsageError: there are no responses, and metrics of several runs.
@@ -260,7 +256,7 @@ def summarise(
     return Tables(
         **shared,
         steps=steps,
-        prompts=prompt_table(scan.responses, prompts),
+        prompts=prompt_table(scan.responses, scan.prompt_texts()),
         tokens=token_table(scan.tokens, scan.responses),
         extras_by_step=_extras_by_step(training, scan.extras.loc[training.index]),
         metrics=metrics.table,

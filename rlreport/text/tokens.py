@@ -100,8 +100,6 @@ def readable_tokens(raw: Sequence[str], style: Style | None = None) -> list[str]
     """
     if style is None:
         style = _style_of_response(raw)
-    if style is Style.PLAIN:
-        return [safe_text(token) for token in raw]
     text_of_token = _WHOLE_TEXTS[style]
     texts = [text for text in map(text_of_token.__getitem__, raw) if text is not None]
     return texts if len(texts) == len(raw) else _with_split_characters(raw, style)

@@ -1,0 +1,159 @@
+"""Choose, from the table of responses alone, which of them have their texts and tokens read.
+
+They are a sample for the figures of texts and tokens, the extremes of every figure at each step,
+and a response to each of the first prompts. Checks and pages quote no others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import xxhash
+from numpy.typing import NDArray
+
+from rlreport.figures.ragged import Floats, Ints, places_in_runs
+from rlreport.read.rollouts import EDGE, LOGGED
+from rlreport.read.tables import MAX_PROMPTS, Hashes, mix
+
+MAX_SAMPLED = 8192
+MAX_SAMPLED_TOKENS = 4_000_000
+MAX_CHOSEN = 16384
+MAX_CHOSEN_BYTES = 512 << 20
+MAX_EXTREMES = 256  # responses of a step chosen for their extreme figures, if all steps have room
+_CHARS_PER_WORD = 3
+_BYTES_PER_CHAR = 2  # of UTF-8, roughly, in mixed languages
+_BYTES_PER_TOKEN = 4 * (1 + len(LOGGED)) + 1
+
+# Metrics whose lowest and highest values in a step make a response interesting to show
+METRICS = (
+    *("reward", "kl_k1", "kl_k3", "response_tokens", "response_chars", "reward_gap", "kl_max"),
+    *("surprisal_mean", "log_ratio_mean", "valid_reward", "value_error_mean"),
+)
+
+
+class Choice(NamedTuple):
+    """The chosen rows of the response table, int64 (R,) ascending."""
+
+    rows: Ints
+    sample: NDArray[np.bool_]  # (R,), which are in the sample for figures of texts and tokens
+    # (R,), which keep the values of all their tokens; of others with more than 2 * EDGE sampled
+    # tokens, only the first and last EDGE are kept, for figures of texts and tokens
+    whole: NDArray[np.bool_]
+
+
+def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
+    """Choose at most MAX_CHOSEN responses, with at most MAX_CHOSEN_BYTES of texts and tokens.
+
+    Tokens of the responses that are most extreme in their step are kept first.
+    """
+    sample = sampled_rows(responses, file_names)
+    rank, texts, tokens = step_ranks(responses), *_bytes_of(responses)
+    chosen = np.zeros(len(responses), np.bool_)
+    chosen[sample] = True
+    chosen[np.flatnonzero(responses["tool_errors"].to_numpy(np.float64) > 0)[:1]] = True
+    whole_run = len(responses) <= MAX_CHOSEN and texts.sum() <= MAX_CHOSEN_BYTES
+    per_step = len(responses) if whole_run else MAX_EXTREMES
+    while not whole_run and per_step > 1:
+        wanted = chosen | (rank < per_step)
+        if wanted.sum() <= MAX_CHOSEN - MAX_PROMPTS and texts[wanted].sum() <= MAX_CHOSEN_BYTES:
+            break
+        per_step //= 2
+    chosen |= rank < per_step
+    chosen[_first_of_prompts(responses["prompt_id"].to_numpy(), chosen)] = True
+    rows = np.flatnonzero(chosen)
+    cost = (texts + tokens)[rows]
+    order = np.argsort(rank[rows], kind="stable")
+    whole = np.zeros(len(rows), np.bool_)
+    whole[order] = np.cumsum(cost[order]) <= MAX_CHOSEN_BYTES
+    return Choice(rows, np.isin(rows, sample), whole)
+
+
+def step_ranks(responses: pd.DataFrame) -> Ints:
+    """Return each response's rank in its step, 0 for the most extreme, int64 (R,)."""
+    steps = responses["step"].to_numpy()
+    starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
+    values = responses[list(METRICS)].to_numpy(np.float64)
+    ranks = np.zeros(len(steps), np.int64)
+    for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
+        order = extremeness(values[start:stop]).argsort(kind="stable")
+        ranks[start + order] = np.arange(stop - start)
+    return ranks
+
+
+def extremeness(values: Floats) -> Ints:
+    """Return how extreme each response is: its best rank by any metric, 0 for lowest or highest.
+
+    ``values``, float64 (R, M), has a column per metric.
+    """
+    ends = np.hstack([values, -values])
+    ranks = ends.argsort(axis=0, kind="stable").argsort(axis=0)
+    ranks[np.isnan(ends)] = len(values)
+    smallest: Ints = ranks.min(axis=1)
+    return smallest
+
+
+def _first_of_prompts(prompts: Ints, chosen: NDArray[np.bool_]) -> Ints:
+    """Return the first response to each of the first prompts to which none is chosen yet."""
+    ids, first = np.unique(prompts, return_index=True)
+    missing = ~np.isin(ids, prompts[chosen])
+    missing[MAX_PROMPTS:] = False
+    return first[missing]
+
+
+def _bytes_of(responses: pd.DataFrame) -> tuple[Floats, Floats]:
+    """Estimate how many bytes the texts, and the tokens, of each response take, float64 (R,)."""
+    names = ("response_chars", "ref_response_chars", "response_tokens", "env_tokens")
+    text, reference, tokens, others = (
+        np.nan_to_num(responses[name].to_numpy(np.float64)) for name in names
+    )
+    return _BYTES_PER_CHAR * (text + reference), _BYTES_PER_TOKEN * (tokens + others)
+
+
+def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
+    """Choose which rows of the response table to sample; return them in ascending order.
+
+    Logs within MAX_SAMPLED and MAX_SAMPLED_TOKENS are sampled whole. Otherwise take k training
+    responses per step, in random but repeatable order (by a hash of their location), one group of
+    responses to a prompt after another. k is the largest power of two that respects both limits,
+    so a growing run rarely changes its sample. If even k = 1 is too many, take one response of
+    every m-th step, with m a power of two.
+    """
+    cost = _cost(responses)
+    if len(responses) <= MAX_SAMPLED and cost.sum() <= MAX_SAMPLED_TOKENS:
+        return np.arange(len(responses))
+    rows = np.flatnonzero(responses["validation"].to_numpy() == 0)
+    step = responses["step"].to_numpy()[rows]
+    priority = _priorities(responses, file_names)[rows]
+    group = responses["group"].to_numpy()[rows]
+    _, first, member = np.unique(group, return_index=True, return_inverse=True)
+    order = np.lexsort((priority, group, priority[first][member], step))
+    rank = places_in_runs(step[order])
+    ordinal = np.unique(step[order], return_inverse=True)[1]
+    per_step, every = MAX_SAMPLED, 1
+    while True:
+        chosen = rows[order[(rank < per_step) & (ordinal % every == 0)]]
+        if len(chosen) <= MAX_SAMPLED and cost[chosen].sum() <= MAX_SAMPLED_TOKENS:
+            return np.sort(chosen)
+        if per_step > 1:
+            per_step //= 2
+        else:
+            every *= 2
+
+
+def _cost(responses: pd.DataFrame) -> Floats:
+    """Estimate how many tokens (or words) each response adds to the sample, float64 (R,)."""
+    tokens = responses["response_tokens"].to_numpy(np.float64)
+    words = responses["response_chars"].to_numpy(np.float64) / _CHARS_PER_WORD
+    return np.minimum(np.where(np.isnan(tokens), words, tokens), 2 * EDGE)
+
+
+def _priorities(responses: pd.DataFrame, file_names: Sequence[str]) -> Hashes:
+    """Return a random but repeatable priority per response: a hash of its place in the logs."""
+    names = np.array([xxhash.xxh3_64_intdigest(os.fsencode(n)) for n in file_names], np.uint64)
+    file, offset, sub = (responses[name].to_numpy() for name in ("file", "offset", "sub"))
+    place = mix(names[file]) + offset.astype(np.uint64)
+    return mix(mix(place) + sub.astype(np.uint64))

@@ -1,0 +1,229 @@
+"""Read the chosen rows of the logs a second time, with their texts and tokens.
+
+Logs up to a few hundred megabytes need no second reading: ``read.chunk`` keeps all their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import groupby
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.errors import RowError, UnreadRow, UnusableInputError
+from rlreport.figures.ragged import Ints
+from rlreport.figures.token import TokenFigures
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read.choice import Choice
+from rlreport.read.chunk import format_keys
+from rlreport.read.detect import LogFiles
+from rlreport.read.lines import DAMAGED, reason_of
+from rlreport.read.rollouts import RolloutPart, RolloutSpool, RolloutWriter
+from rlreport.read.rows import Row, load_object, parse_record
+from rlreport.read.tokens import token_rows
+from rlreport.system.cache import Store, program, store_at
+from rlreport.system.stores import Source, read_ranges
+from rlreport.system.workers import Progress, Workers
+from rlreport.text.clean import clean_text
+from rlreport.text.messages import message
+
+_BYTES_PER_SECOND = 50e6  # that one process reads, to decide whether to use several
+_PART_BYTES, _PART_ROWS, _MIN_PART_BYTES = 16 << 20, 512, 1 << 20
+_BATCH_TOKENS = 1 << 17  # tokens of the rows that are held as Python objects at a time
+
+
+class _Shared(NamedTuple):
+    files: LogFiles
+    options: ReadOptions
+    figures: FigureOptions
+    store: Store | None
+
+
+class _Rows(NamedTuple):
+    """Where the rows of a part are in the logs, (R,) each, ascending by file, offset and sub."""
+
+    file: Ints
+    offset: Ints
+    length: Ints
+    sub: Ints
+    line: Ints
+    line_hash: NDArray[np.uint64]
+    whole: NDArray[np.bool_]  # see ``Choice``
+
+    def take(self, at: slice | Ints) -> _Rows:
+        """Return only some of the rows."""
+        return _Rows._make(values[at] for values in self)
+
+
+def read_chosen(
+    responses: pd.DataFrame,
+    choice: Choice,
+    files: LogFiles,
+    options: ReadOptions,
+    figures: FigureOptions,
+    workers: Workers,
+    progress: Progress,
+) -> tuple[RolloutSpool, Ints]:
+    """Read the chosen rows; return their texts and tokens, and the index of each chosen row there.
+
+    Raises:
+        UnusableInputError: a log changed or vanished since it was first read.
+    """
+    table = responses.iloc[choice.rows]
+    columns = [table[name].to_numpy() for name in _Rows._fields[:-1]]
+    rows = _Rows._make([*columns, choice.whole])
+    order = np.lexsort((rows.sub, rows.offset, rows.file))
+    jobs = list(_jobs(rows.take(order), files))
+    store = store_at(options.cache, options.cache_size) if options.cache else None
+    shared = _Shared(files, options, figures, store)
+    seconds = float(rows.length.sum()) / _BYTES_PER_SECOND
+    spool = RolloutSpool()
+    with progress.phase(message("texts"), len(order), message("responses")) as phase:
+        for job, part in zip(
+            jobs, workers.map(_read_part, jobs, shared, seconds=seconds), strict=True
+        ):
+            spool.append(part)
+            phase.advance(len(job.file))
+    return spool, np.argsort(order)
+
+
+def _jobs(rows: _Rows, files: LogFiles) -> Iterator[_Rows]:
+    """Split rows into jobs; those of a compressed file, or one without lines, are one job."""
+    start = size = 0
+    for i, (file, length) in enumerate(zip(rows.file.tolist(), rows.length.tolist(), strict=True)):
+        whole = files.sources[file].compression or files.formats[file].container != "lines"
+        full = size + length > _PART_BYTES or i - start >= _PART_ROWS
+        # Cut at file boundaries, so that jobs of a file do not change when other files grow.
+        other = i > 0 and file != rows.file[i - 1] and (whole or size > _MIN_PART_BYTES)
+        if i > start and (other or (full and not whole)):
+            yield rows.take(slice(start, i))
+            start, size = i, 0
+        size += length
+    yield rows.take(slice(start, None))
+
+
+def _read_part(rows: _Rows, shared: _Shared) -> RolloutPart:
+    """Read some rows from the logs, or from the cache if their lines have not changed."""
+    store, key = shared.store, b""
+    if store is not None and (key := _key(rows, shared)) and (data := store.get(key)):
+        with suppress(ValueError, TypeError, LookupError):
+            return RolloutPart.unpacked(data, len(rows.file))
+    writer, options = RolloutWriter(shared.options), shared.options
+    for numbers, batch in _batches(_parsed_rows(rows, shared.files)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            tokens = token_rows([row.tokens for row in batch], frozenset(options.pad_tokens))
+            values = (
+                TokenFigures() if tokens is None else tokens.sampled_only().figures(shared.figures)
+            )
+        responses = [clean_text(row.response, options.pad_tokens) for row in batch]
+        writer.add(batch, tokens, values, responses, rows.whole[numbers])
+    part = writer.part()
+    if store is not None and key:
+        with suppress(TypeError):
+            store.put(key, part.packed())
+    return part
+
+
+def _key(rows: _Rows, shared: _Shared) -> bytes:
+    """Return the cache key of a part; b"" if it cannot be cached."""
+    options, numbers = shared.options, np.unique(rows.file).tolist()
+    formats = format_keys([shared.files.formats[file] for file in numbers], options.tokenizer)
+    if not formats or not rows.line_hash.all():
+        return b""
+    texts = options.pad_tokens, options.system_end_token, options.tokenizer, options.mapping
+    names = [shared.files.sources[file].name for file in numbers]
+    settings = "rollouts", program(), texts, options.step_from_path, shared.figures, names, formats
+    arrays = rows.line_hash, rows.sub, rows.whole, np.searchsorted(numbers, rows.file)
+    return repr(settings).encode(errors="surrogatepass") + b"".join(a.tobytes() for a in arrays)
+
+
+def _batches(rows: Iterator[Row]) -> Iterator[tuple[slice, list[Row]]]:
+    """Group rows into lists of about _BATCH_TOKENS tokens; yield their positions, too."""
+    batch: list[Row] = []
+    first = size = 0
+    for row in rows:
+        batch.append(row)
+        size += max(row.tokens.size, len(row.response) // 4, 16)
+        if size >= _BATCH_TOKENS:
+            yield slice(first, first + len(batch)), batch
+            first, batch, size = first + len(batch), [], 0
+    if batch:
+        yield slice(first, first + len(batch)), batch
+
+
+def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[Row]:
+    records: list[dict[str, Any]] = []
+    last = None
+    for i, logged in _objects(rows, files):
+        file, offset, line = int(rows.file[i]), int(rows.offset[i]), int(rows.line[i])
+        with _report_changed_file(files.sources[file]):
+            if (file, offset) != last:  # the first row of this object
+                obj = load_object(logged)[0] if isinstance(logged, bytes) else logged
+                records = files.formats[file].rows(obj, files.sources[file].name, line, offset)
+                last = file, offset
+            record = records[int(rows.sub[i])]
+            if isinstance(record, UnreadRow):
+                raise record.error
+            parsed = parse_record(record)
+        yield parsed
+
+
+def _objects(rows: _Rows, files: LogFiles) -> Iterator[tuple[int, bytes | dict[str, Any]]]:
+    """Yield (index, logged dict) of each row; in files of lines, the line instead of the dict."""
+    for file, group in groupby(range(len(rows.file)), key=rows.file.tolist().__getitem__):
+        source, container = files.sources[file], files.formats[file].container
+        with _report_changed_file(source):
+            if container != "lines":
+                yield from _objects_of_container(rows, list(group), source, container)
+            elif source.store and not source.compression:
+                yield from _requested_lines(rows, list(group), source)
+            else:
+                with source.open() as stream:
+                    for i in group:
+                        yield i, _line(stream, int(rows.offset[i]), int(rows.length[i]))
+
+
+def _line(stream: IO[bytes], offset: int, length: int) -> bytes:
+    stream.seek(offset)
+    return stream.read(length)
+
+
+def _requested_lines(
+    rows: _Rows, group: Sequence[int], source: Source
+) -> Iterator[tuple[int, bytes]]:
+    ranges = [(source, int(rows.offset[i]), int(rows.offset[i] + rows.length[i])) for i in group]
+    for i, line in zip(group, read_ranges(ranges), strict=True):
+        if isinstance(line, OSError):
+            raise line
+        yield i, line
+
+
+def _objects_of_container(
+    rows: _Rows, group: Sequence[int], source: Source, container: str
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    from rlreport.formats.containers import iterate
+
+    by_index: dict[int, list[int]] = {}
+    for i in group:
+        by_index.setdefault(int(rows.offset[i]), []).append(i)
+    with source.open() as stream:
+        for index, obj in iterate(stream, container, set(by_index)):
+            yield from ((i, obj) for i in by_index.pop(index))
+            if not by_index:
+                return  # the rest of the file may be damaged
+    raise RowError("it is shorter than before")
+
+
+@contextmanager
+def _report_changed_file(source: Source) -> Iterator[None]:
+    """Convert reading errors to an error which says that the file changed in the meantime."""
+    try:
+        yield
+    except (RowError, IndexError, *DAMAGED) as error:
+        raise UnusableInputError(
+            f"{source.name} changed while it was read ({reason_of(error)}); build again"
+        ) from None

@@ -1,0 +1,571 @@
+"""Texts, tokens and values per token of the chosen responses, as columns in temporary files.
+
+``RolloutWriter`` converts rows that were just parsed to a ``RolloutPart``, in any process.
+``RolloutSpool`` appends parts to files; ``Rollouts`` maps these files into memory, and is what all
+later stages use instead of the logs.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from rlreport.errors import OutputError
+from rlreport.figures.metadata import is_number
+from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
+from rlreport.figures.token import TokenFigures, k3, probability, surprisal
+from rlreport.options import ReadOptions
+from rlreport.read.rows import Row
+from rlreport.read.tokens import TokenRows
+from rlreport.rollout import Rollout, Turn
+from rlreport.system.cache import pack, unpack
+from rlreport.text.chat import turns, turns_in_text
+from rlreport.text.clean import clean_prompt, clean_text
+from rlreport.text.tokens import Style, readable_tokens
+
+# Of responses over 2 * EDGE tokens (or words), statistics use only the first and last EDGE
+EDGE = 1024
+
+TEXTS = ("prompt", "response", "ref_response", "ground_truth", "details")
+# The other figures of a token follow from these
+LOGGED = (
+    *("logp", "ref_logp", "log_ratio", "token_reward", "value", "advantage", "return_"),
+    "sampler_logp",
+)
+_ABSENT = -1  # start of a text that is not logged
+HAS_TOKENS, HAS_MASK, IS_CUT = 1, 2, 4  # bits of ``flags``
+
+Floats32 = NDArray[np.float32]
+Ids = NDArray[np.int32]
+
+
+class Numbers(dict[str, int]):
+    """A dict from string to id that assigns ids in the order of first occurrence."""
+
+    def __missing__(self, string: str) -> int:
+        self[string] = number = len(self)
+        return number
+
+    def of(self, strings: Sequence[str]) -> Ids:
+        """Return the id of each string."""
+        return np.fromiter(map(self.__getitem__, strings), np.int32, len(strings))
+
+
+@dataclass(slots=True)
+class RolloutPart:
+    """Texts and tokens of R responses with N tokens in total."""
+
+    # int64 (R, len(TEXTS), 2): where each text starts and ends in ``texts``; _ABSENT if not logged
+    spans: Ints
+    texts: NDArray[np.uint8]  # UTF-8
+    lengths: Ints  # int64 (R,), number of tokens of each response
+    flags: NDArray[np.uint8]  # (R,): HAS_TOKENS, HAS_MASK, IS_CUT
+    ids: Ids  # (N,), tokens as indices of ``vocabulary``; 0 in responses without token strings
+    sampled: NDArray[np.bool_]  # (N,), whether the policy sampled the token
+    figures: dict[str, Floats32]  # name in LOGGED -> (N,), NaN where not logged
+    vocabulary: list[str]  # token strings as logged
+
+    def packed(self) -> bytes:
+        """Return the part as bytes; a TypeError means that they cannot be stored."""
+        head = {"figures": list(self.figures), "vocabulary": self.vocabulary}
+        arrays: list[Any] = [self.spans, self.texts, self.lengths, self.flags]
+        arrays += [self.ids, self.sampled, *self.figures.values()]
+        return pack(head, arrays)
+
+    @classmethod
+    def unpacked(cls, data: bytes, rows: int) -> RolloutPart:
+        """Return the part of ``rows`` responses that ``packed`` wrote.
+
+        Raises:
+            ValueError, TypeError, LookupError: the data is damaged.
+        """
+        head, arrays = unpack(data)
+        figures = dict(zip(head["figures"], arrays[6:], strict=True))
+        spans, texts, lengths, flags, ids, sampled = arrays[:6]
+        vocabulary = head["vocabulary"]
+        part = cls(spans, texts, lengths, flags, ids, sampled, figures, vocabulary)
+        size = int(part.lengths.sum())
+        fits = len(part.spans) == len(part.lengths) == len(part.flags) == rows
+        fits &= all(len(flat) == size for flat in (part.ids, part.sampled, *figures.values()))
+        fits &= part.ids.max(initial=-1) < max(len(part.vocabulary), 1)
+        fits &= part.spans.max(initial=0) <= len(part.texts)
+        if not fits or part.ids.min(initial=0) < 0 or part.lengths.min(initial=0) < 0:
+            raise ValueError("arrays of other lengths")
+        return part
+
+
+class RolloutWriter:
+    """Collects batches of parsed rows (``add``) into a part (``part``)."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._pads, self._system_end = options.pad_tokens, options.system_end_token
+        self._clean = partial(as_text, pads=options.pad_tokens)
+        self._numbers = Numbers()
+        self._texts: list[bytes] = []
+        self._size = 0
+        self._prompts: dict[str, tuple[int, int]] = {}
+        self._spans: list[list[tuple[int, int]]] = []
+        self._batches: list[RolloutPart] = []
+
+    def add(
+        self,
+        rows: Sequence[Row],
+        tokens: TokenRows | None,
+        figures: TokenFigures,
+        responses: Sequence[str],
+        whole: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Add responses.
+
+        Args:
+            rows: R parsed rows.
+            tokens: all their tokens; None if no row has tokens.
+            figures: values of the sampled tokens.
+            responses: the cleaned responses.
+            whole: bool (R,), which rows keep all their tokens; None for all. Of others, only the
+                first and last EDGE sampled tokens are kept.
+        """
+        sizes = np.full(len(rows), -1)
+        if tokens is not None:
+            sizes[tokens.rows] = tokens.lengths
+        for row, response, size in zip(rows, responses, sizes.tolist(), strict=True):
+            # If padding was dropped, the token positions of turns are no longer valid.
+            self._add_texts(row, response, spans=size == row.tokens.size)
+        self._batches.append(self._tokens(len(rows), tokens, figures, whole))
+
+    def _add_texts(self, row: Row, response: str, *, spans: bool) -> None:
+        clean = self._clean
+        prompt = self._prompts.get(row.prompt)
+        if prompt is None:
+            prompt = self._put(clean_prompt(row.prompt, self._pads, self._system_end))
+            self._prompts[row.prompt] = prompt
+        label, errors = row.carried.get("ground_truth"), row.carried.get("errors") or []
+        conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
+        details: dict[str, Any] = {
+            "turns": _prompt_turns(row.carried.get("prompt_turns"), clean),
+            "conversation": [_turn(turn, clean, spans=spans) for turn in conversation],
+            "errors": list(map(clean, errors if isinstance(errors, list) else [errors])),
+        }
+        self._spans.append(
+            [
+                prompt,
+                self._put(response),
+                self._put(None if row.reference is None else clean(row.reference)),
+                self._put(None if isinstance(label, dict | list | None) else clean(str(label))),
+                self._put(orjson.dumps(details).decode() if any(details.values()) else None),
+            ]
+        )
+
+    def _put(self, text: str | None) -> tuple[int, int]:
+        if text is None:
+            return _ABSENT, _ABSENT
+        data = text.encode()
+        start, self._size = self._size, self._size + len(data)
+        self._texts.append(data)
+        return start, self._size
+
+    def _tokens(
+        self,
+        count: int,
+        tokens: TokenRows | None,
+        figures: TokenFigures,
+        whole: NDArray[np.bool_] | None,
+    ) -> RolloutPart:
+        lengths, flags = np.zeros(count, np.int64), np.zeros(count, np.uint8)
+        part = RolloutPart(
+            np.zeros(0, np.int64), np.zeros(0, np.uint8), lengths, flags,
+            np.zeros(0, np.int32), np.zeros(0, np.bool_), {}, [],
+        )  # fmt: skip
+        if tokens is None:
+            return part
+        size = int(tokens.offsets[-1])
+        sampled = np.ones(size, np.bool_) if tokens.sampled is None else tokens.sampled
+        flags[tokens.rows] |= np.array(
+            [HAS_TOKENS * (row is not None) for row in tokens.strings], np.uint8
+        )
+        if tokens.masked is not None:
+            flags[tokens.rows] |= np.uint8(HAS_MASK) * tokens.masked
+        strings: Any = chain.from_iterable(
+            [""] * length if row is None else row
+            for row, length in zip(tokens.strings, tokens.lengths.tolist(), strict=True)
+        )
+        part.ids = np.fromiter(map(self._numbers.__getitem__, strings), np.int32, size)
+        part.sampled = sampled
+        lengths[tokens.rows] = tokens.lengths
+        for name in LOGGED:
+            if (values := getattr(figures, name)) is not None:
+                flat = np.full(size, np.nan, np.float32)
+                flat[sampled] = _as_float32(values)
+                part.figures[name] = flat
+        long = np.zeros(count, np.bool_) if whole is None else ~whole
+        cut = long[tokens.rows] & (row_sums(sampled.astype(float), tokens.offsets) > 2 * EDGE)
+        if cut.any():
+            keep = _edges(sampled, tokens.offsets) | np.repeat(~cut, tokens.lengths)
+            lengths[tokens.rows] = row_sums(keep.astype(float), tokens.offsets).astype(np.int64)
+            flags[tokens.rows[cut]] = IS_CUT | flags[tokens.rows[cut]] & HAS_TOKENS
+            part.ids, part.sampled = part.ids[keep], part.sampled[keep]
+            part.figures = {name: flat[keep] for name, flat in part.figures.items()}
+        return part
+
+    def part(self) -> RolloutPart:
+        """Return all rows that were added."""
+        batches, count = self._batches, len(self._spans)
+        names = [name for name in LOGGED if any(name in batch.figures for batch in batches)]
+        return RolloutPart(
+            np.array(self._spans, np.int64).reshape(count, len(TEXTS), 2),
+            np.frombuffer(b"".join(self._texts), np.uint8),
+            np.concatenate([np.zeros(0, np.int64), *(batch.lengths for batch in batches)]),
+            np.concatenate([np.zeros(0, np.uint8), *(batch.flags for batch in batches)]),
+            np.concatenate([np.zeros(0, np.int32), *(batch.ids for batch in batches)]),
+            np.concatenate([np.zeros(0, np.bool_), *(batch.sampled for batch in batches)]),
+            {
+                name: np.concatenate(
+                    [
+                        batch.figures.get(name, np.full(len(batch.ids), np.nan, np.float32))
+                        for batch in batches
+                    ]
+                )
+                for name in names
+            },
+            list(self._numbers),
+        )
+
+
+def _as_float32(values: Floats) -> Floats32:
+    """Return values as float32, with NaN for numbers beyond its range."""
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
+    narrow[np.isinf(narrow)] = np.nan
+    return narrow
+
+
+def _edges(sampled: NDArray[np.bool_], offsets: Ints) -> NDArray[np.bool_]:
+    """Return which tokens are among the first or last EDGE sampled tokens of their row, (N,)."""
+    rank = np.cumsum(sampled) - 1
+    # Rank among the row's sampled tokens, from the start and from the end.
+    before = np.concatenate([[0], np.cumsum(sampled)])
+    first, last = (
+        np.repeat(before[bounds], np.diff(offsets)) for bounds in (offsets[:-1], offsets[1:])
+    )
+    edges: NDArray[np.bool_] = sampled & ((rank - first < EDGE) | (last - rank <= EDGE))
+    return edges
+
+
+class _File:
+    """A column in an unnamed temporary file, which is deleted when its process ends."""
+
+    def __init__(self, dtype: type[np.generic]) -> None:
+        self.dtype, self.size = dtype, 0
+        self._file = tempfile.TemporaryFile(prefix="rlreport-")  # noqa: SIM115 - kept open
+
+    def append(self, values: NDArray[Any]) -> None:
+        self._file.write(np.ascontiguousarray(values, self.dtype).data)
+        self.size += len(values)
+
+    def mapped(self) -> NDArray[Any]:
+        if not self.size:
+            return np.empty(0, self.dtype)
+        self._file.flush()
+        # Slices of a plain array are made faster than those of a memmap.
+        return np.memmap(self._file, self.dtype, "r", shape=(self.size,)).view(np.ndarray)
+
+
+class RolloutSpool:
+    """Appends parts to temporary files."""
+
+    def __init__(self) -> None:
+        self._rows: list[RolloutPart] = []  # without their texts and tokens
+        self._numbers = Numbers()
+        self._texts, self._ids = _File(np.uint8), _File(np.int32)
+        self._sampled, self._figures = _File(np.bool_), dict[str, _File]()
+
+    def append(self, part: RolloutPart) -> None:
+        """Append the responses of a part.
+
+        Raises:
+            OutputError: the disk of temporary files is full.
+        """
+        try:
+            spans = np.where(part.spans == _ABSENT, _ABSENT, part.spans + self._texts.size)
+            rows = replace(part, spans=spans, ids=part.ids[:0], figures={}, vocabulary=[])
+            self._rows.append(replace(rows, texts=part.texts[:0], sampled=part.sampled[:0]))
+            numbers = self._numbers.of(part.vocabulary)
+            for name in {*part.figures, *self._figures}:
+                if name not in self._figures:
+                    self._figures[name] = _File(np.float32)
+                    self._figures[name].append(np.full(self._ids.size, np.nan))
+                empty = np.full(len(part.ids), np.nan)
+                self._figures[name].append(part.figures.get(name, empty))
+            self._texts.append(part.texts)
+            self._sampled.append(part.sampled)
+            self._ids.append(numbers[part.ids] if len(part.ids) else part.ids)
+        except OSError as error:
+            raise OutputError(
+                f"cannot write temporary files to {tempfile.gettempdir()}: {error.strerror}"
+            ) from None
+
+    def rollouts(self, places: Places, order: Ints) -> Rollouts:
+        """Return all responses.
+
+        Args:
+            places: the responses with texts, ascending by row of the response table.
+            order: int64 (R,), the index of each among all responses that were appended.
+        """
+        parts = self._rows
+        spans, lengths, flags = (
+            np.concatenate([np.zeros(shape, np.int64), *(getattr(part, name) for part in parts)])
+            for name, shape in (("spans", (0, len(TEXTS), 2)), ("lengths", 0), ("flags", 0))
+        )
+        starts = offsets_of(lengths)[:-1]
+        return Rollouts(
+            places=places,
+            spans=spans[order],
+            starts=starts[order],
+            lengths=lengths[order],
+            flags=flags[order].astype(np.uint8),
+            texts=self._texts.mapped(),
+            ids=self._ids.mapped(),
+            sampled=self._sampled.mapped(),
+            figures={
+                name: self._figures[name].mapped() for name in LOGGED if name in self._figures
+            },
+            vocabulary=list(self._numbers),
+        )
+
+
+class Places(NamedTuple):
+    """Which responses R rows are, int64 (R,) each, ascending by ``row``."""
+
+    row: Ints  # row of the response table
+    step: Ints
+    n: Ints
+    file: Ints  # index of ``names``
+    line: Ints
+    names: list[str]  # names of the log files
+
+    def take(self, at: Ints) -> Places:
+        """Return only some of the responses, by their indices."""
+        row, step, n, file, line = (values[at] for values in self[:5])
+        return Places(row, step, n, file, line, self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollouts:
+    """The chosen responses of a run: their texts, tokens and values per token.
+
+    A pickle contains all of them; ``Selection`` is pickled with the responses of a job only.
+    """
+
+    places: Places  # the R responses, ascending by row
+    spans: Ints  # as in ``RolloutPart``
+    starts: Ints  # int64 (R,), the first token of each response in ``ids``
+    lengths: Ints
+    flags: NDArray[np.uint8]
+    texts: NDArray[np.uint8]
+    ids: Ids
+    sampled: NDArray[np.bool_]
+    figures: dict[str, Floats32]
+    vocabulary: list[str] = field(repr=False)
+    style: Style | None = None  # how the run's token strings encode bytes; None if unknown
+
+    def indices(self, rows: Sequence[int] | Ints) -> Ints:
+        """Return the index of each row of the response table among the chosen responses.
+
+        Raises:
+            LookupError: a row was not chosen.
+        """
+        wanted = np.asarray(rows, np.int64)
+        at = np.searchsorted(self.places.row, wanted)
+        if len(wanted) and not np.array_equal(
+            self.places.row[np.minimum(at, len(self.places.row) - 1)], wanted
+        ):
+            raise LookupError("a response that was not chosen")
+        return at
+
+    def text(self, name: str, index: int) -> str | None:
+        """Return a text of a response (by its index), None if it is not logged."""
+        start, stop = self.spans[index, TEXTS.index(name)].tolist()
+        return None if start == _ABSENT else self.texts[start:stop].tobytes().decode()
+
+    def take(self, rows: Sequence[int] | Ints) -> Rollouts:
+        """Return only the responses of some rows, without files."""
+        at = np.unique(self.indices(rows))
+        spans = self.spans[at].copy()
+        data, size = [], 0
+        for span in spans.reshape(-1, 2):
+            start, stop = span.tolist()
+            if start != _ABSENT:
+                data.append(self.texts[start:stop])
+                span[:] = size, size + stop - start
+                size += stop - start
+        lengths = self.lengths[at]
+        flat = self._tokens_of(at)
+        used, ids = np.unique(self.ids[flat], return_inverse=True)
+        return replace(
+            self,
+            places=self.places.take(at),
+            spans=spans,
+            starts=offsets_of(lengths)[:-1],
+            lengths=lengths,
+            flags=self.flags[at],
+            texts=np.concatenate([np.zeros(0, np.uint8), *data]),
+            ids=ids.astype(np.int32),
+            sampled=self.sampled[flat],
+            figures={name: values[flat] for name, values in self.figures.items()},
+            vocabulary=[self.vocabulary[number] for number in used.tolist()],
+        )
+
+    def _tokens_of(self, at: Ints) -> Ints:
+        """Return the indices of all tokens of some responses, int64 (N,)."""
+        lengths = self.lengths[at]
+        return np.repeat(self.starts[at] - offsets_of(lengths)[:-1], lengths) + np.arange(
+            int(lengths.sum())
+        )
+
+    def read(self, rows: Sequence[int] | Ints, with_tokens: int | None = None) -> list[Rollout]:
+        """Return responses as pages show them.
+
+        Args:
+            rows: rows of the response table that were chosen.
+            with_tokens: how many of them, counted from the first, get their tokens; None for all.
+        """
+        indices = self.indices(rows)
+        rollouts = [self._without_tokens(index) for index in indices.tolist()]
+        with_values = indices[:with_tokens]
+        figures, offsets = self.figures_of(with_values), offsets_of(self.lengths[with_values])
+        for number, index in enumerate(with_values.tolist()):
+            flags, rollout = int(self.flags[index]), rollouts[number]
+            if flags & IS_CUT:
+                continue
+            tokens = slice(start := int(self.starts[index]), start + int(self.lengths[index]))
+            if flags & HAS_TOKENS:
+                names = self.vocabulary
+                rollout.raw_tokens = [names[number] for number in self.ids[tokens].tolist()]
+                rollout.tokens = readable_tokens(rollout.raw_tokens, self.style)
+            if self.lengths[index]:
+                rollout.figures = figures.between(*offsets[number : number + 2].tolist())
+            rollout.sampled = self.sampled[tokens] if flags & HAS_MASK else None
+        return rollouts
+
+    def _without_tokens(self, index: int) -> Rollout:
+        places = self.places
+        prompt = self.text("prompt", index) or ""
+        details = orjson.loads(self.text("details", index) or "{}")
+        return Rollout(
+            step=int(places.step[index]),
+            n=int(places.n[index]),
+            file=places.names[places.file[index]],
+            line=int(places.line[index]),
+            prompt=prompt,
+            response=self.text("response", index) or "",
+            ref_response=self.text("ref_response", index),
+            ground_truth=self.text("ground_truth", index),
+            turns=[(role, text) for role, text in details.get("turns", ())] or turns(prompt),
+            conversation=[_as_turn(turn) for turn in details.get("conversation", ())],
+            errors=details.get("errors", []),
+        )
+
+    def figures_of(self, indices: Ints) -> TokenFigures:
+        """Return the values of all tokens of some responses, by their indices, float64 (N,)."""
+        tokens = self._tokens_of(indices)
+        values = {name: flat[tokens].astype(np.float64) for name, flat in self.figures.items()}
+        figures = TokenFigures(**{name: v for name, v in values.items() if not np.isnan(v).all()})
+        if figures.logp is not None:
+            figures.prob, figures.surprisal = probability(figures.logp), surprisal(figures.logp)
+        if figures.ref_logp is not None:
+            figures.ref_prob = probability(figures.ref_logp)
+        if figures.log_ratio is not None:
+            figures.kl = k3(figures.log_ratio)
+        if figures.value is not None and figures.return_ is not None:
+            figures.value_error = figures.value - figures.return_
+        return figures
+
+
+def no_rollouts() -> Rollouts:
+    """Return no responses, for a run of which only the trainer's metrics are logged."""
+    nothing = np.zeros(0, np.int64)
+    places = Places(nothing, nothing, nothing, nothing, nothing, [])
+    return RolloutSpool().rollouts(places, nothing)
+
+
+class Selection(NamedTuple):
+    """Some responses of a run, for a job. A pickle contains only these responses."""
+
+    rollouts: Rollouts
+    rows: Ints
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Selection, (self.rollouts.take(self.rows), self.rows)
+
+
+def as_text(value: object, pads: tuple[str, ...] = ()) -> str:
+    """Return a logged value as cleaned text without padding; non-text values become JSON."""
+    if not isinstance(value, str):
+        try:
+            value = json.dumps(value, ensure_ascii=False, default=str)
+        except RecursionError:
+            value = "…"
+    return clean_text(value, pads)
+
+
+Clean = Callable[[object], str]
+
+
+def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
+    """Return logged [role, text] pairs of a prompt, cleaned; skip entries that are no pairs."""
+    return [
+        (as_text(turn[0]), clean(turn[1]))
+        for turn in (pairs if isinstance(pairs, list) else [])
+        if isinstance(turn, list | tuple) and len(turn) == 2
+    ]
+
+
+def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
+    """Convert a logged turn; drop values of wrong type, and token positions unless ``spans``."""
+
+    def text(name: str) -> str | None:
+        return clean(value) if isinstance(value := turn.get(name), str) else None
+
+    def number(name: str) -> float | None:
+        return float(value) if is_number(value := turn.get(name)) else None
+
+    calls, error = turn.get("calls"), turn.get("error")
+    return Turn(
+        role=as_text(turn["role"]),
+        text=clean(turn["text"]),
+        sampled=turn["sampled"],
+        tokens=tuple(turn["tokens"]) if spans and "tokens" in turn else None,
+        thinking=text("thinking"),
+        calls=tuple(map(_call, calls)) if isinstance(calls, list) else (),
+        tool=text("tool"),
+        error=clean(error) if error else None,
+        seconds=number("seconds"),
+        reward=number("reward"),
+    )
+
+
+def _call(call: object) -> tuple[str, str]:
+    """Return the tool name and the arguments of a logged tool call, both as text."""
+    call = call if isinstance(call, dict) else {"arguments": call}
+    return as_text(call.get("name", "")), as_text(call.get("arguments", ""))
+
+
+def _as_turn(values: dict[str, Any]) -> Turn:
+    """Return a turn from its JSON."""
+    tokens, calls = values["tokens"], values["calls"]
+    return Turn(
+        **{
+            **values,
+            "tokens": None if tokens is None else tuple(tokens),
+            "calls": tuple(map(tuple, calls)),
+        }
+    )
