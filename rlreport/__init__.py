@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlreport.api import build, compare, index
-    from rlreport.comparing import ComparisonReport
     from rlreport.errors import RlreportError
-    from rlreport.indexing import Index
-    from rlreport.pipeline import Report
+    from rlreport.pipeline import ComparisonReport, Index, Report
     from rlreport.writer import RolloutWriter
 
     __version__: str
@@ -30,8 +28,8 @@ __all__ = [
 
 # Public name -> module that defines it
 _PUBLIC_MODULES = {
-    "ComparisonReport": "rlreport.comparing",
-    "Index": "rlreport.indexing",
+    "ComparisonReport": "rlreport.pipeline",
+    "Index": "rlreport.pipeline",
     "Report": "rlreport.pipeline",
     "RlreportError": "rlreport.errors",
     "RolloutWriter": "rlreport.writer",

@@ -16,8 +16,7 @@ from rlreport.system.workers import Progress, Workers
 from rlreport.text.language import language
 
 if TYPE_CHECKING:
-    from rlreport.comparing import ComparisonReport
-    from rlreport.indexing import Index
+    from rlreport.pipeline import ComparisonReport, Index
 
 Logs: TypeAlias = str | Path | Sequence[str | Path]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -94,7 +93,7 @@ def compare(
     """
     settings = CompareOptions(**options)
     progress = Progress(settings.quiet, settings.language)
-    from rlreport.comparing import build_comparison
+    from rlreport.pipeline import build_comparison
 
     return build_comparison(_path_list(base), new, destination(out), settings, progress)
 
@@ -116,7 +115,7 @@ def index(
     Raises:
         RlreportError: a report does not exist, or ``out`` cannot be written.
     """
-    from rlreport.indexing import build_index
+    from rlreport.pipeline import build_index
 
     return build_index(_path_list(reports), out, title=title, language=language(lang))
 

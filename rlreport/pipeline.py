@@ -1,18 +1,29 @@
-"""Build a run's report: logs → read → summarise → check → choose → draw → bake → deliver."""
+"""Build a run's report, the comparison of two runs, and the index of many reports.
+
+A run's report: logs → read table → choose → read chosen → summarise → check → draw → render →
+deliver. A comparison: read → compare → draw → render → deliver.
+"""
 
 from __future__ import annotations
 
+import csv
+import os
+import re
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 
 from rlreport.about.card import Card, run_card
 from rlreport.about.several_runs import several_runs
-from rlreport.bake.context import RunContext
+from rlreport.bake.comparison import ComparisonBuilder
+from rlreport.bake.index import Listed, reward_chart, runs_view
 from rlreport.bake.notes import notes_file, read_notes
 from rlreport.bake.redact import (
     Redactor,
@@ -21,8 +32,9 @@ from rlreport.bake.redact import (
     redacted_verdict,
     without_names,
 )
-from rlreport.bake.report import page_context, prepare
-from rlreport.bake.views import KeyFigure
+from rlreport.bake.report import page_context, prepare, stamp
+from rlreport.bake.templates import Page, environment
+from rlreport.bake.views import KeyFigure, RunContext, Shell
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
@@ -30,23 +42,45 @@ from rlreport.check.run import Run
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
 from rlreport.check.verdict import with_excerpts, worded
 from rlreport.choose import choose
-from rlreport.deliver import form_of
-from rlreport.deliver.fit import deliver
+from rlreport.comparison import outcome as words
+from rlreport.comparison.outcome import Gate, Outcome, outcome_of
+from rlreport.comparison.reports import REPORT, report_about
+from rlreport.comparison.run import compared_run
+from rlreport.deliver import FORMS, form_of
+from rlreport.deliver.email import assemble, encode_view
+from rlreport.deliver.fit import deliver, deliver_comparison
 from rlreport.deliver.markdown import append_summary, notebook_html, summary_file
-from rlreport.deliver.publish import Destination, check_destination, publishing
+from rlreport.deliver.publish import Destination, check_destination, local_path, publishing
 from rlreport.draw.custom import chart_functions, custom_charts
-from rlreport.draw.svg import check_address_space
-from rlreport.errors import OutputError, UnusableInputError, UsageError
+from rlreport.draw.step import comparison_charts
+from rlreport.draw.svg import check_address_space, drawn
+from rlreport.errors import (
+    OutputError,
+    RlreportError,
+    UnreadableReportError,
+    UnusableInputError,
+    UsageError,
+)
 from rlreport.figures.ragged import Ints
-from rlreport.metrics import metrics_beside
-from rlreport.options import BuildOptions, FigureOptions, ReadOptions, ReportOptions, part
+from rlreport.metrics import find_metrics, metrics_beside
+from rlreport.options import (
+    BuildOptions,
+    CompareOptions,
+    FigureOptions,
+    ReadOptions,
+    ReportOptions,
+    part,
+)
+from rlreport.read.files import is_url
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
 from rlreport.summarise import summarise
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, Tables
+from rlreport.text.clean import safe_text
 from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import message
 
 DATA_SHARE = 0.2  # fraction of the maximum size for the numbers (no texts) of all responses
 
@@ -245,3 +279,242 @@ def _texts(rows: Ints, rollouts: Rollouts, options: BuildOptions) -> pd.DataFram
     names = ["step", "n", "prompt", "response"]
     sampled = rollouts.read(rows, with_tokens=0)
     return pd.DataFrame([[getattr(row, name) for name in names] for row in sampled], columns=names)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonReport:
+    """The result of ``build_comparison``: a written report that compares BASE with NEW."""
+
+    out: Destination  # output path, or URL without credentials
+    form: str  # id of the output format, such as ``html``
+    size: int  # size of the report in bytes
+    # the results: reward difference, guardrails (other metrics, checked for harm), prompts won or
+    # lost, findings
+    outcome: Outcome
+
+    @property
+    def gate(self) -> Gate:
+        """The result of ``--fail-on`` (gate): its conditions, those that were met, exit status."""
+        return self.outcome.gate
+
+    @property
+    def gate_sentence(self) -> str:
+        """The result of ``--fail-on`` (gate) as a sentence, "" if that option is not given."""
+        return words.gate_sentence(self.outcome)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict as text: runs that broke, then the reward difference with its interval."""
+        return words.sentence(self.outcome)
+
+    @property
+    def notes(self) -> list[str]:
+        """What readers should know about the comparison, one sentence each."""
+        return words.notes(self.outcome)
+
+
+def build_comparison(
+    bases: Sequence[str | Path],
+    new: str | Path,
+    out: Destination,
+    options: CompareOptions,
+    progress: Progress,
+) -> ComparisonReport:
+    """Write the report that compares the run ``new`` with ``bases``: one run, or several seeds.
+
+    If that fails, an earlier report at ``out`` is unchanged.
+
+    Raises:
+        RlreportError: an option, a run or the destination cannot be used.
+    """
+    form, language = form_of(out, options.form), options.language
+    limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
+    form.check(options)
+    check_destination(out, form)
+    check_address_space()
+    summary = summary_file() if options.github_summary else None
+    if options.metrics and sum(report_about(source) is None for source in (*bases, new)) > 1:
+        raise UsageError(
+            "--metrics: one metrics file cannot belong to several runs; build a report of each "
+            "run with its metrics, and compare the reports"
+        )
+    runs = [compared_run(source, options, limits, progress) for source in (*bases, new)]
+    outcome = outcome_of(runs[:-1], runs[-1], options)
+    title = message("{new} against {base}", new=outcome.new.name, base=outcome.base.name)
+    comparison = outcome.comparison
+    charts = comparison_charts(
+        comparison.windows.common.astype(float),
+        *comparison.curves,
+        comparison.band,
+        comparison.paths,
+    )
+    builder = ComparisonBuilder(
+        outcome,
+        options.title or language.of(title),
+        options,
+        stamp(options),
+        form.finish,
+        form.one_file,
+        len(outcome.flips),
+        drawn(charts, language),
+    )
+    with publishing(out, form) as path:
+        builder, size = deliver_comparison(
+            path, form, options.max_size or form.default_size, builder
+        )
+    if summary:
+        append_summary(builder, summary)
+    return ComparisonReport(shown(out) if isinstance(out, str) else out, form.id, size, outcome)
+
+
+Source = tuple[Path, str]  # A report's path, and why it cannot be listed ("" if it can)
+_UNREADABLE = (RlreportError, OSError, ValueError, csv.Error, sqlite3.Error)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The result of ``build_index``."""
+
+    out: Path  # path of the index, the page that lists the reports
+    reports: int  # number of listed reports, including unreadable ones
+    unread: list[tuple[str, str]]  # (path, reason) of each report that could not be read
+
+
+def build_index(
+    reports: Sequence[str | Path],
+    out: str | Path = "index.html",
+    *,
+    title: str = "",
+    language: Language = ENGLISH,
+) -> Index:
+    """List reports on one page, one row each; if that fails, ``out`` is unchanged.
+
+    Args:
+        reports: reports (folder, zip or one file), or folders that contain some.
+        out: path of the page, ending in ``.html``; its links are relative to it.
+        title: title of the page, "" for the default.
+        language: language of the page.
+
+    Raises:
+        RlreportError: a path does not exist, none is a report, or ``out`` cannot be written.
+    """
+    if is_url(str(out)):
+        raise UsageError(f"{shown(str(out))}: write the index to a local path, next to its reports")
+    out = Path(out)
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
+    _refuse_report(local_path(out, FORMS["html"]))
+    resolved = out.resolve()
+    found = (one for path in reports for one in _reports_at(path, resolved.parent, language))
+    sources = [(path, why) for path, why in dict.fromkeys(found) if path.resolve() != resolved]
+    rows = [_entry(path, why, resolved.parent) for path, why in sources]
+    if rows and all(row.about is None for row in rows):
+        raise UsageError(f"{sources[0][0]}: {rows[0].why}")
+    title = title or language.of(message("Runs"))
+    frame = Shell(title=title, run=title, kind="runs")
+    chart = reward_chart(rows)
+    view = {**runs_view(rows), "charts": drawn([chart], language) if chart else []}
+    template = environment(language).get_template("main/runs.html")
+    html = template.render(view=language.of(view), shell=frame)
+    (_, page), _ = encode_view(Page("index.html", "", title, html))
+    with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
+        for part in assemble(frame, iter([page]), language=language, charts=False):
+            file.write(part)
+    return Index(out, len(rows), [(row.place, row.why) for row in rows if row.about is None])
+
+
+def _refuse_report(out: Path) -> None:
+    """Refuse to overwrite a report, which ``publishing`` cannot tell from an earlier index.
+
+    Raises:
+        OutputError: ``out`` is a report of one file, or a page of a folder.
+    """
+    if (out.parent / REPORT).is_file() or (out.is_file() and _about(out) is not None):
+        raise OutputError(f"{out} belongs to a report; choose another file name for the index")
+
+
+def _about(path: Path) -> dict[str, Any] | RlreportError | None:
+    """Return the content of a report's ``report.json``, or the error; None if it is no report."""
+    try:
+        return report_about(path)
+    except RlreportError as error:
+        return error
+
+
+def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Source]:
+    """Return the reports at a path; if there are none, build them from trainer metrics there."""
+    if is_url(str(location)):
+        raise UsageError(f"{shown(str(location))}: an index lists local reports only; download it")
+    path = Path(location)
+    if not path.exists():
+        raise UsageError(f"No such file or folder: {path}")
+    if _is_report(path):
+        return [(path, "")]
+    try:
+        children = sorted(path.iterdir()) if path.is_dir() else []
+        if not any(map(_is_report, children)):
+            return _build_reports(path, folder, language) or [(path, "")]
+    except _UNREADABLE as error:
+        return [(path, str(getattr(error, "strerror", "") or error))]
+    return [
+        (child, why)
+        for child in children
+        for why in ([""] if _is_report(child) else _several_runs(child))
+    ]
+
+
+def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]:
+    """Build a one-file report in ``folder`` for each run in the trainer metrics at ``path``."""
+    reports: list[Source] = []
+    for run in metrics_beside([path]).runs:
+        name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")[:100] or "run"
+        out = folder / f"{name}.html"
+        if (out, "") in reports:
+            out = folder / f"{name}-{len(reports)}.html"
+        title = "" if run == "." else safe_text(run)
+        options = BuildOptions(run=run, title=title, lang=language.code)
+        try:
+            with Workers(1) as workers:
+                build_report([path], out, options, Progress(), workers)
+        except RlreportError as error:
+            reports.append((path, f"run {run}: {error}"))
+        else:
+            reports.append((out, ""))
+    return reports
+
+
+def _several_runs(path: Path) -> list[str]:
+    """Return why a file of trainer metrics of several runs is not listed; [] for other files."""
+    try:
+        runs = {source.run for source in find_metrics(path)} if path.is_file() else set()
+    except _UNREADABLE:
+        return []
+    if len(runs) < 2:
+        return []
+    return [f"trainer metrics of {len(runs):,} runs; give this file to index to list each of them"]
+
+
+def _is_report(path: Path) -> bool:
+    """Return whether a file or folder is a report, even an unreadable one."""
+    try:
+        if (path / REPORT).is_file():
+            return True
+        if path.is_file() and path.suffix.lower() not in (".html", ".htm", ".zip"):
+            return False
+    except OSError:
+        return True
+    return isinstance(_about(path), dict | UnreadableReportError)
+
+
+def _entry(path: Path, why: str, root: Path) -> Listed:
+    """Return a report's entry of the index, with a link relative to the folder ``root``."""
+    relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
+    page = f"{relative}/index.html" if path.is_dir() else relative
+    # Without "./" a browser would read the part before a colon as a URL scheme.
+    href, name = f"./{quote(os.fsencode(page))}", safe_text(relative)
+    about = UnusableInputError(why) if why else _about(path)
+    if isinstance(about, RlreportError):
+        return Listed(name, href, None, safe_text(str(about).removeprefix(f"{path}: ")))
+    if about is None:
+        return Listed(name, href, None, "is not a report of rlreport")
+    return Listed(name, href, about)

@@ -26,7 +26,7 @@ import pandas as pd
 
 import rlreport
 from rlreport.errors import RlreportError
-from rlreport.rollout import Turn
+from rlreport.read.rollouts import Turn
 from tests.conftest import unpack_runs
 from tests.format_logs import write_all
 from tests.forms import views

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.bake.assets import assets
 from rlreport.bake.lists import responses_view
-from rlreport.bake.pages import Addresses, environment, packed_json, script_json
 from rlreport.bake.step import STATIC_ROWS, conversation_data, figures_present, pack_tokens
+from rlreport.bake.templates import Addresses, assets, environment, packed_json, script_json
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, TableView
 from rlreport.columns import TOKEN_FIGURES
-from rlreport.figures.token import TokenFigures
-from rlreport.rollout import Rollout, Turn
+from rlreport.figures.tokens import TokenFigures
+from rlreport.read.rollouts import Rollout, Turn
 from rlreport.text.language import ENGLISH
 from rlreport.text.numbers import exact, written
 

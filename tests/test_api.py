@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import rlreport
-from rlreport.cli.build import build as command
+from rlreport.cli.commands import build as command
 from tests.hostile import hostile_rows, write_log
 
 ONLY_COMMAND = {"fail_on"}

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import rlreport
-from rlreport.bake.assets import join_scripts
 from rlreport.bake.step import pack_tokens
+from rlreport.bake.templates import join_scripts
 from rlreport.choose import COMPACT
 from rlreport.columns import TOKEN_FIGURES
-from rlreport.figures import token
-from rlreport.rollout import Rollout
+from rlreport.figures import tokens as token
+from rlreport.read.rollouts import Rollout
 from tests.pages_reading import node, rows_data, unpack
 
 STATIC = Path(__file__).resolve().parents[1] / "static" / "js"
@@ -49,7 +49,7 @@ def in_page(browser, tmp_path_factory):
 
 
 def in_python(packed: str) -> dict[str, np.ndarray]:
-    """The same by the formulas of ``rlreport.figures.token``, from what the page carries."""
+    """The same by the formulas of ``rlreport.figures.tokens``, from what the page carries."""
     header, _, found = unpack(packed)
     offsets = np.cumsum([0, *header["lengths"]])
     if {"logp", "log_ratio"} <= found.keys():

@@ -15,8 +15,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import rlreport
-from rlreport.bake.assets import join_scripts
 from rlreport.bake.step import STATIC_ROWS
+from rlreport.bake.templates import join_scripts
 from rlreport.text.clean import escape
 from tests.browser import copy, in_url, listed, numbers, until, visiting
 from tests.hostile import write_log

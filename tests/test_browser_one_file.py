@@ -12,10 +12,10 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import rlreport
-from rlreport.bake import pages as bake
-from rlreport.bake.pages import environment
+from rlreport.bake import templates as bake
+from rlreport.bake.templates import environment
 from rlreport.bake.views import Link, Shell
-from rlreport.deliver.one_file import assemble, view_node
+from rlreport.deliver.email import assemble, view_node
 from rlreport.text.language import ENGLISH
 from tests import test_browser_list, test_browser_response, test_browser_tokens
 from tests.browser import serious, until, visiting

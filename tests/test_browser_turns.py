@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page
 
 import rlreport
 from rlreport.bake.step import conversation_data
-from rlreport.rollout import Rollout, Turn
+from rlreport.read.rollouts import Rollout, Turn
 from tests.browser import serious, visiting
 from tests.pages import Made, write_step
 

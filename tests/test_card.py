@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import rlreport
-from rlreport.about.card import MOST_ENTRIES, run_card
-from rlreport.about.credentials import is_secret
+from rlreport.about.card import MOST_ENTRIES, is_secret, run_card
 from rlreport.errors import UsageError
 from tests.forms import FORMS, everything
 from tests.hostile import write_log

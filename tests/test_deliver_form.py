@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 import rlreport
-from rlreport.bake.pages import Page
 from rlreport.bake.report import ReportBuilder
+from rlreport.bake.templates import Page
 from rlreport.cli import main
 from rlreport.deliver import FORMS, Builder, Form, form_of
 from rlreport.errors import OutputError, UsageError

@@ -15,7 +15,7 @@ import pytest
 
 import rlreport
 from rlreport import bake
-from rlreport.bake.pages import environment
+from rlreport.bake.templates import environment
 from tests.forms import FORMS, everything, files_of
 from tests.hostile import hostile_rows, write_log
 from tests.pages_reading import rows_data

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.bake.context import TILES
 from rlreport.bake.overview import STEPS_SHOWN
+from rlreport.bake.views import TILES
 from rlreport.columns import RESPONSE_COLUMNS, STEP
 from rlreport.formats import formats
 from tests.format_table import PAGE, Row, capabilities, evidence, page

@@ -7,7 +7,8 @@ import shutil
 import orjson
 import pytest
 
-from rlreport.draw import chart, theme
+from rlreport.draw import chart
+from rlreport.draw import chart as theme
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlreport.figures import ragged, token
+from rlreport.figures import ragged
+from rlreport.figures import tokens as token
 
 LENGTHS = st.lists(st.integers(0, 100), min_size=1, max_size=8)
 

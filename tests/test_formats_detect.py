@@ -31,7 +31,7 @@ from rlreport.formats import (
     refusal,
 )
 from rlreport.formats.containers import container_of, iterate
-from rlreport.formats.ids import TokenNames
+from rlreport.formats.logged import TokenNames
 from rlreport.formats.mapping import suggest
 from tests.format_logs import STEPS
 

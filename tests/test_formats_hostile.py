@@ -15,7 +15,7 @@ import pytest
 from rlreport.errors import RlreportError, UsageError
 from rlreport.formats import RowError
 from rlreport.formats.containers import iterate
-from rlreport.formats.ids import TokenNames
+from rlreport.formats.logged import TokenNames
 from tests.reading import damage, read
 
 SAMPLE = {

@@ -16,7 +16,7 @@ from babel.messages.catalog import Message as Entry
 from jinja2 import UndefinedError
 
 import rlreport
-from rlreport.bake.pages import environment
+from rlreport.bake.templates import environment
 from rlreport.check.verdict import run_checks
 from rlreport.cli.terminal import verdict_lines
 from rlreport.deliver.markdown import _environment

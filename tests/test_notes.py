@@ -12,7 +12,7 @@ import pytest
 
 import rlreport
 from rlreport.bake.notes import MOST_BYTES, Targets, plain_notes, render_notes
-from rlreport.bake.pages import Addresses
+from rlreport.bake.templates import Addresses
 from rlreport.deliver.markdown import MOST_NOTES
 from rlreport.errors import UsageError
 from tests.browser import serious, until, visiting

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlreport.bake import package_folder
-from rlreport.bake.data_page import note_in_words
+from rlreport.bake.data import note_in_words
 from rlreport.bake.overview import change, extreme_number
 from rlreport.bake.views import number_cell
 from rlreport.choose import Extreme

@@ -19,8 +19,7 @@ from rlreport.errors import StrictError, UnusableInputError, UsageError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.choice import Choice, choose_rows
 from rlreport.read.chunk import read_chunk
-from rlreport.read.files import find_sources
-from rlreport.read.lines import ByteRange, Lines
+from rlreport.read.files import ByteRange, Lines, find_sources
 from rlreport.system.stores import zstd
 from tests.reading import kinds, read, row, token_figures, tokens, write
 

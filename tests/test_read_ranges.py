@@ -18,11 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.batch import Chunk
-from rlreport.read.chunk import read_chunk
+from rlreport.read.chunk import Chunk, read_chunk
 from rlreport.read.detect import LogFiles
-from rlreport.read.files import LogFormat, find_sources
-from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
+from rlreport.read.files import ByteRange, LogFormat, byte_ranges, find_sources, grouped_ranges
 from rlreport.read.logs import read_chunks
 from rlreport.read.tables import extras_table, log_rows, response_table, tool_table
 from rlreport.system.stores import Source, zstd
@@ -132,7 +130,7 @@ def test_cuts_at_any_byte_and_any_groups_of_ranges_give_the_same_tables(
 def test_small_buffers_and_small_batches_change_nothing(
     sources: list[Source], whole: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rlreport.read.lines._BUFFER", 700)
+    monkeypatch.setattr("rlreport.read.files._BUFFER", 700)
     monkeypatch.setattr("rlreport.read.chunk._BATCH_ROWS", 7)
     ranges = byte_ranges(sources, [LogFormat()] * len(sources))
     assert_same(tables([read_chunk(ranges, *SETTINGS)], sources), whole)

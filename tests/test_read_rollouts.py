@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.read import choice
 from rlreport.read.choice import MAX_CHOSEN, METRICS, choose_rows
-from rlreport.read.rollouts import EDGE, Selection
+from rlreport.read.rollouts import EDGE, Rollout, Selection
 from rlreport.read.tables import MAX_PROMPTS, Scan
-from rlreport.rollout import Rollout
 from tests.net import logs, unpack_runs
 from tests.reading import read, row, tokens, write
 

@@ -17,8 +17,7 @@ from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.choice import Choice
 from rlreport.read.detect import detect_formats
-from rlreport.read.files import find_sources
-from rlreport.read.lines import byte_ranges
+from rlreport.read.files import byte_ranges, find_sources
 from rlreport.read.logs import read_chunks
 from rlreport.system.stores import read_ranges, shown
 from rlreport.system.workers import Progress, Workers

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 from rlreport.errors import RlreportError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.lines import byte_ranges
+from rlreport.read.files import byte_ranges
 from rlreport.read.logs import read_logs
 from rlreport.system.workers import Progress
 from tests.reading import read, tokens, write

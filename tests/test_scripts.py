@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.bake.assets import join_scripts
+from rlreport.bake.templates import join_scripts
 
 STATIC = Path(__file__).resolve().parents[1] / "static"
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from rlreport.bake.assets import assets
+from rlreport.bake.templates import assets
 from rlreport.draw.theme import sentinels, tokens
 from rlreport.text.language import ENGLISH
 

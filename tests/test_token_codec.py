@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rlreport.bake.step import decimal, pack_tokens
-from rlreport.figures.token import TokenFigures
-from rlreport.rollout import Rollout
+from rlreport.figures.tokens import TokenFigures
+from rlreport.read.rollouts import Rollout
 from rlreport.text.tokens import Style, readable_tokens
 from tests.pages_reading import as_logged, unpack
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from babel.messages import Catalog, pofile
 from jinja2.ext import GETTEXT_FUNCTIONS, babel_extract
 
-from rlreport.bake.assets import script_messages
+from rlreport.bake.templates import script_messages
 from rlreport.text.language import FOLDER, make
 
 ROOT = Path(__file__).resolve().parents[1]

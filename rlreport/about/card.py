@@ -1,4 +1,10 @@
-"""A run's configuration (card): configuration files, ``--meta``, git state; no likely secrets."""
+"""Collect a run's configuration for the report, without credentials.
+
+A name that contains a word such as ``token`` or ``pass`` is suspect. Its value is shown only if
+it fits a harmless meaning of the name (``max_tokens: 512``, ``pad_token: <pad>``) or refers to
+another value (``${TOKEN}``). The value of any other name is shown unless it assigns a value to a
+suspect name (``--api-key=…``), has the form of a well-known credential, or looks random.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +17,261 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rlreport.about.credentials import Scalar, is_secret, named_value
 from rlreport.errors import RowError, UsageError
 from rlreport.system.documents import load_config
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import clauses, listed, message, plural
+
+Scalar = str | int | float | bool | None
+
+_SUSPECT = re.compile(
+    r"token|key|secret|pass|pwd|auth|cred|bearer|cookie|private|webhook|mnemonic|session_?id"
+    r"|conn(?:ection)?_?str|密码|口令|[密秘私]钥|令牌|凭[证据]|授权|パスワード|トークン|парол|senha"
+    r"|kennwort|contrase",
+    re.IGNORECASE,
+)
+_SUSPECT_WORD = re.compile(
+    r"pw|pin|dsn|jwt|otp|totp|mfa|psk|hmac|sas|sig|signature|salt|sid|tok|pat"
+)
+# Matches harmless words that contain a suspect one, such as ``tokenizer`` (``token``)
+_HARMLESS_WORD = re.compile(
+    r"(?:de|un|pre|re)?(?:fas)?tokeni[sz]\w*|fastokens?|author(?:s|ed|ity|itative\w*)?|authentic"
+    r"|key(?:words?|frames?|points?|notes?|board)|monkey|credits?|incredible|secretary"
+    r"|bypass\w*|pass(?:ages?|ed|es|ing|through|ive)|(?:en)?compass"
+)
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+
+_NUMBER = r"[-+]?(?:(?:\d[\d_]*\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|nan)"
+_WORDS = r"[A-Za-z][A-Za-z_.-]{0,40}"
+_PATH = r"(?:\w+:/)?[\w.~-]*(?:/[\w.=~-]*)+"
+# Pairs of patterns: a suspect name in snake_case, and the harmless values of such a name
+_HARMLESS_PAIRS = tuple(
+    (re.compile(name), re.compile(value, re.IGNORECASE))
+    for name, value in (
+        # Counts of tokens, lengths and ids; pass@k.
+        (
+            r"(?=.*(?:tok|pass_(?:at|k|rate)))"
+            r"(?!.*(?:api|access|auth|hub|hf|bearer|refresh|session))"
+            r"(?:(?:.*_)?(?:max|min|num|n|count|total|per|new|len|length|size|limit|budget|level"
+            r"|weight|ratio|penalty|coef|coeff|loss|ids?|at|k|batched|cached|prompt|response"
+            r"|input|output|completion|context|generated|chunk|block|window|speculative|draft"
+            r"|mb|kept|bytes|gpu|s)(?:_.*)?|(?:.*_)?tokens)",
+            _NUMBER,
+        ),
+        # Special tokens and stop texts.
+        (
+            r"(?:.*_)?(?:pad(?:ding)?|eos|bos|unk|sep|cls|mask|image|img|video|audio|boi|eoi|start|end"
+            r"|stop|begin|special|separator|think(?:ing)?|additional_special|extra_special)_tokens?",
+            r"<[^<>\s]{1,40}>|\[\w{1,20}\]|[^\w\s]{1,8}|\\n|[a-z]{1,16}:?",
+        ),
+        # Columns of a data set.
+        (
+            r"(?:(?:prompts?|responses?|input|output|labels?|answer|images?|videos?|audio|data|source"
+            r"|messages?|tools?|problem|solution|text|demo|reward|model|fn|question|query|chosen"
+            r"|rejected|target|reference|ground|truth|index|uid|extra|info|conversations?|system"
+            r"|instruction|context|metrics?|enable|thinking|dict|group|sort|score|completion"
+            r"|column|field|dataset|task|difficulty|step|batch|feature|state)_)+keys?",
+            _WORDS,
+        ),
+        # Choices by name; locations.
+        (r".*_(?:type|mode|kind|style|strategy|backend|format|dispatcher|side)", _WORDS),
+        (r".*_?(?:file|path|dir|folder)|(?:old)?pwd", _PATH),
+    )
+)
+
+_PLACEHOLDER = re.compile(
+    r"<[A-Z_]{1,40}>|<\|[\w▁-]{1,40}\|>|\[[A-Z_]{1,20}\]|\[text\]|x{3,}|\*{3,}|…|-"
+    r"|(?i:empty|none|null|true|false|yes|no|on|off|auto|default|dummy(?:[_-]key)?)"
+)
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_REFERENCE = re.compile(
+    r"\$\{(?:[\w.]+:)?[\w.]*(?:, ?[\d.]+)*(?::-[\d.]*)?\}|\{\{ ?[\w.]+ ?\}\}|%\([\w.]+\)s"
+    r"|\$(?:[A-Z][A-Z0-9_]*|[a-z]+(?:_[a-z]+)+|\d|$)"
+)
+
+_SHAPE = re.compile(
+    r"""
+    \bsk-[\w-]{16,} | \b(?:sk|pk|rk)_(?=[\w-]{0,80}\d)[\w-]{16,} | \b(?:hf|api_org)_[a-z0-9]{16,}
+    | \bgh[pousr]_\w{16,} | \bgithub_pat_\w{16,} | \bglpat-[\w-]{16,} | \bxox[abeprs]-[\w-]{10,}
+    | \b(?:AKIA|ASIA)[A-Z0-9]{12,} | \bAIza[\w-]{20,} | \bya29\.[\w-]{10,}
+    | \beyJ[\w-]{8,200}\.[\w-]{8,} | -----BEGIN
+    | \bBearer\s+(?!token)[\w+/=.-]{4,} | \bBasic\s+(?=\S{0,200}[\d=])[a-z0-9+/=]{8,}
+    | (?<!\babfs)(?<!\babfss)(?<!\bwasbs)://(?!git@)[^/\s@]{1,200}@
+    | (?<![\w/.-])[\w.-]{1,100}+:[^/\s@:]{1,200}@[\w.-]
+    | \s(?:-u|--user)[\s=,]+[^\s:]{1,100}:\S | \blogin\s+\S{1,100}\s+password\s+\S
+    | \b(?:sshpass|mysql|redis-cli|docker\s+login)\b[^|;\n]{0,100}\s-[pa]\s?\S
+    | \bwandb\s+login\s+\S
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_PASSWORD = re.compile(r"(?=.*\d)(?=.*[a-z])(?=.*[!#$^&])[\w!#$^&@+?~-]{8,64}")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+_ASSIGNED = re.compile(
+    r"""
+    (?<![\w.-]) (?P<name>[\w.-]{1,200}+) ["'\]]{0,2}
+    (?P<sign> \s*(?:=>|:=|[=:](?!=))\s* | > | [\s,]+ )
+    ["'\[]{0,3} (?P<value>[^\s"',;&<>(){}\[\]|\\]{1,200})
+    """,
+    re.VERBOSE,
+)
+_PAIRED = re.compile(
+    r"""["']?(?:name|key|variable)["']?\s*[=:]\s*["']?([\w.-]+)["']?[\s,]+
+    ["']?(?:value|val)["']?\s*[=:]\s*["']?[^\s"']""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# Matches suspect names after which even a value without ``=`` counts: ``api_key, abc123``
+_NAME_BEFORE_VALUE = re.compile(
+    r"(?:\w*(?:passw|secret|authori|cred|pwd|cookie)\w*"
+    r"|(?:\w+_)?(?:api|access|private|auth|hf|hub|bearer)[_-]?(?:key|token))",
+    re.IGNORECASE,
+)
+
+# A text with more blanks is prose, where "the key: a word" does not assign a value to a key
+_PROSE_BLANKS = 8
+
+# In random text, upper case, lower case and digits alternate far more often than in names.
+_RUN = re.compile(r"[A-Za-z0-9]+")
+_LONG_RUN = re.compile(r"[\w+/=-]{16,}", re.ASCII)
+_CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_BASE64 = re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{32,}")
+_ODD_CASE = re.compile(r"[a-z](?=[A-Z]{2})|[A-Z]{2}(?=[a-z])")
+_CONSONANTS = re.compile(r"[bcdfghjklmnpqrstvwxz]{6}", re.IGNORECASE)
+_LONG_HEX = re.compile(r"(?=\d{0,19}[a-f])(?=[a-f]{0,19}\d)[0-9a-f]{20}", re.IGNORECASE)
+_HASH_NAME = re.compile(r"commit|sha\d*|revision|rev|hash|digest|md5|checksum|fingerprint|ref")
+_ID_NAME = re.compile(r"id|uid|uuid|guid|run|job|trial|experiment")
+_HEX = re.compile(r"[0-9a-f]{7,128}", re.IGNORECASE)
+_PUBLIC_HASH = re.compile(
+    r"(?:sha256|commit|rev(?:ision)?|ref|\.git|snapshots|blobs?|tree)\W{1,4}[0-9a-f]{40,64}\b",
+    re.IGNORECASE,
+)
+
+
+def is_secret(name: str, value: Scalar) -> bool:
+    """Return whether a configuration entry, with this dotted name, may contain a credential."""
+    if _holds_secret(name, ()):
+        return True
+    if value is None or isinstance(value, bool):
+        return False
+    text = str(value).strip()
+    if not _is_harmless(name, text):
+        return True
+    return isinstance(value, str) and _holds_secret(text, _words(name))
+
+
+def _is_harmless(name: str, text: str) -> bool:
+    """Return whether the name suggests no credential, or the value fits a harmless meaning."""
+    suspect_parts = [part for part in name.split(".") if _is_suspect(part)]
+    return (
+        not suspect_parts
+        or _is_reference(text)
+        or all(
+            _is_reference(item) or all(_is_harmless_pair(part, item) for part in suspect_parts)
+            for item in text.split(", ")
+        )
+    )
+
+
+def _is_suspect(part: str) -> bool:
+    """Return whether ``part``, of a dotted name, suggests a credential, such as ``api_key``."""
+    words = _words(part)
+    if any(_SUSPECT_WORD.fullmatch(word) for word in words):
+        return True
+    rest = "_".join(word for word in words if not _HARMLESS_WORD.fullmatch(word))
+    return bool(_SUSPECT.search(rest))
+
+
+def _is_harmless_pair(part: str, text: str) -> bool:
+    """Return whether a suspect name has a harmless value, e.g. ``max_tokens`` with ``512``."""
+    name = "_".join(_words(part))
+    return any(n.fullmatch(name) and v.fullmatch(text) for n, v in _HARMLESS_PAIRS)
+
+
+def _is_reference(text: str) -> bool:
+    """Return whether a text only stands for a value: ``<KEY>``, ``HF_TOKEN`` or ``${key}``."""
+    if _VARIABLE.fullmatch(text) and _is_suspect(text):
+        return True
+    previous = ""
+    while text != previous:
+        previous, text = text, _REFERENCE.sub("0", text)
+    return text in ("", "0") or bool(_PLACEHOLDER.fullmatch(text))
+
+
+def _words(name: str) -> list[str]:
+    """Split a name in snake_case or camelCase into lower-case words."""
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
+    """Return whether a text looks like a credential; ``words`` are those of the entry's name."""
+    if _SHAPE.search(text) or _PASSWORD.fullmatch(text) or _assigns_secret(text):
+        return True
+    if any(_HASH_NAME.fullmatch(word) for word in words) and _HEX.fullmatch(text):
+        return False
+    if _UUID.fullmatch(text) and not any(_ID_NAME.fullmatch(word) for word in words):
+        return True
+    return _is_random(_PUBLIC_HASH.sub("", text))
+
+
+def _assigns_secret(text: str) -> bool:
+    """Return whether a text sets a suspect name, e.g. a command line with ``--api-key=…``."""
+    prose = text.count(" ") - text.count(", ") > _PROSE_BLANKS
+    position = 0
+    while match := _ASSIGNED.search(text, position):
+        position = match.end("name")
+        name, sign, value = match.group("name", "sign", "value")
+        bare_name = name.lstrip("-")
+        if sign.strip() in ("", ","):
+            is_flag = name.startswith("-") and not value.startswith("-")
+            is_variable = _VARIABLE.fullmatch(bare_name) and not _VARIABLE.fullmatch(value)
+            name_in_list = _NAME_BEFORE_VALUE.fullmatch(bare_name) and not prose
+            is_whole = match.span() == (0, len(text))
+            in_list = is_whole or "," in sign or text[: match.start()].endswith(("ENV ", "setenv "))
+            if not (is_flag or (in_list and (is_variable or name_in_list))):
+                continue
+        elif prose and value.isalpha() and not _NAME_BEFORE_VALUE.fullmatch(bare_name):
+            continue
+        if not _is_harmless(bare_name, value.rstrip(".")):
+            return True
+    return any(_is_suspect(match.group(1)) for match in _PAIRED.finditer(text))
+
+
+def _is_random(text: str) -> bool:
+    """Return whether a text contains a long run of letters and digits that looks random."""
+    if any(len(_ODD_CASE.findall(run)) >= 4 for run in _BASE64.findall(text)):
+        return True
+    return any(
+        _is_random_run(run, len(whole))
+        for whole in _LONG_RUN.findall(text)
+        for run in _RUN.findall(whole)
+    )
+
+
+def _is_random_run(run: str, around: int) -> bool:
+    size, chunks = len(run), _CHUNK.findall(run)
+    if run.lower() != run != run.upper():
+        mixed = 2.7 if size >= 16 else 2.2 if size >= 10 and around >= 24 else 0
+        return size < mixed * len(chunks)
+    return size >= 20 and (
+        size < (3.2 if size < 30 else 4) * len(chunks)
+        or bool(_LONG_HEX.search(run))
+        or any(_CONSONANTS.search(chunk) for chunk in chunks)
+    )
+
+
+def named_value(pairs: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return ``{"API_KEY": ...}`` for a mapping such as ``{key: API_KEY, value: ...}``.
+
+    ``is_secret`` can then check the value under this name. Other mappings are returned unchanged.
+    """
+    by_key = {str(key).lower(): value for key, value in pairs.items()}
+    values = [by_key[key] for key in ("value", "val") if key in by_key]
+    names = [by_key[key] for key in ("name", "key", "variable", "var") if key in by_key]
+    texts = [text for text in by_key.values() if isinstance(text, str)]
+    names += [text for text in texts if " " not in text and _is_suspect(text)]
+    return {names[0]: values[0]} if values and names and isinstance(names[0], str) else pairs
+
 
 # Paths of configuration files, relative to the folder of the logs or to its parent
 CONFIGURATIONS = (
@@ -34,8 +290,8 @@ _MAX_NESTING, _INDENT = 12, "  "  # maximum nesting, and indentation per level, 
 _RESULT_ENTRIES = ("log_history",)
 
 _PROSE_NAME = re.compile(r"prompt|system|template|instruct", re.IGNORECASE)
-_NUMBER = r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?"
-_NUMBERS_OR_CONSTANT = re.compile(rf"{_NUMBER}(?:, {_NUMBER})*|True|False|null")
+_CARD_NUMBER = r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?"
+_NUMBERS_OR_CONSTANT = re.compile(rf"{_CARD_NUMBER}(?:, {_CARD_NUMBER})*|True|False|null")
 # Matches names, paths, URLs and ``${references}``, which are never prose
 _IDENTIFIER = re.compile(r"[\w.,:/@=+~${}\[\]-]{1,200}", re.ASCII)
 
@@ -160,7 +416,6 @@ def _configurations_of(logs: Sequence[str | Path]) -> list[Path]:
 
 
 def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
-    """Add the nested ``values`` of a source to ``card`` under dotted names, without secrets."""
     card.sources.append(source)
     room = MOST_IN_ALL - sum(len(name) + len(str(value)) for name, value in card.entries.items())
     for name, value in _scalars(values):
@@ -178,10 +433,7 @@ def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
 
 
 def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
-    """Flatten nested values to (dotted name, scalar) pairs; a list of scalars becomes one text.
-
-    Depth and number of values are limited, as YAML aliases can make a value contain itself.
-    """
+    """Flatten nested values to (dotted name, scalar) pairs; a list of scalars becomes one text."""
     for name, value in islice(_nodes("", values, 0), 4 * MOST_ENTRIES):
         if not isinstance(value, (Mapping, list, tuple)):
             yield name, value

@@ -92,11 +92,7 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
 
 
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
-    """Return a note if each file of one folder looks like a separate run.
-
-    Files named like ``seed1`` are separate runs if they have the same steps. Other files must also
-    have the same prompts in each step, as one run may write a file per environment.
-    """
+    """Return a note if each file of one folder looks like a separate run."""
     names = [file.name.partition(".")[0] for file in tables.files]
     if len(names) < 2 or any(_PART_NAME.search(name) for name in names if not _are_runs([name])):
         return None
@@ -117,7 +113,6 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
 
 
 def _train_rows(tables: Tables) -> pd.DataFrame:
-    """Return the rows of the response table that are training responses."""
     responses = tables.responses
     return responses[responses["validation"] == 0]
 
@@ -128,7 +123,6 @@ def _are_runs(names: Sequence[str]) -> bool:
 
 
 def _has_configuration(logs: Sequence[str | Path], top: str) -> bool:
-    """Return whether the top-level folder ``top`` contains a configuration file."""
     roots = [Path(log) for log in logs if "://" not in str(log)]
     folders = [root if root.name == top else root / top for root in roots]
     folders += [parent for root in roots for parent in root.parents if parent.name == top]

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 
 from rlreport.about.card import redacted_text
-from rlreport.bake.assets import assets
-from rlreport.bake.data_page import csv
-from rlreport.bake.pages import (
+from rlreport.bake.data import csv
+from rlreport.bake.templates import (
     FOLDER_POLICY,
     Finish,
     Maker,
     Page,
+    assets,
     canonical_json,
     environment,
     script_json,
@@ -166,11 +166,7 @@ class ComparisonBuilder(Maker):
 
 
 def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict[str, Any]:
-    """Return the values that the template prints, with the first ``shown`` prompts won or lost.
-
-    ``runs``: (BASE or NEW, name, level, text of the verdict) of each run. ``findings``: (heading,
-    list of (severity, title)). ``pairs``: won or lost prompts with the responses of both runs.
-    """
+    """Return the values that the template prints, with the first ``shown`` prompts won or lost."""
     flips, changed = outcome.flips[:shown], outcome.changed
     caveats = words.caveats(outcome)
     left_out = [words.texts_note(outcome)]
@@ -292,7 +288,6 @@ def _prompt(flip: Flip) -> str:
 
 
 def _cut(text: str) -> str:
-    """Cut a text to MAX_CHARACTERS, and append the number of characters that were cut."""
     left_out = len(text) - MAX_CHARACTERS
     if left_out <= 0:
         return text

@@ -16,25 +16,29 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.bake.context import (
+from rlreport.bake.overview import snippet
+from rlreport.bake.redact import redacted, response_numbers
+from rlreport.bake.step import NUMBERED, STATIC_ROWS, number_cells, rounded, strings_of
+from rlreport.bake.templates import PROMPTS, Addresses, packed_json
+from rlreport.bake.views import (
+    Cell,
+    ColumnView,
     PageContext,
     RunContext,
     StepJob,
+    TableView,
     findings_of_responses,
+    name_cell,
+    number_column,
     reading_order,
+    table,
 )
-from rlreport.bake.overview import snippet
-from rlreport.bake.pages import PROMPTS, Addresses, packed_json
-from rlreport.bake.redact import redacted, response_numbers
-from rlreport.bake.step import NUMBERED, STATIC_ROWS, number_cells, rounded, strings_of
-from rlreport.bake.views import Cell, ColumnView, TableView, name_cell, number_column, table
 from rlreport.choose import Extreme, StepPlan, extremes
 from rlreport.columns import PROMPT, RESPONSE, STEP, TOKEN
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import sparkline
 from rlreport.figures.ragged import Floats
-from rlreport.read.rollouts import EDGE
-from rlreport.rollout import Rollout
+from rlreport.read.rollouts import EDGE, Rollout
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken, turns
 from rlreport.text.messages import listed, message, plural, sentences, span, told
@@ -185,7 +189,6 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
 
 
 def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[int, Floats]:
-    """Return prompt id -> mean reward at each step that contains the prompt, ascending by step."""
     rows = responses.loc[responses["prompt_id"].isin(prompt_ids), ["prompt_id", "step", "reward"]]
     with np.errstate(over="ignore"):
         means = rows.groupby(["prompt_id", "step"])["reward"].mean()
@@ -423,7 +426,6 @@ def _table(
     columns: Sequence[ColumnView],
     addresses: Addresses,
 ) -> TableView:
-    """Return the HTML table, which only has the STATIC_ROWS most interesting rows."""
     order = np.argsort(values[_INTEREST.key], kind="stable")
     first = order[:STATIC_ROWS].tolist()
     names = [(int(rows["step"][row]), rows["n"][row]) for row in first]

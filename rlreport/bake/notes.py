@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from markupsafe import Markup
 
-from rlreport.bake.pages import Addresses
+from rlreport.bake.templates import Addresses
 from rlreport.errors import RowError, UsageError
 from rlreport.read.detect import NOTES_FILE
 from rlreport.read.files import is_url
@@ -174,10 +174,7 @@ def _inline(
     words: Callable[[str], str],
     titles: Mapping[str, str],
 ) -> list[Token]:
-    """Replace images in Markdown tokens by alt texts, and links without target by link texts.
-
-    A link without text gets the title of its target, else the target itself.
-    """
+    """Replace images in Markdown tokens by alt texts, and links without target by link texts."""
     result: list[Token] = []
     linked, target, empty = True, "", False
     for token in tokens:

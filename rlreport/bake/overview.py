@@ -12,23 +12,21 @@ import pandas as pd
 
 from rlreport.about.card import card_view
 from rlreport.about.several_runs import SEVERAL_RUNS
-from rlreport.bake.context import (
+from rlreport.bake.templates import Addresses
+from rlreport.bake.views import (
     RUN_TILES,
     SAMPLED_FIGURE,
-    PageContext,
-    RunContext,
-    RunFigure,
-    StepJob,
-    fed,
-)
-from rlreport.bake.pages import Addresses
-from rlreport.bake.views import (
     Cell,
     Change,
     ColumnView,
     KeyFigure,
     Link,
+    PageContext,
+    RunContext,
+    RunFigure,
+    StepJob,
     TableView,
+    fed,
     name_cell,
     number_cell,
     number_column,
@@ -43,7 +41,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import sparkline
 from rlreport.draw.run_charts import not_drawn, tool_label
 from rlreport.metrics.roles import logging_advice, roles_of
-from rlreport.rollout import Rollout
+from rlreport.read.rollouts import Rollout
 from rlreport.summarise import window_table
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.bake.context import is_numeric
+from rlreport.bake.views import is_numeric
 from rlreport.check.finding import Example, Fact, Finding, LogText, Verdict
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.metrics.roles import PLAIN_NAMES, roles_of
 from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT, UNREAD_FIELDS
-from rlreport.rollout import Rollout, Turn
+from rlreport.read.rollouts import Rollout, Turn
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import Message, message
 

@@ -12,18 +12,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from rlreport.bake.assets import assets
-from rlreport.bake.context import (
-    TEXT_COLUMNS,
-    TILES,
-    PageContext,
-    RunContext,
-    StepPage,
-    fed,
-    number_columns,
-    string_columns,
-)
-from rlreport.bake.data_page import chart_path, csv, data_view, exports, report_json
+from rlreport.bake.data import chart_path, csv, data_view, exports, report_json
 from rlreport.bake.lists import (
     RunTexts,
     prompts_view,
@@ -34,19 +23,31 @@ from rlreport.bake.lists import (
 )
 from rlreport.bake.notes import Targets, render_notes
 from rlreport.bake.overview import method_view, overview_view, run_figures
-from rlreport.bake.pages import (
+from rlreport.bake.step import GROUP_COLUMNS, steps_data
+from rlreport.bake.templates import (
     Addresses,
     Finish,
     Maker,
     Page,
+    assets,
     canonical_json,
     packed_json,
     rendered,
     script_json,
     shell,
 )
-from rlreport.bake.step import GROUP_COLUMNS, steps_data
-from rlreport.bake.views import KeyFigure, Shell
+from rlreport.bake.views import (
+    TEXT_COLUMNS,
+    TILES,
+    KeyFigure,
+    PageContext,
+    RunContext,
+    Shell,
+    StepPage,
+    fed,
+    number_columns,
+    string_columns,
+)
 from rlreport.choose import StepPlan, left_out, shown_prompts
 from rlreport.comparison.reports import PATH as RESPONSES
 from rlreport.comparison.reports import REPORT, packed, response_data

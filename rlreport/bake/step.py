@@ -17,19 +17,25 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.bake.context import (
+from rlreport.bake.overview import distinct_2_note, finding_view, step_figures
+from rlreport.bake.templates import Addresses, canonical_json, packed, packed_json, step_file
+from rlreport.bake.views import (
     SAMPLED_FIGURE,
+    Cell,
+    ColumnView,
+    Link,
     PageContext,
     RunContext,
     StepJob,
+    TableView,
     extra_key,
     findings_of_responses,
     is_numeric,
+    name_cell,
+    number_cell,
     reading_order,
+    table,
 )
-from rlreport.bake.overview import distinct_2_note, finding_view, step_figures
-from rlreport.bake.pages import Addresses, canonical_json, packed, packed_json, step_file
-from rlreport.bake.views import Cell, ColumnView, Link, TableView, name_cell, number_cell, table
 from rlreport.check.finding import Finding
 from rlreport.choose import COMPACT, DERIVABLE
 from rlreport.columns import TOKEN_FIGURES
@@ -37,7 +43,7 @@ from rlreport.draw.chart import Chart, finite_or_none
 from rlreport.draw.step import CHARTED, step_charts
 from rlreport.figures.ragged import Floats, spans
 from rlreport.options import FigureOptions
-from rlreport.rollout import Rollout, Turn
+from rlreport.read.rollouts import Rollout, Turn
 from rlreport.summarise.steps import NO_VARIANCE
 from rlreport.tables import length_column
 from rlreport.text.chat import spoken
@@ -192,11 +198,7 @@ def group_data(
 def _correctness(
     columns: Mapping[str, NDArray[Any]], *, ground_truth: bool
 ) -> NDArray[np.float64] | None:
-    """Return 1 for correct, 0 for wrong, NaN for unknown responses; None if it is not logged.
-
-    Read from a 0/1 column named like "is_correct" or "acc"; else, if the log has ground truths
-    and the reward has exactly two values, the larger one means correct.
-    """
+    """Return 1 for correct, 0 for wrong, NaN for unknown responses; None if it is not logged."""
     for key, values in columns.items():
         if _CORRECT.fullmatch(key) and is_numeric(values):
             graded = values.astype(np.float64)
@@ -376,7 +378,6 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
 
 
 def _planes(values: NDArray[np.uint32]) -> bytes:
-    """Return all lowest bytes of the values, then all second, third and highest bytes."""
     return values.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()
 
 

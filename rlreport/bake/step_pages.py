@@ -18,17 +18,16 @@ import orjson
 import xxhash
 from numpy.typing import NDArray
 
-from rlreport.bake.context import PageContext, StepJob, StepPage, extra_key
 from rlreport.bake.lists import listed_rows, with_interest
-from rlreport.bake.pages import Addresses, Finish, rendered
 from rlreport.bake.redact import redacted, response_numbers
 from rlreport.bake.report import DRAWINGS, ReportBuilder, draw_pages
 from rlreport.bake.step import GROUP_COLUMNS, group_figures, step_rows, step_view
+from rlreport.bake.templates import Addresses, Finish, rendered
+from rlreport.bake.views import PageContext, StepJob, StepPage, extra_key
 from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE
 from rlreport.draw.chart import Chart
-from rlreport.read.rollouts import Selection
-from rlreport.rollout import Rollout
+from rlreport.read.rollouts import Rollout, Selection
 from rlreport.summarise import commonest
 from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message

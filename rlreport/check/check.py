@@ -172,7 +172,6 @@ class Check:
 
 
 def _fill_template(template: Template, facts: Facts) -> str:
-    """Return the template's text with its placeholders filled in from ``facts``."""
     if isinstance(template, Mapping):
         template = template[str(facts["kind"])]
     return told(template(facts) if callable(template) else template, facts)

@@ -154,7 +154,6 @@ def change(
 
 
 def _part(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> _Part:
-    """Return the finite values of a window that have a positive weight, centred on their mean."""
     selected = values[window.rows]
     scale = np.ones_like(selected) if weights is None else weights[window.rows]
     valid = _valid_mask(selected, scale)

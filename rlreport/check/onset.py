@@ -90,7 +90,6 @@ def _cumulative_noise(y: Floats) -> Floats:
 
 
 def _first_lasting(flags: NDArray[np.bool_]) -> int:
-    """Return the first index from which all flags are true, or the last index without any."""
     false = np.flatnonzero(~flags)
     return min(int(false[-1]) + 1 if len(false) else 0, len(flags) - 1)
 

@@ -13,18 +13,10 @@ from pathlib import Path
 
 from rlreport.check.check import Check
 from rlreport.check.finding import Limit, Limits, Thresholds
-from rlreport.check.judges import (
-    agents,
-    engine,
-    groups,
-    hacking,
-    length,
-    log,
-    policy,
-    reward,
-    text,
-    updates,
-)
+from rlreport.check.judges import engine, groups, hacking, log, policy, reward, text
+from rlreport.check.judges import engine as agents
+from rlreport.check.judges import policy as updates
+from rlreport.check.judges import text as length
 from rlreport.check.noise import Trend
 from rlreport.errors import UsageError
 from rlreport.system.documents import load_toml, read_bounded

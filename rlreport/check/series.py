@@ -274,7 +274,6 @@ def _death_index(series: Series, best: float, best_index: int, window: int) -> i
 def _abrupt_fall_index(
     series: Series, noise: Noise, best: float, end: float, part: float
 ) -> int | None:
-    """Return the index at which the series fell within ABRUPT_STEPS and stayed low, or None."""
     y = series.values
     means = running_mean(y, 3)
     if len(means) < 2 * ABRUPT_STEPS + 2:

@@ -33,8 +33,7 @@ from rlreport.check.judges.log import invalid_since, nan_metrics
 from rlreport.check.onset import smooth
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
-from rlreport.read.rollouts import Rollouts
-from rlreport.rollout import Rollout
+from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
 from rlreport.text.messages import message, phrases, plural, sentences, told
 
@@ -155,7 +154,6 @@ def _leading_finding(verdict: Verdict) -> Finding | None:
 
 
 def _fill_texts(finding: Finding, card: Mapping[str, object], sample_note: str) -> Finding:
-    """Return a finding with its texts filled in; ``card`` and ``sample_note`` as for ``worded``."""
     check = BY_ID.get(finding.id)
     if check is None:
         return finding
@@ -241,7 +239,6 @@ def _sentence(verdict: Verdict) -> str:
 
 
 def _join_clauses(clauses: list[str]) -> str:
-    """Return clauses joined by commas and "and"."""
     *rest, last = clauses
     return message("{rest}, and {last}", rest=phrases(rest), last=last) if rest else last
 
@@ -352,11 +349,6 @@ def _run_check(check: Check, run: Run, start: int | None) -> Result:
 
 
 def _comparable_run(run: Run, shift: Finding) -> Run:
-    """Return a run with comparable rewards, given the finding of a changed reward function.
-
-    Its reward is the reward minus the reference policy's. Without a reference policy, it is the
-    longer of the two parts of the run before and after the change.
-    """
     if run.has("reward_gap"):
         return run.with_gap_as_reward()
     assert shift.onset is not None
@@ -366,10 +358,7 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
 
 
 def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> list[Finding]:
-    """Return the findings, the most severe first, each followed by its effects.
-
-    ``checks`` maps ids to checks; their order decides between findings of equal rank and severity.
-    """
+    """Return the findings, the most severe first, each followed by its effects."""
     order = list(checks)
 
     def place(finding: Finding) -> tuple[int, int, int]:
@@ -408,7 +397,6 @@ def _rank_index(finding: Finding) -> int:
 def _explains(
     cause: Finding, other: Finding, checks: Mapping[str, Check], order: list[str], run: Run
 ) -> bool:
-    """Return whether ``cause`` explains ``other``; if each could, only the earlier one does."""
     if (
         cause.severity == "info"
         or other.id not in checks[cause.id].explains
@@ -426,11 +414,7 @@ def _explains(
 
 
 def _follows(consequence: Finding, cause: Finding, run: Run) -> bool:
-    """Return whether a consequence came mostly after its cause had begun.
-
-    It did if at least half of the change of its series came later. Return True for notes, and if
-    the cause has no onset or the consequence no series.
-    """
+    """Return whether a consequence came mostly after its cause had begun."""
     y = consequence.series
     if consequence.rank == "note" or cause.onset is None or y is None:
         return True

@@ -24,8 +24,8 @@ INTERRUPTED, TERMINATED = 130, 143
 
 # Command -> module in ``rlreport.cli`` that defines the command under this name
 MODULES = {
-    "build": "build", "cache": "commands", "check": "commands", "checks": "commands",
-    "compare": "compare", "formats": "commands", "index": "commands", "inspect": "commands",
+    "build": "commands", "cache": "commands", "check": "commands", "checks": "commands",
+    "compare": "commands", "formats": "commands", "index": "commands", "inspect": "commands",
     "watch": "watch",
 }  # fmt: skip
 

@@ -1,18 +1,30 @@
-"""The commands ``cache``, ``check``, ``checks``, ``formats``, ``index`` and ``inspect``."""
+"""The commands of ``rlreport``."""
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlreport.cli.options import OUT, READING, fail_on_option, options
-from rlreport.cli.terminal import location, say, say_json, verdict_lines
-from rlreport.errors import UsageError
-from rlreport.options import BuildOptions, FigureOptions, ReadOptions, part
+from rlreport.cli.terminal import (
+    OUT,
+    READING,
+    fail_on_option,
+    location,
+    options,
+    say,
+    say_json,
+    verdict_lines,
+)
+from rlreport.deliver import FORMS, form_of
+from rlreport.errors import OutputError, UsageError
+from rlreport.options import BuildOptions, CompareOptions, FigureOptions, ReadOptions, part
 from rlreport.text.language import Language
 from rlreport.text.messages import steps_in_words
 from rlreport.text.numbers import byte_size, counted
@@ -58,7 +70,7 @@ def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> N
       rlreport check logs/
       rlreport check logs/ --json --fail-on warning
     """
-    from rlreport.bake.pages import canonical_json
+    from rlreport.bake.templates import canonical_json
     from rlreport.check import findings_json
     from rlreport.pipeline import check_logs
 
@@ -157,7 +169,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
       rlreport inspect logs/
       rlreport inspect run.jsonl --map reward=score
     """
-    from rlreport.bake.data_page import note_in_words
+    from rlreport.bake.data import note_in_words
     from rlreport.metrics import metrics_beside
     from rlreport.read.logs import read_logs
     from rlreport.system.workers import Progress
@@ -187,7 +199,6 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
 
 
 def _say_section(title: str, lines: Iterable[str]) -> None:
-    """Print a title with indented lines below it; nothing if there are no lines."""
     lines = list(lines)
     if lines:
         say()
@@ -231,3 +242,128 @@ def _field_lines(scan: Scan) -> Iterator[str]:
         yield f"{field.name:18} {state:12} {field.meaning}{optional}"
     for name in (name for name in scan.extras.columns if name not in CANONICAL):
         yield f"{str(name)[:40]:18} {scan.fields.get(str(name), 0):,} rows   as logged"
+
+
+FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
+
+
+class BuildCommand(click.Command):
+    """A click command that accepts both ``--redact`` and ``--redact=names``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; ``--redact=names`` sets the parameter ``redact`` to "names"."""
+        values = {arg.removeprefix("--redact=") for arg in args if arg.startswith("--redact=")}
+        if values - {"names"}:
+            raise click.BadOptionUsage("redact", "give --redact or --redact=names", ctx)
+        rest = super().parse_args(ctx, ["--redact" if a == "--redact=names" else a for a in args])
+        if "--redact=names" in args:
+            ctx.params["redact"] = "names"
+        return rest
+
+
+@click.command(cls=BuildCommand, short_help="Build the report of the rollout LOGS.")
+@click.argument("logs", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--out",
+    type=OUT,
+    default=Path("report"),
+    show_default=True,
+    help="Output path, or URL such as s3://bucket/run. The suffix selects the format: none = "
+    "folder, .html = one file, .eml = mail, .md = Markdown with a folder of pictures, .zip = "
+    "zipped folder. '-' writes to standard output and needs --format.",
+)
+@options(BuildOptions)
+@fail_on_option
+def build(logs: tuple[str, ...], out: Path | str, fail_on: Any, **given: Any) -> None:
+    """Build the report of the rollout LOGS: files, folders or globs of .jsonl, .gz, .zst, .zip.
+
+    \b
+    Examples:
+      rlreport build logs/ -o report
+      rlreport build 'logs/rank_*.jsonl' -o report --title "ppo, kl 0.08"
+      rlreport build logs/ -o report --fail-on critical --quiet
+      rlreport build logs/ -o run.html --max-size 10MB
+      rlreport build logs/ -o run.eml --to team@example.org
+    """
+    from rlreport.api import build as build_report
+    from rlreport.cli.terminal import print_report
+
+    with ExitStack() as stack:
+        if str(out) == "-":
+            out = stack.enter_context(_to_standard_output(given["form"]))
+            given["quiet"] = True
+        report = build_report(logs, out, **given)
+    if not given["quiet"]:
+        print_report(report)
+    if fail_on and report.verdict.reaches(fail_on):
+        sys.exit(FAILED)
+
+
+@contextmanager
+def _to_standard_output(form: str | None) -> Iterator[Path]:
+    """Yield the path of a temporary file, then copy its content to standard output."""
+    if form is None:
+        raise UsageError(f"-o -: select the format with --format: {', '.join(FORMS)}")
+    output_format = form_of(Path(), form)
+    if output_format.folder or output_format.pictures:
+        raise UsageError(f"-o -: --format {form} is more than one file; give an output path")
+    if sys.stdout.isatty():
+        raise UsageError("-o -: standard output is a terminal; redirect it to a file or a pipe")
+    with tempfile.TemporaryDirectory(prefix="rlreport.") as folder:
+        out = Path(folder) / f"report{output_format.suffix}"
+        yield out
+        try:
+            with out.open("rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"-o -: cannot be written: {error.strerror}") from error
+
+
+@click.command(short_help="Compare two runs.")
+@click.argument("runs", nargs=-1, required=True, metavar="BASE... NEW")
+@click.option(
+    "-o",
+    "--out",
+    type=OUT,
+    default=Path("comparison"),
+    show_default=True,
+    help="Output path, or URL such as s3://bucket/run; the suffix selects the format as in "
+    "'rlreport build'.",
+)
+@options(CompareOptions)
+def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
+    """Compare the run NEW with BASE: logs, or earlier reports (folder, .zip, .html).
+
+    Give BASE several times for several seeds. Exit status: 1 if a --fail-on condition is met, 2
+    for unusable input, 3 if --require-evidence found no difference, otherwise 0. With status 1
+    and 3 the comparison is still written.
+
+    \b
+    Examples:
+      rlreport compare main-report/ logs/ -o comparison
+      rlreport compare seed1/ seed2/ seed3/ new/ -o comparison.html
+      rlreport compare main.zip logs/ -o comment.md --fail-on worse --margin 0.01
+    """
+    from rlreport.api import compare as compare_runs
+    from rlreport.deliver.publish import page_at
+
+    if len(runs) < 2:
+        raise UsageError("compare: give BASE and NEW, logs or earlier reports")
+    if str(out) == "-":
+        raise UsageError("-o -: compare needs an output path")
+    comparison = compare_runs(runs[:-1], runs[-1], out, **given)
+    if not given["quiet"]:
+        translate = Language(given["lang"]).of
+        say(translate(comparison.sentence))
+        for note in comparison.notes:
+            say(f"  {translate(note)}")
+        if comparison.gate_sentence:
+            say(translate(comparison.gate_sentence))
+        is_folder = comparison.form == "folder"
+        say(str(page_at(comparison.out, "compare.html") if is_folder else comparison.out))
+    if comparison.gate.exit:
+        sys.exit(comparison.gate.exit)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlreport.cli.build import FAILED, BuildCommand, build
+from rlreport.cli.commands import FAILED, BuildCommand, build
 from rlreport.cli.terminal import say
 from rlreport.deliver import form_of
 from rlreport.errors import RlreportError, UsageError

@@ -372,10 +372,7 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
 
 
 def _common_split(frames: list[pd.DataFrame]) -> tuple[str, list[pd.DataFrame]]:
-    """Return the name of the split to compare and each run's responses in that split.
-
-    It is validation if all runs share prompts there, else training if all have it, else ``all``.
-    """
+    """Return the name of the split to compare and each run's responses in that split."""
     for name, names in _SPLITS.items():
         cut = [frame[frame["split"].isin(names)] for frame in frames]
         if all(map(len, cut)):

@@ -226,11 +226,7 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
 
 
 def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per prompt: mean ``reward``, its standard ``error``, and a ``response``.
-
-    ``error`` uses one variance pooled over all prompts. ``response`` is the id of the response
-    whose reward is nearest to the mean.
-    """
+    """Return a row per prompt: mean ``reward``, its standard ``error``, and a ``response``."""
     frame = frame.reset_index(drop=True)
     rewards = frame.groupby("pair")["reward"]
     deviation, counts = frame["reward"] - rewards.transform("mean"), rewards.count()
@@ -260,10 +256,7 @@ def _with_texts(
 
 
 def _ids_to_count(run: ComparedRun, inside: pd.DataFrame, seed: int) -> set[ResponseId]:
-    """Return the ids of the responses whose words are counted: for logs, a random sample.
-
-    For a report all ids are returned, as it contains the texts of few responses anyway.
-    """
+    """Return the ids of the responses whose words are counted: for logs, a random sample."""
     if run.from_logs and len(inside) > MAX_TEXTS:
         inside = inside.iloc[np.random.default_rng(seed).permutation(len(inside))[:MAX_TEXTS]]
     return set(inside[["step", "n"]].itertuples(index=False, name=None))

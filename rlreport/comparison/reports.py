@@ -28,7 +28,7 @@ from pandas.api.types import is_numeric_dtype
 from rlreport.check.finding import SCHEMA
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnreadableReportError, UnusableInputError
-from rlreport.figures.response import is_cut_off
+from rlreport.figures.tokens import is_cut_off
 from rlreport.system.documents import (
     LimitError,
     load_csv,

@@ -120,10 +120,6 @@ def _welch(parts: Sequence[StandardError]) -> StandardError:
 
 
 def _with_interval(effect: Effect, errors: Sequence[StandardError], rounding: float) -> Effect:
-    """Return the effect with its interval, the widest of Student's intervals for ``errors``.
-
-    It is extended to include 0 unless the permutation test and all t-tests have p < 0.05.
-    """
     from scipy.special import stdtr, stdtrit
 
     value = 0.0 if abs(effect.value) <= rounding else effect.value
@@ -184,7 +180,6 @@ def relabel_p(base: Floats, new: Floats, seed: int) -> float:
 
 
 def _subsets(count: int) -> Floats:
-    """Return a row per subset of ``count`` items, with 1 for its members: (2**count, count)."""
     return ((np.arange(2**count)[:, None] >> np.arange(count)) % 2).astype(np.float64)
 
 
@@ -198,10 +193,6 @@ def _signs(count: int, seed: int) -> Floats:
 
 @lru_cache(maxsize=2)
 def _labels(count: int, size: int, seed: int) -> Floats:
-    """Return random labels, (PERMUTATIONS + 1, count): 1 for ``size`` values of NEW, 0 for BASE.
-
-    The first row has the observed labels, in which the values of NEW come first.
-    """
     labels = np.tile((np.arange(count) < size).astype(np.float64), (PERMUTATIONS + 1, 1))
     labels[1:] = np.random.default_rng(seed).permuted(labels[1:], axis=1)
     return labels
@@ -344,7 +335,6 @@ def _along(path: pd.Series, grid: Floats) -> Floats:
 def _resampled_curve(
     side: pd.DataFrame, prompts: np.ndarray, steps: Ints, seed: int, column: str = "reward"
 ) -> tuple[Floats, Floats]:
-    """Return a column's mean by step, (steps,), and its resampled means, (RESAMPLES, steps)."""
     side = _finite(side[side["step"].isin(steps)], column)
     group = np.searchsorted(prompts, side["pair"].to_numpy()) % _GROUPS
     index = group, np.searchsorted(steps, side["step"].to_numpy())
@@ -363,6 +353,5 @@ def _finite(side: pd.DataFrame, column: str = "reward") -> pd.DataFrame:
 
 @lru_cache(maxsize=8)
 def _bootstrap_weights(count: int, seed: int) -> Floats:
-    """Return how often each bootstrap sample draws each group, float64 (RESAMPLES, count)."""
     draws = np.random.default_rng([seed, count]).multinomial(count, [1 / count] * count, RESAMPLES)
     return draws.astype(np.float64)

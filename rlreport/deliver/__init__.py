@@ -16,8 +16,8 @@ from rlreport.options import OutputOptions
 
 if TYPE_CHECKING:
     from rlreport.bake.comparison import ComparisonBuilder
-    from rlreport.bake.pages import Finish, Page
     from rlreport.bake.report import ReportBuilder
+    from rlreport.bake.templates import Finish, Page
 
 # What is written in an output format: the report of one run, or a comparison
 Builder: TypeAlias = "ReportBuilder | ComparisonBuilder"
@@ -103,8 +103,8 @@ FORMS = {
         ),
         Form(
             "html",
-            "rlreport.deliver.one_file:write_file",
-            "rlreport.deliver.one_file:encode_view",
+            "rlreport.deliver.email:write_file",
+            "rlreport.deliver.email:encode_view",
             suffix=".html",
             mark=rb"<!doctype html>\s*(?:<(?:html|head|meta)\b[^>]*>\s*)*"
             rb'<meta name="generator" content="' + _GENERATOR + rb'">',

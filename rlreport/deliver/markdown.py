@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from rlreport.bake.notes import render_notes
 from rlreport.bake.overview import extreme_number, overview_view
-from rlreport.bake.pages import Addresses, environment
 from rlreport.bake.report import ReportBuilder
+from rlreport.bake.templates import Addresses, environment
 from rlreport.bake.views import KeyFigure, TableView
 from rlreport.choose import Extreme, evenly
 from rlreport.columns import STEP
@@ -34,7 +34,7 @@ from rlreport.deliver.publish import pictures_of
 from rlreport.draw.chart import Chart, Place
 from rlreport.draw.svg import png
 from rlreport.errors import OutputError, UsageError
-from rlreport.rollout import Rollout
+from rlreport.read.rollouts import Rollout
 from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message
@@ -386,7 +386,6 @@ def _short_table(table: TableView, most: int) -> TableView:
 
 @lru_cache(maxsize=8)
 def _environment(language: Language) -> jinja2.Environment:
-    """Return the Jinja environment with filters that escape Markdown."""
     overlay = environment(language).overlay()
     escapes = (text, number, code, code_cell, fenced)
     overlay.filters = {**overlay.filters, **{escape.__name__: escape for escape in escapes}}

@@ -488,10 +488,7 @@ def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
 
 
 def _offer_smoothing(spec: Spec, noisy: Sequence[str]) -> None:
-    """Add a menu of moving averages to an interactive chart; logged values stay visible behind.
-
-    ``noisy`` has the keys of the curves that are smoothed by default, as in the static drawing.
-    """
+    """Add a menu of moving averages to an interactive chart; logged values stay visible behind."""
     line = layer_named(spec, "line")
     behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
     behind["mark"] |= {"strokeOpacity": {"expr": "smoothing ? 0.4 : 0"}, "strokeWidth": 1}

@@ -124,11 +124,6 @@ def _functions_of_file(file: Path) -> list[ChartFunction]:
 def _charts_of(
     function: ChartFunction, tables: Tables, texts: Callable[[], pd.DataFrame]
 ) -> list[Chart]:
-    """Call a chart function with copies of the tables that it may modify; render its charts.
-
-    The copies are shallow, as pandas copies on write. Their column ``length`` of responses counts
-    tokens, or characters if tokens are not logged; in ``tables`` it counts bytes of the log line.
-    """
     call = function.load()
     copies = {field.name: copy(getattr(tables, field.name)) for field in fields(tables)}
     lengths = tables.responses[length_column(tables.responses)]

@@ -288,13 +288,11 @@ def _design(*layers: Any) -> Spec:
 def _layer(
     name: str, mark: Any, look: Look | None = None, data: str = ROWS, **encoding: Any
 ) -> Any:
-    """Return a layer that draws ``data``, by default the chart's data."""
     chart = alt.Chart(alt.NamedData(name=data), mark=alt.MarkDef(type=mark, **(look or {})))
     return chart.encode(**encoding).properties(name=name)
 
 
 def _data_layer(name: str, mark: str, look: Look, **encoding: Any) -> Any:
-    """Return a layer with its own data, which is named like the layer."""
     return _layer(name, mark, look, name, **encoding)
 
 

@@ -125,7 +125,6 @@ def legend(entries: Sequence[tuple[float, str, str]], language: Language) -> str
 
 
 def _place(values: Floats | float, axis: Axis, low: float, high: float) -> Floats:
-    """Return pixels: the axis maps its limits to ``low`` and ``high``."""
     return np.asarray(low + (values - axis.low) / (axis.high - axis.low) * (high - low))
 
 
@@ -135,7 +134,6 @@ def _number(value: Floats | float) -> str:
 
 
 def _ticks(axis: Axis, usual_count: int) -> tuple[list[float], list[str]]:
-    """Return the values and the labels of an axis's ticks, as d3 chooses them."""
     values, step = _tick_values(axis.low, axis.high, axis.count or usual_count)
     return values, [_label(value, step, axis) for value in values]
 
@@ -164,7 +162,6 @@ def _tick_values(low: float, high: float, count: float) -> tuple[list[float], fl
 
 
 def _label(value: float, step: float, axis: Axis) -> str:
-    """Format the label of a tick by the axis's d3 format, with the digits that the step needs."""
     largest = max(abs(axis.low), abs(axis.high))
     sign = "−" if value < 0 else ""
     places = -_exponent(step)

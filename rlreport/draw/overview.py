@@ -270,7 +270,6 @@ def _set_place(chart: Chart, place: Place) -> Chart:
 
 
 def _add_description(chart: Chart, run: str, sample_note: str) -> Chart:
-    """Add the description to the specification; append ``sample_note`` to titles of SAMPLED."""
     title = chart.title
     if sample_note and chart.name in SAMPLED:
         title = message("{title}, {sample}", title=title, sample=sample_note)
@@ -325,7 +324,6 @@ def _series(tables: Tables, curve: Curve, band: float) -> Series:
 
 
 def _trainer_curves(tables: Tables, present: Collection[str]) -> list[Series]:
-    """Return curves of the trainer's reward and validation reward, without those in ``present``."""
     if tables.metrics.empty or tables.responses.empty:
         return []
     roles = roles_of(str(name) for name in tables.metrics.columns[1:])

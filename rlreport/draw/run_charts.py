@@ -403,12 +403,7 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
 
 
 def _solved_shares(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, float | None]:
-    """Return per step the share of groups that contain the run's best reward, and that reward.
-
-    A group is the responses to one prompt at a step; groups with one response do not count.
-    Shares are NaN and the reward is None if rewards do not have 2 to FEW_VALUES distinct values,
-    or if no group has two responses.
-    """
+    """Return per step the share of groups that contain the run's best reward, and that reward."""
     graded = responses[np.isfinite(responses["reward"])]
     values = graded["reward"].unique()
     groups = graded.groupby(["step", "group"])["reward"].agg(["max", "size"])

@@ -285,7 +285,6 @@ def _runs(base: Floats, new: Floats) -> list[Series]:
 
 
 def _findings(steps: Floats, band: Band) -> list[Finding]:
-    """Return findings that shade the steps at which the confidence band excludes 0."""
     _, low, high = band
     below = marked("The whole band lies below 0 at {some:count} of {all:count} steps")
     above = marked("The whole band lies above 0 at {some:count} of {all:count} steps")

@@ -169,16 +169,7 @@ def _page_svg(drawing: ET.Element, name: str, description: str) -> str:
 
 
 def _simplify(element: ET.Element, prefix: str, variables: dict[str, str]) -> list[ET.Element]:
-    """Return copies of an element's children without redundant attributes and groups.
-
-    Groups without attributes are replaced by their children; attributes that all children of a
-    group share are moved to the group.
-
-    Args:
-        element: element drawn by Vega.
-        prefix: prepended to ids, so that several charts can share a document.
-        variables: colour in the drawing → CSS custom property that replaces it.
-    """
+    """Return copies of an element's children without redundant attributes and groups."""
     result: list[ET.Element] = []
     for child in element:
         tag = child.tag.removeprefix(SVG)
@@ -224,7 +215,6 @@ def _round_numbers(geometry: str) -> str:
 
 
 def _hoist_attributes(children: Sequence[ET.Element]) -> dict[str, str]:
-    """Remove from the children, and return, the inheritable attributes that all of them share."""
     if len(children) < 2:
         return {}
     shared = {}

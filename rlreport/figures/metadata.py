@@ -161,10 +161,7 @@ class _Thinking(NamedTuple):
 
 
 def _thinking(text: str, begun: bool = False) -> _Thinking | None:
-    """Measure the thinking in a response, None if there is none.
-
-    ``begun``: whether the prompt ends with ``<think>``.
-    """
+    """Measure the thinking in a response, None if there is none."""
     opened, closed = text.find(_OPEN), text.find(_CLOSE)
     if not begun and opened < 0 and closed < 0:
         return None
@@ -179,10 +176,7 @@ def _begins_thinking(prompt: str) -> bool:
 
 
 def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
-    """Return column of the response table -> value, such as the numbers of turns and tool calls.
-
-    A void turn has neither a tool call nor any text except thinking (SimpleTIR 2025).
-    """
+    """Return column of the response table -> value, such as the numbers of turns and tool calls."""
     sampled = [turn for turn in turns if turn["sampled"]]
     answers = [turn for turn in turns if turn["role"] == "tool"]
     chars = calls = empty_turns = 0
@@ -211,7 +205,6 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
 
 
 def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
-    """Return the counts of each tool's answers by tool name, for the first MAX_TOOLS tools."""
     counts: dict[str, ToolCounts] = {}
     for turn in turns:
         name = turn.get("tool")

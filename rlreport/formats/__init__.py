@@ -18,17 +18,13 @@ from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_fie
 from rlreport.figures.metadata import split_named
 from rlreport.formats import simple
 from rlreport.formats.base import BaseFormat, FileStamp, Format, Match, Row, Where
+from rlreport.formats.episodes import RLLM, SkyRL, Tinker
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
-from rlreport.formats.ids import TokenNames
-from rlreport.formats.logged import KeyTracker, is_scalar, read_all
+from rlreport.formats.logged import KeyTracker, TokenNames, is_scalar, read_all
 from rlreport.formats.mapping import Mapped, certain_refusal, refusal, suggest
-from rlreport.formats.nemo_rl import NemoRL
-from rlreport.formats.rllm import RLLM
-from rlreport.formats.skyrl import SkyRL
+from rlreport.formats.simple import NemoRL
 from rlreport.formats.slime import Slime
-from rlreport.formats.tinker import Tinker
-from rlreport.formats.trackio import Trackio
-from rlreport.formats.trl import TRL
+from rlreport.formats.trl import TRL, Trackio
 from rlreport.formats.verifiers import Verifiers
 from rlreport.text.messages import message
 
@@ -223,11 +219,7 @@ class RowReader:
             ) from error
 
     def _complete(self, row: Row, where: Where, unread: UnreadFields) -> Row:
-        """Complete a row: decode token ids, and add the split (e.g. ``val``) that the path names.
-
-        A single advantage is repeated for all tokens. Lists and dicts in unknown fields are removed
-        and added to ``unread``.
-        """
+        """Complete a row: decode token ids, and add the split (e.g."""
         row = self._names.fill(row)
         advantage, tokens = row.get("advantages"), row.get("response_tokens")
         if isinstance(advantage, int | float):

@@ -1,6 +1,9 @@
-"""Read logs that are not line-based: JSON documents, parquet files, databases and archives.
+"""Iterate over the objects of files without lines: JSON, parquet, torch, archives, databases.
 
-``rlreport.read`` reads line-based logs itself. Objects are identified by their index in the file.
+Memory is bounded, although a few kilobytes of parquet may expand to gigabytes: its footer is
+checked first, and texts stay dictionary-encoded until a few rows at a time are decoded. Of files
+written by ``torch.save``, which could run arbitrary code, torch's weights-only loader creates plain
+values and tensors only; NumPy arrays are rejected, as NumPy does not validate their state.
 """
 
 from __future__ import annotations
@@ -10,16 +13,22 @@ import io
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from rlreport.errors import RowError, UnreadRow
+from rlreport.errors import MissingExtraError, RowError, UnreadRow
 from rlreport.formats.base import Row
 from rlreport.formats.logged import json_object, mapping
-from rlreport.formats.parquet import parquet_rows
-from rlreport.formats.torch_file import torch_rows
-from rlreport.system.documents import MAX_JSON, LimitError, load_json, open_zip, read_stream
+from rlreport.system.documents import (
+    MAX_COLUMNS,
+    MAX_JSON,
+    LimitError,
+    load_json,
+    open_zip,
+    read_stream,
+)
 from rlreport.system.stores import zstd
 from rlreport.text.messages import message
 
@@ -27,6 +36,280 @@ if TYPE_CHECKING:
     import sqlite3
 
     from rlreport.system.stores import Source
+
+
+# Maximum bytes of a dump without its tensors; all of these are in memory at once
+MAX_PICKLE = 256_000_000
+
+# Maximum cost (size) of a dump's values in all, as a short pickle can repeat a value endlessly
+_MAX_COST = 1 << 28
+
+# Basic cost (size) of a value, to which its number of elements or characters is added
+_BASE_COST = 64
+
+_MAX_DEPTH = 64
+_EXPORT = (
+    'where you trust it, export it: python -c "import json, sys, torch; '
+    "[print(json.dumps(s, default=lambda v: v.tolist() if hasattr(v, 'tolist') else str(v))) "
+    "for s in torch.load(sys.argv[1], weights_only=False)['samples']]\" N.pt > N.jsonl"
+)
+# Key added to each sample: the rollout id (training step) of its file
+ROLLOUT_ID = "dump.rollout_id"
+
+
+def torch_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
+    """Yield (index, sample) for the samples of a dump ``{"rollout_id": …, "samples": […]}``.
+
+    ``wanted`` are the indices of the samples to yield; None for all.
+
+    Raises:
+        RowError: torch is not installed, its loader rejects the file, or the dump is too large.
+    """
+    dump = _load(file)
+    samples = dump.get("samples") if isinstance(dump, dict) else None
+    if not isinstance(samples, list):
+        raise RowError(message("not a dump of rollouts: it has no list `samples`"))
+    budget = _Budget()
+    for index, sample in enumerate(samples):
+        if isinstance(sample, dict) and (wanted is None or index in wanted):
+            yield index, {**budget.plain(sample), ROLLOUT_ID: dump.get("rollout_id")}
+
+
+def _load(file: IO[bytes]) -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise RowError(
+            f"reading a .pt file needs torch (pip install torch); or, {_EXPORT}"
+        ) from None
+    _check(file)
+    # With mmap, tensors of a local file stay on disk until they are used.
+    path = getattr(file, "name", None)
+    try:
+        if isinstance(path, str | Path) and Path(path).is_file():
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        file.seek(0)
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except (Exception, MemoryError) as error:  # the unpickler may raise anything
+        text = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split())
+        reason = (text or repr(error)).partition(" Please ")[0][:160]
+        raise RowError(
+            message(
+                "no dump of plain values and tensors ({why}); {export}", why=reason, export=_EXPORT
+            )
+        ) from None
+
+
+def _check(file: IO[bytes]) -> None:
+    """Raise RowError if the file was not written by ``torch.save``, or is too large."""
+    try:
+        with open_zip(file) as archive:
+            infos = archive.infolist()
+    except LimitError:
+        raise
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise RowError(message("no file of torch.save: {why}", why=str(error))) from None
+    if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
+        raise RowError(message("no file of torch.save: it is compressed"))
+    if sum(info.file_size for info in infos if info.filename.endswith(".pkl")) > MAX_PICKLE:
+        raise RowError(
+            message(
+                "over {most:count} bytes that are no tensors; {export}",
+                most=MAX_PICKLE,
+                export=_EXPORT,
+            )
+        )
+
+
+class _Budget:
+    """A converter of loaded values to JSON types, with a limit on their total cost (size)."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_COST
+
+    def plain(self, value: Any, depth: int = 0) -> Any:
+        """Convert a value; tensors of 2 or more dimensions become a text with their shape.
+
+        Raises:
+            RowError: all values so far are too large together, or this one is too deeply nested.
+        """
+        size = value.numel() if hasattr(value, "numel") else _size(value)
+        flat = len(value.shape) <= 1 if hasattr(value, "numel") else True
+        self._left -= _BASE_COST + (size if flat else 1)
+        if self._left < 0 or depth > _MAX_DEPTH:
+            raise RowError(message("too large or too deeply nested; convert it to .jsonl"))
+        if isinstance(value, dict):
+            return {str(key): self.plain(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            if all(type(item) in (int, float) for item in value):
+                return list(value)
+            return [self.plain(item, depth + 1) for item in value]
+        if hasattr(value, "numel"):
+            return _tensor_values(value) if flat else f"tensor of shape {tuple(value.shape)}"
+        return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _tensor_values(tensor: Any) -> Any:
+    """Return a tensor's numbers, or a text with its shape if it is sparse or quantized."""
+    try:
+        return tensor.tolist()
+    except (RuntimeError, TypeError, ValueError):
+        return f"tensor of shape {tuple(tensor.shape)}"
+
+
+def _size(value: Any) -> int:
+    """Return the length + 1 of a string, bytes or collection, and 1 for other values."""
+    return len(value) + 1 if isinstance(value, str | bytes | list | tuple | dict | set) else 1
+
+
+MAX_FOOTER = 32_000_000  # Maximum bytes of the footer, which describes columns and row groups
+# Maximum number of schema elements and of row groups; pyarrow recurses into nested elements
+MAX_ELEMENTS = 8_000
+
+# Uncompressed bytes allowed per byte of the file, in addition to MAX_UNPACKED or MAX_TEXT
+MAX_GROWTH = 200
+
+# Uncompressed bytes that even the smallest file may have; MAX_GROWTH allows large files more
+MAX_UNPACKED = 256_000_000
+
+# Number of values that even the smallest file may have; each list element counts as one
+MAX_VALUES = 20_000_000
+
+MAX_VALUE_GROWTH = 20  # Number of values allowed per byte of the file, in addition to MAX_VALUES
+# Bytes of decoded texts, including repetitions, that even the smallest file may have
+MAX_TEXT = 1_000_000_000
+
+MAX_ROW_TEXT = 256_000_000  # Maximum bytes of the decoded texts of one row
+_BATCH_ROWS = 256
+_BATCH_VALUES = 4_000_000
+_BATCH_TEXT = 64_000_000  # bytes
+_FEW_BYTES = 1_000_000  # texts that cannot exceed this are not counted
+
+
+@contextmanager
+def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
+    """Open a file as ``pyarrow.parquet.ParquetFile`` that reads texts dictionary-encoded."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise MissingExtraError(
+            "reading parquet logs needs pyarrow: pip install 'rlreport[parquet]'"
+        ) from None
+    try:
+        _check_footer(file)
+        with pq.ParquetFile(file, thrift_container_size_limit=MAX_ELEMENTS) as parquet:
+            metadata = parquet.metadata
+        _check_metadata(metadata, file.seek(0, io.SEEK_END))
+        leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+        texts = [leaf.path for leaf in leaves if leaf.logical_type.type == "STRING"]
+        file.seek(0)
+        with pq.ParquetFile(file, metadata=metadata, read_dictionary=texts) as parquet:
+            yield parquet
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError | RowError):
+            raise
+        raise RowError(message("no parquet file: {why}", why=str(error))) from None
+
+
+def parquet_rows(
+    file: IO[bytes],
+    wanted: set[int] | None = None,
+    columns: Sequence[str] | None = None,
+) -> Iterator[tuple[int, Row]]:
+    """Yield (index, row) for the rows of a file.
+
+    Args:
+        file: binary stream.
+        wanted: indices of the rows to yield, or None for all.
+        columns: names of the columns to read, or None for all.
+
+    Raises:
+        RowError: the file is not a parquet file, or too large.
+        MissingExtraError: pyarrow is not installed.
+    """
+    with _open_parquet(file) as parquet:
+        start, budget = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
+        for group in range(parquet.num_row_groups):
+            stop = start + parquet.metadata.row_group(group).num_rows
+            if wanted is None or any(start <= index < stop for index in wanted):
+                for batch in _batches(parquet, group, columns):
+                    budget -= _text_bytes(batch)
+                    if budget < 0:
+                        raise LimitError(message("its texts take too much memory when decoded"))
+                    rows = range(start, start + batch.num_rows)
+                    if wanted is None or wanted.intersection(rows):
+                        numbered = zip(rows, _rows(batch), strict=True)
+                        yield from (row for row in numbered if wanted is None or row[0] in wanted)
+                    start += batch.num_rows
+            start = stop
+
+
+def _batches(parquet: Any, group: int, columns: Sequence[str] | None) -> Iterator[Any]:
+    """Yield the rows of a row group in batches, which have fewer rows if rows have many values."""
+    metadata = parquet.metadata.row_group(group)
+    values = sum(metadata.column(i).num_values for i in range(metadata.num_columns))
+    rows = max(1, min(_BATCH_ROWS, _BATCH_VALUES * metadata.num_rows // max(1, values)))
+    yield from parquet.iter_batches(batch_size=rows, row_groups=[group], columns=columns)
+
+
+def _rows(batch: Any) -> Iterator[Row]:
+    """Yield the rows of a batch, decoded in several parts if their texts are too large together."""
+    size, middle = _text_bytes(batch), batch.num_rows // 2
+    if size <= (_BATCH_TEXT if middle else MAX_ROW_TEXT):
+        yield from batch.to_pylist()
+    elif middle:
+        yield from _rows(batch.slice(0, middle))
+        yield from _rows(batch.slice(middle))
+    else:
+        raise LimitError(message("its texts take too much memory when decoded"))
+
+
+def _text_bytes(batch: Any) -> int:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    size = 0
+    arrays = list(batch.columns)
+    while arrays:
+        array = arrays.pop()
+        kind = array.type
+        if pa.types.is_struct(kind):
+            arrays += array.flatten()
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            arrays.append(array.flatten())
+        elif pa.types.is_dictionary(kind) and array.dictionary.nbytes * len(array) >= _FEW_BYTES:
+            lengths = pc.take(pc.binary_length(array.dictionary), array.indices)
+            size += pc.sum(lengths).as_py() or 0
+    return size
+
+
+def _check_footer(file: IO[bytes]) -> None:
+    file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
+    length, mark = file.read(4), file.read(4)
+    if mark == b"PAR1" and int.from_bytes(length, "little") > MAX_FOOTER:
+        raise LimitError(message("a footer of over {most:count} bytes", most=MAX_FOOTER))
+
+
+def _check_metadata(metadata: Any, size: int) -> None:
+    """Raise LimitError if there are too many columns, or too much data for ``size`` bytes."""
+    if metadata.num_columns > MAX_COLUMNS:
+        raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    chunks = [group.column(i) for group in groups for i in range(metadata.num_columns)]
+    unpacked, values = MAX_UNPACKED + MAX_GROWTH * size, MAX_VALUES + MAX_VALUE_GROWTH * size
+    if sum(max(0, chunk.total_uncompressed_size) for chunk in chunks) > unpacked:
+        raise LimitError(
+            message(
+                "over {most:count} bytes uncompressed, too much for its size; split the file",
+                most=unpacked,
+            )
+        )
+    if max(metadata.num_rows, sum(chunk.num_values for chunk in chunks)) > values:
+        raise LimitError(
+            message("more than {most:count} values, too many for its size", most=values)
+        )
+
 
 File = str | Path | IO[bytes]
 
@@ -156,14 +439,12 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
 
 
 def _is_table(document: Row) -> bool:
-    """Return whether a document is a table of W&B or pandas, with ``columns`` and rows ``data``."""
     names, data = document.get("columns"), document.get("data")
     texts = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
     return texts and isinstance(data, list) and len(document) <= 3
 
 
 def _objects_of_lines(data: bytes) -> list[Row]:
-    """Return the objects of JSON lines, [] if a line is not a JSON object."""
     try:
         objects = [load_json(line) for line in io.BytesIO(data) if line.strip()]
     except ValueError:

@@ -13,8 +13,7 @@ from rlreport.errors import RowError
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, Where
 from rlreport.formats.containers import HEADER
-from rlreport.formats.ids import span_turns, tokens_of_steps
-from rlreport.formats.logged import columns, dicts, fields, mapping
+from rlreport.formats.logged import columns, dicts, fields, mapping, span_turns, tokens_of_steps
 from rlreport.system import coerce
 from rlreport.text.chat import conversation_fields, prompt_fields
 from rlreport.text.messages import message
@@ -125,7 +124,6 @@ def _scores(scores: Row) -> dict[str, float]:
 
 
 def _message(logged_message: Row, attachments: Row) -> Row:
-    """Return Inspect's message as a chat message, with reasoning, tool calls and attachments."""
     role, parts = coerce.text(logged_message.get("role")), logged_message.get("content")
     result: Row = {"role": role, "source": logged_message.get("source")}
     if isinstance(parts, list):
@@ -155,7 +153,6 @@ def _message(logged_message: Row, attachments: Row) -> Row:
 
 
 def _resolve_attachment(content: Any, attachments: Row) -> Any:
-    """Return the attachment if ``content`` refers to one, else ``content`` itself."""
     if isinstance(content, str) and content.startswith(_ATTACHMENT_PREFIX):
         return attachments.get(content.removeprefix(_ATTACHMENT_PREFIX), content)
     return content

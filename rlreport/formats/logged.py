@@ -1,20 +1,24 @@
-"""Track which keys of a logged object a format reads, and make rows of its values."""
+"""Make rows of the values of a logged object: keys that a format reads, token ids and masks."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rlreport.errors import RowError, UnreadRow
+from rlreport.errors import MissingExtraError, RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL
 from rlreport.formats.base import FileStamp, Row, Where
 from rlreport.system import coerce
 from rlreport.system.documents import MAX_JSON, LimitError, load_json, read_bounded
+from rlreport.text.clean import is_special
 from rlreport.text.messages import message
+from rlreport.text.numbers import byte_size
+from rlreport.text.tokens import Style, detect_style, readable_tokens
 
 Entry = TypeVar("Entry")
 
@@ -267,3 +271,161 @@ def document_of(file: FileStamp) -> Row:
         return json_object(read_bounded(Path(file.path), MAX_JSON))
     except (OSError, LimitError):
         return {}
+
+
+# Maximum bytes of a tokenizer file; the largest tokenizers in use have 33 MB
+MOST_BYTES = 500_000_000
+
+
+class TokenNames:
+    """A converter of token ids to strings; picklable.
+
+    Args:
+        tokenizer: path of a ``tokenizer.json`` of the ``tokenizers`` library; None if there is
+            none, then the string of token 17 is ``#17``.
+
+    Raises:
+        UsageError: the file is not a valid tokenizer.
+        MissingExtraError: the library is not installed.
+    """
+
+    def __init__(self, tokenizer: str | None = None) -> None:
+        self._path = tokenizer
+        self._tokenizer = None if tokenizer is None else _load(tokenizer)
+        self._style = Style.PLAIN
+        if self._tokenizer is not None:
+            self._style = detect_style(self._tokenizer.get_vocab())
+
+    def __reduce__(self) -> tuple[type[TokenNames], tuple[str | None]]:
+        """Pickle the path only; unpickling loads the tokenizer again."""
+        return TokenNames, (self._path,)
+
+    def strings(self, ids: Sequence[int]) -> list[str]:
+        """Return one token string per id, spelled as in the tokenizer's vocabulary."""
+        if self._tokenizer is None:
+            return [f"#{token}" for token in ids]
+        return [self._tokenizer.id_to_token(token) or f"#{token}" for token in ids]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the decoded text without special tokens; without a tokenizer, ``#17 #19``."""
+        strings = self.strings(ids)
+        if self._tokenizer is None:
+            return " ".join(strings)
+        tokens = readable_tokens(strings, self._style)
+        return "".join(token for token in tokens if not is_special(token))
+
+    def fill(self, row: Row) -> Row:
+        """Decode token ids into the row's missing tokens and texts, in place; return the row."""
+        ids = row.get("token_ids")
+        if isinstance(ids, list):
+            if row.get("response_tokens") is None:
+                row["response_tokens"] = self.strings(ids)
+            if row.get("response") is None:
+                mask = row.get("response_mask")
+                if isinstance(mask, list) and len(mask) == len(ids):
+                    ids = list(compress(ids, mask))
+                row["response"] = self.text(ids)
+        if row.get("prompt") is None and isinstance(row.get("prompt_token_ids"), list):
+            row["prompt"] = self.text(row["prompt_token_ids"])
+        if "ground_truth_ids" in row:
+            row["ground_truth"] = self.text(row.pop("ground_truth_ids"))
+        return row
+
+
+@lru_cache(maxsize=4)
+def _load(path: str) -> Any:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise MissingExtraError(
+            "--tokenizer needs the tokenizers library: pip install 'rlreport[tokenizer]'"
+        ) from None
+    # Only regular files: reading a pipe or a device might never end.
+    if not Path(path).is_file() or Path(path).stat().st_size > MOST_BYTES:
+        raise UsageError(f"--tokenizer {path}: no file of at most {byte_size(MOST_BYTES)}")
+    try:
+        return Tokenizer.from_file(path)
+    except Exception as error:  # the library raises bare Exception
+        raise UsageError(
+            f"{path} is no tokenizer file of the tokenizers library: {error}"
+        ) from None
+
+
+def after_prompt(obj: Row, ids: list[int], mask: list[int], arrays: Mapping[str, str]) -> Row:
+    """Split a token sequence at its first sampled token; return the row's token fields.
+
+    Args:
+        obj: the logged object, with float arrays as long as ``ids``.
+        ids: token ids of the prompt and the response.
+        mask: 1 for tokens that the policy sampled; ids beyond its end are padding.
+        arrays: key of a float array in the object -> field of the row.
+
+    Returns:
+        prompt ids, response ids, response mask, and the arrays' values for the response.
+    """
+    first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
+    floats = {canonical: coerce.numbers(obj.get(name)) for name, canonical in arrays.items()}
+    return {
+        "prompt_token_ids": ids[:first],
+        "token_ids": ids[first:stop],
+        "response_mask": mask[first:],
+        **{name: values[first:stop] for name, values in floats.items() if values is not None},
+    }
+
+
+def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
+    """Join the steps (model calls) of a conversation; return the row's token fields.
+
+    Args:
+        steps: for each step the ids of its prompt, and the ids and logprobs of its reply.
+
+    Returns:
+        ids of the first prompt; ids, mask and logprobs of the tokens after it. {} if a step has no
+        ids, or if a prompt does not begin with the prompt and reply of the step before it.
+    """
+    history: list[int] = []
+    row: Row = {}
+    for prompt_ids, reply_ids, reply_logprobs in steps:
+        prompt, reply = coerce.ints(prompt_ids), coerce.ints(reply_ids)
+        if not prompt or not reply or prompt[: len(history)] != history:
+            return {}
+        context = prompt[len(history) :]
+        logprobs = coerce.numbers(reply_logprobs) or []
+        if len(logprobs) != len(reply):
+            logprobs = [math.nan] * len(reply)
+        if not row:
+            row = {"prompt_token_ids": prompt, "token_ids": [], "response_mask": [], "logprobs": []}
+            context = []
+        row["token_ids"] += context + reply
+        row["response_mask"] += [0] * len(context) + [1] * len(reply)
+        row["logprobs"] += [math.nan] * len(context) + logprobs
+        history = prompt + reply
+    if row and all(map(math.isnan, row["logprobs"])):
+        del row["logprobs"]
+    return row
+
+
+def mask_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
+    """Return (start, stop) of each run of consecutive equal values in a mask."""
+    edges = [0, *(i for i in range(1, len(mask)) if mask[i] != mask[i - 1]), len(mask)]
+    return list(pairwise(edges)) if mask else []
+
+
+def span_turns(row: Row) -> None:
+    """Set ``tokens`` of a row's turns to (start, stop) of their tokens, found in the mask.
+
+    Each run of 1 in the mask is a turn of the policy; nothing is set if there are more or fewer
+    runs than such turns. A single turn between two turns of the policy gets the tokens between.
+    """
+    turns, mask = row.get("turns"), row.get("response_mask")
+    if not turns or not mask:
+        return
+    runs = [run for run in mask_runs(mask) if mask[run[0]]]
+    sampled = [i for i, turn in enumerate(turns) if turn["sampled"]]
+    if len(runs) != len(sampled) or runs[0][0]:
+        return
+    for i, run in zip(sampled, runs, strict=True):
+        turns[i]["tokens"] = list(run)
+    for i in range(1, len(turns) - 1):
+        if not turns[i]["sampled"] and {i - 1, i + 1} <= set(sampled):
+            turns[i]["tokens"] = [turns[i - 1]["tokens"][1], turns[i + 1]["tokens"][0]]

@@ -157,7 +157,6 @@ def look_up(obj: object, path: str) -> tuple[bool, Any]:
 
 
 def _convert_types(mapped: Row) -> Row:
-    """Convert mapped values to the types of their fields, such as chat messages to text."""
     typed = dict(mapped)
     for key in ("prompt", "response", "ref_response"):
         if typed.get(key) is not None:
@@ -253,7 +252,6 @@ def suggest(objects: Sequence[Row]) -> dict[str, str]:
 
 
 def _fits(field: str, alias: str, path: str, value: Any) -> bool:
-    """Return whether a dotted path ends in ``alias``, and its value is of a type for ``field``."""
     if path.rpartition(".")[2].lower() != alias:
         return False
     if field == "step":

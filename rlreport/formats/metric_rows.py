@@ -108,6 +108,5 @@ def is_event(obj: object) -> bool:
 
 
 def _metrics_object(event: dict[str, Any]) -> dict[str, Any]:
-    """Return the dict that holds the metrics: ``data`` in events of verl, else the event itself."""
     metrics = event.get("data")
     return metrics if isinstance(metrics, dict) else event

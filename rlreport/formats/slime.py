@@ -13,10 +13,8 @@ from typing import Any
 from rlreport.errors import RowError
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where, split_of
-from rlreport.formats.ids import span_turns
-from rlreport.formats.logged import columns, fields, mapping
-from rlreport.formats.parquet import parquet_rows
-from rlreport.formats.torch_file import ROLLOUT_ID
+from rlreport.formats.containers import ROLLOUT_ID, parquet_rows
+from rlreport.formats.logged import columns, fields, mapping, span_turns
 from rlreport.system import coerce
 from rlreport.text.chat import conversation_fields, is_messages, prompt_and_response_fields
 from rlreport.text.messages import message
@@ -111,7 +109,6 @@ def _row(obj: Row, where: Where) -> Row:
 
 
 def _reward(reward: Any) -> Row:
-    """Return ``reward``; of a dict, the total as reward and all numbers as reward parts."""
     if not isinstance(reward, dict):
         return {"reward": coerce.grade(reward)}
     parts = coerce.reals(reward)
@@ -148,7 +145,6 @@ def _token_arrays(obj: Row) -> Row:
 
 
 def _messages(file: FileStamp, sample: int | None) -> Row:
-    """Return ``messages`` of a sample from a file of trajectories, {} if they are not there."""
     offset = _offsets(file).get(sample)
     if offset is None:
         return {}
@@ -158,7 +154,6 @@ def _messages(file: FileStamp, sample: int | None) -> Row:
 
 
 def _token_columns(file: FileStamp, sample: int | None) -> Row:
-    """Return the token arrays of a sample from a parquet file, {} if they are not there."""
     index = _indices(file).get(sample)
     if index is None:
         return {}

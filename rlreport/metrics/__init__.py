@@ -12,9 +12,8 @@ import pandas as pd
 
 from rlreport.errors import RlreportError, UnusableInputError, UsageError
 from rlreport.figures.ragged import Ints
-from rlreport.metrics.files import MetricsSource, find_metrics, sources_of
 from rlreport.metrics.readers import LeftOut
-from rlreport.metrics.table import MetricsTable
+from rlreport.metrics.table import MetricsSource, MetricsTable, find_metrics, sources_of
 from rlreport.read.files import name_in_logs
 from rlreport.tables import MetricsFile, Note
 from rlreport.text.messages import message

@@ -35,8 +35,7 @@ from rlreport.formats.metric_rows import (
     prefixed,
     step_in,
 )
-from rlreport.read.files import COMPRESSIONS
-from rlreport.read.lines import ByteRange, Lines
+from rlreport.read.files import COMPRESSIONS, ByteRange, Lines
 from rlreport.system.documents import (
     MAX_COLUMNS,
     MAX_JSON,
@@ -264,7 +263,6 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
 
 
 def _rows_of_columns(document: Any) -> list[dict[str, Any]]:
-    """Convert a dict of columns (each a dict by row label or a list) to rows; else return []."""
     if not isinstance(document, dict):
         return []
     tables = [v for k, v in document.items() if k in STEP_KEYS and isinstance(v, dict | list)]
@@ -414,10 +412,7 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
 def _csv_rows(
     lines: list[bytes], columns: int, separator: str, text: int | None = None
 ) -> pd.DataFrame:
-    """Return the cells of lines as a table, NaN for empty cells; skip malformed lines.
-
-    The column with the index ``text`` is not converted to numbers.
-    """
+    """Return the cells of lines as a table, NaN for empty cells; skip malformed lines."""
     try:
         return pd.read_csv(
             io.BytesIO(b"\n".join(lines)), sep=separator, decimal="," if separator == ";" else ".",
@@ -439,15 +434,7 @@ def _is_whole(steps: Floats) -> NDArray[np.bool_]:
 def _count_unusable_rows(
     chunk: list[tuple[int, bytes]], names: list[str], step: str, separator: str, left_out: LeftOut
 ) -> None:
-    """Count rows with too many or few cells or without a valid step; a row may span lines.
-
-    Args:
-        chunk: line numbers and lines.
-        names: names of the columns.
-        step: name of the column with the step.
-        separator: character between cells.
-        left_out: receives the counts.
-    """
+    """Count rows with too many or few cells or without a valid step; a row may span lines."""
     texts = [line.decode("utf-8", "replace") + "\n" for _, line in chunk]
     reader = csv.reader(texts, delimiter=separator, strict=True)
     rows, before = [], 0
@@ -509,7 +496,6 @@ def csv_runs(path: Path) -> list[str]:
 
 
 def _run_column(names: list[str]) -> int | None:
-    """Return the index of the column that names the run, None without one."""
     return next((names.index(key) for key in RUN_KEYS if key in names), None)
 
 

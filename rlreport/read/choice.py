@@ -97,7 +97,6 @@ def extremeness(values: Floats) -> Ints:
 
 
 def _first_of_prompts(prompts: Ints, chosen: NDArray[np.bool_]) -> Ints:
-    """Return the first response to each of the first prompts to which none is chosen yet."""
     ids, first = np.unique(prompts, return_index=True)
     missing = ~np.isin(ids, prompts[chosen])
     missing[MAX_PROMPTS:] = False

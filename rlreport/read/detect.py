@@ -15,8 +15,18 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import REQUIRED, UnreadFields
 from rlreport.figures.metadata import split_named
 from rlreport.options import ReadOptions
-from rlreport.read.files import LINE_SUFFIXES, NATIVE, Listing, LogFormat, is_url, with_content
-from rlreport.read.lines import DAMAGED, ByteRange, Lines, reason_of
+from rlreport.read.files import (
+    DAMAGED,
+    LINE_SUFFIXES,
+    NATIVE,
+    ByteRange,
+    Lines,
+    Listing,
+    LogFormat,
+    is_url,
+    reason_of,
+    with_content,
+)
 from rlreport.read.rows import load_object
 from rlreport.system.stores import Source
 from rlreport.tables import Note
@@ -145,7 +155,6 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
 
 
 def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
-    """Set the steps in the paths of the files whose rows have none (``stepless``)."""
     from rlreport.formats.containers import zip_members
 
     members = {
@@ -229,11 +238,6 @@ def _open_files(sources: Iterable[Source]) -> Iterator[tuple[str, IO[bytes]]]:
 def _chosen_splits(
     files: LogFiles, row_splits: list[frozenset[str]], wanted: str | None
 ) -> LogFiles:
-    """Keep the files of the training split and of one validation split, or only of ``wanted``.
-
-    Files whose rows have split names (``row_splits``) are always kept, because any of their
-    rows may belong to the chosen splits.
-    """
     mixed = any(row_splits)
     by_path = ["" if rows else f.split for rows, f in zip(row_splits, files.formats, strict=True)]
     named = sorted({*by_path, *chain.from_iterable(row_splits)} - {""})
@@ -259,10 +263,7 @@ def _chosen_splits(
 def _detections(
     sources: Sequence[Source], options: ReadOptions, listed: frozenset[Path]
 ) -> list[_Detection]:
-    """Detect the format of every file.
-
-    Of files whose names differ only in numbers, read only some, if these have the same format.
-    """
+    """Detect the format of every file."""
     by_pattern: dict[str, list[int]] = {}
     for number, source in enumerate(sources):
         # An empty file is not representative of other files.
@@ -320,7 +321,7 @@ def _detect(
 ) -> _Detection:
     from rlreport.formats import RowReader, beside, detect, refusal
     from rlreport.formats.base import split_of
-    from rlreport.formats.ids import TokenNames
+    from rlreport.formats.logged import TokenNames
 
     container, (objects, problem) = _container(source), peek
     no_conversion = not options.mapping and options.step_from_path is None
@@ -377,7 +378,6 @@ def _detect(
 
 
 def _row_splits(named: Iterable[str], by_path: str | None) -> frozenset[str]:
-    """Return the splits of rows; empty if all rows belong to the split that the path names."""
     splits = frozenset(split or by_path or "" for split in named) - {""}
     return splits if splits - {by_path} else frozenset()
 

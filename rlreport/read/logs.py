@@ -15,12 +15,17 @@ from rlreport.errors import StrictError, UnusableInputError, UsageError
 from rlreport.fields import add_unread_field
 from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.batch import Chunk
 from rlreport.read.choice import choose_rows
-from rlreport.read.chunk import read_cached, read_chunk
+from rlreport.read.chunk import Chunk, read_cached, read_chunk
 from rlreport.read.detect import FORMAT, PATH_STEP, SIBLING, LogFiles, detect_formats
-from rlreport.read.files import Listing, find_sources, is_url
-from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
+from rlreport.read.files import (
+    ByteRange,
+    Listing,
+    byte_ranges,
+    find_sources,
+    grouped_ranges,
+    is_url,
+)
 from rlreport.read.notes import NO_STEP, ODDITIES, LogPosition, missing_grade_notes
 from rlreport.read.reread import read_chosen
 from rlreport.read.rollouts import Places, RolloutSpool
@@ -250,7 +255,6 @@ def _scan(
 def _with_split(
     responses: pd.DataFrame, extras: pd.DataFrame, files: LogFiles
 ) -> tuple[pd.DataFrame, Note]:
-    """Return ``extras`` with a column ``split``, and the note on the split that is not checked."""
     validation = responses["validation"].to_numpy() == 1
     main, watched = files.formats[0].main, files.formats[0].watched or ""
     split = np.where(validation, watched, main).astype(object)
@@ -275,7 +279,6 @@ def _name(paths: Sequence[str | Path]) -> str:
 def _file_lines(
     rows: LogRows, files: LogFiles, positions: Sequence[LogPosition]
 ) -> list[tuple[str, int]]:
-    """Return the file name and the line number (from 1) of each position."""
     table = pd.DataFrame(positions, columns=LogPosition._fields).astype(np.int64)
     before = lines_before(rows.chunk.counts, table["file"].to_numpy(), table["offset"].to_numpy())
     lines = (table["line"].to_numpy() + before).tolist()

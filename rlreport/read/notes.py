@@ -177,7 +177,6 @@ def later_attempts(files: Ints, steps: Ints, names: Sequence[str]) -> list[tuple
 
 
 def _ranks(names: Sequence[str], files: Ints) -> set[str]:
-    """Return the names of files without the numbers of ranks."""
     return {_RANK.sub("", names[file]) for file in files}
 
 

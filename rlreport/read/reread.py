@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 
 from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.figures.ragged import Ints
-from rlreport.figures.token import TokenFigures
+from rlreport.figures.tokens import TokenFigures
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.choice import Choice
 from rlreport.read.chunk import format_keys
 from rlreport.read.detect import LogFiles
-from rlreport.read.lines import DAMAGED, reason_of
+from rlreport.read.files import DAMAGED, reason_of
 from rlreport.read.rollouts import RolloutPart, RolloutSpool, RolloutWriter
-from rlreport.read.rows import Row, load_object, parse_record
-from rlreport.read.tokens import token_rows
+from rlreport.read.rows import Row, load_object, parse_record, token_rows
 from rlreport.system.cache import Store, program, store_at
 from rlreport.system.stores import Source, read_ranges
 from rlreport.system.workers import Progress, Workers
@@ -173,7 +172,6 @@ def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[Row]:
 
 
 def _objects(rows: _Rows, files: LogFiles) -> Iterator[tuple[int, bytes | dict[str, Any]]]:
-    """Yield (index, logged dict) of each row; in files of lines, the line instead of the dict."""
     for file, group in groupby(range(len(rows.file)), key=rows.file.tolist().__getitem__):
         source, container = files.sources[file], files.formats[file].container
         with _report_changed_file(source):

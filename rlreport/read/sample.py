@@ -11,9 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints, offsets_of
-from rlreport.figures.token import TokenFigures
+from rlreport.figures.tokens import TokenFigures
 from rlreport.options import ReadOptions
-from rlreport.read.batch import MAX_TEXT
+from rlreport.read.chunk import MAX_TEXT
 from rlreport.read.rollouts import EDGE, HAS_MASK, HAS_TOKENS, IS_CUT, Numbers, Rollouts, Selection
 from rlreport.read.tables import Scan
 from rlreport.system.workers import Workers
@@ -90,7 +90,6 @@ def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) 
 
 
 def _renumber(part: Part, token_ids: Ids, strings: Numbers) -> Part:
-    """Replace the ids of a part by ids in the vocabulary shared by all parts."""
     word_ids = strings.of([string[:_MAX_STRING] for string in part.strings])
 
     def renumbered(text: Units) -> Units:
@@ -290,7 +289,6 @@ def _text_sample(
     unit: str,
     labels: NDArray[np.int8] | None = None,
 ) -> tuple[TextSample | None, Ints]:
-    """Return the texts selected by ``keep`` (None if none), and the indices of their ids."""
     chosen, places = units.chosen(keep)
     if not len(places):
         return None, places

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.metadata import MAX_TOOLS, ToolCounts
 from rlreport.figures.ragged import Ints, places_in_runs
-from rlreport.read.batch import (
+from rlreport.read.chunk import (
     FIELD_BITS,
     FROM_TEXT,
     FROM_TOKEN,
@@ -186,7 +186,6 @@ def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
-    """Return, for each file, its number and the indices of its rows in the order of the file."""
     file, offset, sub = (columns[name].astype(np.int64) for name in ("file", "offset", "sub"))
     rows = np.lexsort((sub, offset, file))
     numbers, starts = np.unique(file[rows], return_index=True)

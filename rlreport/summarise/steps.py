@@ -375,11 +375,7 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 
 def _kl_coefficient(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Estimate the KL coefficient β of each step by regressing token reward on log-ratio.
-
-    PPO's per-token KL penalty is −β (logp − ref_logp) (Ziegler et al. 2019, eq. 2), so β is
-    minus the slope. The last token is left out, as it also has the reward of the response.
-    """
+    """Estimate the KL coefficient β of each step by regressing token reward on log-ratio."""
     n = steps.sum(column["kl_penalty_n"])
     x, y, xx, xy, yy = (steps.sum(column[f"kl_penalty_{s}"]) for s in ("x", "y", "xx", "xy", "yy"))
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -122,7 +122,6 @@ class Store:
         return len(sizes), sum(sizes)
 
     def _path(self, key: bytes) -> Path:
-        """Return the path of the entry with this key."""
         name = hashlib.blake2b(key, digest_size=16).hexdigest()
         return self.folder / name[:2] / name[2:]
 

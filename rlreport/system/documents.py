@@ -202,7 +202,6 @@ def load_yaml(text: str) -> Any:
 
 
 def _check_yaml(events: Iterator[Any], text: str, too_deep: LimitError) -> None:
-    """Raise LimitError if YAML is nested too deep, or too large with its aliases expanded."""
     import yaml
 
     # The parser compares each directive with all earlier ones.

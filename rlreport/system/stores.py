@@ -242,10 +242,7 @@ def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSErr
 
 
 def _request_ranges(store: str, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | OSError]:
-    """Return the bytes, or the error, of each (path, start, stop) of a store's files.
-
-    Ranges close to each other are merged into one request.
-    """
+    """Return the bytes, or the error, of each (path, start, stop) of a store's files."""
     from fsspec.utils import merge_offset_ranges
 
     system = filesystem(store)

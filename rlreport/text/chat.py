@@ -87,7 +87,6 @@ def turns(prompt: str) -> Turns:
 
 
 def _split(prompt: str, opening: re.Pattern[str]) -> tuple[str, Turns]:
-    """Split at matches of ``opening``: return the text before the first one, and the turns."""
     before, *parts = opening.split(prompt)
     return before, list(zip(parts[::2], parts[1::2], strict=True))
 
@@ -232,7 +231,6 @@ def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row
 
 
 def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
-    """Convert a message to a turn; ``tools`` (call id -> tool name) is read and extended."""
     role = _role(message)
     turn: Turn = {
         "role": role,
@@ -322,7 +320,6 @@ def _role(message: object) -> str:
 
 
 def _parse_if_json(value: object) -> object:
-    """Parse a string that is a JSON object or list; return other values unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)

@@ -22,7 +22,7 @@ from rlreport.check.finding import (
 )
 from rlreport.check.run import Ranking, Run, has, mean, met_from_start
 from rlreport.check.series import running_mean
-from rlreport.check.shapes import FALLS
+from rlreport.check.spreading import FALLS
 from rlreport.figures.ragged import Floats
 from rlreport.read.notes import Missing
 from rlreport.summarise.steps import commonest
@@ -278,11 +278,7 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
 
 
 def _groups(run: Run) -> pd.DataFrame:
-    """Return a table of groups with two or more graded responses: size, step and three flags.
-
-    ``equal``: all its rewards are equal. ``solved``, ``wrong``: they equal the highest, or the
-    lowest, reward of the run; both are False if all rewards of the run are equal.
-    """
+    """Return a table of groups with two or more graded responses: size, step and three flags."""
     rows = run.responses.dropna(subset=["reward"])
     by_group = rows.groupby("group")
     groups = by_group["reward"].agg(["size", "max"])

@@ -15,8 +15,14 @@ from rlreport.check.judges.text import distinct_loss
 from rlreport.check.noise import centred
 from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.series import FALL_Z, Shape
-from rlreport.check.shapes import is_verifiable, label_contained
-from rlreport.check.spreading import FIGHTIN_WORDS, Spreading, has_text, spreading_texts
+from rlreport.check.spreading import (
+    FIGHTIN_WORDS,
+    Spreading,
+    has_text,
+    is_verifiable,
+    label_contained,
+    spreading_texts,
+)
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, sentences, told
 
@@ -143,7 +149,6 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
 
 
 def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **facts: Fact) -> Finding:
-    """Return a finding about the text in the row ``top`` of ``SpreadingTexts.table``."""
     counts, kind = run.once(spreading_texts).counts[top["ngram"]], str(top["kind"])
     text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
     look_for = "" if kind == "structure" else text.rstrip("*")
@@ -178,12 +183,6 @@ def _leading_text(texts: pd.DataFrame) -> pd.Series:
 
 
 def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
-    """Classify a rewarded text as a hack or as the format of answers ("either" if unclear).
-
-    With labels (correct answers), it is the format if the best responses contain their label or
-    validation rises, else unclear. Without labels, it is the format if nothing got worse and
-    either a rule computes the reward or validation rises; otherwise it is a hack.
-    """
     watched = run.watched_shape
     validated = watched is not None and watched.rose and not watched.fell
     contained = label_contained(run)

@@ -24,7 +24,7 @@ from rlreport.check.finding import (
 )
 from rlreport.check.noise import step_numbers
 from rlreport.check.run import Ranking, Run
-from rlreport.check.shapes import FAILURES
+from rlreport.check.spreading import FAILURES
 from rlreport.figures.ragged import Ints, spans
 from rlreport.metrics.roles import roles_of
 from rlreport.summarise.steps import commonest
@@ -183,11 +183,7 @@ def _response_nans(run: Run) -> Iterator[_Nan]:
 def _worst_period(
     run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: dict[str, Fact]
 ) -> _Nan:
-    """Return the period of consecutive steps with NaN (``bad``) that has the worst severity.
-
-    A period is critical if the reward falls to its lowest value soon after it and stays there.
-    Otherwise it has severity ``fatal`` if it lasts for several steps.
-    """
+    """Return the period of consecutive steps with NaN (``bad``) that has the worst severity."""
     shape = run.reward_shape
     died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
     reach = max(run.limits[_NanMetrics].death * float(np.ptp(logged)), LASTING)

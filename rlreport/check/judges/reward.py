@@ -14,7 +14,7 @@ from rlreport.check.noise import window
 from rlreport.check.onset import noise
 from rlreport.check.run import Ranking, RewardStalled, Run
 from rlreport.check.series import RISE_Z, Dip, RewardCollapse, Shape, running_mean
-from rlreport.check.shapes import same_prompt_change
+from rlreport.check.spreading import same_prompt_change
 from rlreport.figures.ragged import Floats
 
 NEAR = 5  # Number of steps on each side of a jump that count as next to it
@@ -147,11 +147,6 @@ def _has_fallen(run: Run, shape: Shape) -> bool:
 
 
 def _prompts_explain(run: Run, shape: Shape) -> bool:
-    """Return whether harder prompts explain a fall of the reward.
-
-    They do if a reward that is not trained on rose, if the frozen reference policy's reward fell
-    and the gap to it did not, or if responses to the same prompts earn almost as much as before.
-    """
     watched = run.watched_shape
     if watched is not None and watched.rose and not watched.fell:
         return True
@@ -351,11 +346,6 @@ def _others_jump(run: Run, at: int, still: float) -> bool:
 
 
 def _prompts_changed(run: Run, reward: Floats, jump: _Jump) -> bool:
-    """Return whether a change of the prompts explains a jump of the reward.
-
-    It does if prompts that occur before and after the jump earn about the same reward. Without
-    such prompts, it does if prompts recurred before the jump and nearly all after it are new.
-    """
     difference = same_prompt_change(run, reward, run.step_index >= jump.at)
     if difference is not None:
         return abs(difference) < abs(jump.after - jump.before) / 2

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.about.card import card_values
-from rlreport.about.credentials import Scalar
+from rlreport.about.card import Scalar, card_values
 from rlreport.bake.views import Cell, ColumnView, table
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.verdict import translatable_title

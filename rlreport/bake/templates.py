@@ -1,13 +1,23 @@
-"""Render pages with Jinja: their addresses, title and navigation, and JSON data for scripts."""
+"""Render pages with Jinja, and bundle the style sheet and scripts that they load.
+
+Browsers refuse to load modules from ``file://``. So the ES modules of ``static/js`` are bundled
+into one classic script: each module becomes a function that returns its exports, placed after the
+modules that it imports. Modules define no global variables.
+"""
 
 from __future__ import annotations
 
+import ast
 import base64
 import gzip
+import hashlib
 import math
-from collections.abc import Callable, Hashable
+import posixpath
+import re
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import jinja2
@@ -16,13 +26,13 @@ import orjson
 from markupsafe import Markup
 
 from rlreport import __version__
-from rlreport.bake import source_environment
-from rlreport.bake.context import PageContext
-from rlreport.bake.views import Link, Shell
+from rlreport.bake import package_folder, source_environment
+from rlreport.bake.views import Link, PageContext, Shell
 from rlreport.check.finding import GLYPHS, LEVELS
+from rlreport.draw.bundle import vega_bundle
 from rlreport.draw.chart import Chart
-from rlreport.draw.theme import LIGHT, vega_config
-from rlreport.text.language import Language
+from rlreport.draw.theme import LIGHT, PADDING, TITLES, tokens, vega_config
+from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
 
 T = TypeVar("T")
@@ -193,10 +203,7 @@ def environment(language: Language) -> jinja2.Environment:
 
 
 def _chart_json(chart: Chart) -> Markup:
-    """Return a chart's Vega-Lite specification, with its rows of data turned into columns.
-
-    ``config`` is omitted if it is the common one, which the page contains once for all charts.
-    """
+    """Return a chart's Vega-Lite specification, with its rows of data turned into columns."""
     common = vega_config()
     spec = {k: v for k, v in chart.spec.items() if k != "config" or v != common}
     rows = chart.spec.get("data", {}).get("values")
@@ -258,3 +265,119 @@ def _plain(value: Any) -> Any:
             return value if math.isfinite(value) else None
         case _:
             return value
+
+
+_IMPORT = re.compile(
+    r'^import \{(?P<names>[^}]*)\} from "(?P<module>\.{1,2}/[\w./-]+\.js)";\n', re.M
+)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
+_COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
+_OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
+# Pattern of a message call in a script; its groups are the text and, if any, the plural text
+_SCRIPT_MESSAGE = re.compile(
+    r'\b(?:message|plural|marked|nodes)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
+)
+
+
+@dataclass(frozen=True)
+class Assets:
+    """The texts of a report's style sheet and scripts.
+
+    ``report`` is the script of a report folder, ``one_file`` that of a report in one file.
+    """
+
+    style: str
+    report: str
+    one_file: str
+    vega: str
+
+    @cached_property
+    def files(self) -> dict[str, tuple[str, bytes]]:
+        """Logical name, e.g. "style" -> (path with a hash of the content, bytes) in a folder."""
+        texts = {"style.css": self.style, "report.js": self.report, "vega.js": self.vega}
+        result = {}
+        for file, text in texts.items():
+            name, suffix = file.split(".")
+            digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+            result[name] = (f"assets/{name}.{digest}.{suffix}", text.encode())
+        return result
+
+
+@lru_cache(maxsize=8)
+def assets(language: Language) -> Assets:
+    """Return style sheet and scripts; messages in scripts are translated to ``language``."""
+    static = package_folder("static")
+    look = {"colours": tokens("light"), "padding": PADDING, "titles": TITLES}
+    report, one_file = (
+        _set_constant(_translated(join_scripts(static / "js", entry), language), "LOOK", look)
+        for entry in ("page/main.js", "page/one-file.js")
+    )
+    light, dark = tokens("light"), tokens("dark")
+    palette = " ".join(f"--{name}: light-dark({light[name]}, {dark[name]});" for name in light)
+    style = f":root {{ {palette} }}\n" + (static / "style.css").read_text("utf-8")
+    return Assets(style, report, one_file, vega_bundle())
+
+
+def _translated(scripts: str, language: Language) -> str:
+    """Insert the translations of the scripts' messages as the constant ``WORDS``, unless English.
+
+    Messages with a count have two translations: singular and plural.
+    """
+    if language == ENGLISH:
+        return scripts
+    catalogue = language.translations
+    translations: dict[str, str | list[str]] = {}
+    for text in script_messages(scripts):
+        if isinstance(text, str):
+            translations[text] = catalogue.gettext(text)
+        else:
+            translations[text[0]] = [catalogue.ngettext(*text, count) for count in (1, 2)]
+    return _set_constant(scripts, "WORDS", translations)
+
+
+def script_messages(source: str) -> Iterator[str | tuple[str, str]]:
+    """Yield each message of a script: its literal, or (singular, plural) if it has a count."""
+    for match in _SCRIPT_MESSAGE.finditer(source):
+        singular, plural = (ast.literal_eval(text) if text else "" for text in match.groups())
+        yield (singular, plural) if match[0].startswith("plural") else singular
+
+
+def _set_constant(scripts: str, name: str, value: object) -> str:
+    return scripts.replace(f"const {name} = {{}};", f"const {name} = {script_json(value)};", 1)
+
+
+def join_scripts(folder: Path, entry: str = "main.js") -> str:
+    """Bundle the module ``entry`` of ``folder`` and all modules it imports, dependencies first.
+
+    Only named imports and exported declarations are supported. Whole-line comments are dropped.
+
+    Raises:
+        ValueError: imports are cyclic, or modules use another form of import or export.
+    """
+    modules: dict[str, str] = {}
+    _join(folder, entry, modules, ())
+    return f'(() => {{\n"use strict";\nconst modules = {{}};\n{"".join(modules.values())}}})();\n'
+
+
+def _join(folder: Path, name: str, modules: dict[str, str], above: tuple[str, ...]) -> None:
+    if name in above:
+        raise ValueError(f"modules import each other: {' → '.join((*above, name))}")
+    if name in modules:
+        return
+
+    def import_line(match: re.Match[str]) -> str:
+        imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), match["module"]))
+        _join(folder, imported, modules, (*above, name))
+        names = re.sub(r"\b(\w+) as (\w+)", r"\1: \2", match["names"])
+        return f'const {{{names}}} = modules["{imported}"];\n'
+
+    source = _COMMENT.sub("", (folder / name).read_text("utf-8"))
+    exports = ", ".join(match["name"] for match in _EXPORT.finditer(source))
+    body = _EXPORT.sub("", _IMPORT.sub(import_line, source))
+    if unsupported := _OTHER.search(body):
+        raise ValueError(
+            f"{name}: unsupported: {unsupported[0]}; use named imports and declarations"
+        )
+    modules[name] = (
+        f'modules["{name}"] = (() => {{\n{body.strip()}\nreturn {{ {exports} }};\n}})();\n'
+    )

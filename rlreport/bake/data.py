@@ -14,11 +14,10 @@ from typing import Any
 import pandas as pd
 
 from rlreport import __version__
-from rlreport.bake.context import RunContext
 from rlreport.bake.lists import sampling
-from rlreport.bake.pages import PROMPTS, Addresses, canonical_json
 from rlreport.bake.redact import USUAL_SPLITS
-from rlreport.bake.views import Cell, ColumnView, Link, TableView, table
+from rlreport.bake.templates import PROMPTS, Addresses, canonical_json
+from rlreport.bake.views import Cell, ColumnView, Link, RunContext, TableView, table
 from rlreport.check import findings_json
 from rlreport.draw.chart import Chart
 from rlreport.fields import CANONICAL, FIELDS

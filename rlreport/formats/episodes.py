@@ -1,0 +1,465 @@
+"""Log formats whose files hold episodes of agents: rLLM, SkyRL's evaluations, tinker-cookbook."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from rlreport.errors import RowError
+from rlreport.fields import AssumedStep
+from rlreport.formats import logged
+from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
+from rlreport.formats.logged import columns, dicts, fields, mapping, tokens_of_steps
+from rlreport.system import coerce
+from rlreport.text.chat import (
+    Turn,
+    conversation_text,
+    is_messages,
+    prompt_and_response_fields,
+    prompt_fields,
+    response_fields,
+)
+from rlreport.text.messages import message
+
+_USED_KEYS = frozenset(
+    {"training_step", "task", "task_hash", "termination_reason", "trajectories", "id"}
+    | {"episode_id", "session_id"}
+)
+# Names of agents that are not the policy; episodes do not say which agent is trained
+_OTHER_AGENTS = re.compile(r"judge|grader|verifier|critic|reviewer|simulat", re.IGNORECASE)
+
+
+class RLLM(BaseFormat):
+    """rLLM's format: one episode per file, one row per trajectory in it.
+
+    Agents with a name like a judge's are marked as not trained, unless all agents have such names.
+    """
+
+    id = "rllm"
+    description = "rLLM episodes of training and of `rllm eval`: one JSON file an episode"
+    files = ("episodes/*_step_*_epoch_*/episode_*.json", "eval_results/*/episodes/episode_*.json")
+    container = "json"
+    claims = tuple(("trajectories", key) for key in ("task_hash", "training_step", "eval_idx"))
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield a row for each trajectory of an episode, at step 0 if it is an evaluation."""
+        is_evaluation = "eval_idx" in obj
+        task = obj.get("task")
+        shared = {
+            **columns(obj, _USED_KEYS),
+            **columns(mapping(obj.get("metrics")), ("step", "reward")),
+            "step": 0
+            if is_evaluation
+            else logged.step_of(obj.get("training_step"), where, logged.STEP_WORD),
+            **fields(
+                split="eval" if is_evaluation else None,
+                finish_reason=obj.get("termination_reason"),
+                ground_truth=_label(mapping(task)),
+            ),
+        }
+        trajectories = dicts(obj.get("trajectories"))
+        if not trajectories:
+            if obj.get("termination_reason") is None:
+                raise RowError(message("an episode without trajectories"))
+            reason = coerce.text(obj["termination_reason"])
+            yield {**shared, **logged.failed_fields(_question(task), reason)}
+            return
+        names = [coerce.text(trajectory.get("name")) for trajectory in trajectories]
+        is_other = [bool(_OTHER_AGENTS.search(name)) for name in names]
+        group = _group(obj)
+
+        def row_of(i: int) -> Row:
+            trajectory = trajectories[i]
+            timing = mapping(trajectory.get("timing") or obj.get("timing"))
+            row = {
+                **shared,
+                **_trajectory(trajectory, task),
+                **fields(
+                    seconds=timing.get("total_time"),
+                    agent=names[i] or None,
+                    trainable=None if all(is_other) else not is_other[i],
+                ),
+            }
+            if is_evaluation and trajectory.get("reward") is None:
+                row["reward"] = coerce.grade(obj.get("is_correct"))
+            if group:
+                # Different agents on the same task, such as solver and judge, are separate groups.
+                row["group_id"] = f"{group}:{names[i]}" if len(set(names)) > 1 else group
+            return row
+
+        yield from logged.each(range(len(trajectories)), row_of)
+
+
+def _question(task: Any) -> str:
+    return coerce.text(mapping(task).get("question", task))
+
+
+def _group(obj: Row) -> str:
+    """Return an episode's group id: its task's hash or id, else its own id without the attempt."""
+    if obj.get("task_hash") is not None:
+        return coerce.text(obj["task_hash"])
+    identity = mapping(obj.get("task")).get("id")
+    if identity is None and isinstance(obj.get("id"), str):
+        identity = obj["id"].rpartition(":")[0]  # the id is <task>:<attempt>
+    return coerce.text(identity)
+
+
+def _label(task: Row) -> Any:
+    """Return the ground truth of a task, None if it has none."""
+    metadata = mapping(task.get("metadata"))
+    return task.get("ground_truth", task.get("answer", metadata.get("ground_truth")))
+
+
+def _trajectory(trajectory: Row, task: Any) -> Row:
+    steps = dicts(trajectory.get("steps"))
+    chats = [step.get("chat_completions") or [] for step in steps]
+    if steps and all(map(is_messages, chats)):
+        texts = _join_chats(chats, steps)
+    else:
+        observation = steps[0].get("observation") or steps[0].get("input") if steps else None
+        replies = [
+            {
+                "role": "assistant",
+                "content": coerce.text(
+                    step.get("model_response") or step.get("output") or step.get("action")
+                ),
+                "reasoning": step.get("thought"),
+            }
+            for step in steps
+        ]
+        prompt = coerce.text(observation) if observation else _question(task)
+        texts = {"prompt": prompt, **response_fields(replies)}
+    reward = trajectory.get("reward")
+    if reward is None:
+        reward = logged.total(coerce.number(step.get("reward")) for step in steps)
+    return {
+        **texts,
+        "reward": coerce.grade(reward),
+        **fields(
+            policy_version=[step.get("weight_version") for step in steps],
+            turns_taken=len(steps) if len(steps) > 1 else None,
+        ),
+        **tokens_of_steps(
+            (step.get("prompt_ids"), step.get("response_ids"), step.get("logprobs"))
+            for step in steps
+        ),
+    }
+
+
+def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
+    last_chat: list[Row] = []
+    messages: list[Row] = []
+    sampled: list[bool] = []
+    rewards: dict[int, float] = {}
+    prompt: list[Row] = []
+    for chat, step in zip(chats, steps, strict=True):
+        shared = 0
+        while shared < min(len(last_chat), len(chat)) and last_chat[shared] == chat[shared]:
+            shared += 1
+        new = chat[shared:]
+        answer = len(new) - 1
+        while answer > 0 and new[answer - 1].get("role") == "assistant":
+            answer -= 1
+        if not last_chat:
+            prompt, new, answer = new[:answer], new[answer:], 0
+        messages += new
+        sampled += [i >= answer and turn.get("role") == "assistant" for i, turn in enumerate(new)]
+        reward = coerce.real(step.get("reward"))
+        if messages and reward is not None and len(steps) > 1:
+            rewards[len(messages) - 1] = reward
+        last_chat = chat
+    row = prompt_fields(prompt) | response_fields(messages, sampled)
+    for position, reward in rewards.items():
+        row["turns"][position]["reward"] = reward
+    return row
+
+
+_STEP = re.compile(r"global_step_(\d+)")
+_SKYRL_USED_KEYS = frozenset(
+    {"input_prompt", "output_response", "score", "stop_reason", "env_extras"}
+)
+
+# (start, stop) in characters of the policy's earlier turns in a prompt
+Spans = list[tuple[int, int]]
+
+
+class SkyRL(BaseFormat):
+    """SkyRL's format: one line per response, or per turn of a trajectory in step-wise evaluations.
+
+    Of a trajectory's lines only the last has the reward and becomes a row. A line belongs to the
+    same trajectory as the next line if the next prompt begins with this line's prompt and response,
+    or if both have the same ``extra_info.index`` and the mean in ``aggregated_results.jsonl``
+    counts such lines as one trajectory. To find them, the file is read again as its ``sibling``.
+    """
+
+    id = "skyrl"
+    alone = False
+    evaluates = True
+    description = "SkyRL dumped evaluations, a folder a step, a file a data source"
+    files = ("global_step_*_evals/*.jsonl",)
+    claims = (("input_prompt", "output_response", "score"),)
+
+    def with_siblings(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
+        """Return the format with the file itself as sibling, or why the file is not read."""
+        evaluations = path.parent.parent
+        if path.parent.name == "eval_only" and any(
+            file.parent.parent == evaluations and _STEP.search(file.parent.name) for file in listed
+        ):
+            return message(
+                "an evaluation outside training, without a step: build a separate report of it"
+            )
+        return SkyRL(FileStamp.of(path)) if path.suffix == ".jsonl" else self
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a line, unless the line is an earlier turn of a later line.
+
+        If ``score`` is a list, it has one reward per token, and their sum is the reward.
+        """
+        if obj.get("output_response") is None:
+            raise RowError(message("no `output_response`"))
+        scores, extras = coerce.numbers(obj.get("score")), mapping(obj.get("env_extras"))
+        spec = extras.get("reward_spec") or extras.get("reward_model")
+        about = spec if isinstance(spec, dict) else extras
+        row = {
+            **columns(obj, _SKYRL_USED_KEYS),
+            **prompt_and_response_fields(obj.get("input_prompt"), obj["output_response"]),
+            "step": _step(obj, where),
+            "reward": logged.required(obj, "score") if scores is None else logged.total(scores),
+            **fields(finish_reason=obj.get("stop_reason"), ground_truth=about.get("ground_truth")),
+        }
+        spans = _earlier_turns(self.sibling).get(_digest(obj)) if self.sibling else None
+        if spans:
+            row["turns"] = turns = _turns(row["prompt"], row["response"], spans)
+            row["prompt"] = row["prompt"][: spans[0][0]]
+            row["response"] = "\n".join(turn["text"] for turn in turns if turn["sampled"])
+        if spans != []:  # [] marks a line that a later line continues
+            yield row
+
+
+@lru_cache(maxsize=4)
+def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
+    """Find the lines of a file that are turns of the same trajectory."""
+    spans_by_row: dict[int, Spans] = {}
+    last_line: Row = {}
+    spans: Spans = []
+    by_index = _counts_trajectories(file)
+    for obj in logged.lines_of(file):
+        prompt, texts = obj.get("input_prompt"), _texts(last_line)
+        if all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts)):
+            spans = [*spans, (len(texts[0]), len("".join(texts)))]
+            spans_by_row[_digest(last_line)] = []
+            spans_by_row[_digest(obj)] = spans
+        else:
+            spans = []
+            if by_index and _index(obj) is not None and _index(obj) == _index(last_line):
+                spans_by_row[_digest(last_line)] = []
+        last_line = obj
+    return spans_by_row
+
+
+def _counts_trajectories(file: FileStamp) -> bool:
+    """Return whether SkyRL's logged mean score counts successive lines with equal index once."""
+    logged_means = FileStamp.of(Path(file.path).with_name("aggregated_results.jsonl"))
+    if logged_means is None:
+        return False
+    rows: list[float] = []
+    trajectories: list[float] = []
+    before = source = None
+    for obj in logged.lines_of(file):
+        scores = coerce.numbers(obj.get("score")) or [coerce.real(obj.get("score")) or 0.0]
+        rows.append(math.fsum(scores))
+        if trajectories and _index(obj) is not None and _index(obj) == before:
+            trajectories.pop()
+        trajectories.append(rows[-1])
+        before, source = _index(obj), obj.get("data_source")
+    mean = coerce.real(logged.document_of(logged_means).get(f"eval/{source}/avg_score"))
+    if mean is None or not rows:
+        return False
+    of_rows, of_trajectories = (
+        math.fsum(rows) / len(rows),
+        math.fsum(trajectories) / len(trajectories),
+    )
+    return math.isclose(of_trajectories, mean) and not math.isclose(of_rows, mean)
+
+
+def _index(obj: Row) -> int | None:
+    """Return ``env_extras.extra_info.index`` of a line, None if it is absent."""
+    extras = mapping(mapping(obj.get("env_extras")).get("extra_info"))
+    return coerce.integer(extras.get("index"))
+
+
+def _texts(obj: Row) -> list[str]:
+    return [coerce.string(obj.get(key)) or "" for key in ("input_prompt", "output_response")]
+
+
+def _digest(obj: Row) -> int:
+    texts = repr([obj.get("input_prompt"), obj.get("output_response")])
+    return xxhash.xxh3_64_intdigest(texts.encode("utf-8", "surrogatepass"))
+
+
+def _turns(prompt: str, response: str, spans: Spans) -> list[Turn]:
+    turns: list[Turn] = []
+    starts = [*(start for start, _ in spans[1:]), len(prompt)]
+    for (start, stop), after in zip(spans, starts, strict=True):
+        turns.append({"role": "assistant", "text": prompt[start:stop], "sampled": True})
+        turns.append({"role": "environment", "text": prompt[stop:after], "sampled": False})
+    return [*turns, {"role": "assistant", "text": response, "sampled": True}]
+
+
+def _step(obj: Row, where: Where) -> int:
+    # An evaluation outside training (`eval_only`) has no step.
+    if "step" not in obj:
+        where = replace(where, step=where.step or AssumedStep())
+    return logged.step_of(obj.get("step"), where, _STEP)
+
+
+_SUMMARIES, _LOGTREE = "_rollout_summaries.jsonl", "_logtree.json"
+_MAX_LEVELS = 200
+
+# A rollout group in a logtree: (total return, tokens per step) of its trajectories, and (reward,
+# prompt and response) of its answers; returns and rewards are strings, such as ``0.500``
+Group = tuple[list[tuple[str, list[int]]], list[tuple[str, Row]]]
+
+
+class Tinker(BaseFormat):
+    """tinker-cookbook's format: one trajectory per line, without texts.
+
+    Texts come from the logtree (``sibling``), a JSON log next to the file. It has them only for
+    some trajectories with one answer, and without the trajectory's index. So groups are matched by
+    their returns and lengths, and answers by reward and length.
+    """
+
+    id = "tinker"
+    alone = False
+    description = "tinker-cookbook rollout summaries, with the texts that the logtree shows"
+    files = ("iteration_*/*_rollout_summaries.jsonl",)
+    claims = (("iteration", "group_idx", "traj_idx", "total_reward", "steps"),)
+
+    def __init__(self, logtree: FileStamp | None = None) -> None:
+        remark = message("the summaries contain no text, and there is no logtree next to them")
+        if logtree is not None:
+            remark = message(
+                "texts come from the logtree; responses of a group with equal rewards are "
+                "matched by length"
+            )
+        super().__init__(logtree, remark)
+
+    def with_siblings(self, path: Path, listed: Collection[Path]) -> Tinker:
+        """Return the format with the logtree of the same name as its sibling, if there is one."""
+        if not path.name.endswith(_SUMMARIES):
+            return self
+        return Tinker(FileStamp.of(path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE)))
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a trajectory; its texts are empty if they are unknown."""
+        steps, group = dicts(obj.get("steps")), coerce.integer(obj.get("group_idx"))
+        texts, tags = self._texts(group, obj, steps), obj.get("tags")
+        row = {
+            **columns(mapping(obj.get("trajectory_metrics"))),
+            **columns(mapping(steps[-1].get("metrics")) if steps else {}),
+            **prompt_and_response_fields(texts.get("prompt", ""), texts.get("response", "")),
+            "step": logged.step_of(obj.get("iteration"), where, logged.STEP_WORD),
+            "reward": logged.required(obj, "total_reward"),
+            "group_id": coerce.text(group),
+            "final_reward": obj.get("final_reward"),
+            "action_tokens": sum(_length(step) for step in steps),
+            "split": "train" if obj.get("split") == "train" else "eval",
+            **fields(policy_version=[obj.get("sampling_client_step")]),
+        }
+        if isinstance(tags, list) and tags:
+            row["tags"] = ", ".join(map(coerce.text, tags))[: logged.SHORT]
+        if len(steps) > 1:
+            row["turns_taken"] = len(steps)
+            row["turns"] = [
+                {"role": "assistant", "text": "", "sampled": True, "reward": step.get("reward")}
+                for step in steps
+            ]
+        yield row
+
+    def _texts(self, group: int | None, obj: Row, steps: Sequence[Row]) -> Row:
+        """Return the prompt and response of a trajectory, {} if they cannot be identified."""
+        number = coerce.integer(obj.get("traj_idx"))
+        groups = _groups(self.sibling) if self.sibling else []
+        if group is None or number is None or not 0 <= group < len(groups) or len(steps) != 1:
+            return {}
+        trajectories, answers = groups[group]
+        reward = obj.get("total_reward")
+        summary = f"{reward:.3f}" if isinstance(reward, int | float) else "", [_length(steps[0])]
+        if trajectories[number : number + 1] != [summary] or len(answers) != len(trajectories):
+            return {}
+        # Sort trajectories and answers with this reward by length: those at equal ranks match.
+        siblings = [i for i, (returned, _) in enumerate(trajectories) if returned == summary[0]]
+        siblings.sort(key=lambda i: trajectories[i][1])
+        texts = [text for returned, text in answers if returned == summary[0]]
+        texts.sort(key=lambda text: len(conversation_text(text["response"])))
+        return texts[siblings.index(number)] if len(texts) == len(siblings) else {}
+
+
+def _length(step: Row) -> int:
+    """Return the number of tokens of a step's action."""
+    return coerce.integer(step.get("ac_len")) or 0
+
+
+@lru_cache(maxsize=2)
+def _groups(file: FileStamp) -> list[Group]:
+    """Return the groups of rollouts in a logtree, in order."""
+    root = mapping(logged.document_of(file).get("root"))
+    return [_tinker_group(node) for title, node in _sections(root) if title == "Group Rollout"]
+
+
+def _tinker_group(node: Row) -> Group:
+    trajectories: list[tuple[str, list[int]]] = []
+    answers: list[tuple[str, Row]] = []
+    texts: Row = {}
+    for title, section in _sections(node):
+        if title == "Prompt":
+            texts = {"prompt": _messages(section)}
+        elif title == "Policy Response":
+            texts["response"] = _messages(section)
+        elif title == "Reward" and "prompt" in texts and "response" in texts:
+            answers.append((next(iter(_cells(section, "reward")), ""), texts))
+            texts = {}
+        elif title == "Trajectory Details":
+            for _, episode in _sections(section):
+                lengths = [int(n) for n in _cells(episode, "ac_len") if n.isdigit()]
+                trajectories.append(("".join(_cells(episode, "total_return")[-1:]), lengths))
+    return trajectories, answers
+
+
+def _sections(node: Row) -> Iterator[tuple[str, Row]]:
+    """Yield (title, body) of each section directly below a node of the logtree."""
+    for child in dicts(node.get("children")):
+        inner = dicts(child.get("children"))
+        if child.get("tag") == "section" and len(inner) == 2:
+            yield _text(inner[0]), inner[1]
+
+
+def _text(node: Row) -> str:
+    return "".join(map(coerce.text, node.get("children") or []))
+
+
+def _walk(node: Row, level: int = 0) -> Iterator[Row]:
+    yield node
+    for child in dicts(node.get("children")) if level < _MAX_LEVELS else []:
+        yield from _walk(child, level + 1)
+
+
+def _messages(node: Row) -> list[Row]:
+    for part in _walk(node):
+        data = mapping(part.get("data"))
+        if data.get("type") == "conversation":
+            return dicts(data.get("messages"))
+    return []
+
+
+def _cells(node: Row, name: str) -> list[str]:
+    """Return the values labelled ``name`` in the two-column tables below a node of the logtree."""
+    rows = [dicts(part.get("children")) for part in _walk(node) if part.get("tag") == "tr"]
+    return [_text(row[1]) for row in rows if len(row) == 2 and row[0].get("children") == [name]]
