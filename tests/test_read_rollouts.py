@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlreport.choose import extremes
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.read import choice
 from rlreport.read.choice import MAX_CHOSEN, METRICS, choose_rows
@@ -91,6 +92,27 @@ def test_extremes_of_every_step_are_chosen_within_the_limits(
             assert np.isin(np.arange(steps) * each + ends, chosen.rows).all()
     shown = table["prompt_id"].to_numpy()[chosen.rows]
     assert set(range(min(MAX_PROMPTS, int(table["prompt_id"].max()) + 1))) <= set(shown)
+
+
+@pytest.mark.parametrize(("steps", "each"), [(1, 50_000), (2, 20_000), (20_000, 1)])
+def test_the_latest_extremes_of_the_run_are_chosen_however_many_are_equal(
+    steps: int, each: int
+) -> None:
+    rng = np.random.default_rng(0)
+    table = run_of(rng, steps, each, 50)
+    table["reward"] = rng.integers(0, 2, len(table)).astype(float)
+    table["kl_max"] = np.where(rng.random(len(table)) < 0.5, np.nan, rng.integers(0, 3))
+    table["reward_gap"] = np.inf
+    chosen = choose_rows(table, ["a"]).rows
+    assert np.isin([extreme.row for extreme in extremes(table)], chosen).all()
+
+
+@pytest.mark.parametrize("length", [10, 30_000])
+def test_a_run_of_20000_steps_is_chosen_within_the_limits(length: int) -> None:
+    table = run_of(np.random.default_rng(0), 20_000, 2, length)
+    chosen = choose_rows(table, ["a"])
+    assert len(chosen.rows) <= MAX_CHOSEN
+    assert table["response_chars"].to_numpy()[chosen.rows].sum() <= choice.MAX_CHOSEN_BYTES
 
 
 def test_the_choice_repeats_and_small_runs_are_chosen_whole() -> None:
