@@ -260,9 +260,10 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
     return joined
 
 
-def text_hash(text: str) -> int:
+def text_hash(text: str | bytes) -> int:
     """Return the 64-bit hash that identifies a text in tables and exports."""
-    return xxhash.xxh3_64_intdigest(text.encode(errors="surrogatepass"))
+    data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    return xxhash.xxh3_64_intdigest(data)
 
 
 def _rollout(row: Row) -> float:
