@@ -260,10 +260,9 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
     return joined
 
 
-def text_hash(text: str | bytes) -> int:
+def text_hash(text: str) -> int:
     """Return the 64-bit hash that identifies a text in tables and exports."""
-    data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
-    return xxhash.xxh3_64_intdigest(data)
+    return xxhash.xxh3_64_intdigest(text.encode(errors="surrogatepass"))
 
 
 def _rollout(row: Row) -> float:

@@ -56,7 +56,9 @@ def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
     chosen = np.zeros(len(responses), np.bool_)
     chosen[sample] = True
     chosen[np.flatnonzero(responses["tool_errors"].to_numpy(np.float64) > 0)[:1]] = True
-    chosen[_run_extremes(responses[list(METRICS)].to_numpy(np.float64))] = True
+    values = responses[list(METRICS)].to_numpy(np.float64)[::-1]
+    ends = np.where(np.isfinite(values), [[[1]], [[-1]]] * values, np.inf)
+    chosen[len(values) - 1 - ends.argmin(axis=1)] = True  # the run's, as ``choose.extremes``
     whole_run = len(responses) <= MAX_CHOSEN and texts.sum() <= MAX_CHOSEN_BYTES
     per_step = len(responses) if whole_run else MAX_EXTREMES
     while not whole_run and per_step > 0:  # 0 if there are too many steps
@@ -96,14 +98,6 @@ def extremeness(values: Floats) -> Ints:
     ranks[np.isnan(ends)] = len(values)
     smallest: Ints = ranks.min(axis=1)
     return smallest
-
-
-def _run_extremes(values: Floats) -> Ints:
-    """Return the latest rows with the lowest and highest finite values, as ``choose.extremes``."""
-    ends = np.hstack([values, -values])[::-1]
-    ends[~np.isfinite(ends)] = np.inf
-    latest: Ints = len(ends) - 1 - ends.argmin(axis=0)
-    return latest
 
 
 def _first_of_prompts(prompts: Ints, chosen: NDArray[np.bool_]) -> Ints:

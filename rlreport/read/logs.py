@@ -141,8 +141,7 @@ def read_chunks(
 ) -> list[Chunk]:
     """Read all byte ranges; return one table per group of ranges, in order.
 
-    If there is a ``spool``, the texts and tokens of all rows are appended to it in this order,
-    until they are more than MAX_CHOSEN_BYTES.
+    If there is a ``spool``, the texts and tokens of all rows are appended to it, up to a limit.
 
     Raises:
         RlreportError: a worker process was killed or raised an error.

@@ -13,6 +13,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
 
 from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.figures.ragged import Ints
@@ -165,7 +166,7 @@ def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[Row]:
     for i, logged in _objects(rows, files):
         file, offset, line = int(rows.file[i]), int(rows.offset[i]), int(rows.line[i])
         with _report_changed_file(files.sources[file]):
-            if isinstance(logged, bytes) and text_hash(logged) != rows.line_hash[i]:
+            if isinstance(logged, bytes) and xxh3_64_intdigest(logged) != rows.line_hash[i]:
                 raise RowError("another line")
             if (file, offset) != last:  # the first row of this object
                 obj = load_object(logged)[0] if isinstance(logged, bytes) else logged
