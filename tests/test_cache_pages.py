@@ -74,6 +74,14 @@ def test_a_grown_log_gives_the_report_that_it_gives_without_a_cache(
         assert built(**options) == built("cold", "", **options)
 
 
+def test_an_infinite_figure_is_the_same_on_a_page_from_the_cache(
+    tmp_path: Path, built: Callable[..., dict[str, bytes]]
+) -> None:
+    logged = [{**one, "bonus": -float("inf") if n else 1.0} for n, one in enumerate(rows(range(2)))]
+    write(tmp_path / "log.jsonl", logged)
+    assert built() == built() == built("cold", "")
+
+
 def test_only_pages_that_changed_are_rendered_and_written(
     tmp_path: Path, built: Callable[..., dict[str, bytes]], rendered: list[int]
 ) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import pickle
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,9 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlreport.choose import extremes
 from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.errors import UnusableInputError
+from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read import choice
-from rlreport.read.choice import MAX_CHOSEN, METRICS, choose_rows
+from rlreport.read.choice import MAX_CHOSEN, METRICS, Choice, choose_rows
+from rlreport.read.chunk import read_chunk
+from rlreport.read.files import ByteRange, find_sources
 from rlreport.read.rollouts import EDGE, Rollout, Selection
 from rlreport.read.tables import MAX_PROMPTS, Scan
 from tests.net import logs, unpack_runs
@@ -92,6 +102,27 @@ def test_extremes_of_every_step_are_chosen_within_the_limits(
     assert set(range(min(MAX_PROMPTS, int(table["prompt_id"].max()) + 1))) <= set(shown)
 
 
+@pytest.mark.parametrize(("steps", "each"), [(1, 50_000), (2, 20_000), (20_000, 1)])
+def test_the_latest_extremes_of_the_run_are_chosen_however_many_are_equal(
+    steps: int, each: int
+) -> None:
+    rng = np.random.default_rng(0)
+    table = run_of(rng, steps, each, 50)
+    table["reward"] = rng.integers(0, 2, len(table)).astype(float)
+    table["kl_max"] = np.where(rng.random(len(table)) < 0.5, np.nan, rng.integers(0, 3))
+    table["reward_gap"] = np.inf
+    chosen = choose_rows(table, ["a"]).rows
+    assert np.isin([extreme.row for extreme in extremes(table)], chosen).all()
+
+
+@pytest.mark.parametrize("length", [10, 30_000])
+def test_a_run_of_20000_steps_is_chosen_within_the_limits(length: int) -> None:
+    table = run_of(np.random.default_rng(0), 20_000, 2, length)
+    chosen = choose_rows(table, ["a"])
+    assert len(chosen.rows) <= MAX_CHOSEN
+    assert table["response_chars"].to_numpy()[chosen.rows].sum() <= choice.MAX_CHOSEN_BYTES
+
+
 def test_the_choice_repeats_and_small_runs_are_chosen_whole() -> None:
     rng = np.random.default_rng(0)
     small, large = run_of(rng, 10, 100, 300), run_of(rng, 100, 500, 300)
@@ -130,3 +161,58 @@ def test_a_pickled_selection_holds_its_responses_only(tmp_path: Path) -> None:
     assert_same(copy.read(wanted), rollouts.read(wanted))
     with pytest.raises(LookupError):
         copy.read([1])
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_a_log_that_changes_before_it_is_read_again_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_log(text: str) -> Path:
+        rows = [row(0), row(1, response=text)]
+        return write(tmp_path / name, [json.dumps(rows if name == "a.json" else rows[1])])
+
+    def choose_after_change(*arguments: Any) -> Choice:
+        write_log("Bye there.")
+        return choose_rows(*arguments)
+
+    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
+    monkeypatch.setattr("rlreport.read.logs.choose_rows", choose_after_change)
+    with pytest.raises(UnusableInputError, match="changed while it was read"):
+        read(write_log("Hi, there."))
+
+
+@pytest.mark.parametrize("limit", ["logs.MAX_CHOSEN_BYTES", "choice.MAX_CHOSEN_BYTES"])
+def test_kept_rows_beyond_the_limit_equal_those_that_are_read_again(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "a.jsonl.gz"
+    rows = [tokens(*["a"] * 3000, step=step, reward=float(step)) for step in range(3)]
+    log.write_bytes(gzip.compress(write(tmp_path / "a.jsonl", rows).read_bytes()))
+    monkeypatch.setattr(f"rlreport.read.{limit}", 200_000)
+    kept = read(log)
+    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
+    again = read(log)
+    np.testing.assert_array_equal(kept.rollouts.lengths, again.rollouts.lengths)
+    assert_same(kept.rollouts.read(range(3)), again.rollouts.read(range(3)))
+
+
+def test_rows_of_a_packed_log_are_kept_up_to_a_limit_only(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", [row(step, response="long " * 1000) for step in range(2000)])
+    log = find_sources([tmp_path / "a.jsonl"])
+    part = ByteRange(0, log.sources[0])
+    few, none = (
+        read_chunk([part], ReadOptions(), FigureOptions(), keep=keep) for keep in (10**8, 10**6)
+    )
+    assert few.part is not None
+    assert (few.part.size > 10**7, none.part, none.rows) == (True, None, few.rows)
+
+
+def test_a_full_disk_of_temporary_files_is_named(tmp_path: Path) -> None:
+    log = write(tmp_path / "a.jsonl", [row(0)] * 10)
+    code = (
+        "import resource, sys; from tests.reading import read; read(sys.argv[1])\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50, 50)); read(sys.argv[1])"
+    )
+    command = [sys.executable, "-c", code, str(log)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "OutputError: cannot write temporary files to" in ended.stderr

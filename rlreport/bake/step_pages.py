@@ -6,6 +6,7 @@ only data of its own step; data about the rest of the run is in the shared ``dat
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -211,16 +212,18 @@ def _load_page(store: Store, key: bytes, plan: StepPlan) -> StepPage | None:
     try:
         head, (content, texts) = unpack(data)
         page = (head["path"], content.tobytes())
-        return StepPage(plan, page, head["weight"], head["listed"], texts.tobytes().decode())
+        listed = json.loads(head["listed"])
+        return StepPage(plan, page, head["weight"], listed, texts.tobytes().decode())
     except (ValueError, TypeError, LookupError):
         return None
 
 
 def _store_page(store: Store, key: bytes, page: StepPage) -> StepPage:
     _, (path, content), weight, listed, texts = page
-    head = {"path": path, "weight": weight, "listed": listed}
     if key:
         with suppress(TypeError):  # text that is not Unicode
+            # Unlike orjson, ``json`` keeps infinity.
+            head = {"path": path, "weight": weight, "listed": json.dumps(listed)}
             parts = (content, texts.encode())
             store.put(key, pack(head, [np.frombuffer(part, np.uint8) for part in parts]))
     return page

@@ -1,7 +1,8 @@
 """Choose, from the table of responses alone, which of them have their texts and tokens read.
 
-They are a sample for the figures of texts and tokens, the extremes of every figure at each step,
-and a response to each of the first prompts. Checks and pages quote no others.
+They are a sample for the figures of texts and tokens, the extremes of every figure in the run (and
+at each step, unless there are too many steps), and a response to each of the first prompts. Checks
+and pages quote no others.
 """
 
 from __future__ import annotations
@@ -55,9 +56,12 @@ def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
     chosen = np.zeros(len(responses), np.bool_)
     chosen[sample] = True
     chosen[np.flatnonzero(responses["tool_errors"].to_numpy(np.float64) > 0)[:1]] = True
+    values = responses[list(METRICS)].to_numpy(np.float64)[::-1]
+    ends = np.where(np.isfinite(values), [[[1]], [[-1]]] * values, np.inf)
+    chosen[len(values) - 1 - ends.argmin(axis=1)] = True  # the run's, as ``choose.extremes``
     whole_run = len(responses) <= MAX_CHOSEN and texts.sum() <= MAX_CHOSEN_BYTES
     per_step = len(responses) if whole_run else MAX_EXTREMES
-    while not whole_run and per_step > 1:
+    while not whole_run and per_step > 0:  # 0 if there are too many steps
         wanted = chosen | (rank < per_step)
         if wanted.sum() <= MAX_CHOSEN - MAX_PROMPTS and texts[wanted].sum() <= MAX_CHOSEN_BYTES:
             break

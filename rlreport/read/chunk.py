@@ -350,11 +350,11 @@ _UNUSABLE = (RowError, RecursionError, OverflowError)
 
 
 def read_chunk(
-    ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions, *, keep: bool = False
+    ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions, *, keep: int = 0
 ) -> Chunk:
     """Read byte ranges of the logs into one table with a row per response.
 
-    ``keep``: whether to keep the texts and tokens of all rows, too.
+    ``keep``: keep the texts and tokens of all rows, too, if they are at most so many bytes.
     """
     chunk, columns = Chunk(), list[Columns]()
     writer = RolloutWriter(options) if keep else None
@@ -366,6 +366,8 @@ def read_chunk(
         if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
             columns.append(batch_columns(rows, places, options, figures, chunk, writer))
             rows, places, size = [], [], 0
+            if writer and writer.size > keep:
+                writer = None
     if rows:
         columns.append(batch_columns(rows, places, options, figures, chunk, writer))
     chunk.columns = joined_columns(columns)

@@ -15,7 +15,7 @@ from rlreport.errors import StrictError, UnusableInputError, UsageError
 from rlreport.fields import add_unread_field
 from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.choice import choose_rows
+from rlreport.read.choice import MAX_CHOSEN_BYTES, choose_rows
 from rlreport.read.chunk import Chunk, read_cached, read_chunk
 from rlreport.read.detect import FORMAT, PATH_STEP, SIBLING, LogFiles, detect_formats
 from rlreport.read.files import (
@@ -115,7 +115,8 @@ def read_logs(
     names = [source.name for source in files.sources]
     choice = choose_rows(scan.responses, names)
     index = order[choice.rows]
-    if spool is None:
+    # Packed logs may be larger than expected, and the same rows lose tokens in every build.
+    if spool is None or index.max() >= len(spool) or not choice.whole.all():
         spool, index = read_chosen(
             scan.responses, choice, files, options, figures, workers, progress
         )
@@ -145,7 +146,7 @@ def read_chunks(
 ) -> list[Chunk]:
     """Read all byte ranges; return one table per group of ranges, in order.
 
-    If there is a ``spool``, the texts and tokens of all rows are appended to it in this order.
+    If there is a ``spool``, the texts and tokens of all rows are appended to it, up to a limit.
 
     Raises:
         RlreportError: a worker process was killed or raised an error.
@@ -161,9 +162,11 @@ def read_chunks(
             workers.map(_read, groups, shared, seconds=size / _BYTES_PER_SECOND),
             strict=True,
         ):
-            if spool is not None and chunk.part is not None:
+            if chunk.part is None or (spool is not None and spool.size > MAX_CHOSEN_BYTES):
+                spool = None
+            elif spool is not None:
                 spool.append(chunk.part)
-                chunk.part = None
+            chunk.part = None
             chunks.append(chunk)
             phase.advance(sum(part.weight for part in group))
     if store:
@@ -178,7 +181,7 @@ def _read(
     if options.ray is not None:
         _check_files_of_node(group)
     if store is None:
-        return read_chunk(group, options, figures, keep=keep)
+        return read_chunk(group, options, figures, keep=MAX_CHOSEN_BYTES if keep else 0)
     return read_cached(group, options, figures, store)
 
 

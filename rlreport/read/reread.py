@@ -13,11 +13,13 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
 
 from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import TokenFigures
 from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read.batch import text_hash
 from rlreport.read.choice import Choice
 from rlreport.read.chunk import format_keys
 from rlreport.read.detect import LogFiles
@@ -51,6 +53,7 @@ class _Rows(NamedTuple):
     sub: Ints
     line: Ints
     line_hash: NDArray[np.uint64]
+    response_hash: NDArray[np.uint64]
     whole: NDArray[np.bool_]  # see ``Choice``
 
     def take(self, at: slice | Ints) -> _Rows:
@@ -119,6 +122,8 @@ def _read_part(rows: _Rows, shared: _Shared) -> RolloutPart:
                 TokenFigures() if tokens is None else tokens.sampled_only().figures(shared.figures)
             )
         responses = [clean_text(row.response, options.pad_tokens) for row in batch]
+        if list(map(text_hash, responses)) != rows.response_hash[numbers].tolist():
+            raise UnusableInputError("a log changed while it was read; build again")
         writer.add(batch, tokens, values, responses, rows.whole[numbers])
     part = writer.part()
     if store is not None and key:
@@ -160,6 +165,8 @@ def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[Row]:
     for i, logged in _objects(rows, files):
         file, offset, line = int(rows.file[i]), int(rows.offset[i]), int(rows.line[i])
         with _report_changed_file(files.sources[file]):
+            if isinstance(logged, bytes) and xxh3_64_intdigest(logged) != rows.line_hash[i]:
+                raise RowError("another line")
             if (file, offset) != last:  # the first row of this object
                 obj = load_object(logged)[0] if isinstance(logged, bytes) else logged
                 records = files.formats[file].rows(obj, files.sources[file].name, line, offset)
@@ -221,7 +228,7 @@ def _report_changed_file(source: Source) -> Iterator[None]:
     """Convert reading errors to an error which says that the file changed in the meantime."""
     try:
         yield
-    except (RowError, IndexError, *DAMAGED) as error:
+    except (RowError, IndexError, ValueError, *DAMAGED) as error:
         raise UnusableInputError(
             f"{source.name} changed while it was read ({reason_of(error)}); build again"
         ) from None

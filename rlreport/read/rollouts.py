@@ -123,6 +123,11 @@ class RolloutPart:
     figures: dict[str, Floats32]  # name in LOGGED -> (N,), NaN where not logged
     vocabulary: list[str]  # token strings as logged
 
+    @property
+    def size(self) -> int:
+        """Bytes of texts and tokens."""
+        return len(self.texts) + len(self.ids) * (5 + 4 * len(self.figures))
+
     def packed(self) -> bytes:
         """Return the part as bytes; a TypeError means that they cannot be stored."""
         head = {"figures": list(self.figures), "vocabulary": self.vocabulary}
@@ -161,6 +166,7 @@ class RolloutWriter:
         self._numbers = Numbers()
         self._texts: list[bytes] = []
         self._size = 0
+        self.size = 0  # bytes of texts and tokens
         self._prompts: dict[str, tuple[int, int]] = {}
         self._spans: list[list[tuple[int, int]]] = []
         self._batches: list[RolloutPart] = []
@@ -190,6 +196,7 @@ class RolloutWriter:
             # If padding was dropped, the token positions of turns are no longer valid.
             self._add_texts(row, response, spans=size == row.tokens.size)
         self._batches.append(self._tokens(len(rows), tokens, figures, whole))
+        self.size = self._size + sum(batch.size for batch in self._batches)
 
     def _add_texts(self, row: Row, response: str, *, spans: bool) -> None:
         clean = self._clean
@@ -318,12 +325,12 @@ class _File:
 
     def append(self, values: NDArray[Any]) -> None:
         self._file.write(np.ascontiguousarray(values, self.dtype).data)
+        self._file.flush()  # here, where a full disk is reported
         self.size += len(values)
 
     def mapped(self) -> NDArray[Any]:
         if not self.size:
             return np.empty(0, self.dtype)
-        self._file.flush()
         # Slices of a plain array are made faster than those of a memmap.
         return np.memmap(self._file, self.dtype, "r", shape=(self.size,)).view(np.ndarray)
 
@@ -336,6 +343,10 @@ class RolloutSpool:
         self._numbers = Numbers()
         self._texts, self._ids = _File(np.uint8), _File(np.int32)
         self._sampled, self._figures = _File(np.bool_), dict[str, _File]()
+        self.size = 0
+
+    def __len__(self) -> int:
+        return sum(len(part.lengths) for part in self._rows)
 
     def append(self, part: RolloutPart) -> None:
         """Append the responses of a part.
@@ -357,6 +368,7 @@ class RolloutSpool:
             self._texts.append(part.texts)
             self._sampled.append(part.sampled)
             self._ids.append(numbers[part.ids] if len(part.ids) else part.ids)
+            self.size += part.size
         except OSError as error:
             raise OutputError(
                 f"cannot write temporary files to {tempfile.gettempdir()}: {error.strerror}"
