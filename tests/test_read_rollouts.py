@@ -27,7 +27,8 @@ from rlreport.read.chunk import read_chunk
 from rlreport.read.files import ByteRange, find_sources
 from rlreport.read.rollouts import EDGE, Rollout, Selection
 from rlreport.read.tables import MAX_PROMPTS, Scan
-from tests.net import logs, unpack_runs
+from tests.conftest import unpack_runs
+from tests.net import logs
 from tests.reading import read, row, tokens, write
 
 

@@ -19,9 +19,8 @@ from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import TokenFigures
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.batch import text_hash
 from rlreport.read.choice import Choice
-from rlreport.read.chunk import format_keys
+from rlreport.read.chunk import format_keys, text_hash
 from rlreport.read.detect import LogFiles
 from rlreport.read.files import DAMAGED, reason_of
 from rlreport.read.rollouts import RolloutPart, RolloutSpool, RolloutWriter
