@@ -7,8 +7,7 @@ import shutil
 import orjson
 import pytest
 
-from rlreport.draw import chart
-from rlreport.draw import chart as theme
+from rlreport.draw import chart, theme
 
 
 @pytest.fixture
