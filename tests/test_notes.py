@@ -49,6 +49,9 @@ HOSTILE = "\n\n".join(
         ">" * 300 + " deep",
         "* " * 300 + "deep",
         "[" * 300 + "x" + "](y)" * 300,
+        "*" * 3000,
+        "[k](java\nscript:alert(1)) </div></main></body><style>body{display:none}</style>",
+        '[l](https://example.org "t\\" onclick=alert(1)")',
         "@someone #12 !3 $x$ www.example.org http://example.org",
     ]
 )
@@ -175,6 +178,7 @@ def test_hostile_notes_run_nothing_and_ask_for_nothing(browser, built, form):
         text = notes.inner_text()
         assert not re.search("[\u202a-\u202e\u2066-\u2069\x00\x07\x1b]", text)
         assert "</pre><b>" in text and MARK not in tab.title() and "picture" in text
+        assert tab.locator(".verdict").is_visible()
         for link in notes.locator("a").all():
             link.dispatch_event("mouseover")
 
