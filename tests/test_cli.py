@@ -86,14 +86,6 @@ def test_logs_without_a_usable_row_say_why(tmp_path):
     assert sorted(tmp_path.iterdir()) == [log]
 
 
-def test_a_folder_of_others_is_left_alone(log, tmp_path):
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    (theirs / "thesis.txt").write_text("years of work")
-    complains(rlreport("build", log, "-o", theirs), "theirs")
-    assert [p.name for p in theirs.iterdir()] == ["thesis.txt"]
-
-
 def test_an_unwritable_place_is_one_line(log, tmp_path):
     (tmp_path / "file").write_text("x")
     complains(rlreport("build", log, "-o", tmp_path / "file" / "report"), "file")
