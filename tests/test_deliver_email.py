@@ -110,15 +110,6 @@ def test_every_picture_is_a_part_of_the_mail(mail, parsed):
         assert part.get_content().startswith(b"\x89PNG")
 
 
-def test_it_says_the_same_in_plain_text(parsed):
-    (text,) = parsed.text_plain
-    (html,) = parsed.text_html
-    for part in ("Reward", "checks passed", "The whole report"):
-        assert part in text
-        assert part in html
-    assert "<div" not in text
-
-
 def test_the_report_is_attached_and_whole(parsed, tmp_path):
     (attached,) = [part for part in parsed.attachments if part["mail_content_type"] == "text/html"]
     assert attached["filename"] == "l-uft-bcc-victim-example-org-b.html"
