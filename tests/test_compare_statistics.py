@@ -101,6 +101,16 @@ def test_two_prompts_give_no_interval_and_three_hold_no_difference(compared):
     assert missed / 300 <= 0.06
 
 
+def test_rare_events_are_found_no_more_often_than_the_level_says():
+    random = np.random.default_rng(8)
+    found = 0
+    for _ in range(300):
+        base, new = (random.binomial(6, 0.007, 96) / 6 for _ in range(2))
+        effect = paired_effect(base, new)
+        found += effect.low > 0 or effect.high < 0 or effect.p <= 0.05
+    assert found / 300 <= 0.06
+
+
 REWARDS = {
     "p = 0.005": lambda random, size: random.binomial(1, 0.005, size).astype(float),
     "p = 0.03": lambda random, size: random.binomial(1, 0.03, size).astype(float),
