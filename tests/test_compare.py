@@ -400,7 +400,7 @@ def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_pat
     for side, word in zip(sides, ("Obey", "Think"), strict=True):
         lines = f"system_prompt: {word}\nmax_prompt_length: 70{len(word)}\n"
         (side / "config.yaml").write_text(lines)
-    rlreport.compare(*sides, tmp_path / "out", redact=True)
+    rlreport.compare(sides[0], sides[1], tmp_path / "out", redact=True)
     flips = told(tmp_path / "out")["flips"]
     assert flips and all(isinstance(flip["prompt"], int) for flip in flips)
     for path in files(tmp_path / "out"):
