@@ -46,17 +46,7 @@ def test_the_focus_stays_on_next_and_goes_to_the_row_of_a_closed_response(page: 
     page.keyboard.press("Enter")
     name = page.evaluate("() => document.activeElement.closest('tr')?.dataset.n")
     assert name == listed(page)[2]
-
-
-def test_on_a_phone_the_opened_response_has_the_focus(browser: Browser, step: Path) -> None:
-    with visiting(browser, step, viewport={"width": 390, "height": 844}) as page:
-        page.focus(".responses tbody tr a")
-        page.keyboard.press("Enter")
-        page.wait_for_selector(".response h2")
-        assert page.evaluate("() => document.activeElement.closest('.response') !== null")
-
-
-def test_the_first_escape_hides_the_tooltip_the_second_closes_the_response(page: Page) -> None:
+    # The first Escape hides the tooltip, the second closes the response.
     page.click(".responses tbody tr:first-child")
     page.wait_for_selector(".token-text .t")
     page.keyboard.press("w")
@@ -68,7 +58,15 @@ def test_the_first_escape_hides_the_tooltip_the_second_closes_the_response(page:
     assert page.locator(".response h2").count() == 0
 
 
-def test_the_whole_header_cell_sorts_and_a_click_elsewhere_closes_a_menu(page: Page) -> None:
+def test_on_a_phone_the_opened_response_has_the_focus(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, viewport={"width": 390, "height": 844}) as page:
+        page.focus(".responses tbody tr a")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".response h2")
+        assert page.evaluate("() => document.activeElement.closest('.response') !== null")
+
+
+def test_the_whole_header_sorts_a_click_closes_menus_and_altgr_types_brackets(page: Page) -> None:
     box = page.locator('.responses th[data-key="reward"]').bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + 3, box["y"] + 3)
@@ -77,6 +75,10 @@ def test_the_whole_header_cell_sorts_and_a_click_elsewhere_closes_a_menu(page: P
     assert page.locator(".sheet:popover-open").count() == 1
     page.mouse.click(5, 5)
     assert page.locator(".sheet:popover-open").count() == 0
+    for modifiers in ("altKey: true", "altKey: true, ctrlKey: true"):
+        event = f"{{ key: '{{', bubbles: true, cancelable: true, {modifiers} }}"
+        said = f"document.body.dispatchEvent(new KeyboardEvent('keydown', {event}))"
+        assert not page.evaluate(said)
 
 
 def test_what_does_not_parse_leaves_the_url(browser: Browser, step: Path) -> None:
@@ -85,15 +87,6 @@ def test_what_does_not_parse_leaves_the_url(browser: Browser, step: Path) -> Non
         assert len(listed(page)) == 37
         assert page.locator(".chips button").count() == 0
         until(page, "() => location.hash === ''", timeout=2000)
-
-
-def test_brackets_typed_with_option_or_altgr_are_keys(page: Page) -> None:
-    for modifiers in ("altKey: true", "altKey: true, ctrlKey: true"):
-        event = f"{{ key: '{{', bubbles: true, cancelable: true, {modifiers} }}"
-        ignored = page.evaluate(
-            f"document.body.dispatchEvent(new KeyboardEvent('keydown', {event}))"
-        )
-        assert not ignored
 
 
 def test_many_changes_write_the_url_a_few_times(page: Page) -> None:
@@ -122,7 +115,7 @@ def test_a_held_key_loses_no_token(browser: Browser, step: Path) -> None:
     with visiting(browser, step, "#r=1&token=0") as page:
         page.wait_for_selector(".token-text .at")
         page.focus(".token-text .at")
-        for _ in range(8):
+        for _ in range(4):
             for _ in range(39):
                 page.keyboard.press("ArrowRight")
             for _ in range(39):
@@ -165,22 +158,19 @@ def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(rlreport.build(folder / "run.jsonl", out, workers=1).out)
 
 
-def test_a_click_on_a_chart_opens_a_step_whose_row_is_filtered_out(
-    browser: Browser, long_run: Path
-) -> None:
-    with visiting(browser, long_run / "index.html") as page:
-        plot = page.locator('figure[data-live="true"] .plot').first
-        page.wait_for_selector('figure[data-live="true"]')
-        plot.scroll_into_view_if_needed()
-        box = plot.bounding_box()
-        assert box is not None
-        page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
-        page.wait_for_timeout(100)
-        page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
-        page.wait_for_url("**/steps/*.html")
+def click_on_a_chart(page: Page) -> None:
+    plot = page.locator('figure[data-live="true"] .plot').first
+    page.wait_for_selector('figure[data-live="true"]')
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
+    page.wait_for_timeout(100)
+    page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
+    page.wait_for_url("**/steps/*.html")
 
 
-def test_tables_of_the_overview_keep_their_sort_in_the_url_and_offer_no_search(
+def test_the_overview_keeps_its_sort_in_the_url_and_a_click_on_a_chart_opens_a_hidden_step(
     browser: Browser, long_run: Path
 ) -> None:
     with visiting(browser, long_run / "index.html") as page:
@@ -191,6 +181,7 @@ def test_tables_of_the_overview_keep_their_sort_in_the_url_and_offer_no_search(
         address = page.url.split("#")[1]
     with visiting(browser, long_run / "index.html", "#" + address) as page:
         assert page.get_attribute('.steps th[data-key="reward_mean"]', "aria-sort") == "descending"
+        click_on_a_chart(page)
 
 
 def test_an_open_response_leaves_the_list_its_texts_at_any_width(page: Page) -> None:
@@ -230,7 +221,9 @@ def names_of_curves(page: Page, figure: str) -> dict[str, float]:
     )
 
 
-def test_names_of_curves_stay_when_a_chart_is_zoomed(browser: Browser, sample: Path) -> None:
+def test_a_zoomed_chart_keeps_the_names_of_its_curves_and_a_finding_points_once(
+    browser: Browser, sample: Path
+) -> None:
     figure = 'figure[data-chart="reward"]'
     with visiting(browser, sample / "index.html") as page:
         page.wait_for_selector(f'{figure}[data-live="true"]')
@@ -250,23 +243,7 @@ def test_names_of_curves_stay_when_a_chart_is_zoomed(browser: Browser, sample: P
         assert set(before) == {"policy", "reference"}
         assert names_of_curves(page, figure) == pytest.approx(before, abs=0.02)
 
-
-def test_of_two_themes_chosen_at_once_the_last_is_shown(browser: Browser, sample: Path) -> None:
-    figure = 'figure[data-chart="reward"]'
-    with visiting(browser, sample / "index.html") as page:
-        page.wait_for_selector(f'{figure}[data-live="true"]')
-        page.evaluate(
-            "() => { for (let i = 0; i < 5; i++) document.querySelector('.theme').click() }"
-        )
-        assert page.text_content("button.theme") == "Theme: dark"
-        page.wait_for_selector(f"{figure} svg [stroke='#6cb0ff']", state="attached")
-        page.wait_for_timeout(500)
-        assert page.locator(f"{figure} svg [stroke='#1a63d2']").count() == 0
-
-
-def test_pointing_again_at_the_same_finding_draws_nothing(browser: Browser, sample: Path) -> None:
-    with visiting(browser, sample / "index.html") as page:
-        page.wait_for_selector('figure[data-chart="reward"][data-live="true"]')
+        # Pointing again at the same finding draws nothing.
         finding = page.locator(".finding[data-charts]").first
         # The first printed page holds more than the headline.
         page.emulate_media(media="print")

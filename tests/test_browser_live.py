@@ -14,13 +14,25 @@ from tests.test_cache_pages import rows
 RUN = "data/run.js"
 
 
-def test_a_newer_report_is_shown_where_the_reader_was(tmp_path: Path, browser: Browser) -> None:
+def test_the_last_step_and_a_newer_report_come_from_the_script_of_the_run(
+    tmp_path: Path, browser: Browser
+) -> None:
     log = write(tmp_path / "log.jsonl", rows(range(9)))
     rlreport.build(log, tmp_path / "out", workers=1)
+    page_file = tmp_path / "out" / "steps" / "4.html"
+    with visiting(browser, page_file) as page:
+        page.click(".step-nav .last")
+        page.wait_for_url("**/steps/8.html")
+        page.wait_for_selector("html[data-ready]", state="attached")
+        assert page.is_hidden(".step-nav .last")
+    with visiting(browser, page_file, java_script_enabled=False) as page:
+        assert page.is_hidden(".step-nav .last")
+        page.click(".step-nav a:has-text('All steps')")
+        assert page.url.endswith("index.html#steps")
+    # A newer report is shown where the reader was.
     script = tmp_path / "out" / RUN
     plain = script.read_text()
     script.write_text(plain.replace("{", '{"live":1,"built":"one",', 1))
-    page_file = tmp_path / "out" / "steps" / "4.html"
     with visiting(browser, page_file, "#sort=-reward&min.reward=-9") as page:
         page.evaluate("scrollTo(0, 700)")
         page.wait_for_timeout(1500)
@@ -33,21 +45,3 @@ def test_a_newer_report_is_shown_where_the_reader_was(tmp_path: Path, browser: B
         page.wait_for_selector("html[data-ready]", state="attached")
         until(page, f"scrollY === {place}")
         assert page.url.endswith("#sort=-reward&min.reward=-9")
-
-
-def test_the_way_to_the_last_step_comes_from_the_script_of_the_run(
-    tmp_path: Path, browser: Browser
-) -> None:
-    log = write(tmp_path / "log.jsonl", rows(range(9)))
-    rlreport.build(log, tmp_path / "out", workers=1)
-    with visiting(browser, tmp_path / "out" / "steps" / "4.html") as page:
-        page.click(".step-nav .last")
-        page.wait_for_url("**/steps/8.html")
-        page.wait_for_selector("html[data-ready]", state="attached")
-        assert page.is_hidden(".step-nav .last")
-    with visiting(
-        browser, tmp_path / "out" / "steps" / "4.html", java_script_enabled=False
-    ) as page:
-        assert page.is_hidden(".step-nav .last")
-        page.click(".step-nav a:has-text('All steps')")
-        assert page.url.endswith("index.html#steps")

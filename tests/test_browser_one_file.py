@@ -106,14 +106,6 @@ def test_no_view_has_a_serious_finding_of_axe(browser: Browser, report: Path, sc
         assert serious(page) == []
 
 
-def test_every_link_of_the_overview_leads_to_a_view(browser: Browser, report: Path) -> None:
-    with visiting(browser, report) as page:
-        addresses = page.eval_on_selector_all("main a", "links => links.map(a => a.hash)")
-        carried = page.eval_on_selector_all("script.view", "all => all.map(v => v.dataset.view)")
-    assert len(addresses) > 20
-    assert {address.removeprefix("#/").split("?")[0] for address in addresses} <= set(carried)
-
-
 def test_back_and_forward_go_through_views_and_find_the_place_again(
     browser: Browser, report: Path
 ) -> None:
@@ -135,11 +127,15 @@ def test_back_and_forward_go_through_views_and_find_the_place_again(
         assert page.title().startswith("Step 49")
 
 
-def test_every_kind_of_page_is_a_view_and_the_overview_comes_back_as_it_was(
+def test_every_link_leads_to_a_view_and_the_overview_comes_back_as_it_was(
     browser: Browser, report: Path
 ) -> None:
     parts = ".list button, .list input"
     with visiting(browser, report) as page:
+        addresses = page.eval_on_selector_all("main a", "links => links.map(a => a.hash)")
+        carried = page.eval_on_selector_all("script.view", "all => all.map(v => v.dataset.view)")
+        assert len(addresses) > 20
+        assert {address.removeprefix("#/").split("?")[0] for address in addresses} <= set(carried)
         before = page.locator(parts).count()
         for view in ("prompts", "tokens", "data"):
             page.click(f'header nav a[href="#/{view}"]')
@@ -167,9 +163,7 @@ def test_keys_and_theme_reach_every_view_and_charts_live(browser: Browser, repor
         assert page.get_attribute("html", "data-theme") == "light"
         page.keyboard.press("?")
         page.wait_for_selector("dialog.keys")
-
-
-def test_an_address_of_nothing_says_so(browser: Browser, report: Path) -> None:
+    # An address of nothing says so.
     with visiting(browser, report, "#/steps/7<b>") as page:
         assert "no page “steps/7<b>”" in page.inner_text("main").replace("%3Cb%3E", "<b>")
         page.click("main a")

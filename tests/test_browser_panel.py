@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -21,18 +22,23 @@ TITLE = ".response h2"
 Report = Callable[[str], Path]
 
 
-@pytest.fixture
-def math(browser: Browser, real_report: Report) -> Iterator[Page]:
-    with visiting(browser, real_report("grpo_math") / "steps" / "0.html", "#r=5") as page:
-        page.wait_for_selector(".token-text .t")
-        yield page
-
-
 def prompt(page: Page) -> str:
     return page.inner_text('[data-text="prompt"] .prose')
 
 
-def test_six_figures_stand_in_a_line_the_end_in_words_and_nothing_scrolls(math: Page) -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(
+    browser: Browser, real_report: Report, scheme: Literal["light", "dark"]
+) -> None:
+    step = real_report("grpo_math") / "steps" / "0.html"
+    with visiting(browser, step, "#r=5&token=2", color_scheme=scheme) as page:
+        page.wait_for_selector(".token-text .t.at")
+        assert serious(page) == []
+        if scheme == "light":
+            look_at_figures(page)
+
+
+def look_at_figures(math: Page) -> None:
     line = math.locator(".response-figures.line > div")
     assert line.count() == 6
     assert len({line.nth(k).bounding_box()["y"] for k in range(6)}) == 1  # type: ignore[index]
@@ -49,9 +55,11 @@ def test_six_figures_stand_in_a_line_the_end_in_words_and_nothing_scrolls(math: 
             && one.scrollHeight > one.clientHeight + 1).map(one => one.className)""",
     )
     assert inner == []
-
-
-def test_the_group_s_siblings_stand_in_a_strip_and_open(math: Page) -> None:
+    # Escape leaves the search before it closes the response.
+    math.keyboard.press("/")
+    math.keyboard.press("Escape")
+    assert math.locator(".response").is_visible()
+    # The group's siblings stand in a strip, and open.
     siblings = math.locator(".group li button")
     assert siblings.count() == 8
     assert math.locator('.group [aria-current="true"]').count() == 1
@@ -61,9 +69,13 @@ def test_the_group_s_siblings_stand_in_a_strip_and_open(math: Page) -> None:
     other = said[0 if "Response 5," not in said[0] else 1].split(",")[0]
     math.click(f'.group button[aria-label^="{other},"]')
     assert math.text_content(TITLE) == other
+    math.keyboard.press("j")
+    assert math.text_content(TITLE) != other
+    math.keyboard.press("Escape")
+    assert math.locator(".response").is_hidden()
 
 
-def test_the_group_says_mean_std_and_advantage_as_numpy_computes_them(
+def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(
     browser: Browser, real_report: Report
 ) -> None:
     page_of_step = real_report("grpo_math") / "steps" / "5.html"
@@ -90,14 +102,8 @@ def test_the_group_says_mean_std_and_advantage_as_numpy_computes_them(
                 shown = page.inner_text(".group .note").split(" = ")[1].split(",")[0]
                 value = advantage[data["n"].index(n)]
                 assert float(shown.replace("−", "-")) == pytest.approx(value, rel=0.005)
-
-
-def test_the_list_is_filtered_by_group(browser: Browser, real_report: Report) -> None:
-    step = real_report("grpo_math") / "steps" / "5.html"
-    data = rows_data(step)
-    group = data["values"]["group"]
     address = f"#min.group={group[0]:.0f}&max.group={group[0]:.0f}"
-    with visiting(browser, step, address) as page:
+    with visiting(browser, page_of_step, address) as page:
         page.wait_for_selector(".chips button")
         expected = [n for n, one in zip(data["n"], group, strict=True) if one == group[0]]
         assert sorted(map(int, listed(page))) == sorted(expected)
@@ -181,16 +187,6 @@ def test_a_prompt_is_followed_past_steps_that_do_not_show_it(
         page.wait_for_selector(".response", state="hidden")
 
 
-def test_escape_leaves_the_search_before_it_closes_the_response(math: Page) -> None:
-    math.keyboard.press("/")
-    math.keyboard.press("Escape")
-    assert math.locator(".response").is_visible()
-    math.keyboard.press("j")
-    assert math.text_content(TITLE) != "Response 5"
-    math.keyboard.press("Escape")
-    assert math.locator(".response").is_hidden()
-
-
 def test_a_response_that_is_not_carried_is_said_to_be_so(browser: Browser, tmp_path: Path) -> None:
     with visiting(browser, write_step(tmp_path, Made()), "#r=999") as page:
         assert "does not include the text" in page.inner_text(".response .note")
@@ -209,13 +205,3 @@ def test_a_link_to_a_token_shows_it_and_its_figures_whole(browser: Browser, tmp_
                 assert box is not None
                 assert box["y"] >= 0
                 assert box["y"] + box["height"] <= size["height"]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_the_panel(
-    browser: Browser, real_report: Report, scheme: str
-) -> None:
-    page_file = real_report("grpo_math") / "steps" / "0.html"
-    with visiting(browser, page_file, "#r=5&token=2", color_scheme=scheme) as page:
-        page.wait_for_selector(".token-text .t.at")
-        assert serious(page) == []

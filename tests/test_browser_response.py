@@ -48,16 +48,20 @@ def test_a_row_opens_in_place_with_an_address_that_survives_reload_and_back(page
     assert page.text_content(TITLE) == "Response 4"
 
 
-def test_enter_on_a_row_s_link_opens_it_and_escape_closes(page: Page) -> None:
+def test_keys_open_and_close_and_slash_searches(page: Page) -> None:
     page.focus('.responses tr[data-n="2"] a')
     page.keyboard.press("Enter")
     page.wait_for_selector(TITLE)
     assert page.text_content(TITLE) == "Response 2"
     page.keyboard.press("Escape")
     page.wait_for_selector(".response", state="hidden")
+    page.keyboard.press("/")
+    page.keyboard.type("jkj")  # letters typed there are letters
+    assert page.input_value("input[type=search]") == "jkj"
+    assert page.locator(".response").is_hidden()
 
 
-def test_texts_stand_side_by_side_as_logged_and_can_be_folded(page: Page) -> None:
+def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page: Page) -> None:
     open_row(page, 5)
     texts = page.eval_on_selector_all(
         ".texts details",
@@ -72,9 +76,9 @@ def test_texts_stand_side_by_side_as_logged_and_can_be_folded(page: Page) -> Non
     assert body.evaluate("node => getComputedStyle(node).whiteSpaceCollapse") == "preserve"
     page.click('[data-text="prompt"] summary')
     assert body.is_hidden()
-
-
-def test_turns_ranks_and_what_findings_name_are_shown(page: Page) -> None:
+    page.click('[data-text="prompt"] summary')
+    # Turns, ranks and what findings name are shown.
+    page.keyboard.press("Escape")
     open_row(page, 0)
     turns = page.eval_on_selector_all(
         ".turn", "all => all.map(turn => turn.innerText.split('\\n'))"
@@ -91,9 +95,8 @@ def test_turns_ranks_and_what_findings_name_are_shown(page: Page) -> None:
     page.keyboard.press("Escape")
     open_row(page, 9)  # which has no token data
     page.wait_for_selector(".token-view .note")
-
-
-def test_differences_to_the_reference_are_marked_on_demand(page: Page) -> None:
+    # Differences to the reference are marked on demand.
+    page.keyboard.press("Escape")
     open_row(page, 6)
     assert page.locator("ins, del").count() == 0
     page.click("button:has-text('Mark differences')")
@@ -140,13 +143,6 @@ def test_a_log_location_is_copied_even_if_the_clipboard_is_refused(
         page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(Error('no')) }")
         rest(page, 2500)  # the button says "Copied" for a while
         copy(page, ".sheet button:has-text('Log location')")
-
-
-def test_slash_searches_and_letters_typed_there_are_letters(page: Page) -> None:
-    page.keyboard.press("/")
-    page.keyboard.type("jkj")
-    assert page.input_value("input[type=search]") == "jkj"
-    assert page.locator(".response").is_hidden()
 
 
 @pytest.mark.parametrize(("width", "beside"), [(1400, True), (420, False)])

@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -153,9 +154,18 @@ def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
         assert again.text_content(".count") == f"{EACH} of 20,000"
 
 
-def test_those_most_worth_a_look_come_first_as_without_scripts_and_scrolling_adds_rows(
+def test_those_most_worth_a_look_come_first_keep_the_focus_and_scrolling_adds_rows(
     page: Page, browser: Browser, long_list: Path
 ) -> None:
+    # Closing leads the focus to the response last read.
+    page.focus("tbody tr[data-n] a")
+    for key, place in (("Enter", 1), ("j", 2)):
+        page.keyboard.press(key)
+        page.wait_for_selector(f".response :text('{place} of 20,000 listed')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".response", state="hidden")
+    row = page.evaluate("document.activeElement.closest('tr').dataset.n")
+    assert row == listed(page)[1]
     before = listed(page)
     assert before[:3] == ["0-0", "1-0", "2-0"]
     assert len(before) < 200
@@ -254,17 +264,20 @@ def test_a_row_opens_beside_the_list_and_keys_walk_in_its_order(
         log = json.loads(node((report / "steps" / f"{step}.html").read_text(), "rows-data"))
         assert page.text_content(".response .place") == log["where"][log["n"].index(int(n))]
         assert page.get_attribute("tr[aria-current]", "data-n") == f"{step}-{n}"
-
-
-def test_closing_leads_the_focus_to_the_response_last_read(page: Page) -> None:
-    page.focus("tbody tr[data-n] a")
-    for key, place in (("Enter", 1), ("j", 2)):
-        page.keyboard.press(key)
-        page.wait_for_selector(f".response :text('{place} of 20,000 listed')")
-    page.keyboard.press("Escape")
-    page.wait_for_selector(".response", state="hidden")
-    row = page.evaluate("document.activeElement.closest('tr').dataset.n")
-    assert row == listed(page)[1]
+    # An opened row lies below the header, in two lines.
+    with visiting(browser, report / "responses.html", "#min.step=30&max.step=30") as page:
+        ready(page)
+        page.click('tr[data-n="30-17"] td.text')
+        page.wait_for_selector(".response h2:has-text('response 17')")
+        rest(page, 100)
+        row, head, box = (
+            page.locator(one).bounding_box()
+            for one in ('tr[data-n="30-17"]', ".responses thead", ".responses .scroll")
+        )
+        assert row and head and box
+        assert row["y"] >= head["y"] + head["height"] - 1
+        assert row["y"] + row["height"] <= min(box["y"] + box["height"], 900) + 1
+        assert row["height"] < 60
 
 
 def test_all_responses_to_a_prompt_are_one_press_away(browser: Browser, report: Path) -> None:
@@ -295,32 +308,21 @@ def names(data: dict) -> list[str]:
 
 
 def test_search_finds_calls_and_outputs_of_tools(browser: Browser, tmp_path: Path) -> None:
-    rows = [
-        {
-            "step": step,
-            "prompt": f"task {n}",
-            "reward": 0.1 * n,
-            "response": f"done {step}z{n}",
-            "turns": [
-                {
-                    "role": "assistant",
-                    "text": "",
-                    "calls": [{"name": "read", "arguments": {"path": f"f{step}x{n}.py"}}],
-                },
-                {
-                    "role": "tool",
-                    "text": "word " * 400 + f"FileNotFoundError {step}y{n}" + " word" * 400,
-                },
-                {"role": "assistant", "text": f"done {step}z{n}"},
-            ],
-        }
-        for step in range(4)
-        for n in range(6)
-    ]  # fmt: skip
+    rows: list[dict[str, object]] = []
+    for step, n in product(range(4), range(6)):
+        call = {"name": "read", "arguments": {"path": f"f{step}x{n}.py"}}
+        output = "word " * 400 + f"FileNotFoundError {step}y{n}" + " word" * 400
+        turns = [
+            {"role": "assistant", "text": "", "calls": [call]},
+            {"role": "tool", "text": output},
+            {"role": "assistant", "text": (done := f"done {step}z{n}")},
+        ]
+        fields = {"step": step, "prompt": f"task {n}", "reward": 0.1 * n, "response": done}
+        rows.append({**fields, "turns": turns})
     log = write_log(tmp_path / "log.jsonl", rows)
     for out in ("report", "run.html"):
-        done = Path(rlreport.build(log, tmp_path / out, workers=1).out)
-        start = (done / "responses.html", "") if out == "report" else (done, "#/responses")
+        built = Path(rlreport.build(log, tmp_path / out, workers=1).out)
+        start = (built / "responses.html", "") if out == "report" else (built, "#/responses")
         with visiting(browser, *start) as page:
             ready(page)
             for query in ("f2x3.py", "FileNotFoundError 2y3", "done 2z3"):
@@ -333,24 +335,6 @@ def test_search_finds_calls_and_outputs_of_tools(browser: Browser, tmp_path: Pat
                 page.wait_for_selector(".response .spine")
                 assert page.evaluate(MARKED) == [query.lower()]
                 page.click("text=Close")
-
-
-def test_an_opened_row_lies_below_the_header_in_two_lines(browser: Browser, report: Path) -> None:
-    with visiting(browser, report / "responses.html", "#min.step=30&max.step=30") as page:
-        ready(page)
-        page.click('tr[data-n="30-17"] td.text')
-        page.wait_for_selector(".response h2:has-text('response 17')")
-        rest(page, 100)
-        row, head, box = (
-            page.locator(one).bounding_box()
-            for one in ('tr[data-n="30-17"]', ".responses thead", ".responses .scroll")
-        )
-        assert row is not None
-        assert head is not None
-        assert box is not None
-        assert row["y"] >= head["y"] + head["height"] - 1
-        assert row["y"] + row["height"] <= min(box["y"] + box["height"], 900) + 1
-        assert row["height"] < 60
 
 
 def test_one_file_lists_within_its_size_and_says_what_it_left_out(

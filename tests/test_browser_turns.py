@@ -22,49 +22,24 @@ OUTPUT = "begin " + "x y " * 1000 + "end"
 IMAGE = "data:image/png;base64," + "QUJDREVGR0hJSktM" * 2500
 
 
+def said(text: str, start: int, end: int, role: str = "assistant", **more: Any) -> dict[str, Any]:
+    """A turn of these tokens."""
+    sampled = role == "assistant"
+    return {"role": role, "text": text, "sampled": sampled, "tokens": [start, end], **more}
+
+
 def agent_row(step: int, n: int) -> dict[str, Any]:
     """A rollout of five turns; in step 1 the second call of response 2 fails."""
     failed = (step, n) == (1, 2)
+    search = {"name": "search", "arguments": {"query": "cats", "id": 12345678901234567890}}
+    view = {"name": "view", "arguments": '{"a": [1]}'}
+    error = "<img src=x onerror=alert(1)>" if failed else None
     turns = [
-        {
-            "role": "assistant",
-            "text": "<think>what is it</think>I look.",
-            "sampled": True,
-            "tokens": [0, 3],
-            "calls": [
-                {"name": "search", "arguments": {"query": "cats", "id": 12345678901234567890}}
-            ],
-        },
-        {
-            "role": "tool",
-            "text": OUTPUT,
-            "sampled": False,
-            "tokens": [3, 6],
-            "tool": "search",
-            "seconds": 1.5,
-        },
-        {
-            "role": "assistant",
-            "text": "Again.",
-            "sampled": True,
-            "tokens": [6, 8],
-            "calls": [{"name": "view", "arguments": '{"a": [1]}'}],
-        },
-        {
-            "role": "tool",
-            "text": IMAGE,
-            "sampled": False,
-            "tokens": [8, 9],
-            "tool": "view",
-            "error": "<img src=x onerror=alert(1)>" if failed else None,
-        },
-        {
-            "role": "assistant",
-            "text": "It is 4.",
-            "sampled": True,
-            "tokens": [9, 12],
-            "reward": 0.5,
-        },
+        said("<think>what is it</think>I look.", 0, 3, calls=[search]),
+        said(OUTPUT, 3, 6, role="tool", tool="search", seconds=1.5),
+        said("Again.", 6, 8, calls=[view]),
+        said(IMAGE, 8, 9, role="tool", tool="view", error=error),
+        said("It is 4.", 9, 12, reward=0.5),
     ]
     return {
         "step": step,
@@ -129,31 +104,34 @@ def test_a_response_opened_from_a_search_shows_the_first_turn_with_a_match(
         assert 0 <= box["y"] < 400
 
 
-def test_turns_say_who_what_and_at_what_cost(page: Page) -> None:
+def test_turns_say_who_what_and_at_what_cost_and_fold_what_is_long(page: Page) -> None:
     assert page.inner_text(".spine h3") == "Turns (5, 3 of the policy)"
     assert turn(page, 2).locator(".role").inner_text() == "2 · tool search 3 tokens · 1.50 s"
     assert turn(page, 5).locator(".facts").inner_text().strip() == "3 tokens · reward 0.500"
     assert page.inner_text('[data-text="prompt"] .turn') == "user\nWhat is it?"
     assert "im_start" not in page.inner_text('.responses tr[data-n="2"]')
-
-
-def test_thinking_long_outputs_and_images_are_folded(page: Page) -> None:
+    # Thinking, long outputs and images are folded.
     thought = turn(page, 1).locator(".thought")
     assert thought.locator("summary").inner_text() == "Thinking, 10 characters"
     assert thought.locator(".prose").is_hidden()
     output = turn(page, 2).locator(".prose")
-    said = output.inner_text()
-    assert said.startswith("begin")
-    assert said.endswith("end")
-    assert len(said) < 1400
+    shown = output.inner_text()
+    assert shown.startswith("begin")
+    assert shown.endswith("end")
+    assert len(shown) < 1400
     output.locator("button").click()
     assert output.inner_text() == OUTPUT
     assert turn(page, 4).locator(".prose").inner_text() == "[base64, 30.0 kB]"
-
-
-def test_arguments_are_laid_out_and_no_number_changes(page: Page) -> None:
+    # Arguments are laid out, and no number changes.
     assert "12345678901234567890" in turn(page, 1).locator("pre").inner_text()
     assert turn(page, 3).locator("pre").inner_text() == json.dumps({"a": [1]}, indent=2)
+    # Tokens of the environment are grey, those of the policy coloured.
+    classes = page.eval_on_selector_all(".token-text .t", "all => all.map(one => one.className)")
+    coloured = ["div-" in name or "seq-" in name for name in classes]
+    assert coloured == [bool(m) for m in agent_row(1, 2)["response_mask"]]
+    heads = page.locator(".token-text .role").all_inner_texts()
+    assert heads[1] == "2 · tool search"
+    assert "error" in heads[3]
 
 
 def test_keys_go_to_the_next_turn_the_error_the_last_answer_and_the_worst_token(
@@ -174,15 +152,6 @@ def test_keys_go_to_the_next_turn_the_error_the_last_answer_and_the_worst_token(
     page.locator(".response h2").click()
     page.keyboard.press("w")
     assert page.inner_text(".token-text .t.at").strip() == "4"
-
-
-def test_tokens_of_the_environment_are_grey_and_those_of_the_policy_coloured(page: Page) -> None:
-    classes = page.eval_on_selector_all(".token-text .t", "all => all.map(one => one.className)")
-    coloured = ["div-" in name or "seq-" in name for name in classes]
-    assert coloured == [bool(m) for m in agent_row(1, 2)["response_mask"]]
-    heads = page.locator(".token-text .role").all_inner_texts()
-    assert heads[1] == "2 · tool search"
-    assert "error" in heads[3]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -86,14 +86,6 @@ def test_logs_without_a_usable_row_say_why(tmp_path):
     assert sorted(tmp_path.iterdir()) == [log]
 
 
-def test_a_folder_of_others_is_left_alone(log, tmp_path):
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    (theirs / "thesis.txt").write_text("years of work")
-    complains(rlreport("build", log, "-o", theirs), "theirs")
-    assert [p.name for p in theirs.iterdir()] == ["thesis.txt"]
-
-
 def test_an_unwritable_place_is_one_line(log, tmp_path):
     (tmp_path / "file").write_text("x")
     complains(rlreport("build", log, "-o", tmp_path / "file" / "report"), "file")
@@ -236,3 +228,85 @@ def test_standard_error_that_is_full_leaves_the_exit_status(log, tmp_path):
     assert status("check", log) == 0
     assert status("check", tmp_path / "missing") == 2
     assert status("check", "--no-such-option") == 2
+
+
+EVIL = "a\x1b]0;owned\x07\x1b[31m\x9b2J\x08\u202egnp\rrlreport: all is well"
+ALLOWED = {"\n", "\t"}
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    """Logs with hostile names of files and fields, texts and broken lines."""
+    folder = tmp_path_factory.mktemp("evil") / EVIL
+    folder.mkdir()
+    rows = [
+        {
+            "step": step,
+            "prompt": EVIL,
+            "response": f"{EVIL} {'hack ' * step} {i}",
+            "reward": float(step + i % 2),
+            "response_tokens": [EVIL, "x"],
+            "logprobs": [-1.0, -0.5],
+            "ref_logprobs": [-1.1, -0.4],
+            EVIL: 1.5 + i,
+            "text": EVIL,
+        }
+        for step in range(6)
+        for i in range(8)
+    ]
+    lines = [json.dumps(row) for row in rows]
+    lines += [json.dumps({"step": EVIL}), "{" + EVIL, json.dumps([EVIL])]
+    (folder / f"{EVIL}\n.jsonl").write_text("\n".join(lines), "utf-8")
+    (folder / f"{EVIL}.json").write_text(json.dumps({EVIL: EVIL}))
+    os.mkfifo(folder / f"{EVIL}pipe.jsonl")
+    return folder
+
+
+def said(*arguments, **extra):
+    """Exit status and all that the command writes."""
+    done = rlreport(*arguments, **extra)
+    text = done.stdout + done.stderr
+    assert "Traceback" not in text
+    assert all(c in ALLOWED or (c.isprintable() or c in "\u00a0") for c in text), repr(text)
+    assert not any(line.startswith("rlreport: all is well") for line in text.splitlines())
+    return done.returncode, text
+
+
+@pytest.mark.parametrize("command", [("inspect",), ("check",), ("check", "--json")])
+def test_what_is_read_is_told_without_control_characters(logs, command):
+    status, _ = said(*command, logs)
+    assert status == 0
+    if "--json" in command:
+        json.loads(said(*command, logs, "--quiet")[1])
+
+
+def test_a_build_and_where_it_is(logs, tmp_path):
+    status, text = said("build", logs, "-o", tmp_path / EVIL, "--title", EVIL)
+    assert status == 0
+    assert "48 responses" in text
+    assert (tmp_path / EVIL / "index.html").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("build", EVIL),
+        ("build", ".", "--map", EVIL),
+        ("build", ".", "--format", EVIL),
+        ("build", ".", "--max-size", EVIL),
+        ("build", ".", f"--{EVIL}"),
+        ("build", ".", "--thresholds", EVIL),
+        ("build", ".", "-o", f"{EVIL}/{EVIL}/x.html"),
+        (EVIL,),
+    ],
+)
+def test_errors_quote_without_control_characters(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / EVIL).write_text("no folder")
+    assert said(*arguments)[0] == 2
+
+
+def test_a_terminal_that_knows_only_ascii_is_no_error(logs):
+    ascii = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    status, _ = said("inspect", logs, env=ascii)
+    assert status == 0

@@ -9,6 +9,7 @@ import random as dice
 import re
 import shutil
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,28 +17,18 @@ import pytest
 from click.testing import CliRunner
 
 import rlreport
+from rlreport.bake.pages import canonical_json
+from rlreport.check import Thresholds
 from rlreport.cli import main
+from rlreport.comparison.outcome import Outcome, compare_json, notes, outcome_of, texts_note
 from rlreport.comparison.reports import MAX_PART
-from rlreport.comparison.run import settings_that_differ
+from rlreport.comparison.run import ComparedRun, compared_run, settings_that_differ
 from rlreport.errors import UnusableInputError, UsageError
+from rlreport.options import CompareOptions
+from rlreport.system.workers import Progress
 from tests.schemas import validate
 
-WORDS = [
-    "the",
-    "cat",
-    "sat",
-    "on",
-    "a",
-    "mat",
-    "and",
-    "saw",
-    "one",
-    "red",
-    "kite",
-    "over",
-    "two",
-    "hills",
-]
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "red", "kite", "two", "sun"]
 
 
 def write_run(
@@ -107,24 +98,51 @@ def loss(runs, tmp_path_factory):
 
 def told(out: Path) -> dict:
     """``compare.json`` of a folder, valid by its schema."""
-    found = json.loads((out / "data" / "compare.json").read_text())
+    return valid(json.loads((out / "data" / "compare.json").read_text()))
+
+
+def valid(found: dict) -> dict:
     validate(found, "compare")
     return found
 
 
-def test_a_loss_is_worse_and_a_second_seed_is_not(runs, loss, tmp_path):
+@cache
+def run_at(path: Path, pair_by: str) -> ComparedRun:
+    return compared_run(path, CompareOptions(pair_by=pair_by), Thresholds(), Progress())
+
+
+def compared(base: Path | list[Path], new: Path, **options) -> tuple[dict, Outcome]:
+    """What ``compare.json`` would say, and the outcome: nothing is drawn or written."""
+    given = CompareOptions(**options)
+    bases = base if isinstance(base, list) else [base]
+    *first, last = (run_at(path, given.pair_by) for path in (*bases, new))
+    outcome = outcome_of(first, last, given)
+    return valid(json.loads(canonical_json(compare_json(outcome)))), outcome
+
+
+def levels(base: Path | list[Path], new: Path) -> dict[str, str]:
+    """Level of each guardrail."""
+    return {g["id"]: g["level"] for g in compared(base, new)[0]["guardrails"]}
+
+
+def test_a_loss_is_worse_and_a_second_seed_or_the_run_itself_is_not(runs, loss):
     lost, out = loss
     assert lost.sentence.startswith("Lower in this pair: reward −0.")
     found = told(out)
+    assert found == compared(runs["main"], runs["lost"])[0]
     assert found["verdict"]["level"] == "worse"
     assert found["verdict"]["pairs"] == 48
     assert found["verdict"]["high"] < 0
     assert found["window"] == {"steps": [8, 9], "steps_base": [8, 9], "split": "train"}
-    rlreport.compare(runs["main"], runs["same"], tmp_path / "same")
-    verdict = told(tmp_path / "same")["verdict"]
+    verdict = compared(runs["main"], runs["same"])[0]["verdict"]
     assert verdict["level"] == "no_evidence"
     assert verdict["low"] < 0 < verdict["high"]
     assert verdict["mde"] > 0
+    itself = compared(runs["main"], runs["main"], fail_on=["any"])[0]
+    assert itself["verdict"]["level"] == "no_evidence"
+    assert itself["flips"] == []
+    assert itself["verdict"]["effect"] == 0
+    assert itself["gate"]["exit"] == 0
 
 
 def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
@@ -132,40 +150,35 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     base = write_run(tmp_path / "base", drop=0.3, ref_logprobs=[-0.1] * 40, **tokens)
     sound = write_run(tmp_path / "sound", seed=1, ref_logprobs=[-0.1] * 40, **tokens)
     broken = write_run(tmp_path / "broken", seed=1, ref_logprobs=[-3.1] * 40, **tokens)
+
+    def sentence(base, new):
+        return compared(base, new)[0]["verdict"]["sentence"]
+
     better = rlreport.compare(base, sound, tmp_path / "a")
     assert better.sentence.startswith("Higher in this pair: reward +0.")
-    assert '<section class="verdict info"' in (tmp_path / "a" / "compare.html").read_text()
-    compared = rlreport.compare(base, broken, tmp_path / "b", fail_on=["new-critical"])
-    assert re.match(r"NEW is broken: [^.]+ since step 0\. Higher in this pair", compared.sentence)
-    found = told(tmp_path / "b")
+    found, outcome = compared(base, broken, fail_on=["new-critical"])
+    said = found["verdict"]["sentence"]
+    assert re.match(r"NEW is broken: [^.]+ since step 0\. Higher in this pair", said)
     assert found["verdict"]["level"] == "better"
     assert found["levels"]["new"] == "critical"
     assert not [g["id"] for g in found["guardrails"] if g["level"] == "better"]
-    assert compared.gate.failed == ("new-critical:kl_explosion",)
-    over_seeds = rlreport.compare([base, base], broken, tmp_path / "b")
-    assert "NEW is broken: " in over_seeds.sentence and " Higher: reward" in over_seeds.sentence
-    assert "Better: reward +0." in rlreport.compare([base, base], sound, tmp_path / "a").sentence
+    assert outcome.gate.failed == ("new-critical:kl_explosion",)
+    over_seeds = sentence([base, base], broken)
+    assert "NEW is broken: " in over_seeds and " Higher: reward" in over_seeds
+    assert "Better: reward +0." in sentence([base, base], sound)
     lower = rlreport.compare(broken, base, tmp_path / "c")
     assert re.match(r"BASE is broken: [^.]+\. Lower in this pair: reward −0\.", lower.sentence)
-    assert '<section class="verdict info"' in (tmp_path / "c" / "compare.html").read_text()
-    both = rlreport.compare(broken, broken, tmp_path / "d")
-    assert both.sentence.startswith(
+    for name in "ac":
+        assert '<section class="verdict info"' in (tmp_path / name / "compare.html").read_text()
+    assert sentence(broken, broken).startswith(
         "Both are broken, so the difference between them means little. BASE is "
     )
-
-
-def test_a_finding_that_turned_critical_is_new_to_the_gate_and_to_the_verdict(tmp_path):
-    tokens = {"response_tokens": [*"abcd" * 10], "logprobs": [-0.1] * 40}
-    base = write_run(tmp_path / "base", drop=0.3, ref_logprobs=[-3.1] * 40, **tokens)
-    broken = write_run(tmp_path / "broken", seed=1, ref_logprobs=[-3.1] * 40, **tokens)
+    # A finding that turned critical is new to the gate and to the verdict, and not to the list.
     losses = [{"step": step, "loss": 0.1 if step < 8 else np.nan} for step in range(10)]
-    for run in (base, broken):
-        (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, losses)))
-    rlreport.build(base, tmp_path / "report", workers=1)
-    still = rlreport.compare(tmp_path / "report", broken, tmp_path / "a", fail_on=["any"])
-    assert still.sentence.startswith(
-        "Both are broken, so the difference between them means little. BASE is "
-    )
+    (broken / "metrics.jsonl").write_text("\n".join(map(json.dumps, losses)))
+    rlreport.build(broken, tmp_path / "report", workers=1)
+    still = rlreport.compare(tmp_path / "report", broken, tmp_path / "d", fail_on=["any"])
+    assert still.sentence.startswith("Both are broken")
     assert not still.gate.failed
     about = tmp_path / "report" / "data" / "report.json"
     said = json.loads(about.read_text())
@@ -183,22 +196,14 @@ def test_a_finding_that_turned_critical_is_new_to_the_gate_and_to_the_verdict(tm
 def test_a_collapse_makes_no_guardrail_better(tmp_path):
     base = write_graded(tmp_path / "base", words=lambda step: 40)
     shrinks = write_graded(tmp_path / "shrinks", words=lambda step: 40 if step < 10 else 1)
-    made = rlreport.compare(base, shrinks, tmp_path / "out")
-    assert made.outcome.new.collapsed
-    levels = {g["id"]: g["level"] for g in told(tmp_path / "out")["guardrails"]}
-    assert levels["length"] == "changed"
-    assert "better" not in levels.values()
-    # A run is not worse for answering at length where BASE had stopped to.
-    made = rlreport.compare(shrinks, base, tmp_path / "out")
-    assert {g["id"]: g["level"] for g in told(tmp_path / "out")["guardrails"]}[
-        "length"
-    ] == "changed"
-    # Nor is shorter better where nothing collapsed.
     shorter = write_graded(tmp_path / "shorter", words=lambda step: 30)
-    assert not rlreport.compare(base, shorter, tmp_path / "out").outcome.new.collapsed
-    assert {g["id"]: g["level"] for g in told(tmp_path / "out")["guardrails"]}[
-        "length"
-    ] == "changed"
+    assert run_at(shrinks, "prompt").collapsed
+    assert "better" not in levels(base, shrinks).values()
+    # A run is not worse for answering at length where BASE had stopped to; nor is shorter better
+    # where nothing collapsed.
+    assert not run_at(shorter, "prompt").collapsed
+    for pair in ((base, shrinks), (shrinks, base), (base, shorter)):
+        assert levels(*pair)["length"] == "changed"
 
 
 def test_groups_without_signal_count_by_kind(tmp_path):
@@ -206,13 +211,10 @@ def test_groups_without_signal_count_by_kind(tmp_path):
     kinds = {"right": ("changed", "none"), "wrong": ("none", "worse")}
     for kind, expected in kinds.items():
         alike = write_graded(tmp_path / kind, reward=lambda *_, kind=kind: kind == "right")
-        rlreport.compare(mixed, alike, tmp_path / "out")
-        levels = {g["id"]: g["level"] for g in told(tmp_path / "out")["guardrails"]}
-        assert (levels["all_right_groups"], levels["all_wrong_groups"]) == expected
+        found = levels(mixed, alike)
+        assert (found["all_right_groups"], found["all_wrong_groups"]) == expected
     # Solved groups are no fault of a run, and fewer that are all wrong are better.
-    rlreport.compare([tmp_path / "wrong"] * 2, mixed, tmp_path / "out")
-    levels = {g["id"]: g["level"] for g in told(tmp_path / "out")["guardrails"]}
-    assert levels["all_wrong_groups"] == "better"
+    assert levels([tmp_path / "wrong"] * 2, mixed)["all_wrong_groups"] == "better"
 
 
 def write_graded(folder: Path, *, words=lambda step: 12, reward=lambda step, k: (step + k) % 2):
@@ -250,9 +252,8 @@ def test_settings_that_change_training_come_first_and_versions_are_folded(tmp_pa
     page = (tmp_path / "out" / "compare.html").read_text()
     assert "Package versions, defaults, names and locations (4)" in page
     # Without a configuration on one side nothing is known to differ.
-    bare = write_run(tmp_path / "bare", prompts=range(4))
-    made = rlreport.compare(tmp_path / "a.zip", bare, tmp_path / "out")
-    assert not settings_that_differ(made.outcome.base, made.outcome.new)[0]
+    bare = run_at(write_run(tmp_path / "bare", prompts=range(4)), "prompt")
+    assert not settings_that_differ(made.outcome.base, bare)[0]
 
 
 def test_the_effect_is_the_mean_of_the_prompts_differences(runs, loss):
@@ -272,25 +273,15 @@ def test_the_effect_is_the_mean_of_the_prompts_differences(runs, loss):
         assert flip["delta"] == pytest.approx(new[flip["prompt"]] - base[flip["prompt"]])
 
 
-def test_a_run_against_itself_shows_nothing(runs, tmp_path):
-    made = rlreport.compare(runs["main"], runs["main"], tmp_path / "out", fail_on=["any"])
-    found = told(tmp_path / "out")
-    assert found["verdict"]["level"] == "no_evidence"
-    assert found["flips"] == []
-    assert found["verdict"]["effect"] == 0
-    assert made.gate.exit == 0
-
-
 @pytest.mark.parametrize("form", ["report", "report.zip", "report.html"])
 def test_an_earlier_report_says_what_its_logs_say(runs, loss, tmp_path, form):
     base = tmp_path / form
     rlreport.build(runs["main"], base, workers=1)
-    rlreport.compare(base, runs["lost"], tmp_path / "out")
-    of_logs, of_report = told(loss[1]), told(tmp_path / "out")
+    of_logs, (of_report, outcome) = told(loss[1]), compared(base, runs["lost"])
     assert of_report["verdict"] == of_logs["verdict"]
     assert of_report["flips"] == of_logs["flips"]
     assert of_report["curves"] == of_logs["curves"]
-    assert "lack a text" not in (tmp_path / "out" / "compare.html").read_text()
+    assert texts_note(outcome) == ""
 
 
 def test_the_same_runs_give_the_same_bytes(runs, tmp_path):
@@ -311,8 +302,6 @@ def files(out: Path) -> list[Path]:
 @pytest.mark.parametrize(
     ("options", "status"),
     [
-        ([], 0),
-        (["--fail-on", "worse"], 1),
         (["--fail-on", "worse", "--margin", "0.9"], 0),
         (["--fail-on", "any"], 1),
     ],
@@ -327,35 +316,32 @@ def test_the_gate_fails_on_what_it_is_told_and_writes_first(runs, tmp_path, opti
 
 
 def test_without_evidence_the_gate_is_inconclusive_only_where_it_is_required(runs, tmp_path):
+    for base, new in ((runs["main"], runs["same"]), (runs["main"], runs["lost"])):
+        assert compared(base, new)[1].gate.exit == 0
+    assert compared(runs["main"], runs["lost"], fail_on=["worse"])[1].gate.exit == 1
     given = ["compare", str(runs["main"]), str(runs["same"]), "-o", str(tmp_path / "out")]
-    assert CliRunner().invoke(main, given).exit_code == 0
     assert CliRunner().invoke(main, [*given, "--require-evidence"]).exit_code == 3
     assert told(tmp_path / "out")["gate"] == {"failed": [], "exit": 3}
 
 
 def test_other_prompts_are_compared_unpaired_and_that_is_said(runs, tmp_path):
     other = write_run(tmp_path / "other", name="q")
-    made = rlreport.compare(runs["main"], other, tmp_path / "out")
-    found = told(tmp_path / "out")
+    found, outcome = compared(runs["main"], other)
     assert not found["verdict"]["paired"]
     assert (found["verdict"]["only_base"], found["verdict"]["only_new"]) == (48, 48)
-    assert any("Fewer than 30%" in note for note in made.notes)
+    assert any("Fewer than 30%" in note for note in notes(outcome))
     # By their ids the same prompts are found again.
-    rlreport.compare(runs["main"], other, tmp_path / "out", pair_by="id")
-    assert told(tmp_path / "out")["verdict"]["pairs"] == 48
+    assert compared(runs["main"], other, pair_by="id")[0]["verdict"]["pairs"] == 48
 
 
-@pytest.mark.parametrize("form", ["logs", "report"])
-def test_ids_of_many_digits_are_told_apart(tmp_path, form):
+def test_ids_of_many_digits_are_told_apart(tmp_path):
     # Of 16 ids beside each other, six digits would leave two; more are none that floats hold.
     first = 2**53 - 17
     new = write_run(tmp_path / "new", prompts=range(16), name="q", seed=1, id_from=first)
     base = write_run(tmp_path / "base", prompts=range(16), id_from=first)
-    if form == "report":
-        rlreport.build(base, tmp_path / "report", workers=1)
-        base = tmp_path / "report"
-    rlreport.compare(base, new, tmp_path / "out", pair_by="id")
-    assert told(tmp_path / "out")["verdict"]["pairs"] == 16
+    rlreport.build(base, tmp_path / "report", workers=1)
+    for one in (base, tmp_path / "report"):
+        assert compared(one, new, pair_by="id")[0]["verdict"]["pairs"] == 16
 
 
 @pytest.mark.parametrize(("field", "key"), [("id", "id"), ("group", "group_id")])
@@ -366,114 +352,99 @@ def test_responses_without_the_field_of_pairs_are_left_out_and_counted(tmp_path,
     for row in rows[:7]:
         del row[key]
     (new / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    made = rlreport.compare(base, new, tmp_path / "out", pair_by=field)
-    lacking = [note for note in made.notes if "lack" in note]
+    said = notes(compared(base, new, pair_by=field)[1])
+    lacking = [note for note in said if "lack" in note]
     assert lacking == ["new: 7 responses lack the field of --pair-by and are left out."]
 
 
 def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
     odd = write_run(tmp_path / "odd", steps=[2.0 * i + 1 for i in range(5)])
     even = write_run(tmp_path / "even", steps=range(0, 10, 2))
-    made = rlreport.compare(even, odd, tmp_path / "out")
-    assert any("The runs have no steps in common" in note for note in made.notes)
-    assert told(tmp_path / "out")["verdict"]["pairs"] == 48
-    late = write_run(tmp_path / "late", steps=range(100, 110))
-    made = rlreport.compare(runs["main"], late, tmp_path / "out")
-    assert any("neither common steps" in note for note in made.notes)
-    assert told(tmp_path / "out")["curves"]["step"] == []
+    found, outcome = compared(even, odd)
+    assert any("The runs have no steps in common" in note for note in notes(outcome))
+    assert found["verdict"]["pairs"] == 48
+    found, outcome = compared(runs["main"], write_run(tmp_path / "late", steps=range(100, 110)))
+    assert any("neither common steps" in note for note in notes(outcome))
+    assert found["curves"]["step"] == []
 
 
 def test_a_step_in_common_long_before_the_end_is_not_what_is_compared(tmp_path):
     # Both validate at step 0, before anything is learned, and never at one step again.
     base = write_run(tmp_path / "base", steps=(0, 50, 100))
     new = write_run(tmp_path / "new", steps=(0, 40, 80), seed=1, drop=0.4)
-    made = rlreport.compare(base, new, tmp_path / "out")
-    found = told(tmp_path / "out")
+    found, outcome = compared(base, new)
+    said = notes(outcome)
     assert found["window"] == {"steps": [80, 80], "steps_base": [100, 100], "split": "train"}
-    assert any("end long before the runs do: step 100 of BASE and step 80" in n for n in made.notes)
+    assert any("end long before the runs do: step 100 of BASE and step 80" in n for n in said)
     both = "step 100 of BASE against step 80 of NEW"
-    assert f"48 prompts in pairs, {both})" in made.sentence
-    assert made.notes[0].startswith(f"Compared: {both} of training responses; 48 prompts")
+    assert f"48 prompts in pairs, {both})" in found["verdict"]["sentence"]
+    assert said[0].startswith(f"Compared: {both} of training responses; 48 prompts")
     # Where both have steps at the end of what both cover, those are compared.
-    new = write_run(tmp_path / "new", steps=(0, 45, 95, 100), seed=1)
-    rlreport.compare(write_run(tmp_path / "base", steps=(0, 50, 96)), new, tmp_path / "out")
-    window = told(tmp_path / "out")["window"]
+    new = write_run(tmp_path / "more", steps=(0, 45, 95, 100), seed=1)
+    window = compared(write_run(tmp_path / "less", steps=(0, 50, 96)), new)[0]["window"]
     assert (window["steps_base"], window["steps"]) == ([96, 96], [95, 95])
 
 
 def test_a_redacted_report_cannot_be_paired_and_tells_no_hash(runs, tmp_path):
     base = tmp_path / "base.zip"
     rlreport.build(runs["main"], base, redact=True, workers=1)
-    made = rlreport.compare(base, runs["lost"], tmp_path / "out")
-    assert any("cannot be paired" in note for note in made.notes)
-    found = told(tmp_path / "out")
+    found, outcome = compared(base, runs["lost"])
+    assert any("cannot be paired" in note for note in notes(outcome))
     assert not found["verdict"]["paired"]
     assert found["verdict"]["level"] in ("worse", "no_evidence")
-    both = rlreport.compare(base, base, tmp_path / "out")
-    assert not both.outcome.comparison.effect.paired
+    assert not compared(base, base)[1].comparison.effect.paired
 
 
-def test_redaction_leaves_all_texts_out(runs, tmp_path):
-    rlreport.compare(runs["main"], runs["lost"], tmp_path / "out", redact=True)
-    assert all(isinstance(flip["prompt"], int) for flip in told(tmp_path / "out")["flips"])
-    for path in files(tmp_path / "out"):
-        if path.suffix in (".html", ".json", ".csv"):
-            assert "what?" not in path.read_text()
-            assert "red kite" not in path.read_text()
-
-
-def test_redaction_leaves_out_what_the_card_names_as_prose(tmp_path):
-    sides = [write_run(tmp_path / name, prompts=range(4)) for name in ("a", "b")]
+def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_path):
+    sides = [write_run(tmp_path / name, drop=drop) for name, drop in (("a", 0), ("b", 0.4))]
     for side, word in zip(sides, ("Obey", "Think"), strict=True):
         lines = f"system_prompt: {word}\nmax_prompt_length: 70{len(word)}\n"
         (side / "config.yaml").write_text(lines)
     rlreport.compare(sides[0], sides[1], tmp_path / "out", redact=True)
+    flips = told(tmp_path / "out")["flips"]
+    assert flips and all(isinstance(flip["prompt"], int) for flip in flips)
+    for path in files(tmp_path / "out"):
+        if path.suffix in (".html", ".json", ".csv"):
+            assert not re.search("what\\?|red kite|Obey|Think", path.read_text())
     page = (tmp_path / "out" / "compare.html").read_text()
     assert "config.system_prompt" in page and "[text]" in page
-    assert "Obey" not in page and "Think" not in page
     assert "704" in page and "705" in page
 
 
 def test_what_only_one_side_logs_is_said(runs, tmp_path):
     bare = write_run(tmp_path / "bare", without=("ref_reward",))
-    made = rlreport.compare(bare, runs["same"], tmp_path / "out")
-    assert any("Only NEW logs reference reward" in note for note in made.notes)
-    assert told(tmp_path / "out")["verdict"]["level"] == "no_evidence"
+    found, outcome = compared(bare, runs["same"])
+    assert any("Only NEW logs reference reward" in note for note in notes(outcome))
+    assert found["verdict"]["level"] == "no_evidence"
 
 
 def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
     third = write_run(tmp_path / "third", seed=3)
-    bases = [runs["main"], runs["same"], third]
-    made = rlreport.compare(bases, runs["lost"], tmp_path / "out")
-    assert any("BASE has 3 runs" in note for note in made.notes)
-    assert told(tmp_path / "out")["verdict"]["level"] == "worse"
+    found, outcome = compared([runs["main"], runs["same"], third], runs["lost"])
+    assert any("BASE has 3 runs" in note for note in notes(outcome))
+    assert found["verdict"]["level"] == "worse"
 
 
 def test_a_second_seed_that_ended_early_moves_the_window_of_all(runs, tmp_path):
     short = write_run(tmp_path / "short", seed=3, steps=range(6))
-    rlreport.compare([runs["main"], short], runs["same"], tmp_path / "out")
-    found = told(tmp_path / "out")
+    found = compared([runs["main"], short], runs["same"])[0]
     assert found["window"] == {"steps": [5, 5], "steps_base": [5, 5], "split": "train"}
     assert found["verdict"]["pairs"] == 48
     # A seed that ended before the others begin leaves each side its own end.
     ahead = write_run(tmp_path / "ahead", seed=3, steps=range(-5, 0))
-    rlreport.compare([runs["main"], ahead], runs["same"], tmp_path / "out")
-    assert told(tmp_path / "out")["verdict"]["pairs"] == 48
+    assert compared([runs["main"], ahead], runs["same"])[0]["verdict"]["pairs"] == 48
 
 
 def test_a_second_seed_with_other_prompts_is_compared_unpaired_and_counted(runs, tmp_path):
     other = write_run(tmp_path / "other", seed=3, name="q")
-    made = rlreport.compare([runs["main"], other], runs["same"], tmp_path / "out")
-    found = told(tmp_path / "out")["verdict"]
-    assert (found["paired"], found["level"]) == (False, "no_evidence")
-    assert (found["only_base"], found["only_new"]) == (48, 48)
-    assert any("; 0 prompts in common" in note for note in made.notes)
     some = write_run(tmp_path / "some", seed=3, prompts=range(20, 60))
-    made = rlreport.compare([runs["main"], some], runs["same"], tmp_path / "out")
-    found = told(tmp_path / "out")["verdict"]
-    assert (found["paired"], found["pairs"]) == (True, 28)
-    assert (found["only_base"], found["only_new"]) == (12, 20)
-    assert any("; 28 prompts in common" in note for note in made.notes)
+    for second, pairs, only in ((other, 0, (48, 48)), (some, 28, (12, 20))):
+        found, outcome = compared([runs["main"], second], runs["same"])
+        verdict = found["verdict"]
+        assert (verdict["paired"], verdict["pairs"]) == (pairs > 0, pairs)
+        assert (verdict["only_base"], verdict["only_new"]) == only
+        assert any(f"; {pairs} prompts in common" in note for note in notes(outcome))
+        assert pairs or verdict["level"] == "no_evidence"
 
 
 def test_two_prompts_are_too_few_to_be_compared(tmp_path):
@@ -495,7 +466,7 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
 def test_one_prompt_is_counted_in_the_singular(tmp_path):
     base = write_run(tmp_path / "base", prompts=range(2))
     new = write_run(tmp_path / "new", prompts=range(1, 3))
-    note = rlreport.compare(base, new, tmp_path / "out").notes[0]
+    note = notes(compared(base, new)[1])[0]
     assert note.endswith("; 1 prompt in common. 1 prompt only in BASE. 1 prompt only in NEW.")
 
 
@@ -504,10 +475,9 @@ def test_one_value_a_step_has_no_band_and_that_is_said(tmp_path):
         rows = [{"step": step, "reward": reward + 0.01 * (step % 5)} for step in range(50)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     runs = tmp_path / "base.jsonl", tmp_path / "new.jsonl"
-    made = rlreport.compare(*runs, tmp_path / "out")
-    found = told(tmp_path / "out")
+    found, outcome = compared(*runs)
     assert set(found["curves"]["low"]) == {None} and found["verdict"]["reasons"][-1] == "no_band"
-    assert any("has no band" in note for note in made.notes)
+    assert any("has no band" in note for note in notes(outcome))
     rlreport.compare(*runs, tmp_path / "out.md")
     assert "has no band" in (tmp_path / "out.md").read_text()
 
@@ -556,8 +526,7 @@ def test_texts_of_another_make_cost_the_texts_only(runs, report, tmp_path, data)
     steps = [path.stem for path in (base / "steps").glob("*.html")]
     content = json.dumps(dict.fromkeys(steps, packed))
     (base / "data" / "texts.js").write_text(f"globalThis.rlreportTexts = {content};\n")
-    rlreport.compare(runs["lost"], base, tmp_path / "out")
-    assert told(tmp_path / "out")["verdict"]["level"] == "better"
+    assert compared(runs["lost"], base)[0]["verdict"]["level"] == "better"
 
 
 @pytest.mark.parametrize("part", ["report.json", "responses.csv.gz"])

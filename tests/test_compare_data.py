@@ -5,22 +5,20 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.cli import main
 from rlreport.comparison.reports import packed, unpacked
 from rlreport.text.clean import number_as_text
 from tests.reading import write
+from tests.test_compare import compared
 from tests.test_csv import BEGINS, number
 
 IDS = ["0007", "007", "7", "1.10", "1.1", "1e5", "100000", "+5", "5", "true", "nan", "x", "17"]
@@ -75,17 +73,14 @@ def test_texts_are_read_back_as_they_were_and_begin_no_formula(texts):
     assert [number_as_text(x) if isinstance(x, float) else str(x) for x in found] == clean
 
 
-@pytest.mark.parametrize("form", ["report", "report.zip", "report.html"])
 @pytest.mark.parametrize("rewards", [[0.0, 2 / 3, 1.0], [0.0, 1 / 3, 1.0], [1e-7 / 3, 1 / 7]])
-def test_a_run_equals_its_own_report(tmp_path, form, rewards):
-    run = write_run(tmp_path / "run", rewards)
-    report, out = tmp_path / form, tmp_path / "out"
+def test_a_run_equals_its_own_report(tmp_path, rewards):
+    run, report = write_run(tmp_path / "run", rewards), tmp_path / "report.zip"
     rlreport.build(run, report, workers=1)
     for base, new in ((run, report), (report, run)):
-        given = ["compare", str(base), str(new), "-o", str(out), "--fail-on", "any"]
-        done = CliRunner().invoke(main, given)
-        assert done.exit_code == 0, done.output
-        verdict = json.loads((out / "data" / "compare.json").read_text())["verdict"]
+        found = compared(base, new, fail_on=["any"])[0]
+        assert found["gate"]["exit"] == 0
+        verdict = found["verdict"]
         assert (verdict["level"], verdict["effect"]) == ("no_evidence", 0)
         assert verdict["pairs"] == 12
 
@@ -98,6 +93,5 @@ def test_ids_that_look_like_numbers_are_paired_as_texts(tmp_path, form):
     run = write_run(tmp_path / "run", [0.0, 1.0], fields)
     rlreport.build(run, tmp_path / form, workers=1)
     for field in ("task", "group", "mixed"):
-        rlreport.compare(run, tmp_path / form, tmp_path / "out", pair_by=field)
-        found = json.loads((tmp_path / "out" / "data" / "compare.json").read_text())["verdict"]
+        found = compared(run, tmp_path / form, pair_by=field)[0]["verdict"]
         assert (found["pairs"], found["only_base"], found["only_new"]) == (len(IDS), 0, 0), field

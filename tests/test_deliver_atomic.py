@@ -62,14 +62,6 @@ def test_a_full_disk_leaves_the_old_report(old, log, tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-@pytest.mark.untraced
-def test_an_earlier_report_is_replaced(old, log, tmp_path):
-    out = copied(old, tmp_path)
-    first = files_of(out)
-    build(log, out, title="new", workers=1)
-    assert files_of(out) != first
-
-
 @pytest.mark.parametrize(
     ("old", "number", "status"),
     [("folder", signal.SIGINT, 130), ("html", signal.SIGTERM, 143)],
@@ -106,12 +98,3 @@ def test_markdown_and_its_pictures_are_replaced_together(log, tmp_path):
         build(log, out, workers=1)
     assert (folder / "theirs.png").read_bytes() == b"a screenshot"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run.md", "run_files"]
-
-
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "folder"])
-def test_a_file_of_others_is_never_overwritten(form, log, tmp_path):
-    out = tmp_path / f"notes{FORMS[form]}"
-    out.write_text("My notes on rlreport: rlreport build logs -o run.html")
-    with pytest.raises(RlreportError, match="not a report of rlreport"):
-        build(log, out, workers=1)
-    assert out.read_text().startswith("My notes")

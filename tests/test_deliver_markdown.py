@@ -92,40 +92,15 @@ def test_pictures_lie_beside_it_and_all_are_shown(written):
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in files)
 
 
-def test_verdict_figures_steps_and_extremes_are_told(written):
-    said = written.read_text("utf-8")
-    for part in (
-        "<summary>Findings</summary>",
-        "### Charts",
-        "### Steps",
-        "| Reward |",
-        "<summary>Lowest reward",
-    ):
-        assert part in said
-    assert re.search(r"\| \d[\d.]*% \|", said)
-    titles = re.findall(r"^!\[([^.]+)\..*\]\(run_files/", said, re.MULTILINE)
-    assert len(titles) >= 3
-    for title in titles:
-        assert f"**{title}**\n\n![{title}." in said
-
-
-def test_what_matters_stands_within_fifteen_lines(shared_data, tmp_path):
-    rlreport.build(shared_data / "ppo_reward_hacking", tmp_path / "run.md", workers=1)
-    above, _, _ = (tmp_path / "run.md").read_text("utf-8").partition("<details>")
-    assert len(above.strip().split("\n")) <= 15
-    for part in (
-        "Broken: reward hacking",
-        "Keep the last checkpoint",
-        "| Reward |",
-        "| KL",
-        "🎉 🎉",
-    ):
-        assert part in above
-
-
-def test_reward_and_kl_are_lines_that_need_no_picture(shared_data, tmp_path):
+def test_what_matters_stands_within_fifteen_lines_with_curves_that_need_no_picture(
+    shared_data, tmp_path
+):
     report = rlreport.build(shared_data / "ppo_reward_hacking", tmp_path / "run.md", workers=1)
     said = (tmp_path / "run.md").read_text("utf-8")
+    above = said.partition("<details>")[0]
+    assert len(above.strip().split("\n")) <= 15
+    advice = ("Broken: reward hacking", "Keep the last checkpoint")
+    assert all(part in above for part in (*advice, "| Reward |", "| KL", "🎉 🎉"))
     steps = report.tables.steps.set_index("step")
     charts = re.findall(
         r'^```mermaid\nxychart-beta\n  title "(.+)"\n'
@@ -156,9 +131,9 @@ def test_a_response_that_is_extreme_in_many_ways_is_folded_once(written):
 
 @pytest.mark.untraced
 def test_it_stays_below_sixty_thousand_characters(tmp_path):
-    rows = hostile_rows(steps=300, each=3)
+    rows = hostile_rows(steps=300, each=1)
     for one in rows:
-        one["response"] = "😀`" * 4000
+        one["response"] = "😀`" * 2500
     log = write_log(tmp_path / "log.jsonl", rows)
     rlreport.build(log, tmp_path / "run.md", workers=1)
     said = (tmp_path / "run.md").read_text("utf-8")

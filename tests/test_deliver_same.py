@@ -74,6 +74,10 @@ def test_two_builds_are_the_same_from_any_folder_with_any_number_of_workers(form
         assert [name for name in first if first[name] != other[name]] == []
 
 
+OTHER_TEMPLATES = ("folder", "run.eml", "run.md")
+"""Outputs that use all templates: a mail has one file attached; a zip is a folder."""
+
+
 def test_compiled_templates_of_a_wheel_render_as_their_sources(log, tmp_path, monkeypatch):
     folder_of = bake.package_folder
     templates = shutil.copytree(folder_of("templates"), tmp_path / "templates")
@@ -85,15 +89,12 @@ def test_compiled_templates_of_a_wheel_render_as_their_sources(log, tmp_path, mo
         monkeypatch.setattr(bake, "package_folder", find)
         environment.cache_clear()
         (tmp_path / name).mkdir()
-        for form, suffix in FORMS.items():
-            rlreport.build(log, tmp_path / name / f"{form}{suffix}", workers=1)
+        for form in OTHER_TEMPLATES:
+            rlreport.build(log, tmp_path / name / form, workers=1)
     environment.cache_clear()
     assert files_of(tmp_path / "compiled" / "folder")
-    for form, suffix in FORMS.items():
-        sources, compiled = (
-            tmp_path / name / f"{form}{suffix}" for name in ("sources", "compiled")
-        )
-        assert files_of(compiled) == files_of(sources)
+    for name in OTHER_TEMPLATES:
+        assert files_of(tmp_path / "compiled" / name) == files_of(tmp_path / "sources" / name)
 
 
 @pytest.mark.parametrize("form", FORMS)

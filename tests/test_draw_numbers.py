@@ -83,9 +83,7 @@ def test_scatters_show_kl_and_length_against_reward(step_of) -> None:
     for name, column in (("step_reward_kl", "kl_k1"), ("step_reward_length", "response_tokens")):
         place = step_of[1][name].spec["layer"][0]["encoding"]
         assert (place["x"]["field"], place["y"]["field"]) == (column, "reward")
-
-
-def test_bars_of_the_gap_are_ordered_and_complete(step_of) -> None:
+    # Bars of the gap are ordered and complete.
     rows, charts = step_of
     gap = rows["reward_gap"]
     said = charts["step_gap"].description
