@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from benchmarks.lab.curves import CASES
 from rlreport.check import run_checks
 from tests.judged_runs import FAULTY, HEALTHY
-from tests.tables_builder import tables_of_logs
 
 SEEDS = (0, pytest.param(1, marks=pytest.mark.ci))
 
@@ -43,21 +39,3 @@ def test_cases_on_which_simple_rules_fail(name: str) -> None:
         if not CASES[name].accepts(verdict.sentence, verdict.lead):
             wrong.append(verdict.sentence)
     assert len(wrong) <= 1, wrong
-
-
-TRUTHS = Path(__file__).parent / "data" / "truths.json"
-
-
-@pytest.mark.parametrize("name", json.loads(TRUTHS.read_text(encoding="utf-8")))
-def test_real_runs_are_judged_as_their_truth_says(name: str, shared_data: Path) -> None:
-    truth = json.loads(TRUTHS.read_text(encoding="utf-8"))[name]
-    verdict = run_checks(tables_of_logs(shared_data / name))
-    found = {f.id for f in verdict.findings}
-    alarms = {f.id for f in verdict.findings if f.severity != "info"}
-    assert set(truth["expected"]) <= found
-    assert not alarms & set(truth["not_expected"])
-    assert verdict.lead in (truth["lead"] or [None])
-    if truth["onset"]:
-        onset = verdict.findings[0].onset
-        assert onset is not None
-        assert truth["onset"][0] <= onset.step <= truth["onset"][1]

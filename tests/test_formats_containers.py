@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rlreport.formats import RowError
 from rlreport.formats.containers import container_of, iterate
-
-
-def test_parquet_objects_are_found_again_by_index(tmp_path: Path) -> None:
-    path = tmp_path / "completions_00001.parquet"
-    table = pa.table({"n": list(range(1000)), "prompt": [f"p{i}" for i in range(1000)]})
-    pq.write_table(table, path, row_group_size=100)
-    read = dict(iterate(path, "parquet"))
-    assert [read[i]["n"] for i in range(1000)] == list(range(1000))
-    with path.open("rb") as opened:
-        assert dict(iterate(opened, "parquet", {3, 250, 999})) == {
-            i: read[i] for i in (3, 250, 999)
-        }
 
 
 def test_json_documents_are_objects_arrays_or_lines_after_all(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pickle
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from rlreport.read.logs import read_chunks
 from rlreport.read.tables import extras_table, log_rows, response_table, tool_table
 from rlreport.system.stores import Source, zstd
 from rlreport.system.workers import Progress, Workers
-from tests.reading import read, row, tokens, write
+from tests.reading import row, tokens, write
 from tests.running import SEARCH
 
 SETTINGS = ReadOptions(), FigureOptions()
@@ -217,12 +216,3 @@ def test_every_early_end_of_zstandard_is_noticed(checksum: bool, sized: bool) ->
         found, early = _unpacked(whole[:cut])
         assert b"".join(parts).startswith(found)
         assert early == (cut not in ends)
-
-
-def test_a_cut_zstandard_file_names_what_is_lost(tmp_path: Path) -> None:
-    lines = [json.dumps(row(step)).encode() + b"\n" for step in range(4)]
-    packed = [zstd.compress(b"".join(lines[i : i + 2])) for i in (0, 2)]
-    (tmp_path / "a.jsonl.zst").write_bytes(packed[0] + packed[1][:-5])
-    scan = read(tmp_path)
-    assert (len(scan.responses), scan.bad_count) == (2, 1)
-    assert "ended before" in scan.bad_lines[0].reason

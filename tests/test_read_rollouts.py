@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from rlreport.read.choice import MAX_CHOSEN, METRICS, choose_rows
 from rlreport.read.rollouts import EDGE, Selection
 from rlreport.read.tables import MAX_PROMPTS, Scan
 from rlreport.rollout import Rollout
-from tests.net import logs, unpack_runs
+from tests.net import logs
 from tests.reading import read, row, tokens, write
 
 
@@ -36,10 +37,10 @@ def assert_same(left: list[Rollout], right: list[Rollout]) -> None:
 
 
 def test_rows_that_are_read_again_are_those_that_were_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "runs").mkdir()
-    unpack_runs(tmp_path / "runs")
+    (tmp_path / "runs" / "grpo_math").symlink_to(shared_data / "grpo_math")
     for path in logs(tmp_path).values():
         try:
             kept = read(path)
@@ -131,3 +132,25 @@ def test_a_pickled_selection_holds_its_responses_only(tmp_path: Path) -> None:
     assert_same(copy.read(wanted), rollouts.read(wanted))
     with pytest.raises(LookupError):
         copy.read([1])
+
+
+def test_the_response_table_has_the_documented_columns_and_dtypes(tmp_path: Path) -> None:
+    table = read(write(tmp_path / "a.jsonl", [tokens("a", "b"), row(1)])).responses
+    assert [(name, str(dtype)) for name, dtype in table.dtypes.items()] == [
+        (column.name, column.dtype) for column in RESPONSE_COLUMNS
+    ]
+
+
+@pytest.mark.parametrize("odd", [{}, {"values": ["0.5", 1.0]}, {"prompt_turns": [["user", "hi"]]}])
+@pytest.mark.parametrize(
+    ("truth", "shown"), [("4", "4"), (4, "4"), (0.5, "0.5"), (None, None), ({"a": 1}, None)]
+)
+def test_texts_are_read_back_alike_from_usual_and_from_odd_lines(
+    tmp_path: Path, odd: dict[str, Any], truth: object, shown: str | None
+) -> None:
+    rows = [tokens("a", "b", ref_response="ref", ground_truth=truth, **odd)]
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    (rollout,) = scan.rollouts.read([0])
+    assert (rollout.ref_response, rollout.ground_truth) == ("ref", shown)
+    assert (rollout.prompt, rollout.response) == (rows[0]["prompt"], rows[0]["response"])
+    assert rollout.raw_tokens == ["a", "b"]

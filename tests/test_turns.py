@@ -109,7 +109,9 @@ def test_all_tokens_are_read_back_with_the_mask(tmp_path: Path) -> None:
     assert first.figures.logp[KEEP] == pytest.approx(array("logprobs")[KEEP])
 
 
-@pytest.mark.parametrize("mask", [MASK[:-1], [*MASK, 1], [0.5] * 10, ["1"] * 10, "1111111111"])
+@pytest.mark.parametrize(
+    "mask", [MASK[:-1], [*MASK, 1], [0.5] * 10, [2] * 10, ["1"] * 10, "1111111111"]
+)
 def test_a_mask_that_fits_no_tokens_is_left_out_with_its_reason(
     tmp_path: Path, mask: object
 ) -> None:
@@ -230,6 +232,7 @@ def test_hostile_turns_cost_themselves_only(tmp_path: Path) -> None:
     many = [{"role": "assistant", "text": str(i)} for i in range(10_000)]
     rows = [
         row(turns=HOSTILE), row(turns=many), row(turns="x"), row(turns=[3]), row(turns=[]),
+        row(turns=[{"text": "no role"}]), row(turns=3),
         row(turns=[{"role": "tool", "tool": str(i), "text": ""} for i in range(1_000)]),
         conversation(turns=[{"role": "assistant", "text": "", "tokens": [2, 99]}]),
         row(policy_version="new", seconds="1", errors=3, trainable="no", split=5),
