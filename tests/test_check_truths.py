@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.lab.curves import CASES
 from rlreport.check import run_checks
-from tests.judged_runs import FAULTY, HEALTHY
+from tests.judged_runs import AGENT_FAULTS, FAULTY, HEALTHY
 
 SEEDS = (0, pytest.param(1, marks=pytest.mark.ci))
 
@@ -29,6 +29,8 @@ def test_the_cause_leads_and_its_onset_is_right(name: str, seed: int) -> None:
     assert onset is not None
     assert low <= onset.step <= high
     assert onset.low <= onset.step <= onset.high
+    if name in AGENT_FAULTS:
+        assert {f.id for f in verdict.findings if f.severity != "info"} == {lead}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -7,20 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlreport.check import run_checks
 from rlreport.check.finding import Finding, NotRun
 from rlreport.tables import Tables
 from tests.check_cases import INDEX, SIGN, STEP, moved, run, severity, share, tables, title
-from tests.judged_runs import AGENT_FAULTS, texts_of
+from tests.judged_runs import texts_of
 from tests.tables_builder import make_tables
-
-
-@pytest.mark.parametrize("name", AGENT_FAULTS)
-def test_a_fault_of_agents_is_all_that_is_found(name: str) -> None:
-    make, check, _ = AGENT_FAULTS[name]
-    findings = run_checks(make(2)).findings
-    assert {f.id for f in findings if f.severity != "info"} == {check}
-
 
 SHARES = {
     "tool_errors": lambda first, last: tables(

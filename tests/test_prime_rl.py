@@ -13,8 +13,9 @@ import rlreport
 from rlreport.errors import UnusableInputError
 from rlreport.formats.verifiers import Verifiers
 from rlreport.system.stores import zstd
+from tests.net import DUMPS
 from tests.reading import read
-from tests.test_frameworks import DUMPS, by_step
+from tests.test_frameworks import by_step
 
 DUMP = DUMPS / "prime_rl"
 

@@ -52,5 +52,5 @@ def test_a_steps_mean_value_is_that_of_its_tokens_where_nothing_tells_returns(
     tmp_path: Path,
 ) -> None:
     rows = [row(0, **VALUES), row(0, response_tokens=["a"], values=[1.5]), ROWS[1], ROWS[4]]
-    steps = summarise(read(write(tmp_path / "a.jsonl", rows)), []).steps
+    steps = summarise(read(write(tmp_path / "a.jsonl", rows))).steps
     np.testing.assert_allclose(steps["value_mean"], [2.7 / 3, 0.6, np.nan])

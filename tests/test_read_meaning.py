@@ -13,8 +13,8 @@ from tests.reading import read, row, tokens, write
 def test_windows_of_the_token_table_are_cut_over_the_steps_of_training(tmp_path: Path) -> None:
     training = [tokens("a", "b", step=step) for step in range(100, 120)]
     beside = [row(step, split="val") for step in range(0, 100, 5)]
-    alone = summarise(read(write(tmp_path / "a.jsonl", training)), []).tokens
-    both = summarise(read(write(tmp_path / "b.jsonl", training + beside)), []).tokens
+    alone = summarise(read(write(tmp_path / "a.jsonl", training))).tokens
+    both = summarise(read(write(tmp_path / "b.jsonl", training + beside))).tokens
     columns = ["raw", "count", "count_first", "count_last", "prob_change"]
     assert (alone["count_first"] > 0).all()
     assert both[columns].equals(alone[columns])

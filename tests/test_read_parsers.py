@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.reading import kinds, read, token_figures, tokens, write
+from tests.reading import read, token_figures, tokens, write
 
 ODD = [
     None, True, 0, 2**53, 1.5, "", "x", [], {}, [1], ["tr"], ["a", None], ["a", ["b"]],
@@ -19,16 +19,17 @@ ODD = [
 
 
 @pytest.mark.parametrize("field", ["response_tokens", "logprobs", "response_mask", "advantages"])
-@pytest.mark.parametrize("value", ODD, ids=repr)
-def test_a_value_of_any_type_means_the_same_in_strict_and_in_lenient_json(
-    field: str, value: object, tmp_path: Path
+def test_values_of_any_type_mean_the_same_in_strict_and_in_lenient_json(
+    field: str, tmp_path: Path
 ) -> None:
     logged: dict[str, Any] = tokens("a", "b", values=None, response="Hi there. You.")
-    logged[field] = value
-    strict = read(write(tmp_path / "strict.jsonl", [logged | {"lr": None}]))
-    lenient = read(write(tmp_path / "lenient.jsonl", [logged | {"lr": float("nan")}]))
-    assert kinds(strict) == kinds(lenient) - {"tolerant"}
-    position = ["length", "line_hash"]
+    rows = [{**logged, field: value} for value in ODD]
+    strict = read(write(tmp_path / "strict.jsonl", [one | {"lr": None} for one in rows]))
+    nan = float("nan")
+    lenient = read(write(tmp_path / "lenient.jsonl", [one | {"lr": nan} for one in rows]))
+    counts = [{note.kind: note.count for note in scan.notes} for scan in (strict, lenient)]
+    assert counts[0] | {"tolerant": len(ODD)} == counts[1]
+    position = ["offset", "length", "line_hash"]
     pd.testing.assert_frame_equal(
         strict.responses.drop(columns=position, errors="ignore"),
         lenient.responses.drop(columns=position, errors="ignore"),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlreport.columns import RESPONSE_COLUMNS
@@ -21,6 +21,7 @@ from rlreport.read.tables import MAX_PROMPTS, Scan
 from rlreport.rollout import Rollout
 from tests.net import logs
 from tests.reading import read, row, tokens, write
+from tests.running import SEARCH
 
 
 def assert_same(left: list[Rollout], right: list[Rollout]) -> None:
@@ -77,6 +78,7 @@ def run_of(rng: np.random.Generator, steps: int, each: int, length: float) -> pd
     )
 
 
+@settings(max_examples=8 * SEARCH)
 @given(st.integers(1, 120), st.integers(1, 300), st.integers(1, 30_000), st.integers(0, 9))
 def test_extremes_of_every_step_are_chosen_within_the_limits(
     steps: int, each: int, length: int, seed: int

@@ -25,7 +25,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = write(folder / "rows", lines).read_bytes()
     (folder / "rows").unlink()
     for rank in range(2):
-        (folder / f"rank_{rank}.jsonl").write_bytes(rows * 40)
+        (folder / f"rank_{rank}.jsonl").write_bytes(rows * 10)
     return folder
 
 
@@ -37,7 +37,7 @@ def test_workers_and_one_process_read_the_same(
     monkeypatch.setattr("rlreport.system.workers.FORK_SECONDS", 0)
     monkeypatch.setattr("rlreport.system.workers.SPAWN_SECONDS", 0)
     assert byte_ranges.__kwdefaults__
-    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 10**7)
+    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 25 * 10**5)
     several = read_logs([big], ReadOptions(workers=workers), FigureOptions())
     assert several.responses.equals(one.responses)
     assert several.positions.equals(one.positions)
@@ -48,7 +48,7 @@ def test_workers_and_one_process_read_the_same(
         for item in fields(ours):
             if isinstance(values := getattr(ours, item.name), np.ndarray):
                 assert_array_equal(values, getattr(theirs, item.name))
-    assert len(several.responses) == 8000
+    assert len(several.responses) == 2000
 
 
 def test_an_error_of_ours_in_a_process_reaches_the_user(
@@ -88,4 +88,4 @@ def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(
     counting = Counting()
     read_logs([big], ReadOptions(workers=1), FigureOptions(), counting)
     size = sum(file.stat().st_size for file in big.iterdir())
-    assert counting.counts == [[size, size], [8000, 8000]]
+    assert counting.counts == [[size, size], [2000, 2000]]
