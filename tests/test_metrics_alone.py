@@ -23,6 +23,8 @@ from rlreport.errors import UnusableInputError, UsageError
 from rlreport.metrics import find_metrics, metrics_beside
 from rlreport.metrics.roles import FRAMEWORKS, PLAIN_NAMES, framework_of, roles_of
 from rlreport.metrics.table import MAX_STEPS
+from rlreport.options import BuildOptions
+from rlreport.pipeline import check_logs
 from rlreport.tables import Tables
 from tests.running import SEARCH
 from tests.running import rlreport as rlreport_command
@@ -234,7 +236,7 @@ def test_what_trainers_see_is_found(fault: str, tmp_path: Path) -> None:
 
 
 def _verdict(path: Path) -> Verdict:
-    return rlreport.build(path, path.parent / "out").verdict
+    return check_logs([path], BuildOptions(workers=1))
 
 
 def test_the_chart_of_the_finding_stands_first_and_is_marked(tmp_path: Path) -> None:
@@ -658,7 +660,7 @@ def test_a_sparse_reward_is_judged_and_drawn_over_the_steps_at_which_it_is_logge
 
 def test_a_single_value_of_the_reward_is_too_few(tmp_path: Path) -> None:
     logged = [event | {"reward": "" if event["step"] != 7 else 0.5} for event in events()]
-    verdict = rlreport.build(table(tmp_path / "m.csv", logged), tmp_path / "out").verdict
+    verdict = _verdict(table(tmp_path / "m.csv", logged))
     assert verdict.sentence == "Not judged: the reward has only 1 value."
     needs = {check.id: check.needs for check in verdict.not_run}
     assert needs["reward_collapse"] == "at least 5 values of the reward (this run has 1)"
