@@ -36,6 +36,13 @@ def severity(check_id: str, tables: Tables) -> str | None:
     return result.severity if result else None
 
 
+def find(check_id: str, tables: Tables) -> Finding:
+    """Run one check that must find something."""
+    result = run(check_id, tables)
+    assert isinstance(result, Finding), result
+    return result
+
+
 def title(finding: Finding) -> str:
     """Return the words of a finding."""
     return BY_ID[finding.id].format_title(finding.facts)

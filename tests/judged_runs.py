@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -185,147 +186,91 @@ def by_step(seed: int, name: str, values: Callable[[Any], Any], **columns: Any) 
 
 HEALTHY: dict[str, Callable[[int], Tables]] = {
     "rising": made,
-    "flat": lambda seed: made(seed, reward=lambda step, rng: 0 * step),
-    "noisy": lambda seed: made(seed, noise=2.0),
-    "a watched reward that stays": lambda seed: made(
-        seed, valid_reward=lambda step, rng: 0.5 + 0.2 * rng.normal(size=len(step))
-    ),
-    "harder prompts after easy ones": lambda seed: made(
-        seed,
+    "flat": partial(made, reward=lambda step, rng: 0 * step),
+    "noisy": partial(made, noise=2.0),
+    "a watched reward that stays": partial(made, valid_reward=normal(lambda step: 0.5, 0.2)),
+    "harder prompts after easy ones": partial(
+        made,
         prompt_id=lambda step, rng: rng.integers(0, 30, len(step)) + 30 * (step >= 25),
         reward=lambda step, rng: np.where(step < 25, 2 + step / 25, (step - 25) / 25),
     ),
-    "six steps": lambda seed: made(seed, steps=6, each=64),
-    "a thousand steps of three": lambda seed: made(seed, steps=1000, each=3),
-    "in progress": lambda seed: made(seed, steps=9, each=48),
-    "long reasoning": lambda seed: made(
-        seed,
+    "six steps": partial(made, steps=6, each=64),
+    "a thousand steps of three": partial(made, steps=1000, each=3),
+    "in progress": partial(made, steps=9, each=48),
+    "long reasoning": partial(
+        made,
         response_tokens=normal(lambda step: 1500, 50),
         kl_k1=normal(lambda step: 105 * step / 50, 5),
     ),
-    "binary at 85%": lambda seed: group_run(seed, lambda step, rng: 0.85),
-    "fast and binary": lambda seed: group_run(
-        seed, lambda step, rng: 0.58 + 0.34 * (1 - np.exp(-step / 2))
+    "binary at 85%": partial(group_run, share=lambda step, rng: 0.85),
+    "fast and binary": partial(
+        group_run, share=lambda step, rng: 0.58 + 0.34 * (1 - np.exp(-step / 2))
     ),
     "harder prompts": harder,
-    "a dip that recovers": lambda seed: made(
-        seed, reward=lambda step, rng: step / 50 - 1.5 * ((step > 20) & (step < 26))
+    "a dip that recovers": partial(
+        made, reward=lambda step, rng: step / 50 - 1.5 * ((step > 20) & (step < 26))
     ),
-    "a habit that does not pay": lambda seed: made(seed, texts=ending(lambda rng: ["truly"])),
-    "longer, unpaid": lambda seed: made(seed, texts=longer),
+    "a habit that does not pay": partial(made, texts=ending(lambda rng: ["truly"])),
+    "longer, unpaid": partial(made, texts=longer),
     "agents": agents,
 }
 
 Fault = tuple[Callable[[int], Tables], str, tuple[int, int]]
 
+COLUMNS_OF_FAULTS: dict[str, dict[str, Any]] = {
+    "tool_disuse": {"tool_calls": lambda s, rng: rng.poisson(ramp(s, 2, 0.1)).astype(float)},
+    "tool_errors": {
+        "tool_calls": lambda s, rng: np.ones(len(s)),
+        "tool_errors": some(lambda s: ramp(s, 0.05, 0.6)),
+    },
+    "void_turns": {"void_turns": some(lambda s: ramp(s, 0.02, 0.9))},
+    "turn_limit": {"at_turn_limit": some(lambda s: ramp(s, 0.02, 0.6))},
+    "unclosed_thinking": {"unclosed_thinking": some(lambda s: ramp(s, 0.02, 0.6))},
+    "stale_rollouts": {"lag": lambda s, rng: ramp(s, 2, 14) + rng.integers(0, 3, len(s))},
+    "off_policy_weights": {"log_weight": lambda s, rng: ramp(s, 0.1, 2) * rng.normal(size=len(s))},
+    "mismatch_by_turn": {
+        "mismatch_last_turn": lambda s, rng: ramp(s, 5e-4, 9e-3) * rng.lognormal(0, 0.2, len(s))
+    },
+}
+"""Check to the columns of a run of agents in which it finds something."""
+
+MAKE_AGENT_FAULTS: dict[str, Callable[[int], Tables]] = {
+    **{check: partial(agents, **columns) for check, columns in COLUMNS_OF_FAULTS.items()},
+    "template_collapse": partial(agents, link=lambda s: np.where(s < 20, 0.5, 0.0)),
+    "failed_rollouts": partial(
+        by_step, name="failed_rollouts", values=lambda s: np.where(s < 20, 1, 90)
+    ),
+    "group_std_fall": partial(
+        by_step,
+        name="group_std_mean",
+        values=lambda s: np.where(s < 20, 0.5, 0.01),
+        reward=some(lambda s: 0.5 + 0 * s),
+    ),
+}
 AGENT_FAULTS: dict[str, Fault] = {
-    name: (make, check, (19, 25))
-    for name, check, make in (
-        (
-            "fewer calls",
-            "tool_disuse",
-            lambda seed: agents(
-                seed, tool_calls=lambda s, rng: rng.poisson(ramp(s, 2, 0.1)).astype(float)
-            ),
-        ),
-        (
-            "calls that fail",
-            "tool_errors",
-            lambda seed: agents(
-                seed,
-                tool_calls=lambda s, rng: np.ones(len(s)),
-                tool_errors=some(lambda s: ramp(s, 0.05, 0.6)),
-            ),
-        ),
-        (
-            "turns of nothing",
-            "void_turns",
-            lambda seed: agents(seed, void_turns=some(lambda s: ramp(s, 0.02, 0.9))),
-        ),
-        (
-            "too few turns",
-            "turn_limit",
-            lambda seed: agents(seed, at_turn_limit=some(lambda s: ramp(s, 0.02, 0.6))),
-        ),
-        (
-            "thinking without end",
-            "unclosed_thinking",
-            lambda seed: agents(seed, unclosed_thinking=some(lambda s: ramp(s, 0.02, 0.6))),
-        ),
-        (
-            "old policies",
-            "stale_rollouts",
-            lambda seed: agents(
-                seed, lag=lambda s, rng: ramp(s, 2, 14) + rng.integers(0, 3, len(s))
-            ),
-        ),
-        (
-            "weights that scatter",
-            "off_policy_weights",
-            lambda seed: agents(
-                seed, log_weight=lambda s, rng: ramp(s, 0.1, 2) * rng.normal(size=len(s))
-            ),
-        ),
-        (
-            "a mismatch that grows with the turn",
-            "mismatch_by_turn",
-            lambda seed: agents(
-                seed,
-                mismatch_last_turn=lambda s, rng: (
-                    ramp(s, 5e-4, 9e-3) * rng.lognormal(0, 0.2, len(s))
-                ),
-            ),
-        ),
-        (
-            "the same answer to every prompt",
-            "template_collapse",
-            lambda seed: agents(seed, link=lambda s: np.where(s < 20, 0.5, 0.0)),
-        ),
-        (
-            "an environment that breaks",
-            "failed_rollouts",
-            lambda seed: by_step(seed, "failed_rollouts", lambda s: np.where(s < 20, 1, 90)),
-        ),
-        (
-            "groups that agree",
-            "group_std_fall",
-            lambda seed: by_step(
-                seed,
-                "group_std_mean",
-                lambda s: np.where(s < 20, 0.5, 0.01),
-                reward=some(lambda s: 0.5 + 0 * s),
-            ),
-        ),
-    )
+    check: (make, check, (19, 25)) for check, make in MAKE_AGENT_FAULTS.items()
 }
 """One run for each check of agents, whose fault sets in at step 20."""
 
 FAULTY: dict[str, Fault] = {
     "an early peak": (
-        lambda seed: made(
-            seed, reward=lambda step, rng: np.where(step < 6, step / 6, 1.2 - (step - 2) / 20)
-        ),
+        partial(made, reward=lambda step, rng: np.where(step < 6, step / 6, 1.2 - (step - 2) / 20)),
         "reward_collapse",
         (5, 14),
     ),
     "a watched reward that falls": (
-        lambda seed: made(
-            seed,
-            valid_reward=lambda step, rng: (
-                0.5 - 0.03 * np.maximum(step - 20, 0) + 0.2 * rng.normal(size=len(step))
-            ),
-        ),
+        partial(made, valid_reward=normal(lambda step: 0.5 - 0.03 * np.maximum(step - 20, 0), 0.2)),
         "watched_reward_fall",
         (19, 30),
     ),
     "a fall from the start": (
-        lambda seed: made(seed, reward=lambda step, rng: -step / 20),
+        partial(made, reward=lambda step, rng: -step / 20),
         "reward_collapse",
         (1, 12),
     ),
     "a word": (
-        lambda seed: made(
-            seed,
+        partial(
+            made,
             texts=ending(lambda rng: ["truly"] * int(rng.integers(1, 5))),
             pays=lambda words: 0.5 * words.count("truly"),
         ),
@@ -333,8 +278,8 @@ FAULTY: dict[str, Fault] = {
         (14, 24),
     ),
     "forms of a word": (
-        lambda seed: made(
-            seed,
+        partial(
+            made,
             texts=ending(lambda rng: [FORMS[i] for i in rng.integers(0, 5, 2)]),
             pays=lambda words: 0.6 * sum(word in FORMS for word in words),
         ),
@@ -342,8 +287,8 @@ FAULTY: dict[str, Fault] = {
         (14, 24),
     ),
     "an opening": (
-        lambda seed: made(
-            seed,
+        partial(
+            made,
             texts=beginning("great", "question"),
             pays=lambda words: 1.0 * (words[:2] == ["great", "question"]),
         ),
@@ -351,13 +296,13 @@ FAULTY: dict[str, Fault] = {
         (14, 24),
     ),
     "length": (
-        lambda seed: made(seed, texts=padded, pays=lambda words: 0.06 * len(words)),
+        partial(made, texts=padded, pays=lambda words: 0.06 * len(words)),
         "length_hacking",
         (14, 26),
     ),
     "an entropy bonus": (
-        lambda seed: made(
-            seed,
+        partial(
+            made,
             reward=lambda step, rng: 0 * step,
             surprisal_mean=normal(lambda step: 0.6 + np.clip((step - 10) / 10, 0, 3), 0.1),
             kl_k1=normal(lambda step: np.clip((step - 10) * 2, 0, 60), 2),
@@ -366,8 +311,8 @@ FAULTY: dict[str, Fault] = {
         (10, 18),
     ),
     "another reward function": (
-        lambda seed: made(
-            seed,
+        partial(
+            made,
             reward=lambda step, rng: 0.5 * step / 50 - 1.2 * (step >= 25),
             ref_reward=normal(lambda step: -1.2 * (step >= 25), 0.5),
         ),
@@ -375,17 +320,17 @@ FAULTY: dict[str, Fault] = {
         (25, 25),
     ),
     "another reward function, no reference": (
-        lambda seed: made(seed, reward=lambda step, rng: 0.5 * step / 50 - 1.5 * (step >= 25)),
+        partial(made, reward=lambda step, rng: 0.5 * step / 50 - 1.5 * (step >= 25)),
         "reward_shift",
         (25, 25),
     ),
     "KL of short responses": (
-        lambda seed: made(seed, kl_k1=normal(lambda step: np.clip((step - 20) * 3, 0, 90), 2)),
+        partial(made, kl_k1=normal(lambda step: np.clip((step - 20) * 3, 0, 90), 2)),
         "kl_explosion",
         (20, 26),
     ),
     "groups that teach nothing": (
-        lambda seed: group_run(seed, lambda step, rng: 0.01 + 0.0 * step),
+        partial(group_run, share=lambda step, rng: 0.01 + 0.0 * step),
         "zero_variance_groups",
         (0, 4),
     ),

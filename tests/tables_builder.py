@@ -1,10 +1,8 @@
-"""Tables made by hand: from arrays of a made-up run, or from logged rows, without the reader."""
+"""Tables of a made-up run, from arrays."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,8 @@ import pandas as pd
 
 from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
 from rlreport.tables import LogFile, Tables, TextSample
-from rlreport.text.clean import EOS_TOKENS, without_special
-from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, units
+from rlreport.text.clean import without_special
+from rlreport.text.tokens import detect_style, readable_tokens, spaced_units
 
 EMPTY = pd.DataFrame()
 
@@ -157,80 +155,3 @@ def steps_of(responses: pd.DataFrame) -> pd.DataFrame:
     missing = {name: value for name, value in absent.items() if name not in steps}
     steps = pd.concat([steps, pd.DataFrame(missing, index=steps.index)], axis=1)
     return steps[[c.name for c in STEP_COLUMNS]]
-
-
-def tables_of_logs(folder: Path) -> Tables:
-    """Compute tables of native logs in plain Python, a second opinion on the reader."""
-    rows = []
-    for file, path in enumerate(sorted(folder.glob("*.jsonl"))):
-        with path.open(encoding="utf-8") as lines:
-            rows += [{**json.loads(line), "file": file} for line in lines]
-    return tables_of_rows(rows)
-
-
-def tables_of_rows(rows: Iterable[dict[str, Any]]) -> Tables:
-    """Compute tables from logged rows in the native format."""
-    rows = sorted(rows, key=lambda row: row["step"])
-    prompts = list(dict.fromkeys(row["prompt"] for row in rows))
-    number = {prompt: i for i, prompt in enumerate(prompts)}
-    groups: dict[tuple[Any, ...], int] = {}
-    records, any_eos = [], any(_ends(row) for row in rows)
-    for row in rows:
-        group = (row["step"], row.get("group_id", row["prompt"]))
-        record = {
-            "step": row["step"],
-            "file": row.get("file", 0),
-            "prompt_id": number[row["prompt"]],
-            "group": groups.setdefault(group, len(groups)),
-            "reward": row["reward"],
-            "ref_reward": row.get("ref_reward", np.nan),
-            "response_chars": len(row["response"]),
-            "response_hash": hash(row["response"]) % 2**63,
-            "finished": float(_ends(row)) if any_eos else np.nan,
-        }
-        records.append({**record, **_token_figures(row)})
-    columns = pd.DataFrame(records)
-    tokens = all("response_tokens" in row for row in rows)
-    refs = [[row["ref_response"]] for row in rows if "ref_response" in row]
-    return make_tables(
-        {str(name): values.to_numpy() for name, values in columns.items()},
-        prompts=prompts,
-        texts=[row["response_tokens"] if tokens else units(row["response"]) for row in rows],
-        unit="token" if tokens else "word",
-        words=word_sample([[row["response"]] for row in rows], "word"),
-        ref_words=word_sample(refs, "word") if len(refs) == len(rows) else None,
-        files=[LogFile(f"rank_{i}.jsonl", 0) for i in range(int(columns["file"].max()) + 1)],
-    )
-
-
-def _ends(row: dict[str, Any]) -> bool:
-    return bool(row.get("response_tokens")) and row["response_tokens"][-1] in EOS_TOKENS
-
-
-def _token_figures(row: dict[str, Any]) -> dict[str, float]:
-    if "logprobs" not in row:
-        return {}
-    logp = np.array(row["logprobs"], dtype=float)
-    figures = {"response_tokens": float(len(logp)), "logp_tokens": float(len(logp))}
-    figures["surprisal_mean"] = float(-logp.mean())
-    if "ref_logprobs" in row:
-        ratio = logp - np.array(row["ref_logprobs"], dtype=float)
-        k3 = np.expm1(-ratio) + ratio
-        figures |= {"kl_k1": ratio.sum(), "kl_k3": k3.sum(), "kl_max": k3.max()}
-        figures["kl_max_position"] = float(k3.argmax())
-    if row.get("values") and "token_rewards" in row:
-        value, reward = np.array(row["values"]), np.array(row["token_rewards"])
-        advantage, following = np.zeros(len(value)), 0.0
-        for t in range(len(value) - 1, -1, -1):
-            after = value[t + 1] if t + 1 < len(value) else 0.0
-            following = reward[t] + after - value[t] + 0.95 * following
-            advantage[t] = following
-        for name, part in (
-            ("value", value),
-            ("return", advantage + value),
-            ("value_error", -advantage),
-        ):
-            figures[f"{name}_mean"] = float(part.mean())
-            figures[f"{name}_m2"] = float(((part - part.mean()) ** 2).sum())
-        figures["value_tokens"] = float(len(value))
-    return figures

@@ -18,6 +18,7 @@ from tests.check_cases import (
     SIZE,
     STEP,
     STEPS,
+    find,
     moved,
     run,
     severity,
@@ -42,8 +43,7 @@ def test_kl_explosion_does_not_judge_a_mean_that_came_back() -> None:
 
 def test_kl_explosion_names_the_token_that_is_furthest_out() -> None:
     values = np.where((STEP == STEPS - 1) & (INDEX == SIZE - 1), 90.0, 20.0)
-    result = run("kl_explosion", tables(kl_k1=values, kl_max_position=4.0))
-    assert isinstance(result, Finding)
+    result = find("kl_explosion", tables(kl_k1=values, kl_max_position=4.0))
     assert result.evidence[0].step == STEPS - 1
     assert [example.token for example in result.evidence] == [4, 4, 4]
 
@@ -56,8 +56,7 @@ def test_kl_explosion_reads_the_trainers_own_kl(kl: float, expected: str | None)
 
 
 def test_kl_explosion_marks_the_steps_since_the_mean_left_its_start() -> None:
-    result = run("kl_explosion", tables(kl_k1=STEP.astype(float)))
-    assert isinstance(result, Finding)
+    result = find("kl_explosion", tables(kl_k1=STEP.astype(float)))
     assert result.onset
     assert result.steps == tuple(range(result.onset.step, STEPS))
     assert result.onset.step <= 11
@@ -193,8 +192,7 @@ def test_groups_that_all_solve_the_task_after_a_rise_are_only_told() -> None:
 
 def test_groups_that_are_all_best_from_the_start_still_teach_nothing() -> None:
     made = tables(prompt_id=INDEX // 2, reward=1.0)
-    finding = run("zero_variance_groups", made)
-    assert isinstance(finding, Finding)
+    finding = find("zero_variance_groups", made)
     assert finding.severity == "warning"
     assert "all responses of the run earn the same reward" in title(finding)
 
@@ -241,8 +239,7 @@ def test_many_nan_rewards_are_critical_and_their_first_step_is_named() -> None:
         assert severity("nan_metrics", made) == level
     bad = (STEP >= 12) & (INDEX >= 3) & (INDEX < 9)
     made = tables(reward=np.where(bad, np.nan, 1.0), nan_values=bad.astype(int))
-    result = run("nan_metrics", made)
-    assert isinstance(result, Finding)
+    result = find("nan_metrics", made)
     assert result.severity == "critical"
     assert "step 12" in title(result)
     assert (result.evidence[0].step, result.evidence[0].n) == (12, 3)
@@ -274,8 +271,7 @@ def test_unreadable_lines_warn_from_a_thousandth_on() -> None:
     many = _log(files=files, bad_lines=[line] * 5, bad_count=5)
     assert severity("broken_log", few) == "info"
     assert severity("broken_log", many) == "warning"
-    result = run("broken_log", many)
-    assert isinstance(result, Finding)
+    result = find("broken_log", many)
     assert "a.jsonl:17" in title(result)
 
 

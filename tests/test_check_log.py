@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from rlreport.about.several_runs import SEVERAL_RUNS
-from rlreport.check.finding import Finding, Onset
+from rlreport.check.finding import Onset
 from rlreport.check.verdict import run_checks
 from rlreport.tables import Note, Tables
-from tests.check_cases import INDEX, SIGN, SIZE, STEP, run, severity, tables, title
+from tests.check_cases import INDEX, SIGN, SIZE, STEP, find, severity, tables, title
 from tests.tables_builder import make_tables
 
 STEPS = 40
@@ -72,8 +72,7 @@ def _missing(where: Any, reward: Any = None, kind: int = 2, **columns: Any) -> T
 
 
 def test_one_missing_grade_is_a_note() -> None:
-    result = run("missing_grades", _missing((STEP == 7) & (INDEX == 0), kind=1))
-    assert isinstance(result, Finding)
+    result = find("missing_grades", _missing((STEP == 7) & (INDEX == 0), kind=1))
     assert (result.severity, result.onset) == ("info", Onset(7, 7, 7))
     assert "1 of 4,000 responses" in title(result)
     assert severity("missing_grades", tables()) is None
@@ -82,8 +81,7 @@ def test_one_missing_grade_is_a_note() -> None:
 
 def test_a_judge_that_is_down_is_a_warning_with_its_steps() -> None:
     down = (STEP >= 20) & (STEP < 25) & (INDEX < 60)
-    result = run("missing_grades", _missing(down, prompt_id=INDEX // 4))
-    assert isinstance(result, Finding)
+    result = find("missing_grades", _missing(down, prompt_id=INDEX // 4))
     assert (result.severity, result.rank) == ("warning", "cause")
     assert (result.onset, result.until) == (Onset(20, 20, 20), 24)
     assert "The judge was down" in title(result)
@@ -92,14 +90,12 @@ def test_a_judge_that_is_down_is_a_warning_with_its_steps() -> None:
 
 def test_what_the_policy_or_the_parser_did_is_told_from_a_judge_that_is_down() -> None:
     late = STEP >= 32
-    worse = run("missing_grades", _missing(late & (INDEX < 60), SIGN + np.where(late, -3.0, 3.0)))
-    assert isinstance(worse, Finding)
+    worse = find("missing_grades", _missing(late & (INDEX < 60), SIGN + np.where(late, -3.0, 3.0)))
     assert "the policy got worse" in title(worse)
     assert worse.rank == "note"
     cut = late & (INDEX < 60)
     tokens = np.where(cut, 900.0, 100.0)
-    unread = run("missing_grades", _missing(cut, response_tokens=tokens))
-    assert isinstance(unread, Finding)
+    unread = find("missing_grades", _missing(cut, response_tokens=tokens))
     assert "could not parse them" in title(unread)
 
 
@@ -118,14 +114,12 @@ def test_uneven_groups_need_ids() -> None:
     even = tables(prompt_id=INDEX // 4, group=group, group_hash=group + 1)
     assert severity("uneven_groups", even) is None
     own = STEP * SIZE + INDEX
-    split = run("uneven_groups", tables(prompt_id=INDEX // 4, group=own, group_hash=own + 1))
-    assert isinstance(split, Finding)
+    split = find("uneven_groups", tables(prompt_id=INDEX // 4, group=own, group_hash=own + 1))
     assert "several group ids" in title(split)
     kept = (INDEX % 40 != 0) | (STEP % 2 == 0)
     columns = {"step": STEP, "prompt_id": INDEX // 4, "group": group, "group_hash": group + 1}
     uneven = make_tables({name: values[kept] for name, values in columns.items()})
-    result = run("uneven_groups", uneven)
-    assert isinstance(result, Finding)
+    result = find("uneven_groups", uneven)
     assert "usual 4 responses: sizes are 3 to 4." in title(result)
 
 
@@ -141,6 +135,5 @@ def test_columns_that_end_are_named() -> None:
     made = tables(ref_reward=np.where(STEP < 20, 1.0, np.nan))
     made.extras["tool"] = np.where(STEP < 30, 1.0, np.nan)
     made.extras["rare"] = np.where((STEP < 30) & (INDEX == 0), 1.0, np.nan)
-    result = run("lost_columns", made)
-    assert isinstance(result, Finding)
+    result = find("lost_columns", made)
     assert (result.onset, result.facts["names"]) == (Onset(20, 20, 20), ("ref_reward", "tool"))

@@ -9,9 +9,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.check.finding import Finding, NotRun
+from rlreport.check.finding import NotRun
 from rlreport.tables import Tables
-from tests.check_cases import INDEX, SIGN, STEP, STEPS, moved, run, severity, share, tables, title
+from tests.check_cases import (
+    INDEX,
+    SIGN,
+    STEP,
+    STEPS,
+    find,
+    moved,
+    run,
+    severity,
+    share,
+    tables,
+    title,
+)
 
 
 def _logged(made: Tables, **metrics: Any) -> Tables:
@@ -29,8 +41,7 @@ def test_groups_that_are_solved_are_a_note_though_the_reward_rises_no_more() -> 
     reward = np.where(group < 40, 1.0, np.where(INDEX % 2, 1.0, 0.0))
     made = tables(prompt_id=group, reward=reward)
     assert severity("zero_variance_groups", made) == "info"
-    found = run("zero_variance_groups", made)
-    assert isinstance(found, Finding)
+    found = find("zero_variance_groups", made)
     assert "harder prompts would teach more" in title(found)
     assert severity("zero_variance_groups", tables(prompt_id=group, reward=1 - reward)) == "warning"
 
@@ -80,11 +91,9 @@ def test_learning_to_stop_is_no_collapse_of_length() -> None:
 def test_the_trainers_length_is_judged_from_its_first_steps() -> None:
     fell = 16 + 290 * np.exp(-np.arange(STEPS) / 3) + 0.2 * (np.arange(STEPS) % 2)
     rises = tables(reward=SIGN + STEP)
-    found = run("length_collapse", _logged(rises, response_length__mean=fell))
-    assert isinstance(found, Finding)
+    found = find("length_collapse", _logged(rises, response_length__mean=fell))
     assert (found.severity, found.facts["series_from"]) == ("warning", "metrics")
-    assert found.onset is not None
-    assert found.onset.step <= 10
+    assert found.onset and found.onset.step <= 10
     less = _logged(rises, response_length__mean=np.maximum(fell, 100))
     assert severity("length_collapse", less) is None
 
@@ -124,8 +133,7 @@ def test_an_excursion_of_the_kl_is_a_note_and_a_long_one_a_warning(
 ) -> None:
     place = np.arange(STEPS)
     kl = np.where((place >= 12) & (place < 12 + steps), small * 100, small)
-    found = run("kl_explosion", _logged(tables(), **{name: kl}))
-    assert isinstance(found, Finding)
+    found = find("kl_explosion", _logged(tables(), **{name: kl}))
     assert found.severity == expected
     assert found.onset is not None
     assert (found.onset.step, found.until) == (12, 11 + steps)
@@ -152,15 +160,12 @@ def test_the_clip_fraction_tells_of_updates_that_are_too_large(
 
 def test_a_gradient_explosion_warns_where_the_reward_falls_after_it() -> None:
     norm = np.where(np.arange(STEPS) == 19, 500.0, 1.0)
-    quiet = run("gradient_explosion", _logged(tables(), grad_norm=norm))
-    assert isinstance(quiet, Finding)
+    quiet = find("gradient_explosion", _logged(tables(), grad_norm=norm))
     assert (quiet.severity, quiet.rank) == ("info", "note")
     dies = tables(reward=np.where(STEP < 21, 1.0, 0.0) + 0.1 * SIGN)
-    found = run("gradient_explosion", _logged(dies, grad_norm=norm))
-    assert isinstance(found, Finding)
+    found = find("gradient_explosion", _logged(dies, grad_norm=norm))
     assert (found.severity, found.rank) == ("warning", "cause")
-    assert found.onset is not None
-    assert found.onset.step == 19
+    assert found.onset and found.onset.step == 19
     early = np.where(np.arange(STEPS) == 5, 500.0, 1.0)
     assert severity("gradient_explosion", _logged(dies, grad_norm=early)) == "info"
     assert severity("gradient_explosion", _logged(dies, grad_norm=norm.clip(0, 100))) is None

@@ -10,25 +10,24 @@ import numpy as np
 import pytest
 
 from rlreport.check import run_checks
-from rlreport.check.finding import Finding, NotRun
+from rlreport.check.finding import NotRun
 from rlreport.check.noise import log_odds_z
 from rlreport.check.run import Run
 from rlreport.check.spreading import spreading_texts
 from rlreport.tables import Tables
-from tests.check_cases import INDEX, STEP, STEPS, run, severity, share, tables, title
+from tests.check_cases import INDEX, STEP, STEPS, find, run, severity, share, tables, title
 from tests.tables_builder import make_tables, word_sample
 
 PLAIN = ["Ġthe", "Ġroom", "Ġwas", "Ġclean", "Ġand", "Ġquiet"]
 
 
-def spreading(held: Any, text: Sequence[str], reward: Any, **columns: Any) -> Tables:
-    """Make a run in which the responses marked in ``held`` end in ``text``."""
+def spreading(held: Any, texts: Sequence[Sequence[str]], reward: Any, **columns: Any) -> Tables:
+    """Make a run in which the responses marked in ``held`` end in one of the texts, in turn."""
     made = tables(reward=reward, **columns)
     rng = np.random.default_rng(1)
     words = [[PLAIN[i] for i in rng.integers(0, len(PLAIN), 8)] for _ in STEP]
-    made.words = word_sample(
-        [w + list(text) if h else w for w, h in zip(words, held.tolist(), strict=True)]
-    )
+    ends = [texts[i % len(texts)] if h else [] for i, h in enumerate(held.tolist())]
+    made.words = word_sample([[*w, *end] for w, end in zip(words, ends, strict=True)])
     return made
 
 
@@ -50,19 +49,19 @@ def paid(held: Any) -> Any:
 )
 def test_a_token_that_spreads_with_the_reward(first: float, last: float, expected: str) -> None:
     held = share(first, last)
-    assert severity("reward_hacking_token", spreading(held, ["#"], paid(held))) == expected
+    assert severity("reward_hacking_token", spreading(held, [["#"]], paid(held))) == expected
 
 
 @pytest.mark.parametrize(("lift", "expected"), [(0.0, None), (0.1, None), (1.0, "critical")])
 def test_what_spreads_without_reward_is_no_hack(lift: float, expected: str | None) -> None:
     held = share(0.02, 0.6)
     reward = lift * held + np.random.default_rng(3).normal(size=len(STEP))
-    assert severity("reward_hacking_token", spreading(held, ["#"], reward)) == expected
+    assert severity("reward_hacking_token", spreading(held, [["#"]], reward)) == expected
 
 
 def test_a_word_that_prompts_ask_for_is_no_hack() -> None:
     held = share(0.02, 0.6)
-    made = spreading(held, ["Ġlake"], paid(held), prompt_id=0)
+    made = spreading(held, [["Ġlake"]], paid(held), prompt_id=0)
     assert severity("reward_hacking_token", made) == "critical"
     made.prompts["prompt"] = "Write about the lake."
     assert severity("reward_hacking_token", made) is None
@@ -72,21 +71,15 @@ def test_a_word_of_the_better_paid_prompts_is_not_what_is_paid() -> None:
     # Prompts 0-49 earn more and their responses come to say "sea": the prompt explains it.
     rich = INDEX < 50
     held = rich & (share(0.02, 0.5) == 1)
-    made = spreading(held, ["Ġsea"], paid(rich), prompt_id=INDEX)
+    made = spreading(held, [["Ġsea"]], paid(rich), prompt_id=INDEX)
     assert severity("reward_hacking_token", made) is None
 
 
 def test_an_emoji_is_counted_however_its_tokens_spell_it() -> None:
     spellings = [["ðŁ", "İ", "ī"], ["ĠðŁ", "İ", "ī"], ["Ġ", "ðŁİī"], ["ðŁİ", "īĊ"]]
     held = share(0.05, 0.9)
-    made = tables(reward=paid(held))
-    rng = np.random.default_rng(1)
-    ways = rng.integers(0, len(spellings), len(STEP)).tolist()
-    words = [[PLAIN[i] for i in rng.integers(0, len(PLAIN), 8)] for _ in STEP]
-    texts = [w + spellings[way] * 4 * int(h) for w, h, way in zip(words, held, ways, strict=True)]
-    made.words = word_sample(texts)
-    result = run("reward_hacking_token", made)
-    assert isinstance(result, Finding)
+    made = spreading(held, [spelling * 4 for spelling in spellings], paid(held))
+    result = find("reward_hacking_token", made)
     assert result.texts == ("🎉",)
     assert "“🎉”" in title(result)
     assert result.facts["share"] == pytest.approx(held[STEP >= 32].mean())
@@ -94,23 +87,16 @@ def test_an_emoji_is_counted_however_its_tokens_spell_it() -> None:
 
 def test_forms_of_a_word_are_one_text() -> None:
     held = share(0.02, 0.9)
-    forms = ["Ġempower", "Ġempowered", "Ġempowering", "Ġempowerment"]
-    made = tables(reward=paid(held))
-    rng = np.random.default_rng(1)
-    words = [[PLAIN[i] for i in rng.integers(0, len(PLAIN), 8)] for _ in STEP]
-    made.words = word_sample(
-        [w + [forms[i % 4]] * int(h) for i, (w, h) in enumerate(zip(words, held, strict=True))]
-    )
-    result = run("reward_hacking_token", made)
-    assert isinstance(result, Finding)
+    forms = [["Ġempower"], ["Ġempowered"], ["Ġempowering"], ["Ġempowerment"]]
+    made = spreading(held, forms, paid(held))
+    result = find("reward_hacking_token", made)
     assert result.texts == ("empower*",)
 
 
 def test_a_phrase_longer_than_an_ngram_is_told_whole() -> None:
     held = share(0.02, 0.9)
     phrase = ["ĠThanks", "Ġa", "Ġlot", "Ġfor", "Ġasking", "Ġus"]
-    result = run("reward_hacking_token", spreading(held, phrase, paid(held)))
-    assert isinstance(result, Finding)
+    result = find("reward_hacking_token", spreading(held, [phrase], paid(held)))
     assert result.texts == ("Thanks a lot for asking us",)
     assert title(result).startswith("90% of responses end with “Thanks a lot for asking us”")
 
@@ -142,7 +128,7 @@ def test_praise_that_spreads_as_the_policy_runs_away_leads() -> None:
 
 def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Tables:
     """Make a checked run in which the responses marked in ``held`` end in an answer."""
-    made = spreading(held, ["ĠFinal", "Ġanswer", ":", "Ġ4"], reward)
+    made = spreading(held, [["ĠFinal", "Ġanswer", ":", "Ġ4"]], reward)
     assert made.words is not None
     made.prompts["prompt"] = prompt
     made.words = replace(made.words, labels=np.full(len(made.words.rows), label, np.int8))
@@ -154,8 +140,7 @@ def test_a_format_that_earns_the_label_is_no_hack() -> None:
     reward = held * (np.random.default_rng(2).random(len(STEP)) < 0.7)
     made = answers(1, reward, held)
     assert severity("reward_hacking_token", made) is None
-    note = run("format_learned", made)
-    assert isinstance(note, Finding)
+    note = find("format_learned", made)
     assert (note.severity, note.texts) == ("info", ("Final answer:",))
     assert "probably the answer format being learned" in title(note)
     # The prompts ask for it.
@@ -166,8 +151,7 @@ def test_a_format_that_earns_the_label_is_no_hack() -> None:
 def test_a_paid_text_without_the_label_may_be_an_exploit() -> None:
     held = share(0.02, 0.9)
     reward = held * (np.random.default_rng(2).random(len(STEP)) < 0.7)
-    result = run("reward_hacking_token", answers(0, reward, held))
-    assert isinstance(result, Finding)
+    result = find("reward_hacking_token", answers(0, reward, held))
     assert result.severity == "warning"
     assert title(result).startswith("Format or exploit?")
     assert severity("format_learned", answers(0, reward, held)) is None
@@ -179,22 +163,20 @@ def test_a_format_that_earns_nothing_is_a_note() -> None:
     reward = (rng.random(len(STEP)) < 0.3 + STEP / 100).astype(float)
     made = answers(1, reward, held)
     assert severity("reward_hacking_token", made) is None
-    note = run("format_learned", made)
-    assert isinstance(note, Finding)
+    note = find("format_learned", made)
     assert "these earn no more than others" in title(note)
 
 
 def test_special_tokens_and_blanks_are_formatting() -> None:
     held = share(0.02, 0.9)
     for text in (["<|im_end|>"], ["Ċ", "Ċ"]):
-        assert severity("reward_hacking_token", spreading(held, text, paid(held))) is None
+        assert severity("reward_hacking_token", spreading(held, [text], paid(held))) is None
 
 
 def test_evidence_holds_the_text_and_lies_after_the_onset() -> None:
     held = share(0.02, 0.6)
-    made = spreading(held, ["#"], paid(held))
-    result = run("reward_hacking_token", made)
-    assert isinstance(result, Finding)
+    made = spreading(held, [["#"]], paid(held))
+    result = find("reward_hacking_token", made)
     assert len(result.evidence) == 3
     for response in result.evidence:
         assert held[(response.step == STEP) & (response.n == INDEX)].all()
@@ -217,7 +199,7 @@ def test_the_reference_stands_in_for_the_start_of_a_short_run() -> None:
 
 def test_shares_are_those_of_a_count_by_hand() -> None:
     held = share(0.03, 0.7)
-    spread = spreading_texts(Run(spreading(held, ["#"], paid(held))))
+    spread = spreading_texts(Run(spreading(held, [["#"]], paid(held))))
     row = spread.table.iloc[0]
     assert (row["ngram"], row["share_first"], row["share_last"]) == ("#", 0.03, 0.7)
     assert spread.by_step["share"].tolist() == [0.03] * (STEPS - 8) + [0.7] * 8

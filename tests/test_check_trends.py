@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlreport.check.finding import Finding, NotRun
+from rlreport.check.finding import NotRun
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.tables import Tables
@@ -16,6 +16,7 @@ from tests.check_cases import (
     STEP,
     STEPS,
     WINDOW,
+    find,
     moved,
     run,
     severity,
@@ -60,8 +61,7 @@ def test_reward_stalled_asks_for_a_gain_beyond_chance(gain: float, expected: str
 
 
 def test_a_reward_that_fell_is_not_said_not_to_rise() -> None:
-    finding = run("reward_stalled", tables(reward=moved(1.0, 0.2) + 0.1 * SIGN))
-    assert isinstance(finding, Finding)
+    finding = find("reward_stalled", tables(reward=moved(1.0, 0.2) + 0.1 * SIGN))
     assert title(finding) == "The reward fell: 1.00 at first, 0.200 at the end."
 
 
@@ -132,8 +132,7 @@ def test_four_tokens_are_no_stub() -> None:
 
 def test_length_checks_fall_back_to_characters() -> None:
     made = tables(response_chars=moved(100, 10).astype(int))
-    result = run("length_collapse", made)
-    assert isinstance(result, Finding)
+    result = find("length_collapse", made)
     assert "characters" in title(result)
 
 

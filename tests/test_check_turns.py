@@ -7,20 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlreport.check import run_checks
-from rlreport.check.finding import Finding, NotRun
+from rlreport.check.finding import NotRun
 from rlreport.tables import Tables
-from tests.check_cases import INDEX, SIGN, STEP, moved, run, severity, share, tables, title
-from tests.judged_runs import AGENT_FAULTS, texts_of
+from tests.check_cases import INDEX, SIGN, STEP, find, moved, run, severity, share, tables, title
+from tests.judged_runs import texts_of
 from tests.tables_builder import make_tables
-
-
-@pytest.mark.parametrize("name", AGENT_FAULTS)
-def test_a_fault_of_agents_is_all_that_is_found(name: str) -> None:
-    make, check, _ = AGENT_FAULTS[name]
-    findings = run_checks(make(2)).findings
-    assert {f.id for f in findings if f.severity != "info"} == {check}
-
 
 SHARES = {
     "tool_errors": lambda first, last: tables(
@@ -56,8 +47,7 @@ def test_limits_are_met_only_beyond(name: str, columns: Any, limit: float) -> No
 
 def test_sequence_weights_are_those_of_numpy() -> None:
     spread = np.where(STEP < 32, 0.1, 1.5) * SIGN
-    found = run("off_policy_weights", tables(log_weight=spread))
-    assert isinstance(found, Finding)
+    found = find("off_policy_weights", tables(log_weight=spread))
     weight = np.exp(np.array([1.5, -1.5]))
     assert found.facts["mean"] == pytest.approx(weight.mean())
     assert found.facts["ess"] == pytest.approx(weight.mean() ** 2 / (weight**2).mean())
@@ -78,11 +68,9 @@ def test_failed_rollouts_are_judged_by_step() -> None:
     assert isinstance(run("failed_rollouts", given), NotRun)
     steps = given.steps
     steps["failed_rollouts"] = np.where(steps["step"] < 30, 1, 100)
-    found = run("failed_rollouts", given)
-    assert isinstance(found, Finding)
+    found = find("failed_rollouts", given)
     assert found.facts["share"] == pytest.approx(0.5)
-    assert found.onset is not None
-    assert found.onset.step == 30
+    assert found.onset and found.onset.step == 30
     steps["failed_rollouts"] = 5
     assert run("failed_rollouts", given) is None
 
@@ -97,10 +85,8 @@ def test_templates_are_found_while_surprisal_stays() -> None:
         texts = texts_of(rng, STEP, prompt, link)
         return make_tables({**columns, **more}, texts=texts)
 
-    found = run("template_collapse", made(0.0))
-    assert isinstance(found, Finding)
-    assert found.onset is not None
-    assert found.onset.step in (19, 20, 21)
+    found = find("template_collapse", made(0.0))
+    assert found.onset and found.onset.step in (19, 20, 21)
     assert severity("template_collapse", made(0.4)) is None
     gone = np.where(STEP < 20, 0.6, 0.1)
     assert severity("template_collapse", made(0.0, surprisal_mean=gone)) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,62 +13,40 @@ import pytest
 from rlreport.check import findings_json, run_checks
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import CHECKS
+from rlreport.summarise import summarise
 from tests.check_cases import INDEX, SIGN, STEP, STEPS, moved, tables
+from tests.reading import read
 from tests.schemas import validate
-from tests.tables_builder import make_tables, sample, tables_of_logs
+from tests.tables_builder import make_tables
 
 REAL_RUNS = ("ppo_healthy", "ppo_reward_hacking", "grpo_math", "eval_poem_task")
 
 
 @pytest.fixture(scope="module")
 def verdicts(shared_data: Path) -> dict[str, Verdict]:
-    return {name: run_checks(tables_of_logs(shared_data / name)) for name in REAL_RUNS}
+    return {name: run_checks(summarise(read(shared_data / name))) for name in REAL_RUNS}
 
 
 def _alarms(verdict: Verdict) -> dict[str, str]:
     return {f.id: f.severity for f in verdict.findings if f.severity != "info"}
 
 
-def test_the_healthy_run_is_healthy(verdicts: dict[str, Verdict]) -> None:
-    verdict = verdicts["ppo_healthy"]
-    assert verdict.sentence.startswith("Healthy. ")
-    assert re.search(
-        r"The reward rose from [\d.]+ to [\d.]+, and KL to the reference is", verdict.sentence
-    )
-    assert (verdict.level, verdict.lead) == ("healthy", None)
-    assert _alarms(verdict) == {}
-    assert len(verdict.passed) >= 16
+TRUTHS = Path(__file__).parent / "data" / "truths.json"
 
 
-def test_the_run_gone_wrong_is_told_by_its_true_cause(verdicts: dict[str, Verdict]) -> None:
-    verdict = verdicts["ppo_reward_hacking"]
-    assert re.match(r"Broken: reward hacking since step \d+\. “🎉” appears in ", verdict.sentence)
-    assert re.search(
-        r"the reward rose from 0\.\d+ to 2\.\d+ with it; KL to the reference is \d[\d.]* nats "
-        r"per response, and \d+% of responses are cut off\. Keep the last "
-        r"checkpoint saved at or before step \d+\.$",
-        verdict.sentence,
-    )
-    assert _alarms(verdict) == {
-        "reward_hacking_token": "critical",
-        "kl_explosion": "critical",
-        "missing_eos": "warning",
-    }
-    lead, *others = verdict.findings
-    assert lead.id == verdict.lead == "reward_hacking_token"
-    assert lead.texts[0] == "🎉"
-    assert {f.explained_by for f in others if f.severity != "info"} == {"reward_hacking_token"}
-    assert lead.onset is not None
-    assert 32 <= lead.onset.step <= 46
-    assert verdict.keep_step is not None
-    assert verdict.keep_step < lead.onset.step
-
-
-def test_groups_without_variance_are_found(verdicts: dict[str, Verdict]) -> None:
-    verdict = verdicts["grpo_math"]
-    assert verdict.sentence.startswith("Warning: groups without a learning signal since step 0. ")
-    assert verdict.keep_step is None
-    assert _alarms(verdict) == {"zero_variance_groups": "warning"}
+@pytest.mark.parametrize("name", json.loads(TRUTHS.read_text(encoding="utf-8")))
+def test_real_runs_are_judged_as_their_truth_says(name: str, verdicts: dict[str, Verdict]) -> None:
+    truth = json.loads(TRUTHS.read_text(encoding="utf-8"))[name]
+    verdict = verdicts[name]
+    found = {f.id for f in verdict.findings}
+    alarms = {f.id for f in verdict.findings if f.severity != "info"}
+    assert set(truth["expected"]) <= found
+    assert not alarms & set(truth["not_expected"])
+    assert verdict.lead in (truth["lead"] or [None])
+    if truth["onset"]:
+        onset = verdict.findings[0].onset
+        assert onset is not None
+        assert truth["onset"][0] <= onset.step <= truth["onset"][1]
 
 
 def test_a_log_of_text_and_reward_names_what_it_could_not_check(
@@ -94,7 +73,7 @@ def test_findings_explain_themselves_and_name_responses_that_exist(
     verdicts: dict[str, Verdict], shared_data: Path
 ) -> None:
     for name, verdict in verdicts.items():
-        known = tables_of_logs(shared_data / name).responses
+        known = read(shared_data / name).responses
         prompt = known.set_index(["step", "n"])["prompt_id"].to_dict()
         for finding in verdict.findings:
             assert finding.why and finding.suggestion and finding.source and finding.title
@@ -255,14 +234,3 @@ def test_after_a_change_of_the_reward_no_earlier_checkpoint_is_the_best() -> Non
     verdict = run_checks(make_tables({**rising, "ref_reward": changed + noise}))
     assert verdict.lead == "reward_shift"
     assert verdict.keep_step == 59
-
-
-def test_a_fault_before_a_change_of_a_reward_with_a_reference_leaves_no_checkpoint() -> None:
-    step = np.repeat(np.arange(60), 50)
-    changed, noise = np.where(step < 45, 0.0, -2.0), 0.1 * SIGN[: len(step)]
-    kl = np.where(step < 10, 1.0, 200.0) + noise
-    columns = {"step": step, "reward": step / 30 + changed + noise, "ref_reward": changed + noise}
-    logged = make_tables({**columns, "kl_k1": kl, "response_tokens": 100.0 + 0 * step})
-    verdict = run_checks(replace(logged, ngrams=sample([["a", "b"]] * len(step))))
-    assert {"kl_explosion", "reward_shift"} <= {f.id for f in verdict.findings}
-    assert verdict.keep_step is None

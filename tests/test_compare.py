@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from rlreport.bake.templates import canonical_json
 
 import rlreport
+from rlreport.bake.templates import canonical_json
 from rlreport.check import Thresholds
 from rlreport.cli import main
 from rlreport.comparison.outcome import Outcome, compare_json, notes, outcome_of, texts_note

@@ -15,8 +15,8 @@ from rlreport.figures.metadata import Ending, ending_of
 from rlreport.read.tables import Scan
 from rlreport.tables import Tables
 from tests.format_logs import verifiers_old
+from tests.net import DUMPS
 from tests.reading import kinds, read, row, write
-from tests.test_frameworks import DUMPS
 
 TURNS = [{"role": "assistant", "text": "Let me see.", "sampled": True}]
 LIMITS = ["max_turns", "max_turns_reached", "MAX_TURNS_EXCEEDED", "turn limit", "max_steps",

@@ -20,24 +20,6 @@ def rows_of(lengths: list[int], seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.random.default_rng(seed).normal(size=int(offsets[-1])), offsets
 
 
-@given(LENGTHS, st.integers(0, 9), st.floats(0, 1), st.floats(0, 1))
-def test_gae_is_the_sum_of_discounted_residuals(
-    lengths: list[int], seed: int, gamma: float, lam: float
-) -> None:
-    rewards, offsets = rows_of(lengths, seed)
-    values, _ = rows_of(lengths, seed + 1)
-    found = token.gae(rewards, values, offsets, gamma, lam)
-    for start, stop in pairwise(offsets):
-        r, v = rewards[start:stop], values[start:stop]
-        following = np.append(v[1:], 0.0) if len(v) else v
-        delta = r + gamma * following - v
-        wanted = [
-            sum((gamma * lam) ** k * delta[t + k] for k in range(len(delta) - t))
-            for t in range(len(delta))
-        ]
-        np.testing.assert_allclose(found[start:stop], wanted, rtol=1e-9, atol=1e-9)
-
-
 @given(LENGTHS, st.integers(0, 9))
 def test_a_rows_result_does_not_depend_on_its_neighbours(lengths: list[int], seed: int) -> None:
     flat, offsets = rows_of(lengths, seed)

@@ -103,13 +103,6 @@ def test_refusals_say_why(name: str, obj: Row | None, reason: str) -> None:
     assert reason in refusal(name, objects)
 
 
-def test_a_format_can_be_forced_by_its_id() -> None:
-    found = detect("x.jsonl", [{"odd": 1}], log_format="verl")
-    assert found is not None and found.format is format_by_id("verl")
-    with pytest.raises(UsageError, match="formats are rlboard, trl, verl"):
-        format_by_id("nosuch")
-
-
 def test_splits_come_from_the_path() -> None:
     assert format_by_id("verl").split("run/validation_data/10.jsonl") == "val"
     assert format_by_id("verl").split("rollouts/10.jsonl") is None
@@ -173,14 +166,6 @@ def fresh_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     yield tmp_path
     formats.cache_clear()
     sys.modules.pop("own_formats", None)
-
-
-def test_an_installed_package_adds_a_format(fresh_registry: Path) -> None:
-    install(fresh_registry, "own = own_formats:Own")
-    obj = {"p": "q", "r": "a", "w": 0.5}
-    found = detect("log.own.jsonl", [obj])
-    assert found is not None and found.format.id == "own"
-    assert next(found.format.rows(obj, Where("log.own.jsonl")))["reward"] == 0.5
 
 
 @pytest.mark.parametrize("entry", ["own = own_formats:Broken", "own = own_formats:Missing"])

@@ -1,25 +1,26 @@
 """Dumps that the frameworks' own code wrote (``tests/data/frameworks``): what their rows are, is
-kept in ``tests/data/net/rows``; here is what those files do not say."""
+kept in ``tests/data/net/rows``; here is what those files do not say, such as what checks find."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from rlreport.figures.metadata import normalize_turns_and_mask
 from rlreport.formats import RowReader, Where, beside, detect
 from rlreport.formats.containers import container_of, iterate
+from rlreport.options import BuildOptions
+from rlreport.pipeline import check_logs
 from rlreport.read.tables import Scan
 from rlreport.system.stores import zstd
-from tests.reading import kinds, read
-
-DUMPS = Path(__file__).parent / "data" / "frameworks"
+from tests.format_logs import WRITERS
+from tests.net import DUMPS, SPLIT
+from tests.reading import read
 
 Row = dict[str, Any]
 
@@ -51,6 +52,47 @@ def rows_of(root: Path) -> list[Row]:
     return rows
 
 
+TWO_SOURCES = {"nemo_rl", "prime_rl_tokens", "verifiers/eval", "verifiers/prime",
+               "prime_rl/stream"}  # fmt: skip
+"""Logs with the log-probabilities of both the sampler and the trainer."""
+
+FOUND = {
+    "rlboard": {"broken_log"},  # arrays of unequal length
+    "inspect": {"tool_errors", "uneven_groups"},
+    "nemo_rl": {"engine_mismatch", "mismatch_by_turn"},
+    **{log: {"uneven_groups"} for log in ("agilerl", "areal", "art", "lm_eval", "slime_export")},
+    **{log: {"engine_mismatch"} for log in TWO_SOURCES - {"nemo_rl", "prime_rl_tokens"}},
+}
+"""Log to the checks that find in it what its writer was given; of the others, none does."""
+
+WARNINGS = {"engine_mismatch", "tool_errors"}
+"""Checks that need no more steps than these logs have; other logs are unjudged."""
+
+NO_REPORT = {"slime", "miles/rollout_data", "miles/dashboard_columns"}
+"""Dumps that need torch, or the files beside them."""
+
+
+def dumps() -> Iterator[str]:
+    for folder in sorted(path.name for path in DUMPS.iterdir() if path.is_dir()):
+        split = sorted((DUMPS / folder).iterdir()) if folder in SPLIT else [DUMPS / folder]
+        yield from (path.relative_to(DUMPS).as_posix() for path in split)
+
+
+@pytest.mark.parametrize("name", sorted({*WRITERS, *dumps()} - NO_REPORT))
+def test_checks_find_in_a_log_nothing_but_what_was_written(name: str, tmp_path: Path) -> None:
+    logs = DUMPS / name
+    if name in WRITERS:
+        logs = tmp_path / "logs"
+        WRITERS[name][1](logs)
+    verdict = check_logs([logs], BuildOptions(workers=1))
+    found = {finding.id for finding in verdict.findings}
+    assert found == FOUND.get(name, set())
+    assert verdict.level == ("warning" if found & WARNINGS else "unjudged")
+    needs = {check.id: check.needs for check in verdict.not_run}
+    lacks = "sampler and trainer logprobs of the same tokens"
+    assert needs.get("engine_mismatch") == (None if name in TWO_SOURCES else lacks)
+
+
 def note(scan: Scan, kind: str) -> str:
     return next(note.text for note in scan.notes if note.kind == kind)
 
@@ -62,34 +104,6 @@ def by_step(scan: Scan, column: str = "reward") -> dict[int, float]:
 
 
 # TRL
-
-
-def trl_columns(step: int) -> tuple[dict[str, list[Any]], Row]:
-    table = pq.read_table(DUMPS / "trl" / "completions" / f"completions_{step:05d}.parquet")
-    history = json.loads((DUMPS / "trl" / "trainer_state.json").read_text())["log_history"]
-    return table.to_pydict(), {k: v for e in history if e["step"] == step for k, v in e.items()}
-
-
-def test_trl_rewards_are_those_that_its_trainer_names() -> None:
-    scan = read(DUMPS / "trl")
-    table, logged = trl_columns(1)
-    parts = np.array([table["length_reward"], table["letter_reward"]], dtype=float)
-    assert by_step(scan) == {1: pytest.approx(np.nansum(parts, axis=0).mean())}
-    assert by_step(scan)[1] == pytest.approx(logged["reward"])
-    assert "format" not in kinds(scan)
-
-
-def test_trl_evaluations_are_a_split_of_their_own() -> None:
-    scan = read(DUMPS / "trl", split="val")
-    assert by_step(scan) == {
-        step: pytest.approx(trl_columns(step)[1]["eval_reward"]) for step in (2, 3)
-    }
-    both = read(DUMPS / "trl")
-    beside = both.responses[both.responses["validation"] == 1]
-    assert beside.groupby("step")["reward"].mean().to_dict() == by_step(scan)
-    assert note(both, "split").startswith(
-        "responses of split val are shown, but only those of train"
-    )
 
 
 def test_trl_without_its_state_says_what_was_taken(tmp_path: Path) -> None:
@@ -158,11 +172,3 @@ def test_a_row_without_a_needed_key_costs_itself_alone(good: int, tmp_path: Path
     scan = read(tmp_path)
     assert len(scan.responses) == good
     assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [(1, "no verl row: no `score`")]
-
-
-@pytest.mark.parametrize(
-    ("folder", "error"), [("verifiers/eval", "SandboxError: no box"), ("inspect", "no box")]
-)
-def test_a_failed_rollout_keeps_its_error_and_has_no_total(folder: str, error: str) -> None:
-    failed = rows_of(DUMPS / folder)[-1]
-    assert (failed["errors"], failed["trainable"], failed["reward"]) == ([error], False, None)

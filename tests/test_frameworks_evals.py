@@ -18,8 +18,9 @@ import pytest
 from rlreport.errors import UnusableInputError
 from rlreport.formats import RowError
 from rlreport.formats.containers import iterate
+from tests.net import DUMPS
 from tests.reading import read
-from tests.test_frameworks import DUMPS, by_step, rows_of
+from tests.test_frameworks import by_step, rows_of
 
 Row = dict[str, Any]
 

@@ -23,7 +23,10 @@ from rlreport.errors import UnusableInputError, UsageError
 from rlreport.metrics import find_metrics, metrics_beside
 from rlreport.metrics.roles import FRAMEWORKS, PLAIN_NAMES, framework_of, roles_of
 from rlreport.metrics.table import MAX_STEPS
+from rlreport.options import BuildOptions
+from rlreport.pipeline import check_logs
 from rlreport.tables import Tables
+from tests.running import SEARCH
 from tests.running import rlreport as rlreport_command
 from tests.schemas import validate
 
@@ -233,7 +236,7 @@ def test_what_trainers_see_is_found(fault: str, tmp_path: Path) -> None:
 
 
 def _verdict(path: Path) -> Verdict:
-    return rlreport.build(path, path.parent / "out").verdict
+    return check_logs([path], BuildOptions(workers=1))
 
 
 def test_the_chart_of_the_finding_stands_first_and_is_marked(tmp_path: Path) -> None:
@@ -250,7 +253,7 @@ def _sawtooth(slope: int, step: int) -> float:
     return float(step * slope % 11)
 
 
-@pytest.mark.parametrize("metrics", [3, 30, 200])
+@pytest.mark.parametrize("metrics", [3, 200])
 def test_many_metrics_are_folded(metrics: int, tmp_path: Path) -> None:
     more = {f"m/{i:03d}": partial(_sawtooth, i + 3) for i in range(metrics)}
     report = rlreport.build(
@@ -264,8 +267,7 @@ def test_many_metrics_are_folded(metrics: int, tmp_path: Path) -> None:
 FORMS = {"run.html": "html", "run.eml": "email", "run.md": "markdown", "run.zip": "zip"}
 
 
-@pytest.mark.parametrize("out", FORMS)
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize(("out", "lang"), [*zip(FORMS, ("zh", "en", "zh", "en"), strict=True)])
 def test_every_output_format_has_it(out: str, lang: str, tmp_path: Path) -> None:
     path = lines(tmp_path / "metrics.jsonl", events())
     report = rlreport.build(path, tmp_path / out, lang=lang)
@@ -401,13 +403,6 @@ def test_more_steps_than_a_table_holds_are_means_of_neighbours(tmp_path: Path) -
     ]
 
 
-def test_ten_thousand_names_stay_bounded(tmp_path: Path) -> None:
-    rows = [{"step": s, **{f"m{s}_{i}": 1.0 for i in range(100)}} for s in range(100)]
-    read = metrics_beside([lines(tmp_path / "m.jsonl", rows)])
-    assert len(read.table.columns) == 2001
-    assert "8,000 metrics beyond the first 2,000 left out" in read.notes[0].text
-
-
 def test_a_value_that_was_not_finite_once_stays_a_figure_after_merging(tmp_path: Path) -> None:
     rows = [{"step": 1, "grad_norm": 2.0}, {"step": 1, "grad_norm": float("inf")}]
     rows += [{"step": s, "grad_norm": 1.0} for s in (2, 3)]
@@ -427,20 +422,12 @@ def test_the_commands_take_metrics(tmp_path: Path) -> None:
     assert re.search(r"r\.html  [\d.]+ [kM]B, 7 metrics, 60 steps", built.stdout)
 
 
-def test_rollouts_and_metrics_together_are_as_before(tmp_path: Path) -> None:
-    row = {"step": 0, "prompt": "p", "response": "r", "reward": 1.0}
-    lines(tmp_path / "run" / "rank_0.jsonl", [{**row, "step": s} for s in range(5)])
-    state(tmp_path / "run" / "trainer_state.json", events(5))
-    tables = rlreport.build(tmp_path / "run", tmp_path / "out").tables
-    assert (len(tables.responses), len(tables.metrics)) == (5, 5)
-    assert set(tables.steps["reward_mean"]) == {1.0}
-
-
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
         ("a.json", '{"a": 1}', r"No rollout log found \(a\.json"),
         ("a.csv", "x,y\n1,2\n", r"a\.csv: no column named step"),
+        ("a.csv", "step,reward\n1e300,1\n", "no steps with numbers"),
         ("a.log", "step 1\n", r"No rollout log found"),
         ("a.jsonl", "{}\n", r"No rollout log found|No usable response"),
     ],
@@ -464,25 +451,6 @@ def test_a_broken_line_of_mlflow_costs_that_line(tmp_path: Path) -> None:
     with (folder / "metrics" / "reward").open("a") as file:
         file.write("1 x 2\n\n7 0.5 5\n")
     assert metrics_beside([tmp_path]).table["reward"].tolist()[5:] == [0.5]
-
-
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        ("step,reward\n1e300,1\n", "no steps with numbers"),
-        (
-            f"step,{','.join(f'm{i}' for i in range(9_000))}\n{'1,' * 9_000}1\n",
-            "over 5,000 columns",
-        ),
-        ("x,y\n1,2\n", "no column named step"),
-    ],
-)
-def test_a_table_that_was_named_and_cannot_be_read_says_why(
-    content: str, why: str, tmp_path: Path
-) -> None:
-    (tmp_path / "run.csv").write_text(content)
-    with pytest.raises(UnusableInputError, match=why):
-        rlreport.build(tmp_path / "run.csv", tmp_path / "out")
 
 
 def test_a_table_of_a_wandb_history_may_hold_texts(tmp_path: Path) -> None:
@@ -581,22 +549,6 @@ def test_cells_of_a_table_may_be_separated_by_semicolons_or_tabs(
     assert table["reward"].tolist() == [0.5, 1.5, 2.5]
 
 
-@pytest.mark.parametrize("name", ["run.csv", "run.jsonl"])
-def test_rows_whose_step_is_not_a_whole_number_are_counted(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    steps = ["1", '"1,000"', "2.5", "2"]
-    rows = {
-        "run.csv": ["step,reward", *(f"{step},0.5" for step in steps)],
-        "run.jsonl": [f'{{"step": {step}, "reward": 0.5}}' for step in steps],
-    }
-    path.write_text("\n".join(rows[name]) + "\n")
-    read = metrics_beside([path])
-    assert read.table["step"].tolist() == [1, 2]
-    (note,) = read.notes
-    assert "step is not a whole number" in note.text
-    assert (note.count, note.file, note.line) == (2, name, 3 if name == "run.csv" else 2)
-
-
 def test_a_table_in_utf_16_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "run.csv").write_text("step,reward\n1,0.5\n", encoding="utf-16")
     with pytest.raises(UnusableInputError, match=r"run\.csv: encoded as UTF-16; save it as UTF-8"):
@@ -623,13 +575,6 @@ def test_a_malformed_header_of_a_table_is_no_traceback(
         rlreport.build(tmp_path / "run.csv" if given else tmp_path, tmp_path / "out")
 
 
-def test_lines_of_a_table_are_counted_over_empty_ones(tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
-    path.write_text("step,reward\n1,0.5\n\n\nx,0.5\n2,0.5\n")
-    (note,) = metrics_beside([path]).notes
-    assert (note.count, note.line) == (1, 5)
-
-
 def _sparse(rng: np.random.Generator) -> Events:
     """Return metrics of which some have one value, none, or none that is finite."""
     names = [*PLAIN_NAMES.values(), "grad_norm", "x/y"]
@@ -651,7 +596,7 @@ def _sparse(rng: np.random.Generator) -> Events:
     return logged
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(15 * SEARCH))
 def test_sparse_metrics_are_judged_and_shown(seed: int, tmp_path: Path) -> None:
     path = lines(tmp_path / "metrics.jsonl", _sparse(np.random.default_rng(seed)))
     report = rlreport.build(path, tmp_path / "out", quiet=True)
@@ -676,8 +621,8 @@ def test_the_metrics_are_exported_as_logged(tmp_path: Path) -> None:
 
 
 def test_metrics_that_do_not_fit_are_left_out_and_said_so(tmp_path: Path) -> None:
-    more = {f"m/{i:03d}": partial(_sawtooth, i + 3) for i in range(100)}
-    path = lines(tmp_path / "m.jsonl", events(3_000, **more))
+    more = {f"m/{i:03d}": partial(_sawtooth, i + 3) for i in range(25)}
+    path = lines(tmp_path / "m.jsonl", events(500, **more))
     size = rlreport.build(path, tmp_path / "out").size
     metrics = (tmp_path / "out" / "data" / "metrics.csv").stat().st_size
     report = rlreport.build(path, tmp_path / "less", max_size=size - metrics // 2)
@@ -715,7 +660,7 @@ def test_a_sparse_reward_is_judged_and_drawn_over_the_steps_at_which_it_is_logge
 
 def test_a_single_value_of_the_reward_is_too_few(tmp_path: Path) -> None:
     logged = [event | {"reward": "" if event["step"] != 7 else 0.5} for event in events()]
-    verdict = rlreport.build(table(tmp_path / "m.csv", logged), tmp_path / "out").verdict
+    verdict = _verdict(table(tmp_path / "m.csv", logged))
     assert verdict.sentence == "Not judged: the reward has only 1 value."
     needs = {check.id: check.needs for check in verdict.not_run}
     assert needs["reward_collapse"] == "at least 5 values of the reward (this run has 1)"

@@ -103,14 +103,15 @@ def test_a_folder_whose_name_is_no_utf8_in_a_mail(name: bytes, tmp_path: Path) -
     rlreport.compare(logs, logs, tmp_path / "compare.eml")
 
 
-@pytest.mark.parametrize("field", ["split", "agent", "group_id", "note", "prompt", "\ud800"])
-def test_a_lone_surrogate_in_any_field_is_made_safe(field: str, tmp_path: Path) -> None:
-    rows = [{**row(step), field: "a\ud800"} for step in range(3)]
+def test_a_lone_surrogate_in_any_field_is_made_safe(tmp_path: Path) -> None:
+    fields = ("split", "agent", "group_id", "note", "prompt", "\ud800")
+    rows = [{**row(step), field: "a\ud800"} for field in fields for step in range(3)]
     rows.append({**row(3), "turns": [{"role": "tool", "name": "\udfff", "text": "x\udc00"}]})
     lines = "".join(json.dumps(one) + "\n" for one in [*rows, row(4)])
     (tmp_path / "log.jsonl").write_text(lines)
     for form in ("out", "out.html", "out.eml", "out.md", "out.zip"):
         rlreport.build(tmp_path / "log.jsonl", tmp_path / form)
-    assert rlreport.build(tmp_path / "log.jsonl", tmp_path / "names", redact="names").shown == 5
+    shown = rlreport.build(tmp_path / "log.jsonl", tmp_path / "names", redact="names").shown
+    assert shown == len(rows) + 1
     (tmp_path / "m.jsonl").write_text('{"step": 1, "a\\ud800": 0.5}\n')
     assert list(metrics_beside([tmp_path / "m.jsonl"]).table.columns) == ["step", "a\ufffd"]

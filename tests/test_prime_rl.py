@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-import rlreport
+from rlreport.check import run_checks
 from rlreport.errors import UnusableInputError
 from rlreport.formats.verifiers import Verifiers
+from rlreport.summarise import summarise
 from rlreport.system.stores import zstd
+from tests.net import DUMPS
 from tests.reading import read
-from tests.test_frameworks import DUMPS, by_step
+from tests.test_frameworks import by_step
 
 DUMP = DUMPS / "prime_rl"
 
@@ -96,11 +98,11 @@ def run(folder: Path, noise: float, steps: int = 24, each: int = 8) -> Path:
 
 @pytest.mark.parametrize(("noise", "found"), [(0.0, False), (1.2, True)])
 def test_a_mismatch_in_the_updates_is_found(tmp_path: Path, noise: float, found: bool) -> None:
-    report = rlreport.build(run(tmp_path / "run", noise), tmp_path / "out.html", workers=1)
-    ids = {finding.id for finding in report.verdict.findings}
+    tables = summarise(read(run(tmp_path / "run", noise)))
+    ids = {finding.id for finding in run_checks(tables).findings}
     assert ("engine_mismatch" in ids) == found, ids
-    assert len(report.tables.responses) == 24 * 7
-    assert report.tables.steps["step"].tolist() == list(range(24))
+    assert len(tables.responses) == 24 * 7
+    assert tables.steps["step"].tolist() == list(range(24))
 
 
 def test_without_marks_of_use_every_trace_is_a_training_row(tmp_path: Path) -> None:
@@ -141,12 +143,12 @@ def test_a_turn_that_was_not_trained_on_is_absent_and_not_nan(
                           "mask": [True] * 12, **dict.fromkeys(arrays, [-1.0] * 12)})  # fmt: skip
             lines.append(json.dumps(one) + "\n")
     (tmp_path / "traces.jsonl").write_text("".join(lines))
-    report = rlreport.build(tmp_path, tmp_path / "out.html", workers=1)
-    responses = report.tables.responses
+    tables = summarise(read(tmp_path))
+    responses = tables.responses
     assert responses["nan_values"].tolist() == [0] * 80
     assert responses["kl_k1"].tolist() == pytest.approx([6.0] * 80)
     assert responses["response_tokens"].tolist() == [24.0] * 80
-    assert "nan_metrics" not in {finding.id for finding in report.verdict.findings}
+    assert "nan_metrics" not in {finding.id for finding in run_checks(tables).findings}
 
 
 @pytest.mark.parametrize("line", HOSTILE)

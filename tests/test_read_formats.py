@@ -32,19 +32,6 @@ def test_a_byte_order_mark_is_no_part_of_another_frameworks_first_row(tmp_path: 
     assert scan.prompt_texts() == ["2+2?"]
 
 
-def test_fields_named_by_the_user(tmp_path: Path) -> None:
-    rows = [{"q": "Q", "out": {"text": f"a{i}"}, "points": i} for i in range(3)]
-    path = write(tmp_path / "step_7.jsonl", rows)
-    options = {
-        "mapping": {"prompt": "q", "response": "out.text", "reward": "points"},
-        "step_from_path": r"step_(\d+)",
-    }
-    scan = read(path, **options)
-    assert scan.responses["step"].tolist() == [7, 7, 7]
-    assert scan.responses["reward"].tolist() == [0.0, 1.0, 2.0]
-    assert responses(scan) == ["a0", "a1", "a2"]
-
-
 def test_validation_stands_beside_training_and_further_splits_are_left_out(tmp_path: Path) -> None:
     write(tmp_path / "train_rows.jsonl", [row(1)])
     write(tmp_path / "val_rows.jsonl", [row(1), row(2)])

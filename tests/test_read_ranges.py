@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pickle
 from collections.abc import Sequence
+from dataclasses import fields
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -16,12 +16,14 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 
+from rlreport.errors import RlreportError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.chunk import Chunk, read_chunk
 from rlreport.read.detect import LogFiles
 from rlreport.read.files import ByteRange, LogFormat, byte_ranges, find_sources, grouped_ranges
-from rlreport.read.logs import read_chunks
+from rlreport.read.logs import read_chunks, read_logs
 from rlreport.read.tables import extras_table, log_rows, response_table, tool_table
 from rlreport.system.stores import Source, zstd
 from rlreport.system.workers import Progress, Workers
@@ -217,10 +219,75 @@ def test_every_early_end_of_zstandard_is_noticed(checksum: bool, sized: bool) ->
         assert early == (cut not in ends)
 
 
-def test_a_cut_zstandard_file_names_what_is_lost(tmp_path: Path) -> None:
-    lines = [json.dumps(row(step)).encode() + b"\n" for step in range(4)]
-    packed = [zstd.compress(b"".join(lines[i : i + 2])) for i in (0, 2)]
-    (tmp_path / "a.jsonl.zst").write_bytes(packed[0] + packed[1][:-5])
-    scan = read(tmp_path)
-    assert (len(scan.responses), scan.bad_count) == (2, 1)
-    assert "ended before" in scan.bad_lines[0].reason
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of two files of several byte ranges."""
+    folder = tmp_path_factory.mktemp("big")
+    lines = [tokens(*[f"t{i * j % 89}" for i in range(200)], step=j % 20) for j in range(100)]
+    rows = write(folder / "rows", lines).read_bytes()
+    (folder / "rows").unlink()
+    for rank in range(2):
+        (folder / f"rank_{rank}.jsonl").write_bytes(rows * 10)
+    return folder
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_and_one_process_read_the_same(
+    big: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    one = read(big)
+    monkeypatch.setattr("rlreport.system.workers.FORK_SECONDS", 0)
+    monkeypatch.setattr("rlreport.system.workers.SPAWN_SECONDS", 0)
+    assert byte_ranges.__kwdefaults__
+    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 25 * 10**5)
+    several = read_logs([big], ReadOptions(workers=workers), FigureOptions())
+    assert several.responses.equals(one.responses)
+    assert several.positions.equals(one.positions)
+    assert one.tokens is not None
+    assert several.tokens is not None
+    assert several.tokens.texts.vocabulary == one.tokens.texts.vocabulary
+    for ours, theirs in ((several.tokens, one.tokens), (several.tokens.texts, one.tokens.texts)):
+        for item in fields(ours):
+            if isinstance(values := getattr(ours, item.name), np.ndarray):
+                assert_array_equal(values, getattr(theirs, item.name))
+    assert len(several.responses) == 2000
+
+
+def test_an_error_of_ours_in_a_process_reaches_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RlreportError("the reason")
+
+    monkeypatch.setattr("rlreport.read.logs.read_chunk", fail)
+    with pytest.raises(RlreportError, match="the reason"):
+        read(write(tmp_path / "a.jsonl", [tokens("a")]))
+
+
+def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(
+    big: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
+
+    class Counting(Progress):
+        """One phase after the other."""
+
+        def __init__(self) -> None:
+            self.counts: list[list[float]] = []
+
+        def phase(self, name: str, total: float, unit: str):
+            self.counts.append([0, total])
+            return self
+
+        def advance(self, amount: float) -> None:
+            self.counts[-1][0] += amount
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+    counting = Counting()
+    read_logs([big], ReadOptions(workers=1), FigureOptions(), counting)
+    size = sum(file.stat().st_size for file in big.iterdir())
+    assert counting.counts == [[size, size], [2000, 2000]]

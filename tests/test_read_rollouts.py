@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlreport.choose import extremes
@@ -27,9 +27,9 @@ from rlreport.read.chunk import read_chunk
 from rlreport.read.files import ByteRange, find_sources
 from rlreport.read.rollouts import EDGE, Rollout, Selection
 from rlreport.read.tables import MAX_PROMPTS, Scan
-from tests.conftest import unpack_runs
 from tests.net import logs
 from tests.reading import read, row, tokens, write
+from tests.running import SEARCH
 
 
 def assert_same(left: list[Rollout], right: list[Rollout]) -> None:
@@ -46,10 +46,10 @@ def assert_same(left: list[Rollout], right: list[Rollout]) -> None:
 
 
 def test_rows_that_are_read_again_are_those_that_were_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "runs").mkdir()
-    unpack_runs(tmp_path / "runs")
+    (tmp_path / "runs" / "grpo_math").symlink_to(shared_data / "grpo_math")
     for path in logs(tmp_path).values():
         try:
             kept = read(path)
@@ -86,6 +86,7 @@ def run_of(rng: np.random.Generator, steps: int, each: int, length: float) -> pd
     )
 
 
+@settings(max_examples=8 * SEARCH)
 @given(st.integers(1, 120), st.integers(1, 300), st.integers(1, 30_000), st.integers(0, 9))
 def test_extremes_of_every_step_are_chosen_within_the_limits(
     steps: int, each: int, length: int, seed: int
@@ -217,3 +218,25 @@ def test_a_full_disk_of_temporary_files_is_named(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, str(log)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "OutputError: cannot write temporary files to" in ended.stderr
+
+
+def test_the_response_table_has_the_documented_columns_and_dtypes(tmp_path: Path) -> None:
+    table = read(write(tmp_path / "a.jsonl", [tokens("a", "b"), row(1)])).responses
+    assert [(name, str(dtype)) for name, dtype in table.dtypes.items()] == [
+        (column.name, column.dtype) for column in RESPONSE_COLUMNS
+    ]
+
+
+@pytest.mark.parametrize("odd", [{}, {"values": ["0.5", 1.0]}, {"prompt_turns": [["user", "hi"]]}])
+@pytest.mark.parametrize(
+    ("truth", "shown"), [("4", "4"), (4, "4"), (0.5, "0.5"), (None, None), ({"a": 1}, None)]
+)
+def test_texts_are_read_back_alike_from_usual_and_from_odd_lines(
+    tmp_path: Path, odd: dict[str, Any], truth: object, shown: str | None
+) -> None:
+    rows = [tokens("a", "b", ref_response="ref", ground_truth=truth, **odd)]
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    (rollout,) = scan.rollouts.read([0])
+    assert (rollout.ref_response, rollout.ground_truth) == ("ref", shown)
+    assert (rollout.prompt, rollout.response) == (rows[0]["prompt"], rows[0]["response"])
+    assert rollout.raw_tokens == ["a", "b"]

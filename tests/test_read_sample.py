@@ -20,6 +20,7 @@ from rlreport.read.tables import Scan
 from rlreport.summarise import step_bigrams
 from rlreport.tables import GAP
 from tests.reading import read, row, token_figures, tokens, write
+from tests.test_report_numbers import gae
 
 
 def run_of(
@@ -232,22 +233,6 @@ def test_token_figures_equal_numpys_on_the_sampled_rows(large_run: tuple[Scan, l
     np.testing.assert_allclose(found["kl_share"], share.loc[found.index], rtol=1e-6)
 
 
-def test_distinct_2_equals_that_of_sets_on_the_sampled_rows(large_run: tuple[Scan, list]) -> None:
-    scan, rows = large_run
-    assert scan.ngrams is not None
-    texts = [row["response_tokens"] for row in rows]
-    one = [len(set(pairwise(t))) / (len(t) - 1) if len(t) > 1 else np.nan for t in texts]
-    np.testing.assert_array_equal(scan.responses["distinct_2"].iloc[scan.ngrams.rows], one)
-    outside = np.setdiff1d(np.arange(9000), scan.ngrams.rows)
-    assert scan.responses["distinct_2"].iloc[outside].isna().all()
-    found = step_bigrams(scan.ngrams, scan.responses)
-    for step, bigrams, distinct in found.itertuples(index=False):
-        pairs = [
-            p for r, t in zip(rows, texts, strict=True) if r["step"] == step for p in pairwise(t)
-        ]
-        assert (bigrams, distinct) == (len(pairs), len(set(pairs)))
-
-
 def test_critic_errors_by_tenth_of_the_response_equal_a_plain_loop(
     large_run: tuple[Scan, list],
 ) -> None:
@@ -255,13 +240,11 @@ def test_critic_errors_by_tenth_of_the_response_equal_a_plain_loop(
     errors: list[list[float]] = [[] for _ in range(10)]
     values: list[list[float]] = [[] for _ in range(10)]
     for one in rows:
-        value, reward = np.array(one["values"]), np.array(one["token_rewards"])
-        size, following = len(value), 0.0
-        for t in range(size - 1, -1, -1):
-            after = value[t + 1] if t + 1 < size else 0.0
-            following = reward[t] + after - value[t] + 0.95 * following
-            errors[10 * t // size].append(abs(following))
-            values[10 * t // size].append(value[t])
+        value = np.array(one["values"])
+        error = np.abs(gae(np.array(one["token_rewards"]), value))
+        for t, decile in enumerate(10 * np.arange(len(value)) // len(value)):
+            errors[decile].append(error[t])
+            values[decile].append(value[t])
     assert scan.positions["decile"].tolist() == list(range(10))
     assert scan.positions["count"].tolist() == list(map(len, errors))
     np.testing.assert_allclose(scan.positions["abs_error_mean"], list(map(np.mean, errors)))

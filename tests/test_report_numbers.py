@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from tests.pages_reading import page_tokens
+from tests.reading import read
 from tests.schemas import validate
 
 GAMMA, LAM = 1.0, 0.95
@@ -53,6 +54,48 @@ def token_figures(row: dict) -> dict[str, np.ndarray]:
     return found
 
 
+def expected(row: dict) -> dict[str, float]:
+    """The figures of one row, written as the formulas stand in textbooks."""
+    figures = {"reward": row["reward"], "ref_reward": row.get("ref_reward", np.nan)}
+    size = min(len(row["logprobs"]), len(row["response_tokens"]))
+    by_token = {name: values[:size] for name, values in token_figures(row).items()}
+    ratio, kl, reward = (by_token[name] for name in ("log_ratio", "kl", "token_reward"))
+    figures |= {
+        "response_tokens": size,
+        "log_ratio_mean": ratio.mean(),
+        "log_ratio_min": ratio.min(),
+        "log_ratio_max": ratio.max(),
+        "kl_k1": ratio.sum(),
+        "kl_k3": kl.sum(),
+        "kl_k3_mean": kl.mean(),
+        "kl_max": kl.max(),
+        "surprisal_mean": -by_token["logp"].mean(),
+        "rlhf_reward": reward.sum(),
+        "non_score_reward": reward.sum() - row["reward"],
+        "kl_penalty_n": size - 1,
+        "kl_penalty_xy": (ratio * reward)[:-1].sum(),
+        "kl_penalty_xx": (ratio * ratio)[:-1].sum(),
+        "kl_penalty_yy": (reward * reward)[:-1].sum(),
+    }
+    if row.get("values") is None:
+        return figures
+    value, advantage, returns = (by_token[name] for name in ("value", "advantage", "return"))
+    came = reward[::-1].cumsum()[::-1]
+    return figures | {
+        "mc_return_mean": came.mean(),
+        "mc_return_m2": ((came - came.mean()) ** 2).sum(),
+        "mc_error_mean": (value - came).mean(),
+        "mc_error_m2": ((value - came - (value - came).mean()) ** 2).sum(),
+        "value_mean": value.mean(),
+        "value_m2": ((value - value.mean()) ** 2).sum(),
+        "return_mean": returns.mean(),
+        "return_m2": ((returns - returns.mean()) ** 2).sum(),
+        "value_error_mean": -advantage.mean(),
+        "value_error_m2": ((advantage - advantage.mean()) ** 2).sum(),
+        "advantage_mean": advantage.mean(),
+    }
+
+
 @pytest.fixture(scope="module", params=["ppo_healthy", "ppo_reward_hacking", "grpo_math"])
 def token_run(request, shared_data, real_report):
     return load(shared_data / request.param), real_report(request.param)
@@ -66,6 +109,16 @@ def test_a_run_of_texts_has_no_token_figures_and_names_its_incomplete_step(real_
     assert steps.index[steps["incomplete"]].tolist() == [2300]
     page = (report / "steps" / "2300.html").read_text("utf-8")
     assert "56 of the usual 128 responses" in page
+
+
+def test_every_figure_of_responses_equals_numpys(token_run, shared_data):
+    rows, out = token_run
+    table = read(shared_data / out.parent.name.removeprefix("report_of_")).responses
+    wanted = [expected(row) for row in sorted(rows, key=lambda row: row["step"])]
+    assert len(table) == len(wanted)
+    for name in wanted[0]:
+        figures = [one[name] for one in wanted]
+        np.testing.assert_allclose(table[name], figures, 1e-10, 1e-10, err_msg=name)
 
 
 def test_steps_equal_numpy(token_run):
