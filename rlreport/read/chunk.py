@@ -107,20 +107,16 @@ class Chunk:
 
 
 class Place(NamedTuple):
-    """Location of a row in the logs, its split, and whether its rollout failed.
-
-    ``sub`` is the row's index if one logged JSON object has several rows; ``line_hash`` is the
-    hash of the row's line, 0 in files that do not consist of lines.
-    """
+    """Location of a row in the logs, its split, and whether its rollout failed."""
 
     file: int
     offset: int
     line: int
     length: int
-    sub: int
+    sub: int  # index of the row if one logged JSON object has several
     validation: bool
     failed: bool
-    line_hash: int
+    line_hash: int  # 0 in files that do not consist of lines
 
 
 def batch_columns(
@@ -131,10 +127,7 @@ def batch_columns(
     chunk: Chunk,
     writer: RolloutWriter | None = None,
 ) -> Columns:
-    """Return table columns of ``rows``; add their extra fields, tools and remarks to ``chunk``.
-
-    If there is a ``writer``, it gets the texts and tokens.
-    """
+    """Return table columns of ``rows``; add their other values to ``chunk`` and ``writer``."""
     positions = [LogPosition(*place[:3]) for place in places]
     _collect_remarks(rows, positions, chunk)
     texts = [clean_text(row.response, options.pad_tokens) for row in rows]
@@ -261,7 +254,6 @@ def _add_token_columns(
 def _prompt_figures(
     prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None
 ) -> tuple[int, int]:
-    """Return hash and number of characters of the cleaned prompt (most prompts recur: cached)."""
     cleaned = clean_prompt(prompt, pad_tokens, system_end_token)
     return text_hash(cleaned), len(cleaned)
 
@@ -288,7 +280,6 @@ def text_hash(text: str) -> int:
 
 
 def _rollout(row: Row) -> float:
-    """Return a 53-bit hash of the row's ``rollout_id`` as float, NaN if not logged."""
     rollout = row.carried.get("rollout_id")
     return float(text_hash(str(rollout)) >> 11) if isinstance(rollout, str | int) else np.nan
 
@@ -312,7 +303,6 @@ def _field_bits(row: Row) -> int:
 def _set_finished(
     columns: Columns, rows: Sequence[Row], texts: Sequence[str], tokens: TokenRows | None
 ) -> None:
-    """Add ``finished`` (1: ended by itself, 0: cut off, NaN: unknown) and ``finish_source``."""
     finished: Floats = np.array([row.finish for row in rows], dtype=np.float64)
     source = np.where(np.isnan(finished), 0, FROM_REASON).astype(np.int8)
     has_tokens = np.zeros(len(rows), dtype=bool)
@@ -329,7 +319,6 @@ def _set_finished(
 
 
 def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets: Ints) -> Floats:
-    """Convert positions among a row's sampled tokens to positions among all its tokens, (R,)."""
     assert tokens.sampled is not None
     finite = np.isfinite(among_sampled)
     where = np.flatnonzero(tokens.sampled)
@@ -352,10 +341,7 @@ _UNUSABLE = (RowError, RecursionError, OverflowError)
 def read_chunk(
     ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions, *, keep: bool = False
 ) -> Chunk:
-    """Read byte ranges of the logs into one table with a row per response.
-
-    ``keep``: whether to keep the texts and tokens of all rows, too.
-    """
+    """Read byte ranges of the logs; ``keep``: the texts and tokens of all rows, too."""
     chunk, columns = Chunk(), list[Columns]()
     writer = RolloutWriter(options) if keep else None
     rows, places, size = list[Row](), list[Place](), 0
@@ -384,14 +370,8 @@ def _rows(ranges: Sequence[ByteRange], max_line: int, chunk: Chunk) -> Iterator[
 
 
 class _RangeReader:
-    """A reader of the rows of a byte range, which adds its remarks to ``chunk``.
-
-    Attributes:
-        lines: number of lines (or objects, in a file without lines) read so far.
-        unread: number of lines, or rows of objects, that could not be used.
-    """
-
     def __init__(self, part: ByteRange, max_line: int, chunk: Chunk) -> None:
+        # lines, or objects of a file without lines; and how many lines or rows are unusable
         self.lines = self.unread = 0
         self._part, self._max_line, self._chunk = part, max_line, chunk
 
@@ -426,7 +406,6 @@ class _RangeReader:
             self._add_unread(_END, why, torn=True)
 
     def _rows_of_container(self) -> Iterator[tuple[Row, Place]]:
-        """Yield the rows of a file without lines; a row's offset is the index of its object."""
         from rlreport.formats.containers import iterate
 
         part = self._part
@@ -446,7 +425,6 @@ class _RangeReader:
     def _rows_of_object(
         self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
     ) -> Iterator[tuple[Row, Place]]:
-        """Yield the rows of a logged dict that belong in the table; note why others do not."""
         part, name = self._part, self._part.source.name
         records = part.format.rows(obj, name, self.lines, offset)
         for sub, record in enumerate(records):
@@ -510,7 +488,6 @@ def read_cached(
 
 
 def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> bytes:
-    """Return the cache key for the table of these ranges; b"" if it cannot be cached."""
     formats = format_keys([part.format for part in group], options.tokenizer)
     if not formats:
         return b""
@@ -530,12 +507,7 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOption
 
 
 def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
-    """Return hashes of the formats and the tokenizer for a cache key; [] if not cacheable.
-
-    Args:
-        formats: the formats of the files.
-        tokenizer: the file that maps token ids to strings.
-    """
+    """Return hashes of the formats and the tokenizer for a cache key; [] if not cacheable."""
     keys: dict[int, str] = {}
     for log_format in formats:
         cacheable = log_format.reader.alone if log_format.reader else log_format.id == NATIVE
@@ -553,7 +525,6 @@ def _digest_of(path: str) -> str:
 
 
 def _renumber_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
-    """Replace each file number n in the table by ``files[n]``, in place; return the table."""
 
     def at(position: LogPosition) -> LogPosition:
         return position._replace(file=files[position.file])
@@ -622,7 +593,6 @@ def _decode(data: bytes) -> Chunk:
 
 
 def _to_json(reason: Any) -> Any:
-    """Convert a reason (message or text) to JSON values from which it can still be translated."""
     if isinstance(reason, Message) and not reason.plural:
         return [reason.literal, {name: _to_json(value) for name, value in reason.places.items()}]
     if type(reason) in (str, int, float):

@@ -65,8 +65,6 @@ _LAST_NUMBER = re.compile(r"(.*(?<!\d)(?<!\d[-_.:]))(\d{1,7})((?:\.[a-z]\w*)+)",
 
 
 class _Detection(NamedTuple):
-    """The result of detecting a file's format."""
-
     format: LogFormat | None  # the format, None if the file is not a log
     reason: str  # why the file has this format, or why it is not a log
     remark: str = ""  # text of a note on how the format interprets the file; "" for none
@@ -88,7 +86,6 @@ class LogFiles:
     unread: dict[str, UnreadFields] = field(default_factory=dict)
 
     def only(self, files: Sequence[int]) -> LogFiles:
-        """Return only the files with these indices, and all notes."""
         sources, formats = [self.sources[i] for i in files], [self.formats[i] for i in files]
         return LogFiles(sources, formats, self.notes, self.unread)
 
@@ -96,13 +93,8 @@ class LogFiles:
 def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
     """Detect the format of every file, and select the files of the splits to read.
 
-    Args:
-        listing: the files; those with damaged contents are added to ``unreadable``.
-        options: the user's options.
-        used: files, or folders of files, that are read as something else, such as trainer metrics.
-
-    Raises:
-        UsageError: the options have an unknown format, mapping or split.
+    ``used`` are files, or folders of files, that are read as something else; files with damaged
+    contents are added to ``listing.unreadable``.
     """
     files = LogFiles()
     row_splits: list[frozenset[str]] = []
@@ -208,7 +200,6 @@ def path_steps(names: Sequence[str]) -> dict[str, int]:
 
 
 def _without_repeats(files: LogFiles) -> LogFiles:
-    """Drop files in which TRL wrote the rows of the previous file again under a new step."""
     from rlreport.formats.trl import TRL, repeated_files
 
     folders: dict[tuple[str, str], list[Source]] = {}
@@ -263,7 +254,6 @@ def _chosen_splits(
 def _detections(
     sources: Sequence[Source], options: ReadOptions, listed: frozenset[Path]
 ) -> list[_Detection]:
-    """Detect the format of every file."""
     by_pattern: dict[str, list[int]] = {}
     for number, source in enumerate(sources):
         # An empty file is not representative of other files.
@@ -294,7 +284,6 @@ def _detections(
 
 
 def _evenly_spaced(numbers: list[int]) -> list[int]:
-    """Return up to _MAX_PEEKED_FILES of the numbers, evenly spaced, including first and last."""
     last, count = len(numbers) - 1, min(len(numbers), _MAX_PEEKED_FILES)
     return [numbers[i * last // max(1, count - 1)] for i in range(count)]
 

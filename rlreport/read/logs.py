@@ -74,21 +74,11 @@ def read_logs(
 ) -> Scan:
     """Read logs from files, folders, globs and URLs into tables.
 
-    Args:
-        paths: the logs.
-        options: how to read them.
-        figures: discount γ and GAE parameter λ, with which advantages are computed.
-        progress: receives the number of bytes read.
-        metrics: files with the trainer's metrics.
-        workers: processes to read with; by default they are started according to ``options``.
-        used: other files that are read as something else; no note says that they are not logs.
+    ``used`` are files that are read as something else: no note says that they are not logs.
 
     Raises:
-        UsageError: a path, format or mapping is invalid.
         UnusableInputError: no response can be read; the message describes what was found.
         StrictError: ``options.strict`` is set and anything was skipped or repaired.
-        MissingExtraError: the logs need an optional library.
-        RlreportError: a worker process was killed.
     """
     options, figures = options or ReadOptions(), figures or FigureOptions()
     progress = progress or Progress()
@@ -143,13 +133,7 @@ def read_chunks(
     workers: Workers,
     spool: RolloutSpool | None = None,
 ) -> list[Chunk]:
-    """Read all byte ranges; return one table per group of ranges, in order.
-
-    If there is a ``spool``, the texts and tokens of all rows are appended to it in this order.
-
-    Raises:
-        RlreportError: a worker process was killed or raised an error.
-    """
+    """Read all byte ranges in groups; append the texts and tokens of all rows to ``spool``."""
     groups = grouped_ranges(ranges)
     store = store_at(options.cache, options.cache_size) if options.cache else None
     shared = options, figures, store, spool is not None
@@ -202,7 +186,6 @@ def _scan(
     *,
     with_metrics: bool = False,
 ) -> tuple[Scan, Ints]:
-    """Return the tables, and which of all rows that were read are in the response table, int64."""
     if with_metrics and not files.sources:
         return no_responses(name, files.notes), np.zeros(0, np.int64)
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
@@ -337,7 +320,6 @@ def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[
 
 
 def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
-    """Return the error message for logs without any usable response."""
     if not files.sources and not bad:
         # Name the files that --map could read first.
         refused = sorted((n for n in notes if n.file), key=lambda n: "--map " not in n.text)

@@ -54,7 +54,6 @@ class _Rows(NamedTuple):
     whole: NDArray[np.bool_]  # see ``Choice``
 
     def take(self, at: slice | Ints) -> _Rows:
-        """Return only some of the rows."""
         return _Rows._make(values[at] for values in self)
 
 
@@ -67,11 +66,7 @@ def read_chosen(
     workers: Workers,
     progress: Progress,
 ) -> tuple[RolloutSpool, Ints]:
-    """Read the chosen rows; return their texts and tokens, and the index of each chosen row there.
-
-    Raises:
-        UnusableInputError: a log changed or vanished since it was first read.
-    """
+    """Read the chosen rows; return their texts and tokens, and the index of each row there."""
     table = responses.iloc[choice.rows]
     columns = [table[name].to_numpy() for name in _Rows._fields[:-1]]
     rows = _Rows._make([*columns, choice.whole])
@@ -91,7 +86,6 @@ def read_chosen(
 
 
 def _jobs(rows: _Rows, files: LogFiles) -> Iterator[_Rows]:
-    """Split rows into jobs; those of a compressed file, or one without lines, are one job."""
     start = size = 0
     for i, (file, length) in enumerate(zip(rows.file.tolist(), rows.length.tolist(), strict=True)):
         whole = files.sources[file].compression or files.formats[file].container != "lines"
@@ -106,7 +100,6 @@ def _jobs(rows: _Rows, files: LogFiles) -> Iterator[_Rows]:
 
 
 def _read_part(rows: _Rows, shared: _Shared) -> RolloutPart:
-    """Read some rows from the logs, or from the cache if their lines have not changed."""
     store, key = shared.store, b""
     if store is not None and (key := _key(rows, shared)) and (data := store.get(key)):
         with suppress(ValueError, TypeError, LookupError):
@@ -128,7 +121,6 @@ def _read_part(rows: _Rows, shared: _Shared) -> RolloutPart:
 
 
 def _key(rows: _Rows, shared: _Shared) -> bytes:
-    """Return the cache key of a part; b"" if it cannot be cached."""
     options, numbers = shared.options, np.unique(rows.file).tolist()
     formats = format_keys([shared.files.formats[file] for file in numbers], options.tokenizer)
     if not formats or not rows.line_hash.all():
@@ -141,7 +133,6 @@ def _key(rows: _Rows, shared: _Shared) -> bytes:
 
 
 def _batches(rows: Iterator[Row]) -> Iterator[tuple[slice, list[Row]]]:
-    """Group rows into lists of about _BATCH_TOKENS tokens; yield their positions, too."""
     batch: list[Row] = []
     first = size = 0
     for row in rows:
@@ -218,7 +209,6 @@ def _objects_of_container(
 
 @contextmanager
 def _report_changed_file(source: Source) -> Iterator[None]:
-    """Convert reading errors to an error which says that the file changed in the meantime."""
     try:
         yield
     except (RowError, IndexError, *DAMAGED) as error:

@@ -105,7 +105,6 @@ class Numbers(dict[str, int]):
         return number
 
     def of(self, strings: Sequence[str]) -> Ids:
-        """Return the id of each string."""
         return np.fromiter(map(self.__getitem__, strings), np.int32, len(strings))
 
 
@@ -124,7 +123,6 @@ class RolloutPart:
     vocabulary: list[str]  # token strings as logged
 
     def packed(self) -> bytes:
-        """Return the part as bytes; a TypeError means that they cannot be stored."""
         head = {"figures": list(self.figures), "vocabulary": self.vocabulary}
         arrays: list[Any] = [self.spans, self.texts, self.lengths, self.flags]
         arrays += [self.ids, self.sampled, *self.figures.values()]
@@ -132,11 +130,6 @@ class RolloutPart:
 
     @classmethod
     def unpacked(cls, data: bytes, rows: int) -> RolloutPart:
-        """Return the part of ``rows`` responses that ``packed`` wrote.
-
-        Raises:
-            ValueError, TypeError, LookupError: the data is damaged.
-        """
         head, arrays = unpack(data)
         figures = dict(zip(head["figures"], arrays[6:], strict=True))
         spans, texts, lengths, flags, ids, sampled = arrays[:6]
@@ -153,8 +146,6 @@ class RolloutPart:
 
 
 class RolloutWriter:
-    """Collects batches of parsed rows (``add``) into a part (``part``)."""
-
     def __init__(self, options: ReadOptions) -> None:
         self._pads, self._system_end = options.pad_tokens, options.system_end_token
         self._clean = partial(as_text, pads=options.pad_tokens)
@@ -173,15 +164,9 @@ class RolloutWriter:
         responses: Sequence[str],
         whole: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Add responses.
+        """Add R responses, with the values of their sampled tokens and their cleaned texts.
 
-        Args:
-            rows: R parsed rows.
-            tokens: all their tokens; None if no row has tokens.
-            figures: values of the sampled tokens.
-            responses: the cleaned responses.
-            whole: bool (R,), which rows keep all their tokens; None for all. Of others, only the
-                first and last EDGE sampled tokens are kept.
+        Of rows that are not ``whole``, only the first and last EDGE sampled tokens are kept.
         """
         sizes = np.full(len(rows), -1)
         if tokens is not None:
@@ -266,7 +251,6 @@ class RolloutWriter:
         return part
 
     def part(self) -> RolloutPart:
-        """Return all rows that were added."""
         batches, count = self._batches, len(self._spans)
         names = [name for name in LOGGED if any(name in batch.figures for batch in batches)]
         return RolloutPart(
@@ -290,7 +274,6 @@ class RolloutWriter:
 
 
 def _as_float32(values: Floats) -> Floats32:
-    """Return values as float32, with NaN for numbers beyond its range."""
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     narrow[np.isinf(narrow)] = np.nan
@@ -329,8 +312,6 @@ class _File:
 
 
 class RolloutSpool:
-    """Appends parts to temporary files."""
-
     def __init__(self) -> None:
         self._rows: list[RolloutPart] = []  # without their texts and tokens
         self._numbers = Numbers()
@@ -338,11 +319,6 @@ class RolloutSpool:
         self._sampled, self._figures = _File(np.bool_), dict[str, _File]()
 
     def append(self, part: RolloutPart) -> None:
-        """Append the responses of a part.
-
-        Raises:
-            OutputError: the disk of temporary files is full.
-        """
         try:
             spans = np.where(part.spans == _ABSENT, _ABSENT, part.spans + self._texts.size)
             rows = replace(part, spans=spans, ids=part.ids[:0], figures={}, vocabulary=[])
@@ -363,12 +339,7 @@ class RolloutSpool:
             ) from None
 
     def rollouts(self, places: Places, order: Ints) -> Rollouts:
-        """Return all responses.
-
-        Args:
-            places: the responses with texts, ascending by row of the response table.
-            order: int64 (R,), the index of each among all responses that were appended.
-        """
+        """Return the responses; ``order``: the index of each among all that were appended."""
         parts = self._rows
         spans, lengths, flags = (
             np.concatenate([np.zeros(shape, np.int64), *(getattr(part, name) for part in parts)])
@@ -402,7 +373,6 @@ class Places(NamedTuple):
     names: list[str]  # names of the log files
 
     def take(self, at: Ints) -> Places:
-        """Return only some of the responses, by their indices."""
         row, step, n, file, line = (values[at] for values in self[:5])
         return Places(row, step, n, file, line, self.names)
 
@@ -427,11 +397,7 @@ class Rollouts:
     style: Style | None = None  # how the run's token strings encode bytes; None if unknown
 
     def indices(self, rows: Sequence[int] | Ints) -> Ints:
-        """Return the index of each row of the response table among the chosen responses.
-
-        Raises:
-            LookupError: a row was not chosen.
-        """
+        """Return the index of each row of the response table, or raise LookupError."""
         wanted = np.asarray(rows, np.int64)
         at = np.searchsorted(self.places.row, wanted)
         if len(wanted) and not np.array_equal(
@@ -474,19 +440,13 @@ class Rollouts:
         )
 
     def _tokens_of(self, at: Ints) -> Ints:
-        """Return the indices of all tokens of some responses, int64 (N,)."""
         lengths = self.lengths[at]
         return np.repeat(self.starts[at] - offsets_of(lengths)[:-1], lengths) + np.arange(
             int(lengths.sum())
         )
 
     def read(self, rows: Sequence[int] | Ints, with_tokens: int | None = None) -> list[Rollout]:
-        """Return responses as pages show them.
-
-        Args:
-            rows: rows of the response table that were chosen.
-            with_tokens: how many of them, counted from the first, get their tokens; None for all.
-        """
+        """Return responses as pages show them, the first ``with_tokens`` of them with tokens."""
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]
@@ -540,7 +500,6 @@ class Rollouts:
 
 
 def no_rollouts() -> Rollouts:
-    """Return no responses, for a run of which only the trainer's metrics are logged."""
     nothing = np.zeros(0, np.int64)
     places = Places(nothing, nothing, nothing, nothing, nothing, [])
     return RolloutSpool().rollouts(places, nothing)
@@ -578,7 +537,6 @@ def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
 
 
 def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
-    """Convert a logged turn; drop values of wrong type, and token positions unless ``spans``."""
 
     def text(name: str) -> str | None:
         return clean(value) if isinstance(value := turn.get(name), str) else None
@@ -602,7 +560,6 @@ def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
 
 
 def _call(call: object) -> tuple[str, str]:
-    """Return the tool name and the arguments of a logged tool call, both as text."""
     call = call if isinstance(call, dict) else {"arguments": call}
     return as_text(call.get("name", "")), as_text(call.get("arguments", ""))
 

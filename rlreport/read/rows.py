@@ -49,8 +49,6 @@ _END_FIELDS = ("finish_reason", "stop_reason", "stop_condition", "termination_re
 
 @dataclass(slots=True)
 class TokenFields:
-    """The token strings and arrays of one row."""
-
     tokens: list[str] | None = None  # token strings, None if not logged
     text: str = ""  # the token strings joined
     # field of TOKEN_ARRAYS -> its values as doubles
@@ -61,7 +59,6 @@ class TokenFields:
     mask: bytes | None = None
 
     def fit(self, size: int) -> None:
-        """Update ``size`` and ``uneven`` for a further array of length ``size``."""
         if self.size < 0:
             self.size = size
         elif size != self.size:
@@ -93,15 +90,7 @@ class Row(NamedTuple):
 
 
 def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
-    """Parse a line that should hold one JSON object.
-
-    Returns:
-        the dict, and whether only the lenient standard library could parse it (NaN, Infinity,
-        lone surrogates, integers beyond 64 bits).
-
-    Raises:
-        RowError: the line is not a JSON object.
-    """
+    """Parse a line that holds a JSON object; also return whether it is not strict JSON."""
     lenient = False
     try:
         value = orjson.loads(line)
@@ -131,11 +120,7 @@ def _load_lenient(line: bytes) -> object:
 
 
 def parse_record(record: dict[str, Any]) -> Row:
-    """Parse a dict with the standard field names (``fields.CANONICAL``) into a ``Row``.
-
-    Raises:
-        RowError: a required field is missing or unusable.
-    """
+    """Parse a dict with the standard field names (``fields.CANONICAL``), or raise RowError."""
     for name in REQUIRED:
         if name not in record:
             raise RowError(message("no {field}", field=name))
@@ -172,7 +157,6 @@ def parse_record(record: dict[str, Any]) -> Row:
 def _rewards(
     record: dict[str, Any], oddities: list[str]
 ) -> tuple[tuple[float, float, float, float], bool]:
-    """Return the four numbers of ``Row.rewards``, and whether any of them was logged as text."""
     try:
         reward, coerced = number_of(record["reward"])
     except ValueError:
@@ -220,7 +204,6 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
 
 
 def _joined(values: Any) -> str | None:
-    """Return a list of strings as one text, None if ``values`` is anything else."""
     try:
         # Joining is several times faster than checking each type.
         return "".join(values) if isinstance(values, list) else None
@@ -231,7 +214,6 @@ def _joined(values: Any) -> str | None:
 def _extras(
     record: dict[str, Any],
 ) -> tuple[list[tuple[str, float | str]], list[str], list[tuple[str, str]]]:
-    """Return attributes ``extras``, ``parts`` and ``unread`` of the ``Row`` of a logged dict."""
     named, names = record, []
     parts = record.get("reward_parts")
     if isinstance(parts, dict):
@@ -286,7 +268,6 @@ def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
 
 
 def _step_of(value: object) -> tuple[int, bool]:
-    """Return the step as int, and whether it was logged as another type (text or float)."""
     if isinstance(value, int) and type(value) is not bool and abs(value) <= LARGEST_STEP:
         return value, False
     if isinstance(value, bool) or value is None:
@@ -306,11 +287,7 @@ def _step_of(value: object) -> tuple[int, bool]:
 
 
 def number_of(value: object) -> tuple[float, bool]:
-    """Convert a logged value to float; None and overflow give NaN; also return whether it was text.
-
-    Raises:
-        ValueError: the value is not a number.
-    """
+    """Convert a logged value to float; None and overflow give NaN; also return if it was text."""
     if type(value) is float:
         return value, False
     if value is None:
@@ -328,7 +305,6 @@ def number_of(value: object) -> tuple[float, bool]:
 
 
 def _floats_of(values: object) -> tuple[array[float], bool]:
-    """Convert a list of numbers to doubles; also return whether it contained text."""
     if not isinstance(values, list):
         raise ValueError
     try:
@@ -476,10 +452,7 @@ def token_rows(
     remarks: Remarks | None = None,
     positions: Sequence[LogPosition] = (),
 ) -> TokenRows | None:
-    """Concatenate the token arrays of some rows, without padding; None if no row has tokens.
-
-    Dropped tokens are counted in ``remarks``; ``positions`` are the rows' places in the logs.
-    """
+    """Concatenate the token arrays of some rows, without padding; None if no row has tokens."""
     rows = np.array([i for i, row in enumerate(fields) if row.size >= 0], dtype=np.int64)
     if not len(rows):
         return None
@@ -526,7 +499,6 @@ def _arrays(fields: Sequence[TokenFields], offsets: Ints) -> tuple[dict[str, Flo
 
 
 def _masks(fields: Sequence[TokenFields]) -> tuple[Bools, Bools] | tuple[None, None]:
-    """Return which tokens were sampled, and which rows log that; both None if no row does."""
     masked = np.array([row.mask is not None for row in fields], dtype=bool)
     if not masked.any():
         return None, None

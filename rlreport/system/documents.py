@@ -51,11 +51,7 @@ _MAX_DIRECTIVES = 100
 
 
 class Readable(Protocol):
-    """Any object with a ``read`` method that returns bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most ``size`` bytes."""
-        ...
+    def read(self, size: int, /) -> bytes: ...
 
 
 class LimitError(RowError):
@@ -63,12 +59,7 @@ class LimitError(RowError):
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """Return the content of a regular file.
-
-    Raises:
-        OSError: the file does not exist, or is a pipe or a device, which may never end.
-        LimitError: the file has more than ``most`` bytes.
-    """
+    """Return the content of a regular file: a pipe or a device may never end."""
     if not path.is_file():
         raise OSError("is no regular file")
     with path.open("rb") as stream:
@@ -76,11 +67,6 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def read_stream(stream: Readable, most: int) -> bytes:
-    """Return the remaining bytes of a stream, such as a file that is decompressed.
-
-    Raises:
-        LimitError: more than ``most`` bytes remain.
-    """
     data = stream.read(most + 1)
     if len(data) > most:
         raise LimitError(message("larger than {most:count} bytes", most=most))
@@ -88,17 +74,7 @@ def read_stream(stream: Readable, most: int) -> bytes:
 
 
 def load_json(data: bytes, errors: str = "strict") -> Any:
-    """Parse a JSON document; NaN and Infinity are accepted, lone surrogates become U+FFFD.
-
-    Args:
-        data: the document.
-        errors: how to decode bytes that are not UTF-8, as for ``bytes.decode``.
-
-    Raises:
-        LimitError: the document is nested deeper than ``MAX_DEPTH``, or its values would need
-            more than ``MAX_MEMORY``.
-        ValueError: the document is not JSON.
-    """
+    """Parse a JSON document; NaN and Infinity are accepted, lone surrogates become U+FFFD."""
     _check_json(data)
     try:
         return orjson.loads(data)
@@ -107,7 +83,6 @@ def load_json(data: bytes, errors: str = "strict") -> Any:
 
 
 def _check_json(data: bytes) -> None:
-    """Raise LimitError if JSON is nested too deep or its values need too much memory."""
     if len(data) <= MAX_DEPTH:
         return
     # Remove escaped quotes, so that every second quote ends a string.
@@ -133,12 +108,7 @@ def _check_json(data: bytes) -> None:
 def load_config(path: Path) -> Any:
     """Parse a configuration file; the suffix selects JSON, TOML or YAML.
 
-    Error messages never quote the file, which may contain secrets.
-
-    Raises:
-        OSError: the file cannot be opened.
-        LimitError: the file is too large (YAML: with its aliases expanded) or nested too deep.
-        ValueError: the file is not valid.
+    Errors are OSError or ValueError, and never quote the file, which may contain secrets.
     """
     data = read_bounded(path, MAX_CONFIG)
     try:
@@ -160,12 +130,6 @@ def load_config(path: Path) -> Any:
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    """Parse a TOML document.
-
-    Raises:
-        LimitError: the document is nested too deep.
-        ValueError: the document is not TOML.
-    """
     too_deep = LimitError(message("nested too deep, over {most} levels", most=MAX_CONFIG_DEPTH))
     # tomllib needs time quadratic in the number of parts of a dotted key.
     if _DOTTED.search(text):
@@ -177,12 +141,7 @@ def load_toml(text: str) -> dict[str, Any]:
 
 
 def load_yaml(text: str) -> Any:
-    """Parse a YAML document of plain types only, such as texts, numbers, lists, mappings.
-
-    Raises:
-        LimitError: the document is nested too deep, or too large with its aliases expanded.
-        ValueError: the document is not YAML, or contains other types.
-    """
+    """Parse a YAML document of plain types only, such as texts, numbers, lists, mappings."""
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -242,17 +201,7 @@ def _check_yaml(events: Iterator[Any], text: str, too_deep: LimitError) -> None:
 
 
 def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
-    """Parse a CSV table.
-
-    Args:
-        data: content of the file.
-        cells: maximum number of cells.
-        options: options of ``pandas.read_csv``.
-
-    Raises:
-        LimitError: the table has more than ``MAX_COLUMNS`` columns, or more than ``cells`` cells.
-        ValueError: the data is not a table.
-    """
+    """Parse a CSV table of at most MAX_COLUMNS columns and ``cells`` cells."""
     head = io.TextIOWrapper(io.BytesIO(data[: 100 * MAX_COLUMNS]), "utf-8", "replace", newline="")
     try:
         columns = len(next(csv.reader(head), []))
@@ -269,15 +218,6 @@ def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
 
 @contextmanager
 def open_zip(file: Any) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive.
-
-    Args:
-        file: path or binary stream.
-
-    Raises:
-        LimitError: the archive's list of entries is too long.
-        OSError, zipfile.BadZipFile, ValueError, NotImplementedError: the file is not an archive.
-    """
     is_path = isinstance(file, str | Path)
     with Path(file).open("rb") if is_path else nullcontext(file) as stream:
         size = stream.seek(0, io.SEEK_END)
