@@ -174,8 +174,7 @@ class StepPlan:
 
     step: int
     rows: NDArray[np.int64]  # int64, row numbers in the response table, the most interesting first
-    # how many of ``rows``, from the first on, a finding cites or are extremes of the run
-    pinned: int
+    pinned: int  # how many of ``rows``, the first ones, findings cite or are extremes of the run
     tokens: NDArray[np.float64]  # float64, number of tokens of each response in ``rows``
     arrays: int  # number of values that the page has for each token, 0 if no tokens are logged
     with_tokens: int = 0  # how many of ``rows``, from the first on, are shown with token values

@@ -32,6 +32,7 @@ from rlreport.figures.tokens import (
 from rlreport.options import RESTARTS, FigureOptions, ReadOptions
 from rlreport.read.files import (
     DAMAGED,
+    MAX_LINE,
     NATIVE,
     RANGE_BYTES,
     ByteRange,
@@ -45,7 +46,7 @@ from rlreport.read.rollouts import RolloutPart, RolloutWriter
 from rlreport.read.rows import Row, TokenRows, load_object, parse_record, token_rows
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
-from rlreport.text.messages import Message, marked, message
+from rlreport.text.messages import Message, message
 from rlreport.text.tokens import structure_of
 
 # Codes in ``finish_source``: ``finished`` is from finish reason, last token or text; 0: none
@@ -93,15 +94,12 @@ class Chunk:
     # name -> array (R,): columns of the response table, plus ``group_hash``, ``finish_source``,
     # ``carried`` (bits of FIELD_BITS) and ``failed``. A column without any value is absent
     columns: Columns = field(default_factory=dict)
-    # name -> values of an extra field; the alphabetically first MAX_CHUNK_EXTRAS
-    extras: dict[str, Extra] = field(default_factory=dict)
+    extras: dict[str, Extra] = field(default_factory=dict)  # the first MAX_CHUNK_EXTRAS by name
     extras_dropped: bool = False  # whether any extra field was left out because of this limit
-    # names of the extras that are components of the reward
-    reward_parts: set[str] = field(default_factory=set)
+    reward_parts: set[str] = field(default_factory=set)  # names of extras
     # (row, tool name, *ToolCounts) for each tool used in each row
     tools: list[tuple[int, str, *tuple[int, ...]]] = field(default_factory=list)
     counts: list[RangeCounts] = field(default_factory=list)  # numbers of lines, one entry per range
-    # unusable lines and repaired values, for notes in the report
     remarks: Remarks = field(default_factory=Remarks)
     part: RolloutPart | None = None  # texts and tokens of all rows, if they are kept
 
@@ -330,7 +328,6 @@ def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets:
 
 _BATCH_BYTES, _BATCH_ROWS = 1 << 22, 16384
 _END = 2**62
-_TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
 # Cacheable file structures: single files, unlike databases, which may have extra files
 _CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval", "zip")
 
@@ -345,7 +342,7 @@ def read_chunk(
     chunk, columns = Chunk(), list[Columns]()
     writer = RolloutWriter(options) if keep else None
     rows, places, size = list[Row](), list[Place](), 0
-    for row, place in _rows(ranges, options.max_line, chunk):
+    for row, place in _rows(ranges, chunk):
         rows.append(row)
         places.append(place)
         size += place.length
@@ -359,21 +356,21 @@ def read_chunk(
     return chunk
 
 
-def _rows(ranges: Sequence[ByteRange], max_line: int, chunk: Chunk) -> Iterator[tuple[Row, Place]]:
+def _rows(ranges: Sequence[ByteRange], chunk: Chunk) -> Iterator[tuple[Row, Place]]:
     sources = [part.source for part in ranges]
     if len(ranges) > 1:  # small files
         sources = with_content(sources, RANGE_BYTES)
     for part, source in zip(ranges, sources, strict=True):
-        reader = _RangeReader(replace(part, source=source), max_line, chunk)
+        reader = _RangeReader(replace(part, source=source), chunk)
         yield from reader.rows()
         chunk.counts.append(RangeCounts(part.file, part.start, reader.lines, reader.unread))
 
 
 class _RangeReader:
-    def __init__(self, part: ByteRange, max_line: int, chunk: Chunk) -> None:
+    def __init__(self, part: ByteRange, chunk: Chunk) -> None:
         # lines, or objects of a file without lines; and how many lines or rows are unusable
         self.lines = self.unread = 0
-        self._part, self._max_line, self._chunk = part, max_line, chunk
+        self._part, self._chunk = part, chunk
 
     def rows(self) -> Iterator[tuple[Row, Place]]:
         if self._part.format.container == "lines":
@@ -382,14 +379,14 @@ class _RangeReader:
             yield from self._rows_of_container()
 
     def _rows_of_lines(self) -> Iterator[tuple[Row, Place]]:
-        lines = Lines(self._part, self._max_line)
+        lines = Lines(self._part, MAX_LINE)
         for offset, line, torn in lines:
             self.lines += 1
             if line is not None and (not line or line.isspace()):
                 continue
             try:
-                if line is None or len(line) > self._max_line:
-                    raise RowError(message(_TOO_LONG, most=self._max_line))
+                if line is None or len(line) > MAX_LINE:
+                    raise RowError(message("longer than {most:count} bytes", most=MAX_LINE))
                 obj, lenient = load_object(line)
                 digest = xxhash.xxh3_64_intdigest(line)
                 for row, place in self._rows_of_object(obj, offset, len(line), digest, torn=torn):
@@ -495,8 +492,7 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOption
     if not all(contents):
         return b""
     settings = replace(
-        options, workers=0, strict=False, restarts=RESTARTS[0], metrics=(), cache="",
-        cache_size=0, ray=None,
+        options, workers=0, strict=False, restarts=RESTARTS[0], metrics=(), cache="", ray=None
     )  # fmt: skip
     ranges = [
         (part.source.name, part.start, part.stop is None, content)

@@ -47,13 +47,11 @@ class LogFormat:
 
     id: str = NATIVE
     container: str = "lines"  # file structure: ``lines``, ``json``, ``parquet``, …
-    # converts a logged dict to rows with standard fields; None for the native format
-    reader: RowReader | None = None
+    reader: RowReader | None = None  # None for the native format
     why: str = ""  # text that explains why this format was chosen
     split: str = "train"  # data split (``train``, ``val``, …) of rows that do not name one
     main: str = "train"  # the split in which the checks look for problems, usually ``train``
-    # a second split, shown but not checked, or None; further splits are not read
-    watched: str | None = "val"
+    watched: str | None = "val"  # a second split, shown but not checked; others are not read
     # path of the file, or of a file in it if it is an archive -> its step, for rows without one
     steps: Mapping[str, int] = field(default_factory=dict)
 
@@ -281,6 +279,7 @@ DAMAGED = (OSError, EOFError, zlib.error, zstd.ZstdError)
 # Files are cut at multiples of this, so appending to a file does not change earlier ranges
 RANGE_BYTES = 32 << 20
 
+MAX_LINE = 256_000_000  # bytes of a line; longer ones are skipped
 _NO_END = 2**62
 _GROUP_FILES = 256
 _SMALL_BYTES = 4 << 20
@@ -344,8 +343,7 @@ def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
 class Line(NamedTuple):
     offset: int  # offset of its first byte in the decompressed file
     data: bytes | None  # its bytes; None if the line is longer than the limit
-    # whether the file ends within this line, for example while it is being written
-    torn: bool = False
+    torn: bool = False  # whether the file ends within this line, such as while it is written
 
 
 @dataclass(slots=True)
@@ -354,8 +352,7 @@ class Lines:
 
     part: ByteRange
     max_line: int
-    # why the rest of the file could not be read; None if all of it was read
-    damage: str | None = None
+    damage: str | None = None  # why the rest of the file could not be read
     # whether the compressed stream lacks an end marker (its writer was killed) but no line is lost
     unended: bool = False
     _early: bool = False  # whether the compressed stream ends too early

@@ -96,7 +96,8 @@ def read_logs(
     files = detect_formats(listing, options, [*metrics, *used])
     ranges = byte_ranges(files.sources, files.formats)
     # The cache keeps the table and the chosen rows apart, as the choice changes while a run grows.
-    spool = RolloutSpool() if not options.cache and _unpacked_bytes(ranges) <= KEPT_BYTES else None
+    unpacked = sum(part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges)
+    spool = RolloutSpool() if not options.cache and unpacked <= KEPT_BYTES else None
     chunks = read_chunks(ranges, options, figures, progress, workers, spool)
     name = safe_text(_name(paths))
     scan, order = _scan(name, chunks, listing, files, options, with_metrics=bool(metrics))
@@ -121,10 +122,6 @@ def read_logs(
     return scan
 
 
-def _unpacked_bytes(ranges: Sequence[ByteRange]) -> int:
-    return sum(part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges)
-
-
 def read_chunks(
     ranges: Sequence[ByteRange],
     options: ReadOptions,
@@ -135,7 +132,7 @@ def read_chunks(
 ) -> list[Chunk]:
     """Read all byte ranges in groups; append the texts and tokens of all rows to ``spool``."""
     groups = grouped_ranges(ranges)
-    store = store_at(options.cache, options.cache_size) if options.cache else None
+    store = store_at(options.cache) if options.cache else None
     shared = options, figures, store, spool is not None
     chunks: list[Chunk] = []
     size = sum(part.weight for part in ranges)

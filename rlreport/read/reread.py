@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -72,7 +72,7 @@ def read_chosen(
     rows = _Rows._make([*columns, choice.whole])
     order = np.lexsort((rows.sub, rows.offset, rows.file))
     jobs = list(_jobs(rows.take(order), files))
-    store = store_at(options.cache, options.cache_size) if options.cache else None
+    store = store_at(options.cache) if options.cache else None
     shared = _Shared(files, options, figures, store)
     seconds = float(rows.length.sum()) / _BYTES_PER_SECOND
     spool = RolloutSpool()
@@ -173,12 +173,8 @@ def _objects(rows: _Rows, files: LogFiles) -> Iterator[tuple[int, bytes | dict[s
             else:
                 with source.open() as stream:
                     for i in group:
-                        yield i, _line(stream, int(rows.offset[i]), int(rows.length[i]))
-
-
-def _line(stream: IO[bytes], offset: int, length: int) -> bytes:
-    stream.seek(offset)
-    return stream.read(length)
+                        stream.seek(int(rows.offset[i]))
+                        yield i, stream.read(int(rows.length[i]))
 
 
 def _requested_lines(

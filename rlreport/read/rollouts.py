@@ -35,18 +35,14 @@ from rlreport.text.tokens import Style, readable_tokens
 class Turn:
     """A turn of the conversation after the prompt; texts are cleaned, None if not logged."""
 
-    # speaker (such as ``assistant``), and text
     role: str
     text: str
     sampled: bool  # whether the policy wrote the turn
-    # (first, last + 1) position of the turn's tokens in the response
-    tokens: tuple[int, int] | None = None
+    tokens: tuple[int, int] | None = None  # first and last + 1 position in the response
     thinking: str | None = None  # reasoning that is logged separately from the text
-    # tool calls as (tool, arguments); arguments other than text as JSON
-    calls: tuple[tuple[str, str], ...] = ()
+    calls: tuple[tuple[str, str], ...] = ()  # (tool, arguments as text or JSON)
     tool: str | None = None  # name of the tool, if the turn is a tool's result
     error: str | None = None  # error message of the turn
-    # duration and reward of the turn
     seconds: float | None = None
     reward: float | None = None
 
@@ -55,10 +51,8 @@ class Turn:
 class Rollout:
     """A response with its prompt, its tokens and numbers per token (figures), as pages show it."""
 
-    # id of the response: its step, and its position in the step
     step: int
-    n: int
-    # log file, and line number in it, of the response
+    n: int  # position in the step
     file: str
     line: int
     # cleaned texts; None if not logged
@@ -66,17 +60,11 @@ class Rollout:
     response: str
     ref_response: str | None = None
     ground_truth: str | None = None
-    # (role, text) per message of the prompt; empty if it is not a chat
-    turns: list[tuple[str, str]] = field(default_factory=list)
-    # the T token strings as logged; empty if tokens are not logged or not loaded
-    raw_tokens: list[str] = field(default_factory=list)
-    # readable text of each token, length T; a character split over several tokens is in the text of
-    # the last one
-    tokens: list[str] = field(default_factory=list)
-    # numbers per token, such as KL, length T; NaN if the policy did not sample it
-    figures: TokenFigures = field(default_factory=TokenFigures)
-    # bool (T,), whether the policy sampled the token; None if it sampled all
-    sampled: NDArray[np.bool_] | None = None
+    turns: list[tuple[str, str]] = field(default_factory=list)  # (role, text) of the prompt
+    raw_tokens: list[str] = field(default_factory=list)  # as logged; empty if not loaded
+    tokens: list[str] = field(default_factory=list)  # their texts, by ``readable_tokens``
+    figures: TokenFigures = field(default_factory=TokenFigures)  # NaN if not sampled
+    sampled: NDArray[np.bool_] | None = None  # (T,); None if the policy sampled all tokens
     conversation: list[Turn] = field(default_factory=list)  # the turns after the prompt
     errors: list[str] = field(default_factory=list)  # error messages of the rollout
 
@@ -120,7 +108,7 @@ class RolloutPart:
     ids: Ids  # (N,), tokens as indices of ``vocabulary``; 0 in responses without token strings
     sampled: NDArray[np.bool_]  # (N,), whether the policy sampled the token
     figures: dict[str, Floats32]  # name in LOGGED -> (N,), NaN where not logged
-    vocabulary: list[str]  # token strings as logged
+    vocabulary: list[str] = field(repr=False)  # token strings as logged
 
     def packed(self) -> bytes:
         head = {"figures": list(self.figures), "vocabulary": self.vocabulary}
@@ -253,22 +241,25 @@ class RolloutWriter:
     def part(self) -> RolloutPart:
         batches, count = self._batches, len(self._spans)
         names = [name for name in LOGGED if any(name in batch.figures for batch in batches)]
+
+        def joined(name: str, dtype: type[np.generic]) -> NDArray[Any]:
+            return np.concatenate(
+                [np.zeros(0, dtype), *(getattr(batch, name) for batch in batches)]
+            )
+
+        def joined_figure(name: str) -> Floats32:
+            missing = [np.full(len(batch.ids), np.nan, np.float32) for batch in batches]
+            parts = zip(batches, missing, strict=True)
+            return np.concatenate([batch.figures.get(name, nan) for batch, nan in parts])
+
         return RolloutPart(
             np.array(self._spans, np.int64).reshape(count, len(TEXTS), 2),
             np.frombuffer(b"".join(self._texts), np.uint8),
-            np.concatenate([np.zeros(0, np.int64), *(batch.lengths for batch in batches)]),
-            np.concatenate([np.zeros(0, np.uint8), *(batch.flags for batch in batches)]),
-            np.concatenate([np.zeros(0, np.int32), *(batch.ids for batch in batches)]),
-            np.concatenate([np.zeros(0, np.bool_), *(batch.sampled for batch in batches)]),
-            {
-                name: np.concatenate(
-                    [
-                        batch.figures.get(name, np.full(len(batch.ids), np.nan, np.float32))
-                        for batch in batches
-                    ]
-                )
-                for name in names
-            },
+            joined("lengths", np.int64),
+            joined("flags", np.uint8),
+            joined("ids", np.int32),
+            joined("sampled", np.bool_),
+            {name: joined_figure(name) for name in names},
             list(self._numbers),
         )
 
@@ -377,23 +368,15 @@ class Places(NamedTuple):
         return Places(row, step, n, file, line, self.names)
 
 
-@dataclass(frozen=True, slots=True)
-class Rollouts:
+@dataclass(slots=True)
+class Rollouts(RolloutPart):
     """The chosen responses of a run: their texts, tokens and values per token.
 
     A pickle contains all of them; ``Selection`` is pickled with the responses of a job only.
     """
 
     places: Places  # the R responses, ascending by row
-    spans: Ints  # as in ``RolloutPart``
     starts: Ints  # int64 (R,), the first token of each response in ``ids``
-    lengths: Ints
-    flags: NDArray[np.uint8]
-    texts: NDArray[np.uint8]
-    ids: Ids
-    sampled: NDArray[np.bool_]
-    figures: dict[str, Floats32]
-    vocabulary: list[str] = field(repr=False)
     style: Style | None = None  # how the run's token strings encode bytes; None if unknown
 
     def indices(self, rows: Sequence[int] | Ints) -> Ints:

@@ -51,12 +51,10 @@ _END_FIELDS = ("finish_reason", "stop_reason", "stop_condition", "termination_re
 class TokenFields:
     tokens: list[str] | None = None  # token strings, None if not logged
     text: str = ""  # the token strings joined
-    # field of TOKEN_ARRAYS -> its values as doubles
-    arrays: dict[str, array[float]] = field(default_factory=dict)
+    arrays: dict[str, array[float]] = field(default_factory=dict)  # those in TOKEN_ARRAYS
     size: int = -1  # length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none
     uneven: bool = False  # whether the lengths of ``tokens`` and ``arrays`` differ
-    # one byte per token, 1 if the policy sampled it, else 0; None if it sampled all
-    mask: bytes | None = None
+    mask: bytes | None = None  # 1 per sampled token, 0 per other; None if all are sampled
 
     def fit(self, size: int) -> None:
         if self.size < 0:
@@ -84,7 +82,6 @@ class Row(NamedTuple):
     oddities: Sequence[str]  # kinds of repaired or dropped values, keys of ``notes.ODDITIES``
     # (name, type) of unrecognized fields that are neither numbers nor short texts
     unread: Sequence[tuple[str, str]]
-    # data split, whether the rollout failed, numbers of turns and of tool calls, …
     metadata: RowMetadata
     missing_grade: int  # 0 if the reward is valid, else why not: a code of ``notes.Missing``
 
@@ -178,12 +175,15 @@ def _rewards(
 def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
     fields = TokenFields()
     tokens: Any = record.get("response_tokens")
-    text = _joined(tokens)
-    if text is not None:
-        fields.tokens, fields.text = tokens, text
-        fields.fit(len(tokens))
-    elif tokens is not None:
-        oddities.append("not_tokens")
+    if tokens is not None:
+        try:
+            if not isinstance(tokens, list):
+                raise TypeError
+            # Joining is several times faster than checking each type.
+            fields.text, fields.tokens = "".join(tokens), tokens
+            fields.fit(len(tokens))
+        except TypeError:
+            oddities.append("not_tokens")
     for name in TOKEN_ARRAYS:
         values = record.get(name)
         if values is None or values == []:
@@ -201,14 +201,6 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
         fields.arrays[name] = floats
         fields.fit(len(floats))
     return fields
-
-
-def _joined(values: Any) -> str | None:
-    try:
-        # Joining is several times faster than checking each type.
-        return "".join(values) if isinstance(values, list) else None
-    except TypeError:
-        return None
 
 
 def _extras(
@@ -363,10 +355,8 @@ class TokenRows:
     # field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; only fields that are logged
     arrays: dict[str, Floats]
     nan_values: Ints  # int64 (R,), number of values logged as NaN, infinite or null
-    # bool (N,), whether the policy sampled the token; None if it sampled all
-    sampled: Bools | None = None
-    # bool (R,), whether the row logs which tokens were sampled; None if no row does
-    masked: Bools | None = None
+    sampled: Bools | None = None  # (N,), whether the policy sampled the token; None for all
+    masked: Bools | None = None  # (R,), whether the row logs that; None if no row does
 
     def marks(self, token: str) -> Bools:
         """Return which tokens equal ``token``, bool (N,)."""
@@ -386,7 +376,6 @@ class TokenRows:
 
     @property
     def lengths(self) -> Ints:
-        """Number of tokens in each row, int64 (R,)."""
         return np.diff(self.offsets)
 
     def sampled_only(self) -> TokenRows:

@@ -58,13 +58,11 @@ class Part(NamedTuple):
     """
 
     units: Units  # tokens of the responses; words for a response without logged tokens
-    # words of the responses, and of the reference policy's responses
     words: Units
-    references: Units
+    references: Units  # words of the reference policy's responses
     is_token: NDArray[np.bool_]  # bool (R,), whether the response's ``units`` are tokens
     distinct_2: Floats  # float64 (R,), distinct bigrams / all bigrams, NaN without bigrams
-    # int8 (R,), whether the text contains the correct answer, see ``holds_label``
-    labels: NDArray[np.int8]
+    labels: NDArray[np.int8]  # (R,), see ``holds_label``
     # float32 (len(FIGURES), ids of ``units``): KL etc. of each, NaN where not logged
     figures: NDArray[np.float32]
     # float64 (4, DECILES), per tenth of the response: number of tokens with a critic's error, and

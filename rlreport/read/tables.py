@@ -50,12 +50,10 @@ class Scan(LogTables):
     """The tables computed from the logs, with the texts and tokens of the chosen responses."""
 
     name: str  # name of the run, from the folder or file that the user gave
-    # KL, probability etc. per token of the sample, None without token strings
-    tokens: TokenSample | None = None
+    tokens: TokenSample | None = None  # KL etc. per token; None without token strings
     # tokens, or words where no tokens are logged, of all sampled training responses
     every: TextSample | None = None
-    # step -> number of training rollouts that failed before the policy wrote anything
-    failed: dict[int, int] = field(default_factory=dict)
+    failed: dict[int, int] = field(default_factory=dict)  # training rollouts by step
     rollouts: Rollouts = field(default_factory=no_rollouts)  # those of the chosen responses
 
     def prompt_texts(self) -> list[str]:
@@ -86,10 +84,8 @@ class LogRows:
 
     chunk: Chunk  # all rows, concatenated
     order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
-    # training step -> number of rollouts that failed
-    failed: dict[int, int] = field(default_factory=dict)
-    # notes on rows left out: logged again after a restart, or earlier rows of a rollout
-    notes: list[Note] = field(default_factory=list)
+    failed: dict[int, int] = field(default_factory=dict)  # training step -> failed rollouts
+    notes: list[Note] = field(default_factory=list)  # on rows left out
 
 
 def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) -> LogRows:

@@ -118,9 +118,8 @@ class Grouped:
 
     def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> Floats:
         """Return, per group, the share of rows in ``among`` (default: all) with a true ``mask``."""
-        if among is None:
-            return self.mean(mask.astype(np.float64))
-        return self.mean(np.where(among, mask.astype(np.float64), np.nan))
+        values = mask.astype(np.float64)
+        return self.mean(values if among is None else np.where(among, values, np.nan))
 
     def correlation(self, x: Floats, y: Floats) -> Floats:
         """Return Pearson's r per group over rows where x and y are finite; NaN if undefined."""

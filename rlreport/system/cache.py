@@ -50,7 +50,7 @@ class Store:
     """A cache folder with one file per entry; can be pickled, for worker processes."""
 
     folder: Path  # absolute path of the folder
-    size: int  # maximum size of all entries in bytes, enforced only by ``trim``
+    size: int = 20_000_000_000  # most bytes of all entries, enforced only by ``trim``
 
     def get(self, key: bytes) -> bytes | None:
         """Return the data of an entry; None if it is missing, damaged or another user's."""
@@ -155,7 +155,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
     return header["head"], arrays
 
 
-def store_at(where: str | Path, size: int = 0) -> Store:
+def store_at(where: str | Path) -> Store:
     """Return the cache in a folder, created if missing; ``auto`` is the user's cache folder."""
     folder = users_folder() if where == "auto" else Path(where)
     try:
@@ -165,7 +165,7 @@ def store_at(where: str | Path, size: int = 0) -> Store:
         raise UsageError(
             f"--cache {folder}: cannot be used as cache folder: {reason.lower()}"
         ) from None
-    return Store(folder.resolve(), size)
+    return Store(folder.resolve())
 
 
 def users_folder() -> Path:

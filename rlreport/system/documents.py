@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -25,6 +25,9 @@ import pandas as pd
 from rlreport.errors import RowError
 from rlreport.text.clean import safe_value
 from rlreport.text.messages import message
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead
 
 MAX_JSON = 256_000_000  # bytes of a JSON document, which is parsed at once
 MAX_MEMORY = 1_000_000_000  # estimated bytes of memory for the values of one JSON document
@@ -50,10 +53,6 @@ _LONG_BASE_60 = re.compile(r"(?=.{100})[-+0-9_:.]*:[-+0-9_:.]*")
 _MAX_DIRECTIVES = 100
 
 
-class Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
 class LimitError(RowError):
     """A file exceeds a limit; the message names the limit."""
 
@@ -66,7 +65,7 @@ def read_bounded(path: Path, most: int) -> bytes:
         return read_stream(stream, most)
 
 
-def read_stream(stream: Readable, most: int) -> bytes:
+def read_stream(stream: SupportsRead[bytes], most: int) -> bytes:
     data = stream.read(most + 1)
     if len(data) > most:
         raise LimitError(message("larger than {most:count} bytes", most=most))

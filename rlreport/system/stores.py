@@ -30,8 +30,6 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd as zstd
 
-_ALL = 1 << 62  # more bytes than any file has
-
 BLOCK = 8 << 20  # Bytes per request when a file is read from start to end
 _REQUEST, _TAIL, _PIECE = 32 << 20, 64 << 10, 1 << 20
 _ADDRESS = re.compile(r"[\w+.-]+://\S+")
