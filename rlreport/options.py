@@ -130,9 +130,6 @@ class ReadOptions(_Checked):
     )
     run: str = option("", "Run to read if a file of metrics has several.", metavar="NAME")
     strict: bool = option(False, "Fail instead of skipping lines that cannot be read.")
-    max_line: int = option(
-        256_000_000, "Skip lines longer than this.", low=1, size=True, show="256MB"
-    )
     workers: int = option(
         0, "Number of processes.", low=0, high=256, show="one per core", metavar="N"
     )
@@ -147,13 +144,6 @@ class ReadOptions(_Checked):
         "Folder for intermediate results, so that the next build reads only new data; 'auto' "
         "selects the user's cache folder.",
         metavar="DIR|auto",
-    )
-    cache_size: int = option(
-        20_000_000_000,
-        "Maximum cache size; least recently used entries are removed first.",
-        low=0,
-        size=True,
-        show="20GB",
     )
 
     def __post_init__(self) -> None:

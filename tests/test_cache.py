@@ -204,7 +204,6 @@ def test_a_file_that_comes_first_by_name_costs_no_other_its_place(
     [
         {"pad_tokens": ("a",)},
         {"system_end_token": "Say"},
-        {"max_line": 300},
         {"mapping": {"reward": "score"}},
     ],
     ids=lambda options: next(iter(options)),

@@ -98,12 +98,15 @@ def test_empty_file_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [900, 40_000_000])
-def test_line_over_the_limit_is_skipped(tmp_path: Path, size: int) -> None:
+def test_line_over_the_limit_is_skipped(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlreport.read.chunk.MAX_LINE", 500)
     path = write(tmp_path / "a.jsonl", [GOOD, row(response="x" * size), row(5)])
-    scan = read(path, max_line=500)
+    scan = read(path)
     assert scan.responses["step"].tolist() == [0, 5]
     assert [bad.line for bad in scan.bad_lines] == [2]
-    assert "--max-line" in scan.bad_lines[0].reason
+    assert scan.bad_lines[0].reason == "longer than 500 bytes"
     assert scan.responses["line"].tolist() == [1, 3]
 
 

@@ -68,8 +68,8 @@ def _load_or_render(builder: ReportBuilder, plans: Sequence[StepPlan]) -> Iterat
     if not options.cache:
         yield from render(jobs)
         return
-    store = store_at(options.cache, options.cache_size)
-    options = replace(options, workers=0, metrics=(), cache="", cache_size=0, ray=None, quiet=True)
+    store = store_at(options.cache)
+    options = replace(options, workers=0, metrics=(), cache="", ray=None, quiet=True)
     finish = builder.finish.__qualname__
     digest = _digest(
         "page", program(), finish, replace(context, options=options), builder.chosen.style

@@ -46,30 +46,23 @@ _ENDS = (
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The response with the lowest or highest value of a metric in the run.
-
-    ``row`` is the response's row in the response table, ``token`` the index of the token that links
-    lead to, if any. The response with the first tool error of the run is an extreme, too.
-    """
+    """The response with the lowest or highest value of a metric, or the first tool error."""
 
     label: str
     metric: str
-    row: int
+    row: int  # of the response table
     value: float
-    token: int | None = None
+    token: int | None = None  # index of the token that links lead to, if any
 
     @property
     def at_error(self) -> bool:
-        """Whether links should lead to the first tool error of the response."""
         return self.metric == TOOL_ERRORS
 
 
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
-    """Return the responses with the lowest or highest values of metrics in a table of responses.
+    """Return the responses with the lowest or highest values of metrics, the latest of equal ones.
 
-    If several responses have the same value, the latest is taken. Lengths are in characters if
-    the log has no tokens. Metrics that are missing or constant are left out. The first response
-    with a tool error is the last of the list.
+    Metrics that are missing or constant are left out. The first tool error is the last of the list.
     """
     result = []
     for label, metric, end, at_token in _ENDS:
@@ -101,21 +94,11 @@ def rank_by_interest(
     seed: int = 0,
     recurring: NDArray[np.float64] | None = None,
 ) -> NDArray[np.int64]:
-    """Return which responses of a step to show, the most interesting first.
+    """Return which rows of a step's ``responses`` to show, the most interesting first.
 
-    The order is: responses that findings refer to, extremes of each metric, and a seeded sample of
-    the rest, which prefers prompts that occur at several steps.
-
-    Args:
-        responses: RESPONSE_COLUMNS of the step's rows, ordered by n.
-        step: number of the step, combined with ``seed``.
-        shown: maximum number of shown responses.
-        evidence: n of the responses that findings refer to.
-        seed: seed of the sample.
-        recurring: random number of each response's prompt, from ``prompt_sampling_keys``.
-
-    Returns:
-        Row positions in ``responses``, int64; all rows if there are at most ``shown``.
+    The order is: responses that findings refer to (``evidence``, their n), extremes of each metric,
+    and a seeded sample of the rest, which prefers prompts that occur at several steps: those with a
+    number in ``recurring``, see ``prompt_sampling_keys``.
     """
     count = len(responses)
     if count == 1:
@@ -191,15 +174,13 @@ class StepPlan:
 
     step: int
     rows: NDArray[np.int64]  # int64, row numbers in the response table, the most interesting first
-    # how many of ``rows``, from the first on, a finding cites or are extremes of the run
-    pinned: int
+    pinned: int  # how many of ``rows``, the first ones, findings cite or are extremes of the run
     tokens: NDArray[np.float64]  # float64, number of tokens of each response in ``rows``
     arrays: int  # number of values that the page has for each token, 0 if no tokens are logged
     with_tokens: int = 0  # how many of ``rows``, from the first on, are shown with token values
     digits: int = FINEST_DIGITS  # significant digits of token values
 
     def at(self, level: int) -> StepPlan:
-        """Return the plan at a level of detail (an index into LEVELS)."""
         wanted, count = LEVELS[level], len(self.rows)
         pinned = 0 if level == len(LEVELS) - 1 else self.pinned
         rows = count if wanted.rows is None else min(count, max(wanted.rows, pinned))
@@ -223,11 +204,7 @@ def expected_bytes(candidates: Sequence[StepPlan], level: int) -> float:
 
 
 def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
-    """Return the most detailed level (index into LEVELS) expected to fit into ``room`` bytes.
-
-    Level 0 is skipped if a page has more than MAX_FINE_VALUES values; the last level is returned
-    if none fits.
-    """
+    """Return the most detailed level (index into LEVELS) expected to fit into ``room`` bytes."""
     most_values = max((c.arrays * float(c.tokens.sum()) for c in candidates), default=0.0)
     for level in range(0 if most_values <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
         if expected_bytes(candidates, level) <= room:
@@ -250,11 +227,7 @@ def affordable(candidates: Sequence[StepPlan], room: float) -> int:
 def left_out(
     steps: Sequence[StepPlan], steps_in_all: int, responses_in_all: int, token_responses: int
 ) -> list[str]:
-    """Return sentences about what the pages of these steps leave out; empty if nothing.
-
-    The run has ``responses_in_all`` responses, ``token_responses`` of them with tokens;
-    ``steps_in_all`` also counts the steps without a page.
-    """
+    """Return sentences about what the pages of these steps leave out; empty if nothing."""
     responses, sentences = sum(len(step.rows) for step in steps), []
     if len(steps) < steps_in_all:
         sentences.append(
@@ -312,7 +285,6 @@ def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
 
 
 def evenly(count: int, room: int) -> NDArray[np.int64]:
-    """Return ``room`` evenly spaced indices from 0 to ``count - 1``, or all if there are fewer."""
     return np.linspace(0, count - 1, min(count, room)).round().astype(np.int64)
 
 
@@ -325,14 +297,7 @@ MOST_STEPS = 20_000  # Maximum number of steps in a report
 
 
 def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[StepPlan]:
-    """Choose up to ``options.max_responses`` responses to show at each step, in order of interest.
-
-    First come responses that a finding cites and extremes of the run (e.g. its lowest reward),
-    then responses extreme within their step, then a random sample.
-
-    Raises:
-        UnusableInputError: there are too many steps for any report.
-    """
+    """Choose up to ``max_responses`` responses to show at each step, in order of interest."""
     if len(tables.steps) > MOST_STEPS:
         raise UnusableInputError(
             f"the logs hold {len(tables.steps):,} steps, and a report can list {MOST_STEPS:,} at "
@@ -389,15 +354,7 @@ def prompt_sampling_keys(responses: pd.DataFrame, seed: int) -> NDArray[np.float
 def shown_prompts(
     responses: pd.DataFrame, shown: Sequence[NDArray[np.int64]]
 ) -> dict[str, list[int]]:
-    """Return for each prompt shown at several steps one of its responses at each of these steps.
-
-    Args:
-        responses: table of all responses (RESPONSE_COLUMNS).
-        shown: for each step, the rows of ``responses`` it shows, the most interesting first.
-
-    Returns:
-        ``prompt_id`` -> [step, n, step, n, …], ascending by step.
-    """
+    """Return, for prompts shown at several steps, ``prompt_id`` -> [step, n, step, n, …]."""
     if not shown:
         return {}
     rows = responses[["prompt_id", "step", "n"]].iloc[np.concatenate(shown)]

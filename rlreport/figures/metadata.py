@@ -72,29 +72,18 @@ class ToolCounts(NamedTuple):
 class RowMetadata:
     """Values of a row other than text and tokens."""
 
-    # standard name of the data split, such as "val"; None if the row has none
-    split: str | None = None
+    split: str | None = None  # standard name, such as "val"
     trainable: bool = True  # whether the agent is being trained
     filtered_out: bool = False  # whether the trainer discarded the rollout
     failed: bool = False  # whether the rollout ended in errors before the policy wrote anything
-    # column of the response table, such as ``turns`` -> value of the row
-    figures: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)  # by column of the response table
     tools: dict[str, ToolCounts] = field(default_factory=dict)  # counts of answers by tool name
 
 
 def row_metadata(
     record: Mapping[str, Any], step: int, prompt: str, response: str, ending: Ending | None = None
 ) -> RowMetadata:
-    """Return the metadata of a row; unusable values are ignored.
-
-    Args:
-        record: the row, after ``normalize_turns_and_mask``. Without turns, tool call markup in
-            the text is parsed.
-        step: training step of the row.
-        prompt: text of the prompt.
-        response: text of the response.
-        ending: how the response ended, None if unknown.
-    """
+    """Return the metadata of a row after ``normalize_turns_and_mask``; ignore unusable values."""
     turns = record.get("turns")
     metadata = RowMetadata(
         split=split_named(record.get("split")) or None,

@@ -47,10 +47,7 @@ class Choice(NamedTuple):
 
 
 def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
-    """Choose at most MAX_CHOSEN responses, with at most MAX_CHOSEN_BYTES of texts and tokens.
-
-    Tokens of the responses that are most extreme in their step are kept first.
-    """
+    """Choose responses; the tokens of the most extreme in their step are kept first."""
     sample = sampled_rows(responses, file_names)
     rank, texts, tokens = step_ranks(responses), *_bytes_of(responses)
     chosen = np.zeros(len(responses), np.bool_)
@@ -108,7 +105,6 @@ def _first_of_prompts(prompts: Ints, chosen: NDArray[np.bool_]) -> Ints:
 
 
 def _bytes_of(responses: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Estimate how many bytes the texts, and the tokens, of each response take, float64 (R,)."""
     names = ("response_chars", "ref_response_chars", "response_tokens", "env_tokens")
     text, reference, tokens, others = (
         np.nan_to_num(responses[name].to_numpy(np.float64)) for name in names
@@ -148,14 +144,12 @@ def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
 
 
 def _cost(responses: pd.DataFrame) -> Floats:
-    """Estimate how many tokens (or words) each response adds to the sample, float64 (R,)."""
     tokens = responses["response_tokens"].to_numpy(np.float64)
     words = responses["response_chars"].to_numpy(np.float64) / _CHARS_PER_WORD
     return np.minimum(np.where(np.isnan(tokens), words, tokens), 2 * EDGE)
 
 
 def _priorities(responses: pd.DataFrame, file_names: Sequence[str]) -> Hashes:
-    """Return a random but repeatable priority per response: a hash of its place in the logs."""
     names = np.array([xxhash.xxh3_64_intdigest(os.fsencode(n)) for n in file_names], np.uint64)
     file, offset, sub = (responses[name].to_numpy() for name in ("file", "offset", "sub"))
     place = mix(names[file]) + offset.astype(np.uint64)

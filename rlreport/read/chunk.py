@@ -32,6 +32,7 @@ from rlreport.figures.tokens import (
 from rlreport.options import RESTARTS, FigureOptions, ReadOptions
 from rlreport.read.files import (
     DAMAGED,
+    MAX_LINE,
     NATIVE,
     RANGE_BYTES,
     ByteRange,
@@ -45,7 +46,7 @@ from rlreport.read.rollouts import RolloutPart, RolloutWriter
 from rlreport.read.rows import Row, TokenRows, load_object, parse_record, token_rows
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
-from rlreport.text.messages import Message, marked, message
+from rlreport.text.messages import Message, message
 from rlreport.text.tokens import structure_of
 
 # Codes in ``finish_source``: ``finished`` is from finish reason, last token or text; 0: none
@@ -93,34 +94,27 @@ class Chunk:
     # name -> array (R,): columns of the response table, plus ``group_hash``, ``finish_source``,
     # ``carried`` (bits of FIELD_BITS) and ``failed``. A column without any value is absent
     columns: Columns = field(default_factory=dict)
-    # name -> values of an extra field; the alphabetically first MAX_CHUNK_EXTRAS
-    extras: dict[str, Extra] = field(default_factory=dict)
+    extras: dict[str, Extra] = field(default_factory=dict)  # the first MAX_CHUNK_EXTRAS by name
     extras_dropped: bool = False  # whether any extra field was left out because of this limit
-    # names of the extras that are components of the reward
-    reward_parts: set[str] = field(default_factory=set)
+    reward_parts: set[str] = field(default_factory=set)  # names of extras
     # (row, tool name, *ToolCounts) for each tool used in each row
     tools: list[tuple[int, str, *tuple[int, ...]]] = field(default_factory=list)
     counts: list[RangeCounts] = field(default_factory=list)  # numbers of lines, one entry per range
-    # unusable lines and repaired values, for notes in the report
     remarks: Remarks = field(default_factory=Remarks)
     part: RolloutPart | None = None  # texts and tokens of all rows, if they are kept
 
 
 class Place(NamedTuple):
-    """Location of a row in the logs, its split, and whether its rollout failed.
-
-    ``sub`` is the row's index if one logged JSON object has several rows; ``line_hash`` is the
-    hash of the row's line, 0 in files that do not consist of lines.
-    """
+    """Location of a row in the logs, its split, and whether its rollout failed."""
 
     file: int
     offset: int
     line: int
     length: int
-    sub: int
+    sub: int  # index of the row if one logged JSON object has several
     validation: bool
     failed: bool
-    line_hash: int
+    line_hash: int  # 0 in files that do not consist of lines
 
 
 def batch_columns(
@@ -131,10 +125,7 @@ def batch_columns(
     chunk: Chunk,
     writer: RolloutWriter | None = None,
 ) -> Columns:
-    """Return table columns of ``rows``; add their extra fields, tools and remarks to ``chunk``.
-
-    If there is a ``writer``, it gets the texts and tokens.
-    """
+    """Return table columns of ``rows``; add their other values to ``chunk`` and ``writer``."""
     positions = [LogPosition(*place[:3]) for place in places]
     _collect_remarks(rows, positions, chunk)
     texts = [clean_text(row.response, options.pad_tokens) for row in rows]
@@ -261,7 +252,6 @@ def _add_token_columns(
 def _prompt_figures(
     prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None
 ) -> tuple[int, int]:
-    """Return hash and number of characters of the cleaned prompt (most prompts recur: cached)."""
     cleaned = clean_prompt(prompt, pad_tokens, system_end_token)
     return text_hash(cleaned), len(cleaned)
 
@@ -288,7 +278,6 @@ def text_hash(text: str) -> int:
 
 
 def _rollout(row: Row) -> float:
-    """Return a 53-bit hash of the row's ``rollout_id`` as float, NaN if not logged."""
     rollout = row.carried.get("rollout_id")
     return float(text_hash(str(rollout)) >> 11) if isinstance(rollout, str | int) else np.nan
 
@@ -312,7 +301,6 @@ def _field_bits(row: Row) -> int:
 def _set_finished(
     columns: Columns, rows: Sequence[Row], texts: Sequence[str], tokens: TokenRows | None
 ) -> None:
-    """Add ``finished`` (1: ended by itself, 0: cut off, NaN: unknown) and ``finish_source``."""
     finished: Floats = np.array([row.finish for row in rows], dtype=np.float64)
     source = np.where(np.isnan(finished), 0, FROM_REASON).astype(np.int8)
     has_tokens = np.zeros(len(rows), dtype=bool)
@@ -329,7 +317,6 @@ def _set_finished(
 
 
 def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets: Ints) -> Floats:
-    """Convert positions among a row's sampled tokens to positions among all its tokens, (R,)."""
     assert tokens.sampled is not None
     finite = np.isfinite(among_sampled)
     where = np.flatnonzero(tokens.sampled)
@@ -341,7 +328,6 @@ def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets:
 
 _BATCH_BYTES, _BATCH_ROWS = 1 << 22, 16384
 _END = 2**62
-_TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
 # Cacheable file structures: single files, unlike databases, which may have extra files
 _CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval", "zip")
 
@@ -359,7 +345,7 @@ def read_chunk(
     chunk, columns = Chunk(), list[Columns]()
     writer = RolloutWriter(options) if keep else None
     rows, places, size = list[Row](), list[Place](), 0
-    for row, place in _rows(ranges, options.max_line, chunk):
+    for row, place in _rows(ranges, chunk):
         rows.append(row)
         places.append(place)
         size += place.length
@@ -375,27 +361,21 @@ def read_chunk(
     return chunk
 
 
-def _rows(ranges: Sequence[ByteRange], max_line: int, chunk: Chunk) -> Iterator[tuple[Row, Place]]:
+def _rows(ranges: Sequence[ByteRange], chunk: Chunk) -> Iterator[tuple[Row, Place]]:
     sources = [part.source for part in ranges]
     if len(ranges) > 1:  # small files
         sources = with_content(sources, RANGE_BYTES)
     for part, source in zip(ranges, sources, strict=True):
-        reader = _RangeReader(replace(part, source=source), max_line, chunk)
+        reader = _RangeReader(replace(part, source=source), chunk)
         yield from reader.rows()
         chunk.counts.append(RangeCounts(part.file, part.start, reader.lines, reader.unread))
 
 
 class _RangeReader:
-    """A reader of the rows of a byte range, which adds its remarks to ``chunk``.
-
-    Attributes:
-        lines: number of lines (or objects, in a file without lines) read so far.
-        unread: number of lines, or rows of objects, that could not be used.
-    """
-
-    def __init__(self, part: ByteRange, max_line: int, chunk: Chunk) -> None:
+    def __init__(self, part: ByteRange, chunk: Chunk) -> None:
+        # lines, or objects of a file without lines; and how many lines or rows are unusable
         self.lines = self.unread = 0
-        self._part, self._max_line, self._chunk = part, max_line, chunk
+        self._part, self._chunk = part, chunk
 
     def rows(self) -> Iterator[tuple[Row, Place]]:
         if self._part.format.container == "lines":
@@ -404,14 +384,14 @@ class _RangeReader:
             yield from self._rows_of_container()
 
     def _rows_of_lines(self) -> Iterator[tuple[Row, Place]]:
-        lines = Lines(self._part, self._max_line)
+        lines = Lines(self._part, MAX_LINE)
         for offset, line, torn in lines:
             self.lines += 1
             if line is not None and (not line or line.isspace()):
                 continue
             try:
-                if line is None or len(line) > self._max_line:
-                    raise RowError(message(_TOO_LONG, most=self._max_line))
+                if line is None or len(line) > MAX_LINE:
+                    raise RowError(message("longer than {most:count} bytes", most=MAX_LINE))
                 obj, lenient = load_object(line)
                 digest = xxhash.xxh3_64_intdigest(line)
                 for row, place in self._rows_of_object(obj, offset, len(line), digest, torn=torn):
@@ -428,7 +408,6 @@ class _RangeReader:
             self._add_unread(_END, why, torn=True)
 
     def _rows_of_container(self) -> Iterator[tuple[Row, Place]]:
-        """Yield the rows of a file without lines; a row's offset is the index of its object."""
         from rlreport.formats.containers import iterate
 
         part = self._part
@@ -448,7 +427,6 @@ class _RangeReader:
     def _rows_of_object(
         self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
     ) -> Iterator[tuple[Row, Place]]:
-        """Yield the rows of a logged dict that belong in the table; note why others do not."""
         part, name = self._part, self._part.source.name
         records = part.format.rows(obj, name, self.lines, offset)
         for sub, record in enumerate(records):
@@ -512,7 +490,6 @@ def read_cached(
 
 
 def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> bytes:
-    """Return the cache key for the table of these ranges; b"" if it cannot be cached."""
     formats = format_keys([part.format for part in group], options.tokenizer)
     if not formats:
         return b""
@@ -520,8 +497,7 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOption
     if not all(contents):
         return b""
     settings = replace(
-        options, workers=0, strict=False, restarts=RESTARTS[0], metrics=(), cache="",
-        cache_size=0, ray=None,
+        options, workers=0, strict=False, restarts=RESTARTS[0], metrics=(), cache="", ray=None
     )  # fmt: skip
     ranges = [
         (part.source.name, part.start, part.stop is None, content)
@@ -532,12 +508,7 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOption
 
 
 def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
-    """Return hashes of the formats and the tokenizer for a cache key; [] if not cacheable.
-
-    Args:
-        formats: the formats of the files.
-        tokenizer: the file that maps token ids to strings.
-    """
+    """Return hashes of the formats and the tokenizer for a cache key; [] if not cacheable."""
     keys: dict[int, str] = {}
     for log_format in formats:
         cacheable = log_format.reader.alone if log_format.reader else log_format.id == NATIVE
@@ -555,7 +526,6 @@ def _digest_of(path: str) -> str:
 
 
 def _renumber_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
-    """Replace each file number n in the table by ``files[n]``, in place; return the table."""
 
     def at(position: LogPosition) -> LogPosition:
         return position._replace(file=files[position.file])
@@ -624,7 +594,6 @@ def _decode(data: bytes) -> Chunk:
 
 
 def _to_json(reason: Any) -> Any:
-    """Convert a reason (message or text) to JSON values from which it can still be translated."""
     if isinstance(reason, Message) and not reason.plural:
         return [reason.literal, {name: _to_json(value) for name, value in reason.places.items()}]
     if type(reason) in (str, int, float):

@@ -18,6 +18,7 @@ from rlreport.options import ReadOptions
 from rlreport.read.files import (
     DAMAGED,
     LINE_SUFFIXES,
+    MAX_LINE,
     NATIVE,
     ByteRange,
     Lines,
@@ -65,13 +66,10 @@ _LAST_NUMBER = re.compile(r"(.*(?<!\d)(?<!\d[-_.:]))(\d{1,7})((?:\.[a-z]\w*)+)",
 
 
 class _Detection(NamedTuple):
-    """The result of detecting a file's format."""
-
     format: LogFormat | None  # the format, None if the file is not a log
     reason: str  # why the file has this format, or why it is not a log
     remark: str = ""  # text of a note on how the format interprets the file; "" for none
-    # data splits that the first rows name; empty if they agree with the path
-    splits: frozenset[str] = frozenset()
+    splits: frozenset[str] = frozenset()  # of the first rows; empty if they agree with the path
     damaged: bool = False  # whether it is a Parquet file that cannot be read
     stepless: bool = False  # whether any of the first rows has no step
     unread: UnreadFields | None = None  # fields of the first objects that are not recognized
@@ -88,7 +86,6 @@ class LogFiles:
     unread: dict[str, UnreadFields] = field(default_factory=dict)
 
     def only(self, files: Sequence[int]) -> LogFiles:
-        """Return only the files with these indices, and all notes."""
         sources, formats = [self.sources[i] for i in files], [self.formats[i] for i in files]
         return LogFiles(sources, formats, self.notes, self.unread)
 
@@ -96,13 +93,8 @@ class LogFiles:
 def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
     """Detect the format of every file, and select the files of the splits to read.
 
-    Args:
-        listing: the files; those with damaged contents are added to ``unreadable``.
-        options: the user's options.
-        used: files, or folders of files, that are read as something else, such as trainer metrics.
-
-    Raises:
-        UsageError: the options have an unknown format, mapping or split.
+    ``used`` are files, or folders of files, that are read as something else; files with damaged
+    contents are added to ``listing.unreadable``.
     """
     files = LogFiles()
     row_splits: list[frozenset[str]] = []
@@ -208,7 +200,6 @@ def path_steps(names: Sequence[str]) -> dict[str, int]:
 
 
 def _without_repeats(files: LogFiles) -> LogFiles:
-    """Drop files in which TRL wrote the rows of the previous file again under a new step."""
     from rlreport.formats.trl import TRL, repeated_files
 
     folders: dict[tuple[str, str], list[Source]] = {}
@@ -263,7 +254,6 @@ def _chosen_splits(
 def _detections(
     sources: Sequence[Source], options: ReadOptions, listed: frozenset[Path]
 ) -> list[_Detection]:
-    """Detect the format of every file."""
     by_pattern: dict[str, list[int]] = {}
     for number, source in enumerate(sources):
         # An empty file is not representative of other files.
@@ -273,7 +263,7 @@ def _detections(
     peeks: dict[int, _Peek] = {}
 
     def detect_from_start(numbers: list[int]) -> None:
-        for n, peek in zip(numbers, _peeks([sources[n] for n in numbers], options), strict=True):
+        for n, peek in zip(numbers, _peeks([sources[n] for n in numbers]), strict=True):
             peeks[n], detections[n] = peek, _detect(sources[n], options, listed, peek)
 
     detect_from_start([n for numbers in by_pattern.values() for n in _evenly_spaced(numbers)])
@@ -294,7 +284,6 @@ def _detections(
 
 
 def _evenly_spaced(numbers: list[int]) -> list[int]:
-    """Return up to _MAX_PEEKED_FILES of the numbers, evenly spaced, including first and last."""
     last, count = len(numbers) - 1, min(len(numbers), _MAX_PEEKED_FILES)
     return [numbers[i * last // max(1, count - 1)] for i in range(count)]
 
@@ -306,14 +295,12 @@ def _container(source: Source) -> str:
     return container_of(source.name) or "lines"
 
 
-def _peeks(sources: list[Source], options: ReadOptions) -> Iterator[_Peek]:
+def _peeks(sources: list[Source]) -> Iterator[_Peek]:
     for source, start in zip(sources, with_content(sources, _HEAD), strict=True):
         whole = start.size == source.size
-        peek = (
-            _peek(start, options.max_line) if whole or _container(source) == "lines" else ([], "")
-        )
+        peek = _peek(start) if whole or _container(source) == "lines" else ([], "")
         # Opening a file in a store fetches BLOCK bytes, so use the start if it has a whole line.
-        yield peek if whole or peek[0] else _peek(source, options.max_line)
+        yield peek if whole or peek[0] else _peek(source)
 
 
 def _detect(
@@ -382,13 +369,13 @@ def _row_splits(named: Iterable[str], by_path: str | None) -> frozenset[str]:
     return splits if splits - {by_path} else frozenset()
 
 
-def _peek(source: Source, max_line: int) -> _Peek:
+def _peek(source: Source) -> _Peek:
     from rlreport.formats.containers import iterate
 
     objects: list[dict[str, Any]] = []
     if _container(source) == "lines":
         # Limit the range, so that a file of broken lines is not read to its end.
-        for line in Lines(ByteRange(0, source, 0, min(_HEAD, source.size)), max_line):
+        for line in Lines(ByteRange(0, source, 0, min(_HEAD, source.size)), MAX_LINE):
             with suppress(RowError, RecursionError):
                 objects.append(load_object(line.data or b"")[0])
             if len(objects) >= MAX_PEEKED:

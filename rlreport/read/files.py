@@ -47,37 +47,28 @@ class LogFormat:
 
     id: str = NATIVE
     container: str = "lines"  # file structure: ``lines``, ``json``, ``parquet``, …
-    # converts a logged dict to rows with standard fields; None for the native format
-    reader: RowReader | None = None
+    reader: RowReader | None = None  # None for the native format
     why: str = ""  # text that explains why this format was chosen
     split: str = "train"  # data split (``train``, ``val``, …) of rows that do not name one
     main: str = "train"  # the split in which the checks look for problems, usually ``train``
-    # a second split, shown but not checked, or None; further splits are not read
-    watched: str | None = "val"
+    watched: str | None = "val"  # a second split, shown but not checked; others are not read
     # path of the file, or of a file in it if it is an archive -> its step, for rows without one
     steps: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def siblings(self) -> tuple[FileStamp, ...]:
-        """The files next to the log that are read together with it."""
         return () if self.reader is None else self.reader.siblings
 
     @property
     def rewarded(self) -> bool:
-        """Whether files of this format contain rewards."""
         return self.reader is None or self.reader.rewarded
 
     def step_in_path(self, obj: dict[str, Any], name: str) -> AssumedStep | None:
-        """Return the step in the path of an object of file ``name``, None if it has none."""
         step = self.steps.get(f"{name}/{getattr(obj, 'member', '')}", self.steps.get(name))
         return None if step is None else AssumedStep(step)
 
     def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
-        """Convert a logged dict to rows with standard fields; ``UnreadRow`` for an unreadable row.
-
-        Raises:
-            RowError: the object cannot be converted.
-        """
+        """Convert a logged dict to rows with standard fields, ``UnreadRow`` for unreadable ones."""
         if self.reader is None:
             return [obj]
         from rlreport.formats.base import Where
@@ -111,12 +102,7 @@ class Listing:
 
 
 def find_sources(paths: Sequence[str | Path]) -> Listing:
-    """List the log files under files, folders, globs and URLs, each file once.
-
-    Raises:
-        UsageError: a given path does not exist.
-        MissingExtraError: a URL is given and fsspec is not installed.
-    """
+    """List the log files under files, folders, globs and URLs, each file once."""
     listing = Listing([], [], [])
     entries: list[_Found] = []
     roots: list[str] = []
@@ -156,7 +142,6 @@ def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
 
 
 def is_url(path: str) -> bool:
-    """Return whether a path has a scheme such as ``s3://``."""
     scheme, separator, _ = path.partition("://")
     return bool(separator) and scheme.replace("+", "").isalnum()
 
@@ -193,7 +178,6 @@ def _recursive_matches(pattern: str, listing: Listing) -> Iterator[str]:
 
 
 def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Return whether the parts of a path match those of a glob; ``*`` skips hidden names."""
     if not pattern:
         return not parts
     first, *rest = pattern
@@ -295,6 +279,7 @@ DAMAGED = (OSError, EOFError, zlib.error, zstd.ZstdError)
 # Files are cut at multiples of this, so appending to a file does not change earlier ranges
 RANGE_BYTES = 32 << 20
 
+MAX_LINE = 256_000_000  # bytes of a line; longer ones are skipped
 _NO_END = 2**62
 _GROUP_FILES = 256
 _SMALL_BYTES = 4 << 20
@@ -303,10 +288,9 @@ _SMALL_PACKED_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A part of a file: all lines whose first byte is at an offset in [start, stop).
+    """All lines of a file whose first byte is at an offset in [start, stop).
 
-    Files can therefore be cut anywhere. Compressed files and files that do not consist of lines
-    are never cut: they are one range.
+    Files can therefore be cut anywhere; those that are compressed or have no lines never are.
     """
 
     file: int  # index of the file in the list of log files
@@ -323,7 +307,6 @@ class ByteRange:
 
     @property
     def small(self) -> bool:
-        """Whether the range is small enough to be read together with ranges of other files."""
         return self.weight <= (_SMALL_PACKED_BYTES if self.stop is None else _SMALL_BYTES)
 
 
@@ -343,7 +326,6 @@ def byte_ranges(
 
 
 def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
-    """Return groups of ranges to read together: small files in groups, each large range alone."""
     groups: list[list[ByteRange]] = [[]]
     size = 0
     for part in ranges:
@@ -359,25 +341,18 @@ def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
 
 
 class Line(NamedTuple):
-    """A line of a log without its line terminator."""
-
     offset: int  # offset of its first byte in the decompressed file
     data: bytes | None  # its bytes; None if the line is longer than the limit
-    # whether the file ends within this line, for example while it is being written
-    torn: bool = False
+    torn: bool = False  # whether the file ends within this line, such as while it is written
 
 
 @dataclass(slots=True)
 class Lines:
-    """An iterable of the lines of a byte range, including blank lines.
-
-    It stops at the size that the file had when it was listed. Set after iteration:
-    """
+    """The lines of a byte range, with blank ones, up to the size that the file had when listed."""
 
     part: ByteRange
     max_line: int
-    # why the rest of the file could not be read; None if all of it was read
-    damage: str | None = None
+    damage: str | None = None  # why the rest of the file could not be read
     # whether the compressed stream lacks an end marker (its writer was killed) but no line is lost
     unended: bool = False
     _early: bool = False  # whether the compressed stream ends too early
@@ -392,7 +367,6 @@ class Lines:
             self.damage, self.unended = None, True
 
     def _pieces(self) -> Generator[bytes]:
-        """Yield decompressed bytes, starting one byte before the range; stop at damaged data."""
         source, start = self.part.source, max(0, self.part.start - 1)
         try:
             if source.store and not source.compression and not source.content:
@@ -432,17 +406,13 @@ class Lines:
 
 
 class _Pieces(io.RawIOBase):
-    """A readable stream over an iterator of bytes."""
-
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._piece = pieces, memoryview(b"")
 
     def readable(self) -> bool:
-        """Return True, as ``io.RawIOBase`` requires of a readable stream."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Copy the next bytes into ``buffer``; return their number, 0 at the end."""
         self._piece = self._piece or memoryview(next(self._pieces, b""))
         size = min(memoryview(buffer).nbytes, len(self._piece))
         memoryview(buffer)[:size], self._piece = self._piece[:size], self._piece[size:]
@@ -450,7 +420,6 @@ class _Pieces(io.RawIOBase):
 
 
 def _skip_line(stream: io.BufferedIOBase) -> int:
-    """Skip the rest of the current line; return the number of bytes skipped."""
     skipped = 0
     while piece := stream.readline(_BUFFER):
         skipped += len(piece)
@@ -460,7 +429,6 @@ def _skip_line(stream: io.BufferedIOBase) -> int:
 
 
 def _ends_flushed(source: Source) -> bool:
-    """Return whether a gzip file ends with an empty stored block, which a flush writes."""
     if source.compression != "gz" or source.size < len(_FLUSHED):
         return False
     with source.open_packed() as packed:
@@ -469,7 +437,6 @@ def _ends_flushed(source: Source) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the message of a reading error, without the file's path."""
     if isinstance(error, RowError):
         return error.reason
     if isinstance(error, OSError) and error.strerror:

@@ -74,21 +74,11 @@ def read_logs(
 ) -> Scan:
     """Read logs from files, folders, globs and URLs into tables.
 
-    Args:
-        paths: the logs.
-        options: how to read them.
-        figures: discount γ and GAE parameter λ, with which advantages are computed.
-        progress: receives the number of bytes read.
-        metrics: files with the trainer's metrics.
-        workers: processes to read with; by default they are started according to ``options``.
-        used: other files that are read as something else; no note says that they are not logs.
+    ``used`` are files that are read as something else: no note says that they are not logs.
 
     Raises:
-        UsageError: a path, format or mapping is invalid.
         UnusableInputError: no response can be read; the message describes what was found.
         StrictError: ``options.strict`` is set and anything was skipped or repaired.
-        MissingExtraError: the logs need an optional library.
-        RlreportError: a worker process was killed.
     """
     options, figures = options or ReadOptions(), figures or FigureOptions()
     progress = progress or Progress()
@@ -106,7 +96,8 @@ def read_logs(
     files = detect_formats(listing, options, [*metrics, *used])
     ranges = byte_ranges(files.sources, files.formats)
     # The cache keeps the table and the chosen rows apart, as the choice changes while a run grows.
-    spool = RolloutSpool() if not options.cache and _unpacked_bytes(ranges) <= KEPT_BYTES else None
+    unpacked = sum(part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges)
+    spool = RolloutSpool() if not options.cache and unpacked <= KEPT_BYTES else None
     chunks = read_chunks(ranges, options, figures, progress, workers, spool)
     name = safe_text(_name(paths))
     scan, order = _scan(name, chunks, listing, files, options, with_metrics=bool(metrics))
@@ -132,10 +123,6 @@ def read_logs(
     return scan
 
 
-def _unpacked_bytes(ranges: Sequence[ByteRange]) -> int:
-    return sum(part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges)
-
-
 def read_chunks(
     ranges: Sequence[ByteRange],
     options: ReadOptions,
@@ -144,15 +131,9 @@ def read_chunks(
     workers: Workers,
     spool: RolloutSpool | None = None,
 ) -> list[Chunk]:
-    """Read all byte ranges; return one table per group of ranges, in order.
-
-    If there is a ``spool``, the texts and tokens of all rows are appended to it, up to a limit.
-
-    Raises:
-        RlreportError: a worker process was killed or raised an error.
-    """
+    """Read all byte ranges in groups; append texts and tokens to ``spool``, up to a limit."""
     groups = grouped_ranges(ranges)
-    store = store_at(options.cache, options.cache_size) if options.cache else None
+    store = store_at(options.cache) if options.cache else None
     shared = options, figures, store, spool is not None
     chunks: list[Chunk] = []
     size = sum(part.weight for part in ranges)
@@ -205,7 +186,6 @@ def _scan(
     *,
     with_metrics: bool = False,
 ) -> tuple[Scan, Ints]:
-    """Return the tables, and which of all rows that were read are in the response table, int64."""
     if with_metrics and not files.sources:
         return no_responses(name, files.notes), np.zeros(0, np.int64)
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
@@ -340,7 +320,6 @@ def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[
 
 
 def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
-    """Return the error message for logs without any usable response."""
     if not files.sources and not bad:
         # Name the files that --map could read first.
         refused = sorted((n for n in notes if n.file), key=lambda n: "--map " not in n.text)

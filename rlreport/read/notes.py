@@ -65,7 +65,6 @@ class Remarks:
         self.oddities[kind] = Oddity(times + count, first)
 
     def add_unread(self, line: UnreadLine) -> None:
-        """Add a line that could not be used."""
         self.unread_count += 1
         if len(self.unread) < MAX_UNREAD:
             self.unread.append(line)
@@ -114,18 +113,11 @@ ODDITIES = {
 
 
 def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which rows are superseded: a restarted run logged their step again in the same file.
+    """Return which rows of a file a restarted run logged again, bool (R,).
 
     A restart is a row with a lower step than the row before. A file in which over a quarter of the
-    changes of step are decreases is taken to be unsorted, without restarts.
-
-    Args:
-        steps: int64 (R,), steps of the rows of one file in their order.
-        validation: bool (R,), whether a row is of the validation split; such rows may be logged
-            late, so they indicate restarts only in files without other rows.
-
-    Returns:
-        bool (R,), whether a row of the same split has the same step after a later restart.
+    changes of step are decreases is taken to be unsorted, without restarts. Rows of the validation
+    split may be logged late, so they indicate restarts only in files without other rows.
     """
     sorted_rows = np.arange(len(steps)) if validation.all() else np.flatnonzero(~validation)
     change = np.diff(steps[sorted_rows])
@@ -143,15 +135,10 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
 
 
 def later_attempts(files: Ints, steps: Ints, names: Sequence[str]) -> list[tuple[Ints, Ints]]:
-    """Return pairs of (older files, newer files) that a restarted run wrote.
+    """Return pairs of (older files, newer files) that a restarted run wrote; one value per row.
 
     The newer files begin at a step of the older ones and end after them, and steps in both have
     more rows than any other step. Files that begin at the same step are ranks of one attempt.
-
-    Args:
-        files: int64 (R,), files of the training rows.
-        steps: int64 (R,), their steps.
-        names: names of the files.
     """
     order = np.lexsort((steps, files))
     numbers, starts = np.unique(files[order], return_index=True)
@@ -181,7 +168,6 @@ def _ranks(names: Sequence[str], files: Ints) -> set[str]:
 
 
 def restart_note(steps: Ints, name: str, *, kept: bool, in_other_file: bool = False) -> Note:
-    """Return the note on a file's rows whose ``steps`` were logged again after a restart."""
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
     text = marked("after a restart, steps {steps} were logged again; all rows kept")
@@ -274,7 +260,6 @@ def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
 
 
 def _error_text(value: object) -> str:
-    """Return the text of a logged error in lower case, "" if the value means no error."""
     if isinstance(value, list | dict):
         return str(value).lower() if value else ""
     word = value.strip().lower() if isinstance(value, str) else ""
@@ -295,7 +280,6 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
 
 
 def missing_grade_notes(kinds: Sequence[int] | NDArray[Any]) -> list[Note]:
-    """Return a note per reason for invalid rewards; ``kinds``: each response's code ``Missing``."""
     counts = {kind: int(np.count_nonzero(np.asarray(kinds) == kind)) for kind in Missing}
     return [
         Note(MISSING_GRADES, message(_NOTES[kind]), count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -56,7 +56,6 @@ class _Rows(NamedTuple):
     whole: NDArray[np.bool_]  # see ``Choice``
 
     def take(self, at: slice | Ints) -> _Rows:
-        """Return only some of the rows."""
         return _Rows._make(values[at] for values in self)
 
 
@@ -69,17 +68,13 @@ def read_chosen(
     workers: Workers,
     progress: Progress,
 ) -> tuple[RolloutSpool, Ints]:
-    """Read the chosen rows; return their texts and tokens, and the index of each chosen row there.
-
-    Raises:
-        UnusableInputError: a log changed or vanished since it was first read.
-    """
+    """Read the chosen rows; return their texts and tokens, and the index of each row there."""
     table = responses.iloc[choice.rows]
     columns = [table[name].to_numpy() for name in _Rows._fields[:-1]]
     rows = _Rows._make([*columns, choice.whole])
     order = np.lexsort((rows.sub, rows.offset, rows.file))
     jobs = list(_jobs(rows.take(order), files))
-    store = store_at(options.cache, options.cache_size) if options.cache else None
+    store = store_at(options.cache) if options.cache else None
     shared = _Shared(files, options, figures, store)
     seconds = float(rows.length.sum()) / _BYTES_PER_SECOND
     spool = RolloutSpool()
@@ -93,7 +88,6 @@ def read_chosen(
 
 
 def _jobs(rows: _Rows, files: LogFiles) -> Iterator[_Rows]:
-    """Split rows into jobs; those of a compressed file, or one without lines, are one job."""
     start = size = 0
     for i, (file, length) in enumerate(zip(rows.file.tolist(), rows.length.tolist(), strict=True)):
         whole = files.sources[file].compression or files.formats[file].container != "lines"
@@ -108,7 +102,6 @@ def _jobs(rows: _Rows, files: LogFiles) -> Iterator[_Rows]:
 
 
 def _read_part(rows: _Rows, shared: _Shared) -> RolloutPart:
-    """Read some rows from the logs, or from the cache if their lines have not changed."""
     store, key = shared.store, b""
     if store is not None and (key := _key(rows, shared)) and (data := store.get(key)):
         with suppress(ValueError, TypeError, LookupError):
@@ -132,7 +125,6 @@ def _read_part(rows: _Rows, shared: _Shared) -> RolloutPart:
 
 
 def _key(rows: _Rows, shared: _Shared) -> bytes:
-    """Return the cache key of a part; b"" if it cannot be cached."""
     options, numbers = shared.options, np.unique(rows.file).tolist()
     formats = format_keys([shared.files.formats[file] for file in numbers], options.tokenizer)
     if not formats or not rows.line_hash.all():
@@ -145,7 +137,6 @@ def _key(rows: _Rows, shared: _Shared) -> bytes:
 
 
 def _batches(rows: Iterator[Row]) -> Iterator[tuple[slice, list[Row]]]:
-    """Group rows into lists of about _BATCH_TOKENS tokens; yield their positions, too."""
     batch: list[Row] = []
     first = size = 0
     for row in rows:
@@ -188,12 +179,8 @@ def _objects(rows: _Rows, files: LogFiles) -> Iterator[tuple[int, bytes | dict[s
             else:
                 with source.open() as stream:
                     for i in group:
-                        yield i, _line(stream, int(rows.offset[i]), int(rows.length[i]))
-
-
-def _line(stream: IO[bytes], offset: int, length: int) -> bytes:
-    stream.seek(offset)
-    return stream.read(length)
+                        stream.seek(int(rows.offset[i]))
+                        yield i, stream.read(int(rows.length[i]))
 
 
 def _requested_lines(
@@ -224,7 +211,6 @@ def _objects_of_container(
 
 @contextmanager
 def _report_changed_file(source: Source) -> Iterator[None]:
-    """Convert reading errors to an error which says that the file changed in the meantime."""
     try:
         yield
     except (RowError, IndexError, ValueError, *DAMAGED) as error:

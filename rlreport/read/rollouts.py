@@ -35,18 +35,14 @@ from rlreport.text.tokens import Style, readable_tokens
 class Turn:
     """A turn of the conversation after the prompt; texts are cleaned, None if not logged."""
 
-    # speaker (such as ``assistant``), and text
     role: str
     text: str
     sampled: bool  # whether the policy wrote the turn
-    # (first, last + 1) position of the turn's tokens in the response
-    tokens: tuple[int, int] | None = None
+    tokens: tuple[int, int] | None = None  # first and last + 1 position in the response
     thinking: str | None = None  # reasoning that is logged separately from the text
-    # tool calls as (tool, arguments); arguments other than text as JSON
-    calls: tuple[tuple[str, str], ...] = ()
+    calls: tuple[tuple[str, str], ...] = ()  # (tool, arguments as text or JSON)
     tool: str | None = None  # name of the tool, if the turn is a tool's result
     error: str | None = None  # error message of the turn
-    # duration and reward of the turn
     seconds: float | None = None
     reward: float | None = None
 
@@ -55,10 +51,8 @@ class Turn:
 class Rollout:
     """A response with its prompt, its tokens and numbers per token (figures), as pages show it."""
 
-    # id of the response: its step, and its position in the step
     step: int
-    n: int
-    # log file, and line number in it, of the response
+    n: int  # position in the step
     file: str
     line: int
     # cleaned texts; None if not logged
@@ -66,17 +60,11 @@ class Rollout:
     response: str
     ref_response: str | None = None
     ground_truth: str | None = None
-    # (role, text) per message of the prompt; empty if it is not a chat
-    turns: list[tuple[str, str]] = field(default_factory=list)
-    # the T token strings as logged; empty if tokens are not logged or not loaded
-    raw_tokens: list[str] = field(default_factory=list)
-    # readable text of each token, length T; a character split over several tokens is in the text of
-    # the last one
-    tokens: list[str] = field(default_factory=list)
-    # numbers per token, such as KL, length T; NaN if the policy did not sample it
-    figures: TokenFigures = field(default_factory=TokenFigures)
-    # bool (T,), whether the policy sampled the token; None if it sampled all
-    sampled: NDArray[np.bool_] | None = None
+    turns: list[tuple[str, str]] = field(default_factory=list)  # (role, text) of the prompt
+    raw_tokens: list[str] = field(default_factory=list)  # as logged; empty if not loaded
+    tokens: list[str] = field(default_factory=list)  # their texts, by ``readable_tokens``
+    figures: TokenFigures = field(default_factory=TokenFigures)  # NaN if not sampled
+    sampled: NDArray[np.bool_] | None = None  # (T,); None if the policy sampled all tokens
     conversation: list[Turn] = field(default_factory=list)  # the turns after the prompt
     errors: list[str] = field(default_factory=list)  # error messages of the rollout
 
@@ -105,7 +93,6 @@ class Numbers(dict[str, int]):
         return number
 
     def of(self, strings: Sequence[str]) -> Ids:
-        """Return the id of each string."""
         return np.fromiter(map(self.__getitem__, strings), np.int32, len(strings))
 
 
@@ -121,7 +108,7 @@ class RolloutPart:
     ids: Ids  # (N,), tokens as indices of ``vocabulary``; 0 in responses without token strings
     sampled: NDArray[np.bool_]  # (N,), whether the policy sampled the token
     figures: dict[str, Floats32]  # name in LOGGED -> (N,), NaN where not logged
-    vocabulary: list[str]  # token strings as logged
+    vocabulary: list[str] = field(repr=False)  # token strings as logged
 
     @property
     def size(self) -> int:
@@ -129,7 +116,6 @@ class RolloutPart:
         return len(self.texts) + len(self.ids) * (5 + 4 * len(self.figures))
 
     def packed(self) -> bytes:
-        """Return the part as bytes; a TypeError means that they cannot be stored."""
         head = {"figures": list(self.figures), "vocabulary": self.vocabulary}
         arrays: list[Any] = [self.spans, self.texts, self.lengths, self.flags]
         arrays += [self.ids, self.sampled, *self.figures.values()]
@@ -137,11 +123,6 @@ class RolloutPart:
 
     @classmethod
     def unpacked(cls, data: bytes, rows: int) -> RolloutPart:
-        """Return the part of ``rows`` responses that ``packed`` wrote.
-
-        Raises:
-            ValueError, TypeError, LookupError: the data is damaged.
-        """
         head, arrays = unpack(data)
         figures = dict(zip(head["figures"], arrays[6:], strict=True))
         spans, texts, lengths, flags, ids, sampled = arrays[:6]
@@ -158,8 +139,6 @@ class RolloutPart:
 
 
 class RolloutWriter:
-    """Collects batches of parsed rows (``add``) into a part (``part``)."""
-
     def __init__(self, options: ReadOptions) -> None:
         self._pads, self._system_end = options.pad_tokens, options.system_end_token
         self._clean = partial(as_text, pads=options.pad_tokens)
@@ -179,15 +158,9 @@ class RolloutWriter:
         responses: Sequence[str],
         whole: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Add responses.
+        """Add R responses, with the values of their sampled tokens and their cleaned texts.
 
-        Args:
-            rows: R parsed rows.
-            tokens: all their tokens; None if no row has tokens.
-            figures: values of the sampled tokens.
-            responses: the cleaned responses.
-            whole: bool (R,), which rows keep all their tokens; None for all. Of others, only the
-                first and last EDGE sampled tokens are kept.
+        Of rows that are not ``whole``, only the first and last EDGE sampled tokens are kept.
         """
         sizes = np.full(len(rows), -1)
         if tokens is not None:
@@ -273,31 +246,32 @@ class RolloutWriter:
         return part
 
     def part(self) -> RolloutPart:
-        """Return all rows that were added."""
         batches, count = self._batches, len(self._spans)
         names = [name for name in LOGGED if any(name in batch.figures for batch in batches)]
+
+        def joined(name: str, dtype: type[np.generic]) -> NDArray[Any]:
+            return np.concatenate(
+                [np.zeros(0, dtype), *(getattr(batch, name) for batch in batches)]
+            )
+
+        def joined_figure(name: str) -> Floats32:
+            missing = [np.full(len(batch.ids), np.nan, np.float32) for batch in batches]
+            parts = zip(batches, missing, strict=True)
+            return np.concatenate([batch.figures.get(name, nan) for batch, nan in parts])
+
         return RolloutPart(
             np.array(self._spans, np.int64).reshape(count, len(TEXTS), 2),
             np.frombuffer(b"".join(self._texts), np.uint8),
-            np.concatenate([np.zeros(0, np.int64), *(batch.lengths for batch in batches)]),
-            np.concatenate([np.zeros(0, np.uint8), *(batch.flags for batch in batches)]),
-            np.concatenate([np.zeros(0, np.int32), *(batch.ids for batch in batches)]),
-            np.concatenate([np.zeros(0, np.bool_), *(batch.sampled for batch in batches)]),
-            {
-                name: np.concatenate(
-                    [
-                        batch.figures.get(name, np.full(len(batch.ids), np.nan, np.float32))
-                        for batch in batches
-                    ]
-                )
-                for name in names
-            },
+            joined("lengths", np.int64),
+            joined("flags", np.uint8),
+            joined("ids", np.int32),
+            joined("sampled", np.bool_),
+            {name: joined_figure(name) for name in names},
             list(self._numbers),
         )
 
 
 def _as_float32(values: Floats) -> Floats32:
-    """Return values as float32, with NaN for numbers beyond its range."""
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     narrow[np.isinf(narrow)] = np.nan
@@ -336,8 +310,6 @@ class _File:
 
 
 class RolloutSpool:
-    """Appends parts to temporary files."""
-
     def __init__(self) -> None:
         self._rows: list[RolloutPart] = []  # without their texts and tokens
         self._numbers = Numbers()
@@ -349,11 +321,6 @@ class RolloutSpool:
         return sum(len(part.lengths) for part in self._rows)
 
     def append(self, part: RolloutPart) -> None:
-        """Append the responses of a part.
-
-        Raises:
-            OutputError: the disk of temporary files is full.
-        """
         try:
             spans = np.where(part.spans == _ABSENT, _ABSENT, part.spans + self._texts.size)
             rows = replace(part, spans=spans, ids=part.ids[:0], figures={}, vocabulary=[])
@@ -375,12 +342,7 @@ class RolloutSpool:
             ) from None
 
     def rollouts(self, places: Places, order: Ints) -> Rollouts:
-        """Return all responses.
-
-        Args:
-            places: the responses with texts, ascending by row of the response table.
-            order: int64 (R,), the index of each among all responses that were appended.
-        """
+        """Return the responses; ``order``: the index of each among all that were appended."""
         parts = self._rows
         spans, lengths, flags = (
             np.concatenate([np.zeros(shape, np.int64), *(getattr(part, name) for part in parts)])
@@ -414,36 +376,23 @@ class Places(NamedTuple):
     names: list[str]  # names of the log files
 
     def take(self, at: Ints) -> Places:
-        """Return only some of the responses, by their indices."""
         row, step, n, file, line = (values[at] for values in self[:5])
         return Places(row, step, n, file, line, self.names)
 
 
-@dataclass(frozen=True, slots=True)
-class Rollouts:
+@dataclass(slots=True)
+class Rollouts(RolloutPart):
     """The chosen responses of a run: their texts, tokens and values per token.
 
     A pickle contains all of them; ``Selection`` is pickled with the responses of a job only.
     """
 
     places: Places  # the R responses, ascending by row
-    spans: Ints  # as in ``RolloutPart``
     starts: Ints  # int64 (R,), the first token of each response in ``ids``
-    lengths: Ints
-    flags: NDArray[np.uint8]
-    texts: NDArray[np.uint8]
-    ids: Ids
-    sampled: NDArray[np.bool_]
-    figures: dict[str, Floats32]
-    vocabulary: list[str] = field(repr=False)
     style: Style | None = None  # how the run's token strings encode bytes; None if unknown
 
     def indices(self, rows: Sequence[int] | Ints) -> Ints:
-        """Return the index of each row of the response table among the chosen responses.
-
-        Raises:
-            LookupError: a row was not chosen.
-        """
+        """Return the index of each row of the response table, or raise LookupError."""
         wanted = np.asarray(rows, np.int64)
         at = np.searchsorted(self.places.row, wanted)
         if len(wanted) and not np.array_equal(
@@ -486,19 +435,13 @@ class Rollouts:
         )
 
     def _tokens_of(self, at: Ints) -> Ints:
-        """Return the indices of all tokens of some responses, int64 (N,)."""
         lengths = self.lengths[at]
         return np.repeat(self.starts[at] - offsets_of(lengths)[:-1], lengths) + np.arange(
             int(lengths.sum())
         )
 
     def read(self, rows: Sequence[int] | Ints, with_tokens: int | None = None) -> list[Rollout]:
-        """Return responses as pages show them.
-
-        Args:
-            rows: rows of the response table that were chosen.
-            with_tokens: how many of them, counted from the first, get their tokens; None for all.
-        """
+        """Return responses as pages show them, the first ``with_tokens`` of them with tokens."""
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]
@@ -552,7 +495,6 @@ class Rollouts:
 
 
 def no_rollouts() -> Rollouts:
-    """Return no responses, for a run of which only the trainer's metrics are logged."""
     nothing = np.zeros(0, np.int64)
     places = Places(nothing, nothing, nothing, nothing, nothing, [])
     return RolloutSpool().rollouts(places, nothing)
@@ -590,7 +532,6 @@ def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
 
 
 def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
-    """Convert a logged turn; drop values of wrong type, and token positions unless ``spans``."""
 
     def text(name: str) -> str | None:
         return clean(value) if isinstance(value := turn.get(name), str) else None
@@ -614,7 +555,6 @@ def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
 
 
 def _call(call: object) -> tuple[str, str]:
-    """Return the tool name and the arguments of a logged tool call, both as text."""
     call = call if isinstance(call, dict) else {"arguments": call}
     return as_text(call.get("name", "")), as_text(call.get("arguments", ""))
 

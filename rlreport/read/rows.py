@@ -49,19 +49,14 @@ _END_FIELDS = ("finish_reason", "stop_reason", "stop_condition", "termination_re
 
 @dataclass(slots=True)
 class TokenFields:
-    """The token strings and arrays of one row."""
-
     tokens: list[str] | None = None  # token strings, None if not logged
     text: str = ""  # the token strings joined
-    # field of TOKEN_ARRAYS -> its values as doubles
-    arrays: dict[str, array[float]] = field(default_factory=dict)
+    arrays: dict[str, array[float]] = field(default_factory=dict)  # those in TOKEN_ARRAYS
     size: int = -1  # length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none
     uneven: bool = False  # whether the lengths of ``tokens`` and ``arrays`` differ
-    # one byte per token, 1 if the policy sampled it, else 0; None if it sampled all
-    mask: bytes | None = None
+    mask: bytes | None = None  # 1 per sampled token, 0 per other; None if all are sampled
 
     def fit(self, size: int) -> None:
-        """Update ``size`` and ``uneven`` for a further array of length ``size``."""
         if self.size < 0:
             self.size = size
         elif size != self.size:
@@ -87,21 +82,12 @@ class Row(NamedTuple):
     oddities: Sequence[str]  # kinds of repaired or dropped values, keys of ``notes.ODDITIES``
     # (name, type) of unrecognized fields that are neither numbers nor short texts
     unread: Sequence[tuple[str, str]]
-    # data split, whether the rollout failed, numbers of turns and of tool calls, …
     metadata: RowMetadata
     missing_grade: int  # 0 if the reward is valid, else why not: a code of ``notes.Missing``
 
 
 def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
-    """Parse a line that should hold one JSON object.
-
-    Returns:
-        the dict, and whether only the lenient standard library could parse it (NaN, Infinity,
-        lone surrogates, integers beyond 64 bits).
-
-    Raises:
-        RowError: the line is not a JSON object.
-    """
+    """Parse a line that holds a JSON object; also return whether it is not strict JSON."""
     lenient = False
     try:
         value = orjson.loads(line)
@@ -131,11 +117,7 @@ def _load_lenient(line: bytes) -> object:
 
 
 def parse_record(record: dict[str, Any]) -> Row:
-    """Parse a dict with the standard field names (``fields.CANONICAL``) into a ``Row``.
-
-    Raises:
-        RowError: a required field is missing or unusable.
-    """
+    """Parse a dict with the standard field names (``fields.CANONICAL``), or raise RowError."""
     for name in REQUIRED:
         if name not in record:
             raise RowError(message("no {field}", field=name))
@@ -172,7 +154,6 @@ def parse_record(record: dict[str, Any]) -> Row:
 def _rewards(
     record: dict[str, Any], oddities: list[str]
 ) -> tuple[tuple[float, float, float, float], bool]:
-    """Return the four numbers of ``Row.rewards``, and whether any of them was logged as text."""
     try:
         reward, coerced = number_of(record["reward"])
     except ValueError:
@@ -194,12 +175,15 @@ def _rewards(
 def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
     fields = TokenFields()
     tokens: Any = record.get("response_tokens")
-    text = _joined(tokens)
-    if text is not None:
-        fields.tokens, fields.text = tokens, text
-        fields.fit(len(tokens))
-    elif tokens is not None:
-        oddities.append("not_tokens")
+    if tokens is not None:
+        try:
+            if not isinstance(tokens, list):
+                raise TypeError
+            # Joining is several times faster than checking each type.
+            fields.text, fields.tokens = "".join(tokens), tokens
+            fields.fit(len(tokens))
+        except TypeError:
+            oddities.append("not_tokens")
     for name in TOKEN_ARRAYS:
         values = record.get(name)
         if values is None or values == []:
@@ -219,19 +203,9 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
     return fields
 
 
-def _joined(values: Any) -> str | None:
-    """Return a list of strings as one text, None if ``values`` is anything else."""
-    try:
-        # Joining is several times faster than checking each type.
-        return "".join(values) if isinstance(values, list) else None
-    except TypeError:
-        return None
-
-
 def _extras(
     record: dict[str, Any],
 ) -> tuple[list[tuple[str, float | str]], list[str], list[tuple[str, str]]]:
-    """Return attributes ``extras``, ``parts`` and ``unread`` of the ``Row`` of a logged dict."""
     named, names = record, []
     parts = record.get("reward_parts")
     if isinstance(parts, dict):
@@ -286,7 +260,6 @@ def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
 
 
 def _step_of(value: object) -> tuple[int, bool]:
-    """Return the step as int, and whether it was logged as another type (text or float)."""
     if isinstance(value, int) and type(value) is not bool and abs(value) <= LARGEST_STEP:
         return value, False
     if isinstance(value, bool) or value is None:
@@ -306,11 +279,7 @@ def _step_of(value: object) -> tuple[int, bool]:
 
 
 def number_of(value: object) -> tuple[float, bool]:
-    """Convert a logged value to float; None and overflow give NaN; also return whether it was text.
-
-    Raises:
-        ValueError: the value is not a number.
-    """
+    """Convert a logged value to float; None and overflow give NaN; also return if it was text."""
     if type(value) is float:
         return value, False
     if value is None:
@@ -328,7 +297,6 @@ def number_of(value: object) -> tuple[float, bool]:
 
 
 def _floats_of(values: object) -> tuple[array[float], bool]:
-    """Convert a list of numbers to doubles; also return whether it contained text."""
     if not isinstance(values, list):
         raise ValueError
     try:
@@ -387,10 +355,8 @@ class TokenRows:
     # field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; only fields that are logged
     arrays: dict[str, Floats]
     nan_values: Ints  # int64 (R,), number of values logged as NaN, infinite or null
-    # bool (N,), whether the policy sampled the token; None if it sampled all
-    sampled: Bools | None = None
-    # bool (R,), whether the row logs which tokens were sampled; None if no row does
-    masked: Bools | None = None
+    sampled: Bools | None = None  # (N,), whether the policy sampled the token; None for all
+    masked: Bools | None = None  # (R,), whether the row logs that; None if no row does
 
     def marks(self, token: str) -> Bools:
         """Return which tokens equal ``token``, bool (N,)."""
@@ -410,7 +376,6 @@ class TokenRows:
 
     @property
     def lengths(self) -> Ints:
-        """Number of tokens in each row, int64 (R,)."""
         return np.diff(self.offsets)
 
     def sampled_only(self) -> TokenRows:
@@ -476,10 +441,7 @@ def token_rows(
     remarks: Remarks | None = None,
     positions: Sequence[LogPosition] = (),
 ) -> TokenRows | None:
-    """Concatenate the token arrays of some rows, without padding; None if no row has tokens.
-
-    Dropped tokens are counted in ``remarks``; ``positions`` are the rows' places in the logs.
-    """
+    """Concatenate the token arrays of some rows, without padding; None if no row has tokens."""
     rows = np.array([i for i, row in enumerate(fields) if row.size >= 0], dtype=np.int64)
     if not len(rows):
         return None
@@ -526,7 +488,6 @@ def _arrays(fields: Sequence[TokenFields], offsets: Ints) -> tuple[dict[str, Flo
 
 
 def _masks(fields: Sequence[TokenFields]) -> tuple[Bools, Bools] | tuple[None, None]:
-    """Return which tokens were sampled, and which rows log that; both None if no row does."""
     masked = np.array([row.mask is not None for row in fields], dtype=bool)
     if not masked.any():
         return None, None

@@ -58,13 +58,11 @@ class Part(NamedTuple):
     """
 
     units: Units  # tokens of the responses; words for a response without logged tokens
-    # words of the responses, and of the reference policy's responses
     words: Units
-    references: Units
+    references: Units  # words of the reference policy's responses
     is_token: NDArray[np.bool_]  # bool (R,), whether the response's ``units`` are tokens
     distinct_2: Floats  # float64 (R,), distinct bigrams / all bigrams, NaN without bigrams
-    # int8 (R,), whether the text contains the correct answer, see ``holds_label``
-    labels: NDArray[np.int8]
+    labels: NDArray[np.int8]  # (R,), see ``holds_label``
     # float32 (len(FIGURES), ids of ``units``): KL etc. of each, NaN where not logged
     figures: NDArray[np.float32]
     # float64 (4, DECILES), per tenth of the response: number of tokens with a critic's error, and
@@ -74,7 +72,6 @@ class Part(NamedTuple):
 
 
 def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) -> Scan:
-    """Return the scan with the texts and tokens of the sampled ``rows`` of its response table."""
     starts = range(0, len(rows), _JOB_ROWS)
     jobs = [Selection(scan.rollouts, rows[start : start + _JOB_ROWS]) for start in starts]
     seconds = len(rows) / _ROWS_PER_SECOND
@@ -176,7 +173,6 @@ class _Collector:
         return -1 - self._numbers.of(words)
 
     def _edges(self, ids: Ids, *, cut: bool = False) -> Ids:
-        """Return the first and last ids of a long text; ``cut``: whether others are missing."""
         if len(ids) <= 2 * EDGE and not cut:
             return ids
         return np.concatenate([ids[:EDGE], self._word_ids([GAP]), ids[-EDGE:]])
@@ -203,10 +199,7 @@ def _as_units(texts: list[tuple[int, Ids]]) -> Units:
 
 
 def holds_label(response: str, label: str | None) -> int:
-    """Return 1 if a response contains its label (correct answer), else 0; −1 without a label.
-
-    In a label that is a worked solution, only the text after ``####`` counts.
-    """
+    """Return 1 if a response contains its label, else 0; −1 without a label."""
     if label is None:
         return -1
     wanted = _normalize(label.rpartition("####")[2])
@@ -219,7 +212,6 @@ def holds_label(response: str, label: str | None) -> int:
 
 
 def _normalize(text: str) -> str:
-    """Return a text in lower case, with single spaces and without thousands separators."""
     return _THOUSANDS.sub("", " ".join(text.lower().split()))
 
 

@@ -50,19 +50,14 @@ class Scan(LogTables):
     """The tables computed from the logs, with the texts and tokens of the chosen responses."""
 
     name: str  # name of the run, from the folder or file that the user gave
-    # KL, probability etc. per token of the sample, None without token strings
-    tokens: TokenSample | None = None
+    tokens: TokenSample | None = None  # KL etc. per token; None without token strings
     # tokens, or words where no tokens are logged, of all sampled training responses
     every: TextSample | None = None
-    # step -> number of training rollouts that failed before the policy wrote anything
-    failed: dict[int, int] = field(default_factory=dict)
+    failed: dict[int, int] = field(default_factory=dict)  # training rollouts by step
     rollouts: Rollouts = field(default_factory=no_rollouts)  # those of the chosen responses
 
     def prompt_texts(self) -> list[str]:
-        """Return the first MAX_PROMPTS prompts in order of ``prompt_id``, cut to PROMPT_CHARS.
-
-        A prompt is "" if no response to it was chosen.
-        """
+        """Return the first MAX_PROMPTS prompts, cut; "" if no response to it was chosen."""
         prompts = self.responses["prompt_id"].to_numpy()
         ids, first = np.unique(prompts[self.rollouts.places.row], return_index=True)
         texts = [""] * min(MAX_PROMPTS, int(prompts.max(initial=-1)) + 1)
@@ -73,7 +68,6 @@ class Scan(LogTables):
 
 
 def no_responses(name: str, notes: list[Note]) -> Scan:
-    """Return an empty scan, for a run of which only the trainer's metrics are logged."""
     responses = {column.name: np.empty(0, column.dtype) for column in RESPONSE_COLUMNS}
     return Scan(
         name=name,
@@ -90,18 +84,15 @@ class LogRows:
 
     chunk: Chunk  # all rows, concatenated
     order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
-    # training step -> number of rollouts that failed
-    failed: dict[int, int] = field(default_factory=dict)
-    # notes on rows left out: logged again after a restart, or earlier rows of a rollout
-    notes: list[Note] = field(default_factory=list)
+    failed: dict[int, int] = field(default_factory=dict)  # training step -> failed rollouts
+    notes: list[Note] = field(default_factory=list)  # on rows left out
 
 
 def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) -> LogRows:
     """Concatenate chunks and choose the rows of the response table.
 
-    Rows of failed rollouts are only counted. Of each rollout, only its last row is kept. Of steps
-    that a restarted run logged again, earlier rows are left out unless ``keep_restarted``. If
-    there are only validation rows, they are treated as training rows.
+    Of each rollout, only its last row is kept, and of steps that a restarted run logged again, the
+    last attempt unless ``keep_restarted``. Without training rows, validation rows count as such.
     """
     rows = LogRows(joined_chunk(chunks), np.zeros(0, np.int64))
     columns = rows.chunk.columns
@@ -142,14 +133,6 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
 def _leave_out_older_files(
     rows: LogRows, keep: NDArray[np.bool_], files: LogFiles, *, kept: bool
 ) -> None:
-    """Note the rows whose steps a restarted run logged again in other files; clear their ``keep``.
-
-    Args:
-        rows: the rows; notes are added.
-        keep: bool (R,), which rows are used, changed in place unless ``kept``.
-        files: the log files.
-        kept: whether to keep these rows.
-    """
     columns, names = rows.chunk.columns, [source.name for source in files.sources]
     file, step, validation = (
         columns[name].astype(np.int64) for name in ("file", "step", "validation")
@@ -166,7 +149,6 @@ def _leave_out_older_files(
 
 
 def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
-    """Concatenate chunks into one; their columns are emptied to save memory."""
     joined = Chunk()
     for chunk in chunks:
         base = joined.rows
@@ -193,10 +175,7 @@ def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
 
 
 def response_table(rows: LogRows) -> pd.DataFrame:
-    """Return the response table.
-
-    The columns of ``rows.chunk`` are emptied to save memory.
-    """
+    """Return the response table; the columns of ``rows.chunk`` are emptied to save memory."""
     order, logged = rows.order, rows.chunk.columns
     columns = {name: logged.pop(name)[order] for name in list(logged)}
     step = columns["step"].astype(np.int64)
@@ -263,11 +242,7 @@ def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> I
 
 
 def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
-    """Return the table of extra fields, field -> number of responses, and if fields were dropped.
-
-    The table has at most MAX_EXTRAS columns. A column that contains text has dtype object, with
-    None for missing values.
-    """
+    """Return the table of extra fields, field -> responses with it, and if fields were dropped."""
     order, count = rows.order, rows.chunk.rows
     table: dict[str, pd.Series] = {}
     carried: dict[str, int] = {}
@@ -296,10 +271,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
 
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
-    """Return counts of tool answers per step, of the MAX_TOOLS tools used most in training.
-
-    Call this before ``response_table``, which empties the columns.
-    """
+    """Return counts of tool answers per step; call before ``response_table``."""
     names = ["step", "tool", *ToolCounts._fields]
     if not rows.chunk.tools:
         return pd.DataFrame([], columns=names)

@@ -35,15 +35,7 @@ _USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1"
 
 
 def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
-    """Return a table that summarises the responses to each prompt in one row.
-
-    Args:
-        responses: RESPONSE_COLUMNS, sorted by (step, n).
-        texts: texts of the first prompts, indexed by ``prompt_id``; further prompts get "".
-
-    Returns:
-        PROMPT_COLUMNS, one row per ``prompt_id``, ascending.
-    """
+    """Return PROMPT_COLUMNS, one row per ``prompt_id``; only the first prompts have ``texts``."""
     order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
     column = {name: responses[name].to_numpy()[order] for name in _USED}
     step, reward, reference = column["step"], column["reward"], column["ref_reward"]
@@ -88,7 +80,6 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
 
 
 def _first_smallest(values: Floats, groups: Grouped) -> NDArray[np.int64]:
-    """Return the index of each group's smallest value, the first on a tie, int64 (G,)."""
     order = np.lexsort((np.nan_to_num(values, nan=np.inf), groups.codes))
     return order[groups.starts]
 
@@ -96,7 +87,6 @@ def _first_smallest(values: Floats, groups: Grouped) -> NDArray[np.int64]:
 def _losing_streak(
     comparable: NDArray[np.bool_], won: NDArray[np.bool_], prompts: Grouped
 ) -> NDArray[np.int64]:
-    """Count, per prompt, the responses after the last one that beat the reference policy, (G,)."""
     position = np.arange(len(won))
     last_win = np.maximum.reduceat(np.where(won, position, -1), prompts.starts)
     after = comparable & (position > last_win[prompts.codes])
@@ -107,10 +97,7 @@ _EXAMPLE = ("example_step", "example_n", "example_position")
 
 
 def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one row per distinct token string, by descending share of the total KL.
-
-    It has TOKEN_COLUMNS. If ``sample`` is None, as for logs without token strings, it is empty.
-    """
+    """Return TOKEN_COLUMNS, one row per distinct token string, by descending share of the KL."""
     if sample is None:
         return pd.DataFrame({c.name: pd.Series(dtype=c.dtype) for c in TOKEN_COLUMNS})
     texts = sample.texts
@@ -211,7 +198,6 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
 def _windows(
     responses: pd.DataFrame, step: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which rows are in the run's first steps and in its last; no row if these overlap."""
     steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())
     size = window_size(len(steps))
     if 2 * size > len(steps):
@@ -233,11 +219,6 @@ DISAGREEMENT_Z = 5.0
 # Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
 @np.errstate(over="ignore", invalid="ignore")
 def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
-    """Return all tables.
-
-    Raises:
-        UsageError: there are no responses, and metrics of several runs.
-    """
     metrics = metrics or TrainerMetrics()
     is_validation = scan.responses["validation"].to_numpy() == 1
     training = scan.responses[~is_validation] if is_validation.any() else scan.responses
@@ -267,11 +248,6 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
 
 
 def _refuse_several(runs: Sequence[str]) -> None:
-    """Raise an error if there are metrics of several runs, as a report shows one run.
-
-    Raises:
-        UsageError: ``runs`` is not empty; the message lists them.
-    """
     if not runs:
         return
     names = [safe_text(name) for name in runs]
@@ -288,7 +264,6 @@ def _extras_by_step(responses: pd.DataFrame, extras: pd.DataFrame) -> pd.DataFra
 
 
 def _disagreement(steps: pd.DataFrame, metrics: pd.DataFrame) -> list[Note]:
-    """Return a note if the trainer's mean reward differs from that of the rollouts, else []."""
     name = roles_of(str(name) for name in metrics.columns[1:]).get("reward")
     if name is None:
         return []

@@ -42,7 +42,6 @@ class Grouped:
 
     @property
     def counts(self) -> Ints:
-        """Number of rows in each group, int64 (G,)."""
         return np.diff(self.starts, append=self.size)
 
     @property
@@ -51,11 +50,9 @@ class Grouped:
         return np.repeat(np.arange(len(self.starts)), self.counts)
 
     def first(self, values: NDArray[Kind]) -> NDArray[Kind]:
-        """Return the value in the first row of each group, shape (G,)."""
         return np.asarray(values[self.starts])
 
     def last(self, values: NDArray[Kind]) -> NDArray[Kind]:
-        """Return the value in the last row of each group, shape (G,)."""
         return np.asarray(values[self.starts + self.counts - 1])
 
     def sum(self, values: Floats) -> Floats:
@@ -121,9 +118,8 @@ class Grouped:
 
     def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> Floats:
         """Return, per group, the share of rows in ``among`` (default: all) with a true ``mask``."""
-        if among is None:
-            return self.mean(mask.astype(np.float64))
-        return self.mean(np.where(among, mask.astype(np.float64), np.nan))
+        values = mask.astype(np.float64)
+        return self.mean(values if among is None else np.where(among, values, np.nan))
 
     def correlation(self, x: Floats, y: Floats) -> Floats:
         """Return Pearson's r per group over rows where x and y are finite; NaN if undefined."""
@@ -197,15 +193,7 @@ _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 # Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
 @np.errstate(over="ignore", invalid="ignore")
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
-    """Return a table that summarises the responses of each step in one row.
-
-    Args:
-        responses: RESPONSE_COLUMNS, sorted by step.
-        bigrams: number of bigrams per step, see ``tokens.step_bigrams``.
-
-    Returns:
-        STEP_COLUMNS, one row per step, ascending.
-    """
+    """Return STEP_COLUMNS, one row per step, of responses sorted by step."""
     column = {str(name): values.to_numpy() for name, values in responses.items()}
     steps = Grouped.by(column["step"])
     figures: dict[str, NDArray[np.generic]] = {
@@ -245,17 +233,10 @@ def step_tables(
     bigrams: pd.DataFrame,
     failed: Mapping[int, int],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return two step tables: of the training and of the validation responses.
+    """Return STEP_COLUMNS of the training and of the validation responses, ascending.
 
-    Args:
-        training: RESPONSE_COLUMNS of training, sorted by step.
-        validation: RESPONSE_COLUMNS of the validation split, sorted by step.
-        bigrams: number of bigrams per training step, see ``tokens.step_bigrams``.
-        failed: step -> number of training rollouts that failed.
-
-    Returns:
-        STEP_COLUMNS of training and of validation, ascending. Both have the same steps: those of
-        either split or with failed rollouts. Without validation responses, the second is empty.
+    Both have the same steps: those of either split, or with ``failed`` rollouts (step -> number).
+    Without validation responses, the second is empty.
     """
     steps = step_table(training, bigrams)
     failed_steps = np.array([step for step, count in failed.items() if count > 0], np.int64)
@@ -274,10 +255,7 @@ def step_tables(
 
 
 def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of steps of a run without rollouts, from the trainer's metrics.
-
-    Only the columns in ROLE_COLUMNS are set; others are NaN, or 0 for counts.
-    """
+    """Return the table of steps of a run without rollouts: only columns in ROLE_COLUMNS are set."""
     responses = pd.DataFrame({c.name: np.empty(0, c.dtype) for c in RESPONSE_COLUMNS})
     steps = _reindex(step_table(responses, pd.DataFrame(_NO_BIGRAMS)), metrics["step"].to_numpy())
     roles = roles_of(map(str, metrics.columns[1:]))
@@ -288,7 +266,6 @@ def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
-    """Return a table of steps with exactly these steps; new rows are NaN, or 0 for counts."""
     wide = table.set_index("step").reindex(steps).rename_axis("step").reset_index()
     counts = {c.name: 0 for c in STEP_COLUMNS if c.dtype in ("int64", "bool")}
     kinds = {c.name: c.dtype for c in STEP_COLUMNS}
@@ -296,17 +273,10 @@ def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
 
 
 def window_table(run: Tables, windows: Sequence[tuple[int, int]]) -> pd.DataFrame:
-    """Return a table with one row per window of steps, computed as if the window were one step.
+    """Return STEP_COLUMNS, one row per window of steps, computed as if the window were one step.
 
-    The columns distinct_2, bigrams and duplicate_rate compare the responses of a single step, so
-    their values are means of the window's steps.
-
-    Args:
-        run: its training responses, and their steps.
-        windows: first and last step of each window.
-
-    Returns:
-        STEP_COLUMNS, one row per window; ``step`` is the first step of the window.
+    distinct_2, bigrams and duplicate_rate compare the responses of a single step, so their values
+    are means of the window's steps; ``step`` is the first step of the window.
     """
     responses, steps, tables = run.responses, run.steps, []
     for first, last in windows:

@@ -50,7 +50,7 @@ class Store:
     """A cache folder with one file per entry; can be pickled, for worker processes."""
 
     folder: Path  # absolute path of the folder
-    size: int  # maximum size of all entries in bytes, enforced only by ``trim``
+    size: int = 20_000_000_000  # most bytes of all entries, enforced only by ``trim``
 
     def get(self, key: bytes) -> bytes | None:
         """Return the data of an entry; None if it is missing, damaged or another user's."""
@@ -107,7 +107,6 @@ class Store:
             total -= status.st_size
 
     def clear(self) -> None:
-        """Remove all entries, and folders that become empty; other files in the folder remain."""
         paths = [path for path, _ in self._entries()]
         for path in paths:
             with suppress(OSError):
@@ -117,7 +116,6 @@ class Store:
                 folder.rmdir()
 
     def entries(self) -> tuple[int, int]:
-        """Return the number of entries and their total size in bytes."""
         sizes = [status.st_size for _, status in self._entries()]
         return len(sizes), sum(sizes)
 
@@ -126,7 +124,6 @@ class Store:
         return self.folder / name[:2] / name[2:]
 
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Yield the path and file status of each entry."""
         for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):
             if _ENTRY.fullmatch(path.relative_to(self.folder).as_posix()):
                 with suppress(OSError):
@@ -134,11 +131,7 @@ class Store:
 
 
 def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
-    """Serialize a dict and arrays as bytes: length of a JSON header, header, array data.
-
-    Raises:
-        TypeError: ``head`` cannot be written as JSON.
-    """
+    """Serialize a dict and arrays as bytes: length of a JSON header, header, array data."""
     shapes = [[array.dtype.str, array.shape] for array in arrays]
     header = orjson.dumps({"head": head, "arrays": shapes}, option=orjson.OPT_NON_STR_KEYS)
     data = [np.ascontiguousarray(array).tobytes() for array in arrays]
@@ -146,11 +139,7 @@ def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Return the dict and the arrays (read-only) that ``pack`` serialized.
-
-    Raises:
-        ValueError, TypeError, LookupError: the data is damaged.
-    """
+    """Return the dict and the arrays (read-only) that ``pack`` serialized."""
     position = 8 + int.from_bytes(data[:8], "little")
     header = orjson.loads(memoryview(data)[8:position])
     arrays = []
@@ -166,12 +155,8 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
     return header["head"], arrays
 
 
-def store_at(where: str | Path, size: int = 0) -> Store:
-    """Return the cache in a folder, created if missing; ``auto`` is the user's cache folder.
-
-    Raises:
-        UsageError: the path is not a folder, or the folder cannot be created.
-    """
+def store_at(where: str | Path) -> Store:
+    """Return the cache in a folder, created if missing; ``auto`` is the user's cache folder."""
     folder = users_folder() if where == "auto" else Path(where)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -180,11 +165,10 @@ def store_at(where: str | Path, size: int = 0) -> Store:
         raise UsageError(
             f"--cache {folder}: cannot be used as cache folder: {reason.lower()}"
         ) from None
-    return Store(folder.resolve(), size)
+    return Store(folder.resolve())
 
 
 def users_folder() -> Path:
-    """Return rlreport's folder in the standard cache folder of the operating system."""
     if sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     elif os.name == "nt":

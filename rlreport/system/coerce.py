@@ -42,7 +42,6 @@ def number(value: object) -> float:
 
 
 def is_null(value: object) -> bool:
-    """Return whether a value is null, also if it was logged as text."""
     return value is None or (isinstance(value, str) and value.strip().lower() in _NULLS)
 
 
@@ -93,22 +92,18 @@ def text(value: object) -> str:
 
 
 def text_if_any(value: object) -> str | None:
-    """Return a value as text like ``text``, but None for null and for ""."""
     return None if value is None else text(value) or None
 
 
 def string(value: object) -> str | None:
-    """Return a string."""
     return value if isinstance(value, str) else None
 
 
 def reals(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the entries whose values are numbers within the range of floats."""
     return {key: found for key in values if (found := real(values[key])) is not None}
 
 
 def numbers(value: object) -> list[float] | None:
-    """Return a list as floats (see ``number``)."""
     if not isinstance(value, list):
         return None
     try:
@@ -118,7 +113,6 @@ def numbers(value: object) -> list[float] | None:
 
 
 def ints(value: object) -> list[int] | None:
-    """Return a list of integers, such as token ids."""
     return value if isinstance(value, list) and {int}.issuperset(map(type, value)) else None
 
 

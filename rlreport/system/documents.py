@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -25,6 +25,9 @@ import pandas as pd
 from rlreport.errors import RowError
 from rlreport.text.clean import safe_value
 from rlreport.text.messages import message
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead
 
 MAX_JSON = 256_000_000  # bytes of a JSON document, which is parsed at once
 MAX_MEMORY = 1_000_000_000  # estimated bytes of memory for the values of one JSON document
@@ -50,37 +53,19 @@ _LONG_BASE_60 = re.compile(r"(?=.{100})[-+0-9_:.]*:[-+0-9_:.]*")
 _MAX_DIRECTIVES = 100
 
 
-class Readable(Protocol):
-    """Any object with a ``read`` method that returns bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most ``size`` bytes."""
-        ...
-
-
 class LimitError(RowError):
     """A file exceeds a limit; the message names the limit."""
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """Return the content of a regular file.
-
-    Raises:
-        OSError: the file does not exist, or is a pipe or a device, which may never end.
-        LimitError: the file has more than ``most`` bytes.
-    """
+    """Return the content of a regular file: a pipe or a device may never end."""
     if not path.is_file():
         raise OSError("is no regular file")
     with path.open("rb") as stream:
         return read_stream(stream, most)
 
 
-def read_stream(stream: Readable, most: int) -> bytes:
-    """Return the remaining bytes of a stream, such as a file that is decompressed.
-
-    Raises:
-        LimitError: more than ``most`` bytes remain.
-    """
+def read_stream(stream: SupportsRead[bytes], most: int) -> bytes:
     data = stream.read(most + 1)
     if len(data) > most:
         raise LimitError(message("larger than {most:count} bytes", most=most))
@@ -88,17 +73,7 @@ def read_stream(stream: Readable, most: int) -> bytes:
 
 
 def load_json(data: bytes, errors: str = "strict") -> Any:
-    """Parse a JSON document; NaN and Infinity are accepted, lone surrogates become U+FFFD.
-
-    Args:
-        data: the document.
-        errors: how to decode bytes that are not UTF-8, as for ``bytes.decode``.
-
-    Raises:
-        LimitError: the document is nested deeper than ``MAX_DEPTH``, or its values would need
-            more than ``MAX_MEMORY``.
-        ValueError: the document is not JSON.
-    """
+    """Parse a JSON document; NaN and Infinity are accepted, lone surrogates become U+FFFD."""
     _check_json(data)
     try:
         return orjson.loads(data)
@@ -107,7 +82,6 @@ def load_json(data: bytes, errors: str = "strict") -> Any:
 
 
 def _check_json(data: bytes) -> None:
-    """Raise LimitError if JSON is nested too deep or its values need too much memory."""
     if len(data) <= MAX_DEPTH:
         return
     # Remove escaped quotes, so that every second quote ends a string.
@@ -133,12 +107,7 @@ def _check_json(data: bytes) -> None:
 def load_config(path: Path) -> Any:
     """Parse a configuration file; the suffix selects JSON, TOML or YAML.
 
-    Error messages never quote the file, which may contain secrets.
-
-    Raises:
-        OSError: the file cannot be opened.
-        LimitError: the file is too large (YAML: with its aliases expanded) or nested too deep.
-        ValueError: the file is not valid.
+    Errors are OSError or ValueError, and never quote the file, which may contain secrets.
     """
     data = read_bounded(path, MAX_CONFIG)
     try:
@@ -160,12 +129,6 @@ def load_config(path: Path) -> Any:
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    """Parse a TOML document.
-
-    Raises:
-        LimitError: the document is nested too deep.
-        ValueError: the document is not TOML.
-    """
     too_deep = LimitError(message("nested too deep, over {most} levels", most=MAX_CONFIG_DEPTH))
     # tomllib needs time quadratic in the number of parts of a dotted key.
     if _DOTTED.search(text):
@@ -177,12 +140,7 @@ def load_toml(text: str) -> dict[str, Any]:
 
 
 def load_yaml(text: str) -> Any:
-    """Parse a YAML document of plain types only, such as texts, numbers, lists, mappings.
-
-    Raises:
-        LimitError: the document is nested too deep, or too large with its aliases expanded.
-        ValueError: the document is not YAML, or contains other types.
-    """
+    """Parse a YAML document of plain types only, such as texts, numbers, lists, mappings."""
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -242,17 +200,7 @@ def _check_yaml(events: Iterator[Any], text: str, too_deep: LimitError) -> None:
 
 
 def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
-    """Parse a CSV table.
-
-    Args:
-        data: content of the file.
-        cells: maximum number of cells.
-        options: options of ``pandas.read_csv``.
-
-    Raises:
-        LimitError: the table has more than ``MAX_COLUMNS`` columns, or more than ``cells`` cells.
-        ValueError: the data is not a table.
-    """
+    """Parse a CSV table of at most MAX_COLUMNS columns and ``cells`` cells."""
     head = io.TextIOWrapper(io.BytesIO(data[: 100 * MAX_COLUMNS]), "utf-8", "replace", newline="")
     try:
         columns = len(next(csv.reader(head), []))
@@ -269,15 +217,6 @@ def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
 
 @contextmanager
 def open_zip(file: Any) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive.
-
-    Args:
-        file: path or binary stream.
-
-    Raises:
-        LimitError: the archive's list of entries is too long.
-        OSError, zipfile.BadZipFile, ValueError, NotImplementedError: the file is not an archive.
-    """
     is_path = isinstance(file, str | Path)
     with Path(file).open("rb") if is_path else nullcontext(file) as stream:
         size = stream.seek(0, io.SEEK_END)

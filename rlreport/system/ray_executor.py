@@ -30,17 +30,7 @@ _CONNECT_SECONDS = 10.0
 
 
 class RayCluster:
-    """A connection to a Ray cluster."""
-
     def __init__(self, address: str, say: Callable[[str], None]) -> None:
-        """Connect to the cluster at ``auto`` or HOST:PORT, unless this process is connected.
-
-        ``say`` is called with a message if no CPU of the cluster is free.
-
-        Raises:
-            MissingExtraError: Ray is not installed.
-            UsageError: there is no cluster, or it runs another version of Ray.
-        """
         self._ray, self._connected = _connect(address)
         # Tasks are spread over the nodes, as each reads its part of the logs.
         self._task = self._ray.remote(num_gpus=0, scheduling_strategy="SPREAD")(_run_task)
@@ -51,7 +41,6 @@ class RayCluster:
     def map(
         self, function: Callable[[Any, Any], Any], jobs: Sequence[Any], shared: Any
     ) -> Iterator[Any]:
-        """Yield ``function(job, shared)`` for each job, in order."""
         # As an array, the bytes are sent to each node once, and mapped into its tasks.
         data = self._ray.put(np.frombuffer(pickle.dumps((function, shared)), np.uint8))
         versions, pending = _versions(), deque[Any]()
@@ -64,7 +53,6 @@ class RayCluster:
             yield self._result(pending.popleft())
 
     def close(self) -> None:
-        """Cancel running tasks; disconnect if this object opened the connection."""
         for task in self._running:
             with contextlib.suppress(Exception):
                 self._ray.cancel(task, force=True)

@@ -30,8 +30,6 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd as zstd
 
-_ALL = 1 << 62  # more bytes than any file has
-
 BLOCK = 8 << 20  # Bytes per request when a file is read from start to end
 _REQUEST, _TAIL, _PIECE = 32 << 20, 64 << 10, 1 << 20
 _ADDRESS = re.compile(r"[\w+.-]+://\S+")
@@ -54,11 +52,6 @@ class Source:
     content: bytes = field(default=b"", repr=False, compare=False)
 
     def open(self) -> IO[bytes]:
-        """Open the file for reading its decompressed bytes.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
         raw = self.open_packed()
         if self.compression == "gz":
             return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
@@ -68,21 +61,12 @@ class Source:
         return raw
 
     def open_packed(self) -> IO[bytes]:
-        """Open the file for reading its bytes as stored, without decompressing them.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
         if self.content:
             return BytesIO(self.content)
         return open_remote(self.path, self.store) if self.store else Path(self.path).open("rb")
 
     def digest(self, start: int = 0, stop: int | None = None) -> str:
-        """Return a string that changes when the lines that begin in [start, stop) change.
-
-        For a local file: a hash of these lines and the byte before them, as stored (compressed
-        bytes if the file is compressed). For a remote file: its version. "" if unknown.
-        """
+        """Return a string that changes with the lines that begin in the range; "" if unknown."""
         if self.store:
             return f"{self.version}-{self.size}" if self.version else ""
         hasher = xxhash.xxh3_128()
@@ -105,12 +89,6 @@ class Source:
 
 @lru_cache(maxsize=16)
 def filesystem(store: str) -> Any:
-    """Return the fsspec file system for a URL.
-
-    Raises:
-        MissingExtraError: fsspec or its library for this kind of store is not installed.
-        UsageError: the URL's kind of store is unknown.
-    """
     try:
         import fsspec
 
@@ -150,13 +128,8 @@ def store_message(error: BaseException) -> str:
 def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
     """List the files at a URL: a file, a folder or a glob.
 
-    Returns:
-        the URL that file names are relative to, whether ``url`` is a single file, and (URL, size in
-        bytes, version) of each file; for the version see ``Source``.
-
-    Raises:
-        UsageError: there is no file, or access is denied.
-        MissingExtraError: fsspec or its library for this kind of store is not installed.
+    Return the URL that file names are relative to, whether ``url`` is a single file, and (URL,
+    size, version) of each file.
     """
     system = filesystem(url)
     path = system._strip_protocol(url)
@@ -198,11 +171,6 @@ def _version(info: dict[str, Any]) -> str:
 
 
 def open_remote(path: str, store: str) -> IO[bytes]:
-    """Open a file in a store for reading from start to end.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
     system = filesystem(store)
     try:
         opened = system.open(
@@ -214,11 +182,7 @@ def open_remote(path: str, store: str) -> IO[bytes]:
 
 
 def range_pieces(source: Source, start: int, stop: int) -> Iterator[bytes]:
-    """Yield a remote file's bytes from ``start`` on: large pieces up to ``stop``, then small ones.
-
-    Raises:
-        OSError: the store reports an error.
-    """
+    """Yield a remote file's bytes from ``start`` on: large pieces to ``stop``, then small ones."""
     while start < source.size:
         # Beyond ``stop``, the caller needs only the end of one line.
         end = min(stop, start + _REQUEST) if start < stop else start + _TAIL
@@ -242,7 +206,6 @@ def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSErr
 
 
 def _request_ranges(store: str, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | OSError]:
-    """Return the bytes, or the error, of each (path, start, stop) of a store's files."""
     from fsspec.utils import merge_offset_ranges
 
     system = filesystem(store)

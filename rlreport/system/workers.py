@@ -43,16 +43,7 @@ class Workers:
     def __init__(
         self, count: int = 0, ray: str | None = None, say: Callable[[str], None] = lambda line: None
     ) -> None:
-        """Connect to the Ray cluster, if one is given; local processes start with the first jobs.
-
-        Args:
-            count: number of local processes; 0 for one per core.
-            ray: address of a Ray cluster that runs the jobs instead; None for this machine.
-            say: called with a message if the cluster delays the work.
-
-        Raises:
-            RlreportError: the cluster cannot be reached, or Ray is not installed.
-        """
+        """Connect to the Ray cluster, if any; local processes start with the first jobs."""
         self._count = count or os.cpu_count() or 1
         self._at_end = ExitStack()
         self._cluster: RayCluster | None = None
@@ -79,17 +70,10 @@ class Workers:
     ) -> Iterator[Result]:
         """Yield ``function(job, shared)`` for each job, in the order of the jobs.
 
-        Args:
-            function: a function defined at the top level of a module, as it may be pickled.
-            jobs: values that may be pickled.
-            shared: a value that all jobs get. Forked processes inherit it; others get a pickle.
-            seconds: estimated time of all jobs in one process, by which it is decided whether
-                other processes are worth their start. A cluster always runs all jobs.
-            ahead: jobs per process that may start before the result of an earlier one is taken.
-
-        Raises:
-            RlreportError: a worker process was killed.
-            Exception: the exception of a job.
+        ``function`` is at the top level of a module, as it may be pickled, like the jobs. Forked
+        processes inherit ``shared``, others get a pickle. ``seconds``, the estimated time of all
+        jobs in one process, decides whether other processes are worth their start. ``ahead``: jobs
+        per process that may start before the result of an earlier one is taken.
         """
         results = self._results(function, list(jobs), shared, seconds, ahead)
         self._at_end.callback(results.close)
@@ -275,7 +259,6 @@ def _do_job(job: Any) -> Any:
 
 
 def _prepare(parent: int, *work: Any) -> None:
-    """Prepare a worker process, which ends when the process ``parent`` ends."""
     _work[:] = work
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
@@ -313,7 +296,6 @@ class Phase:
         self._bar = bar
 
     def advance(self, amount: float) -> None:
-        """Advance the bar by ``amount`` units."""
         if self._bar is not None:
             self._bar.update(amount)
 

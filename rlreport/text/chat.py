@@ -141,7 +141,6 @@ def spoken(parts: Turns) -> str:
 
 
 def is_messages(value: object) -> bool:
-    """Return whether ``value`` is a list of chat messages (dicts with a ``role``)."""
     return (
         isinstance(value, list)
         and bool(value)
@@ -169,10 +168,6 @@ def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -
 
     The response begins with the first message that the policy wrote (``sampled``). If none is
     marked, it begins with the first assistant message after the last user or system message.
-
-    Args:
-        messages: chat messages, dicts with ``role`` and ``content``.
-        sampled: for each message, whether the policy wrote it; empty if not logged.
     """
     if any(sampled):
         start = next(i for i, wrote in enumerate(sampled) if wrote)
@@ -208,9 +203,7 @@ def prompt_fields(value: object) -> Row:
 def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row:
     """Return a dict with ``response`` (the policy's text), and ``turns`` if given messages.
 
-    Args:
-        value: a string, one message, or all messages after the prompt.
-        sampled: for each message, whether the policy wrote it; None: it wrote the assistant's.
+    Without ``sampled``, the policy wrote the assistant's messages.
     """
     if isinstance(value, dict):
         value = [value]
@@ -256,7 +249,6 @@ def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
 
 
 def _calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str | None, Any, object]]:
-    """Yield (name, arguments, id) per tool call; (None, text, None) if it is logged as text."""
     if (value := _parse_if_json(message.get("tool_calls"))) is None:
         return
     for item in map(_parse_if_json, value if isinstance(value, list) else [value]):

@@ -87,11 +87,7 @@ def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
 
 
 def clean_prompt(text: str, pad_tokens: tuple[str, ...], system_end_token: str | None) -> str:
-    """Clean a prompt and drop its system part.
-
-    Everything up to and including the last ``system_end_token`` is dropped; a prompt without
-    it is not cut.
-    """
+    """Clean a prompt, without all up to and including the last ``system_end_token``."""
     if system_end_token:
         text = text.rpartition(system_end_token)[2]
     return clean_text(text, pad_tokens)
@@ -141,12 +137,10 @@ def escape(text: str) -> str:
 
 
 def unescape(cell: str) -> str:
-    """Return the original text of a CSV cell: undo ``escape``."""
     return cell[1:] if cell.startswith("'") and _changed_by_programs(cell.lstrip("'")) else cell
 
 
 def number_as_text(number: float) -> str:
-    """Return the shortest exact text of a number; integers have no decimals."""
     return str(int(number)) if number.is_integer() else str(number)
 
 

@@ -47,12 +47,10 @@ class Language:
 
     @property
     def font(self) -> str:
-        """CSS fonts for pictures in this language; pages use the reader's fonts."""
         return FONTS.get(self.code, "sans-serif")
 
     @property
     def translations(self) -> gettext.NullTranslations:
-        """The gettext catalogue with the translations."""
         return _translations(self.code, FOLDER)
 
     def of(self, value: T) -> T:
@@ -96,11 +94,6 @@ ENGLISH = Language()
 
 
 def language(code: str) -> Language:
-    """Return the language with this code.
-
-    Raises:
-        UsageError: there is no such language.
-    """
     if code not in TAGS:
         raise UsageError(f"there is no language {code!r}; languages are {', '.join(TAGS)}")
     return Language(code)
@@ -114,11 +107,7 @@ def _translations(code: str, folder: Path) -> gettext.NullTranslations:
 
 
 def compiled(po: Path) -> io.BytesIO:
-    """Return the compiled form of a ``.po`` file; compile it if its ``.mo`` is missing or older.
-
-    Raises:
-        FileNotFoundError: there is no such catalogue.
-    """
+    """Return the compiled form of a ``.po`` file; compile it if its ``.mo`` is missing or older."""
     mo = po.with_suffix(".mo")
     if mo.exists() and not (po.exists() and po.stat().st_mtime > mo.stat().st_mtime):
         return io.BytesIO(mo.read_bytes())

@@ -49,12 +49,10 @@ def exact(value: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a count with its noun in singular or plural: "1 step", "3 steps"."""
     return f"{written(number, 'count')} {noun}" + ("" if number == 1 else "s")
 
 
 def byte_size(count: float) -> str:
-    """Format a number of bytes in decimal units, such as "1.4 MB"."""
     for unit in ("bytes", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.3g} {unit}"

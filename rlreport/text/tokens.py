@@ -91,12 +91,8 @@ def readable_tokens(raw: Sequence[str], style: Style | None = None) -> list[str]
     """Return the text of each token in ``raw``; the texts concatenated are the response.
 
     A character that is split over tokens is in the text of the last of them; the others get ``""``.
-    Bytes that do not form a character become U+FFFD. Special tokens are unchanged.
-
-    Args:
-        raw: token strings of one response, as logged.
-        style: their encoding; None detects it from ``raw``. As one response may be too short for
-            that, pass the style detected from all tokens of the run if possible.
+    Bytes that do not form a character become U+FFFD. One response may be too short to detect the
+    ``style``: pass the style detected from all tokens of the run if possible.
     """
     if style is None:
         style = _style_of_response(raw)
@@ -130,10 +126,7 @@ def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
 
 
 def spelled(texts: Sequence[str], style: Style) -> list[str]:
-    """Encode texts as token strings of an encoding, the reverse of ``readable_tokens``.
-
-    Each text must be free of NUL, as the results of ``readable_tokens`` are.
-    """
+    """Encode texts without NUL as token strings, the reverse of ``readable_tokens``."""
     # Encode all texts at once, as a page has thousands.
     joined = "\0".join(texts)
     if style is Style.BYTE_LEVEL:
@@ -194,7 +187,6 @@ def _style_of_response(raw: Sequence[str]) -> Style:
 
 
 def _holds_utf8(token: str) -> bool:
-    """Return whether ``token`` contains a UTF-8 lead byte followed by a continuation byte."""
     lead = False
     for character in token:
         byte = BYTE_OF[character]
@@ -205,11 +197,6 @@ def _holds_utf8(token: str) -> bool:
 
 
 class _WholeTexts(dict[str, str | None]):
-    """Cache of token string -> text; None if the token is only part of a character.
-
-    It is a dict subclass for fast lookups, which take most of the time of decoding tokens.
-    """
-
     def __init__(self, style: Style) -> None:
         self._style = style
 
@@ -256,10 +243,7 @@ _SPACED_UNIT = re.compile(f"\\s?(?:{_UNITS})")
 
 
 def units(text: str) -> list[str]:
-    """Split ``text`` into words, single characters of unspaced scripts, emoji and punctuation.
-
-    White space is dropped. A flag, or an emoji with all its modifiers, is one unit.
-    """
+    """Split ``text`` into words, single characters of unspaced scripts, emoji and punctuation."""
     return [unit.lstrip() for unit in spaced_units(text)]
 
 
