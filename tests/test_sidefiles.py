@@ -15,8 +15,7 @@ import pytest
 from rlreport.check import load_thresholds
 from rlreport.check.finding import SCHEMA
 from rlreport.errors import RlreportError, RowError, UsageError
-from rlreport.metrics import metrics_beside
-from rlreport.metrics.table import MAX_METRICS
+from rlreport.metrics import MAX_METRICS, metrics_beside
 from rlreport.system.documents import (
     MAX_COLUMNS,
     LimitError,

@@ -58,13 +58,7 @@ ROLLOUT_ID = "dump.rollout_id"
 
 
 def torch_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, sample) for the samples of a dump ``{"rollout_id": …, "samples": […]}``.
-
-    ``wanted`` are the indices of the samples to yield; None for all.
-
-    Raises:
-        RowError: torch is not installed, its loader rejects the file, or the dump is too large.
-    """
+    """Yield (index, sample) of the samples ``wanted`` of ``{"rollout_id": …, "samples": […]}``."""
     dump = _load(file)
     samples = dump.get("samples") if isinstance(dump, dict) else None
     if not isinstance(samples, list):
@@ -101,7 +95,6 @@ def _load(file: IO[bytes]) -> Any:
 
 
 def _check(file: IO[bytes]) -> None:
-    """Raise RowError if the file was not written by ``torch.save``, or is too large."""
     try:
         with open_zip(file) as archive:
             infos = archive.infolist()
@@ -128,11 +121,7 @@ class _Budget:
         self._left = _MAX_COST
 
     def plain(self, value: Any, depth: int = 0) -> Any:
-        """Convert a value; tensors of 2 or more dimensions become a text with their shape.
-
-        Raises:
-            RowError: all values so far are too large together, or this one is too deeply nested.
-        """
+        """Convert a value; tensors of 2 or more dimensions become a text with their shape."""
         size = value.numel() if hasattr(value, "numel") else _size(value)
         flat = len(value.shape) <= 1 if hasattr(value, "numel") else True
         self._left -= _BASE_COST + (size if flat else 1)
@@ -150,7 +139,6 @@ class _Budget:
 
 
 def _tensor_values(tensor: Any) -> Any:
-    """Return a tensor's numbers, or a text with its shape if it is sparse or quantized."""
     try:
         return tensor.tolist()
     except (RuntimeError, TypeError, ValueError):
@@ -158,7 +146,6 @@ def _tensor_values(tensor: Any) -> Any:
 
 
 def _size(value: Any) -> int:
-    """Return the length + 1 of a string, bytes or collection, and 1 for other values."""
     return len(value) + 1 if isinstance(value, str | bytes | list | tuple | dict | set) else 1
 
 
@@ -188,7 +175,6 @@ _FEW_BYTES = 1_000_000  # texts that cannot exceed this are not counted
 
 @contextmanager
 def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
-    """Open a file as ``pyarrow.parquet.ParquetFile`` that reads texts dictionary-encoded."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -217,17 +203,7 @@ def parquet_rows(
     wanted: set[int] | None = None,
     columns: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, Row]]:
-    """Yield (index, row) for the rows of a file.
-
-    Args:
-        file: binary stream.
-        wanted: indices of the rows to yield, or None for all.
-        columns: names of the columns to read, or None for all.
-
-    Raises:
-        RowError: the file is not a parquet file, or too large.
-        MissingExtraError: pyarrow is not installed.
-    """
+    """Yield (index, row) for the rows ``wanted`` (None for all) of a file."""
     with _open_parquet(file) as parquet:
         start, budget = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
         for group in range(parquet.num_row_groups):
@@ -246,7 +222,6 @@ def parquet_rows(
 
 
 def _batches(parquet: Any, group: int, columns: Sequence[str] | None) -> Iterator[Any]:
-    """Yield the rows of a row group in batches, which have fewer rows if rows have many values."""
     metadata = parquet.metadata.row_group(group)
     values = sum(metadata.column(i).num_values for i in range(metadata.num_columns))
     rows = max(1, min(_BATCH_ROWS, _BATCH_VALUES * metadata.num_rows // max(1, values)))
@@ -372,22 +347,13 @@ def container_of(name: str) -> str | None:
 def iterate(
     file: File, container: str, wanted: set[int] | None = None
 ) -> Iterator[tuple[int, Row]]:
-    """Yield (index, object) for each object of a file, in bounded memory.
+    """Yield (index, object) for each object ``wanted`` (None for all) of a file, in bounded memory.
 
     A JSON document may be one object, an array of objects, a table of ``columns`` and ``data``, or
     JSON lines with a wrong suffix. A database must be Trackio's; its objects are like the rows of
     Trackio's parquet export. An Inspect ``.eval`` log is a zip archive with a document per sample;
     if a document is damaged or too large, its object has only ``error_reading`` and ``HEADER``.
     In other archives (ZIPPED), an unreadable line or file is an ``UnreadRow``.
-
-    Args:
-        file: path or binary stream.
-        container: container type from ``container_of``.
-        wanted: indices of the objects to yield; None for all.
-
-    Raises:
-        RowError: the file is not of this container type, or a JSON document exceeds MAX_JSON.
-        MissingExtraError: the file is parquet, and pyarrow is not installed.
     """
     if isinstance(file, str | Path):
         with Path(file).open("rb") as stream:
@@ -401,11 +367,7 @@ def iterate(
 
 
 def json_objects(file: IO[bytes]) -> Iterator[Row]:
-    """Yield the dicts in a JSON document: one object, an array, a table, or JSON lines.
-
-    Raises:
-        RowError: the document is not valid JSON, or exceeds the limits for JSON documents.
-    """
+    """Yield the dicts in a JSON document: one object, an array, a table, or JSON lines."""
     file.seek(0)
     try:
         data = read_stream(file, MAX_JSON)
@@ -453,7 +415,6 @@ def _objects_of_lines(data: bytes) -> list[Row]:
 
 
 def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, object) for the rollout entries of a Trackio database."""
     import sqlite3
 
     path = getattr(file, "name", None)
@@ -494,10 +455,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
-    """Return whether ``name`` is a table without computed columns.
-
-    Views and computed columns are not read, because their expressions could run forever.
-    """
+    """Return whether a table has no computed columns, whose expressions could run forever."""
     entry = database.execute(
         "SELECT type, sql FROM sqlite_master WHERE name = ?", (name,)
     ).fetchone()
@@ -510,12 +468,10 @@ def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
 
 
 def _queries(database: sqlite3.Connection) -> Iterator[str]:
-    """Yield the queries for those Trackio tables that exist and have no computed columns."""
     yield from (query for name, query in _QUERIES.items() if is_plain_table(database, name))
 
 
 def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, sample) for each sample of an Inspect log, without ``events``."""
     try:
         with open_zip(file) as archive:
             infos, budget = _entries(archive)
@@ -563,7 +519,6 @@ def _is_log(name: str) -> bool:
 
 
 def _zipped_objects(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, object) for each line and document of the JSON files in an archive."""
     index = 0
     try:
         with open_zip(file) as archive:
@@ -597,7 +552,6 @@ def _zipped_objects(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[
 
 
 def _items(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes | Row]:
-    """Yield the lines of a file of JSON lines in an archive, or the objects of a document."""
     if info.filename.lower().endswith(".json"):
         yield from json_objects(io.BytesIO(_decompress(archive, info)))
         return

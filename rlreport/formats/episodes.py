@@ -49,7 +49,6 @@ class RLLM(BaseFormat):
     claims = tuple(("trajectories", key) for key in ("task_hash", "training_step", "eval_idx"))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield a row for each trajectory of an episode, at step 0 if it is an evaluation."""
         is_evaluation = "eval_idx" in obj
         task = obj.get("task")
         shared = {
@@ -112,7 +111,6 @@ def _group(obj: Row) -> str:
 
 
 def _label(task: Row) -> Any:
-    """Return the ground truth of a task, None if it has none."""
     metadata = mapping(task.get("metadata"))
     return task.get("ground_truth", task.get("answer", metadata.get("ground_truth")))
 
@@ -207,7 +205,6 @@ class SkyRL(BaseFormat):
     claims = (("input_prompt", "output_response", "score"),)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
-        """Return the format with the file itself as sibling, or why the file is not read."""
         evaluations = path.parent.parent
         if path.parent.name == "eval_only" and any(
             file.parent.parent == evaluations and _STEP.search(file.parent.name) for file in listed
@@ -245,7 +242,6 @@ class SkyRL(BaseFormat):
 
 @lru_cache(maxsize=4)
 def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
-    """Find the lines of a file that are turns of the same trajectory."""
     spans_by_row: dict[int, Spans] = {}
     last_line: Row = {}
     spans: Spans = []
@@ -290,7 +286,6 @@ def _counts_trajectories(file: FileStamp) -> bool:
 
 
 def _index(obj: Row) -> int | None:
-    """Return ``env_extras.extra_info.index`` of a line, None if it is absent."""
     extras = mapping(mapping(obj.get("env_extras")).get("extra_info"))
     return coerce.integer(extras.get("index"))
 
@@ -352,13 +347,11 @@ class Tinker(BaseFormat):
         super().__init__(logtree, remark)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Tinker:
-        """Return the format with the logtree of the same name as its sibling, if there is one."""
         if not path.name.endswith(_SUMMARIES):
             return self
         return Tinker(FileStamp.of(path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE)))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a trajectory; its texts are empty if they are unknown."""
         steps, group = dicts(obj.get("steps")), coerce.integer(obj.get("group_idx"))
         texts, tags = self._texts(group, obj, steps), obj.get("tags")
         row = {
@@ -403,13 +396,11 @@ class Tinker(BaseFormat):
 
 
 def _length(step: Row) -> int:
-    """Return the number of tokens of a step's action."""
     return coerce.integer(step.get("ac_len")) or 0
 
 
 @lru_cache(maxsize=2)
 def _groups(file: FileStamp) -> list[Group]:
-    """Return the groups of rollouts in a logtree, in order."""
     root = mapping(logged.document_of(file).get("root"))
     return [_tinker_group(node) for title, node in _sections(root) if title == "Group Rollout"]
 

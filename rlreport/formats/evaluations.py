@@ -50,16 +50,13 @@ class InspectAI(BaseFormat):
     container = "inspect"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if the readable objects are samples of an Inspect log."""
         samples = [obj for obj in objects if "error_reading" not in obj]
         return super().match(name, samples)
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether an object was read from an ``.eval`` log."""
         return HEADER in obj
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a sample; its reward is None if it has no score."""
         if "error_reading" in obj:
             raise RowError(coerce.text(obj["error_reading"]))
         header, attachments = mapping(obj.get(HEADER)), mapping(obj.get("attachments"))
@@ -93,7 +90,6 @@ class InspectAI(BaseFormat):
 
 
 def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
-    """Return a sample's finish reason and errors, and its tokens if the policy replied once."""
     output = mapping(obj.get("output"))
     choice = next(iter(dicts(output.get("choices"))), {})
     row: Row = {}
@@ -173,7 +169,6 @@ class LMEval(BaseFormat):
     filter: str | None = None  # the filter whose lines are read; None to read all lines
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> LMEval:
-        """Return the format restricted to the filter named in the file's first line."""
         try:
             with path.open("rb") as lines:
                 first = logged.json_object(lines.readline()).get("filter")
@@ -187,7 +182,6 @@ class LMEval(BaseFormat):
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a line, or nothing if the line belongs to another filter."""
         if self.filter is not None and obj.get("filter") != self.filter:
             logged.read_all(obj)
             return
@@ -251,20 +245,16 @@ class ATIF(BaseFormat):
     container = "json"
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether ``schema_version`` names a version of ATIF."""
         return str(obj["schema_version"]).startswith("ATIF")
 
     def writer(self, obj: Row) -> str:
-        """Return the schema version, shortened to 40 characters."""
         return str(obj["schema_version"])[:40]
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> ATIF:
-        """Return the format with the trial's ``result.json`` as its sibling, if the file exists."""
         outer, inner = (folder / "result.json" for folder in (path.parent.parent, path.parent))
         return ATIF(FileStamp.of(outer) or FileStamp.of(inner))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a trajectory; its reward is None if there is no ``result.json``."""
         steps = dicts(obj.get("steps"))
         if not steps:
             raise RowError(message("a trajectory without `steps`"))
@@ -311,7 +301,6 @@ def _atif_conversation(steps: Sequence[Row]) -> Row:
 
 
 def _trial_outcome(result: Row) -> Row:
-    """Return the fields of a row from a trial's ``result.json``: reward, group, time and errors."""
     parts = coerce.reals(mapping(mapping(result.get("verifier_result")).get("rewards")))
     row: Row = {"reward": parts.get("reward")}
     if len(parts) == 1:
@@ -331,7 +320,6 @@ def _trial_outcome(result: Row) -> Row:
 
 
 def _seconds_between(times: Row) -> float | None:
-    """Return the seconds from ``started_at`` to ``finished_at``, None if either is invalid."""
     try:
         begin, end = (datetime.fromisoformat(times[key]) for key in ("started_at", "finished_at"))
         return max(0.0, (end - begin).total_seconds())

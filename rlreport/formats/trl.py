@@ -39,10 +39,6 @@ class TRL(BaseFormat):
     ``completion`` and ``advantage`` is assumed to be a reward. The total reward is ``reward`` if it
     is logged, else the sum of the functions' rewards that are not null; TRL does not log weights.
     An evaluation overwrites the file that training wrote at the same step.
-
-    Attributes:
-        functions: names of the reward functions, None if unknown.
-        evaluated: whether an evaluation wrote the file.
     """
 
     id = "trl"
@@ -55,7 +51,6 @@ class TRL(BaseFormat):
     evaluated = False
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if there are rewards, and either TRL's file name or ``advantage``."""
         match, step_match = super().match(name, objects), _STEP.search(name)
         has_rewards = any("reward" in obj or _float_columns(obj) for obj in objects)
         if match is None or not has_rewards or not (step_match or has_keys(objects, "advantage")):
@@ -63,12 +58,10 @@ class TRL(BaseFormat):
         return Match(95 if step_match else 70, match.reason)
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether an object is a single response that has no keys of AReaL's logs."""
         other = "token_ids" in obj or "version_rle" in obj
         return not other and not isinstance(obj.get("step"), list)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> TRL | str:
-        """Return the format configured from ``trainer_state.json``, or why ``path`` is not read."""
         number = _STEP.search(path.name)
         if number is None or path.parent.name != "completions":
             return self
@@ -88,7 +81,6 @@ class TRL(BaseFormat):
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a response: text, total reward, reward parts and advantage."""
         if obj.get("completion") is None:
             raise RowError(message("no `completion`"))
         parts = self._parts(obj)
@@ -106,7 +98,6 @@ class TRL(BaseFormat):
         }
 
     def split(self, name: str) -> str | None:
-        """Return ``val`` for a file of an evaluation, else the split in the path."""
         return "val" if self.evaluated else super().split(name)
 
     def _parts(self, obj: Row) -> dict[str, float]:
@@ -163,7 +154,6 @@ def _float_columns(obj: Mapping[str, Any]) -> list[str]:
 
 
 def _is_reward(name: str) -> bool:
-    """Return whether a column is named like a reward function."""
     return "reward" in name.lower() or name.endswith(("_func", "_fn"))
 
 
@@ -194,14 +184,8 @@ def repeated_files(files: Iterable[tuple[str, File]], container: str = "parquet"
     """Find files that repeat the rows of an earlier step: name -> name of the earlier file.
 
     TRL writes the completions of its last generation at every log event. If it logs more often than
-    it generates, several files are equal except for ``step``.
-
-    Args:
-        files: (name, file) of one folder, in order of step.
-        container: container type of the files.
-
-    Raises:
-        RowError, MissingExtraError: a file cannot be read, see ``containers.iterate``.
+    it generates, several files are equal except for ``step``. ``files`` are those of one folder, in
+    order of step.
     """
     repeats: dict[str, str] = {}
     first, first_step, first_digest = "", 0, ""
@@ -239,7 +223,6 @@ class Trackio(BaseFormat):
     claims = (("run_name", "step", "timestamp"),)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if one of the entries is a trace or contains a table."""
         recognized = any("messages" in obj or _table_keys(obj) for obj in objects)
         match = super().match(name, objects) if recognized else None
         # The metadata of a trace are JSON in a string.
@@ -247,7 +230,6 @@ class Trackio(BaseFormat):
         return Match(match.confidence, SAMPLED) if match and sampled else match
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a trace, or the rows of all tables of an entry."""
         if "messages" in obj:
             yield _trace(obj, where)
             return

@@ -38,10 +38,7 @@ MAX_LINE = 64 << 20  # Maximum bytes of a line that contains an update
 
 
 def annotation_files(path: Path) -> tuple[FileStamp, ...]:
-    """Return the files with updates of the traces in file ``path``, () if there are none.
-
-    They are below the folder ``annotations`` in one of the three folders above the file.
-    """
+    """Return the update files below ``annotations`` in one of the three folders above ``path``."""
     for folder in list(path.parents)[:3]:
         if (folder / FOLDER).is_dir():
             files = sorted((folder / FOLDER).rglob("*.jsonl"))
@@ -57,19 +54,13 @@ class Updates:
     """An index of update files: the location of each trace's updates, which ``of`` then reads.
 
     Memory grows with the number of updates. Compressed files are unpacked into temporary files.
-
-    Attributes:
-        judged: kinds of work (``train``, ``eval``) for which at least one update marks its trace as
-            used (``effective``).
-        trained: whether an update contains the trainer's log-probabilities.
-        problems: sentences about missing chunks, truncated files and invalid lines.
     """
 
     def __init__(self, files: Sequence[FileStamp]) -> None:
         self._files: list[IO[bytes]] = []
         self._locations: dict[str, list[tuple[int, int]]] = {}
-        self.judged: set[str] = set()
-        self.trained = False
+        self.judged: set[str] = set()  # kinds of work with traces marked as used (``effective``)
+        self.trained = False  # whether an update contains the trainer's log-probabilities
         self.problems = missing_chunks([Path(file.path) for file in files])
         for number, stamp in enumerate(files):
             path = Path(stamp.path)
@@ -103,7 +94,6 @@ class Updates:
         return True
 
     def of(self, trace: str) -> Iterator[Row]:
-        """Yield the updates of the trace with id ``trace``, in the order of files and lines."""
         for number, offset in self._locations.get(trace, ()):
             self._files[number].seek(offset)
             update = logged.json_object(self._files[number].readline(MAX_LINE))
@@ -113,12 +103,10 @@ class Updates:
 
 @lru_cache(maxsize=1)
 def updates_in(files: tuple[FileStamp, ...]) -> Updates:
-    """Return the index of the updates in ``files``; the last one is cached."""
     return Updates(files)
 
 
 def is_effective(info: Row, kind: str) -> bool:
-    """Return whether a trace's ``info`` marks it as used in ``kind`` (``train`` or ``eval``)."""
     return mapping(info.get(kind)).get("effective") is True
 
 
@@ -139,7 +127,6 @@ def updated(trace: Row, updates: Iterator[Row]) -> Row:
 
 
 def _split_among_nodes(nodes: Sequence[Row], name: str, values: list[Any]) -> None:
-    """Set ``name`` in each node of a branch to its part of ``values`` (one value per token)."""
     offset = 0
     for node in nodes:
         mask = node.get("mask") or []
@@ -193,7 +180,6 @@ def missing_chunks(files: Sequence[Path]) -> list[str]:
 
 
 def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
-    """Return an open, decompressed file, and the error that cut it short ("" if it is complete)."""
     if path.suffix != ".zst" or not path.stat().st_size:
         return path.open("rb"), ""
     plain, why = tempfile.TemporaryFile(), ""  # noqa: SIM115 (stays open as long as Updates)
@@ -208,7 +194,6 @@ def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
 
 
 def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the byte offset and the content of each line."""
     offset = 0
     file.seek(0)
     while line := file.readline(MAX_LINE):
@@ -260,15 +245,12 @@ class Verifiers(BaseFormat):
 
     @property
     def siblings(self) -> tuple[FileStamp, ...]:
-        """The updates, or the file of the traces that were trained on."""
         return self.annotations or super().siblings
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether ``traces``, if present, is a list of traces."""
         return "traces" not in obj or _is_episode(obj)
 
     def writer(self, obj: Row) -> str:
-        """Return what wrote an object: the version of verifiers, or prime-rl's updates."""
         if "traces" not in obj:
             return "prime-rl's updates of traces" if "trace_id" in obj else "before version 1"
         traces = dicts(obj["traces"]) or [{}]
@@ -300,7 +282,6 @@ class Verifiers(BaseFormat):
         return Verifiers(FileStamp.of(effective)) if subset == "all" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield a row per trace of an episode, or the row of a rollout before v1."""
         if "trace_id" in obj and "traces" not in obj:
             raise RowError(
                 message(
@@ -344,7 +325,6 @@ class Verifiers(BaseFormat):
 
 
 def _training_fields(info: Row, row: Row, updates: Updates) -> Row:
-    """Return the step at which a trace was trained on, and whether it was filtered out."""
     kind = "eval" if row.get("split") == "eval" else "train"
     step = coerce.integer(mapping(info.get(kind)).get("trained_at_step"))
     return fields(
@@ -372,7 +352,6 @@ def _advantages(file: FileStamp) -> dict[str, float | None]:
 
 
 def _result(obj: Row, where: Where) -> Row:
-    """Return the row of a rollout in the format before v1; its metrics become columns."""
     if obj.get("completion") is None:
         raise RowError(message("no `completion`"))
     timing, error = mapping(obj.get("timing")), obj.get("error")
@@ -401,7 +380,6 @@ def _step(value: Any, where: Where) -> int:
 
 
 def _episode(obj: Row, where: Where) -> Row:
-    """Return the fields that all traces of an episode share: step, group, environment, …."""
     run = mapping(obj.get("run"))
     work = mapping(run.get("work"))
     data = mapping(mapping(obj.get("task")).get("data"))
@@ -528,7 +506,6 @@ def _time_turns(turns: Sequence[Row], calls: Sequence[Row], start: int) -> None:
 
 
 def _seconds(timing: Row) -> float | None:
-    """Return the seconds from the rollout's start to the end of its last stage."""
     begin = coerce.real(timing.get("start"))
     ends = [coerce.real(mapping(timing.get(stage)).get("end")) for stage in _STAGES]
     last = max((end for end in ends if end is not None), default=None)

@@ -24,13 +24,13 @@ from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError
 from rlreport.fields import LARGEST_STEP
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.formats.containers import is_plain_table, json_objects, open_database
-from rlreport.formats.logged import json_object
-from rlreport.formats.metric_rows import (
+from rlreport.formats.logged import (
     KIND_KEYS,
     NO_METRICS,
     STEP_KEYS,
     Record,
     flat_numbers,
+    json_object,
     numbers_of,
     prefixed,
     step_in,
@@ -68,7 +68,6 @@ class LeftOut:
     found: dict[str, tuple[int, int | None]] = field(default_factory=dict)
 
     def add(self, kind: str, line: int | None) -> None:
-        """Count a row that cannot be used, for reason ``kind``; ``line`` is None if unknown."""
         times, first = self.found.get(kind, (0, line))
         self.found[kind] = (times + 1, first)
 
@@ -131,12 +130,7 @@ def _float(value: float) -> float:
 def lines_of(
     path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
 ) -> Generator[bytes]:
-    """Yield the decompressed lines of a file until its end or the first damaged part.
-
-    Raises:
-        LimitError: a line is over ``longest`` bytes, or the file over MAX_UNPACKED.
-        ValueError: not even the first line can be decompressed.
-    """
+    """Yield the decompressed lines of a file until its end or the first damaged part."""
     source = Source("", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, ""))
     lines, line, count = Lines(ByteRange(0, source), longest), None, 0
     for line in lines:
@@ -153,7 +147,6 @@ def lines_of(
 
 
 def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
-    """Yield the metrics of a file of JSON lines."""
     for batch in batches(lines_of(path, left_out=left_out)):
         numbers, lines = zip(*batch, strict=True)
         try:
@@ -172,10 +165,7 @@ def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
 def batches(
     lines: Iterable[bytes], rows: int = _BLOCK_ROWS, most: int = _BATCH_BYTES, first: int = 1
 ) -> Iterator[list[tuple[int, bytes]]]:
-    """Group non-empty lines, as (line number, line), into batches.
-
-    A batch ends after ``rows`` lines or ``most`` bytes; ``first`` is the number of the first line.
-    """
+    """Group non-empty lines as (number, line) into batches of ``rows`` lines or ``most`` bytes."""
     batch: list[tuple[int, bytes]] = []
     size = 0
     for number, line in enumerate(lines, first):
@@ -190,7 +180,6 @@ def batches(
 
 
 def _parse_tolerantly(line: bytes, number: int, left_out: LeftOut) -> Any:
-    """Parse a JSON line that may contain NaN; count an invalid line and return None."""
     try:
         return load_json(line, "replace")
     except ValueError:
@@ -236,9 +225,6 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
 
     The document is transformers' ``trainer_state.json``, an array of events, or a table by columns
     as pandas writes it, such as a history exported from W&B.
-
-    Raises:
-        UnusableInputError: the document is none of these.
     """
     content = read_bounded(path, MAX_JSON)
     document = load_json(content, "replace")
@@ -281,11 +267,7 @@ def _keys(column: dict[Any, Any] | list[Any]) -> Iterable[Any]:
 
 
 def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
-    """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line.
-
-    Raises:
-        UnusableInputError: no line has that form.
-    """
+    """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line."""
     found_any = False
     for line in lines_of(path, left_out=left_out):
         plain = _ANSI.sub(b"", line)
@@ -318,12 +300,6 @@ def number(cell: object) -> float | None:
 
 
 def tensorboard_blocks(path: Path) -> Iterator[Block]:
-    """Yield the scalars of a TensorBoard event file.
-
-    Raises:
-        MissingExtraError: tensorboard is not installed.
-        LimitError: the file is over MAX_EVENTS bytes.
-    """
     try:
         from tensorboard.backend.event_processing import event_accumulator
         from tensorboard.util import tensor_util
@@ -363,15 +339,7 @@ csv.field_size_limit(MAX_LINE)  # the default of 131,072 characters is less than
 def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
     """Yield the metrics of a CSV file; cells are separated by commas, semicolons or tabs.
 
-    Args:
-        path: the file.
-        left_out: counts rows that cannot be used.
-        run: read only this run's rows, or its columns "RUN - METRIC", as W&B exports charts; "" for
-            all.
-
-    Raises:
-        UnusableInputError: there is no column of steps, or the file is encoded as UTF-16.
-        LimitError: the table has over MAX_COLUMNS columns.
+    With ``run``, read only its rows, or its columns "RUN - METRIC", as W&B exports charts.
     """
     lines = lines_of(path, left_out=left_out)
     header = next(lines, b"")
@@ -459,7 +427,6 @@ def _count_unusable_rows(
 
 
 def csv_separator(header: bytes) -> str:
-    """Return the separator of a CSV file: the most frequent of comma, semicolon and tab."""
     return max(",;\t", key=header.decode("utf-8", "replace").count)
 
 
@@ -473,11 +440,7 @@ def csv_cells(line: bytes, separator: str) -> list[str]:
 
 
 def csv_runs(path: Path) -> list[str]:
-    """Return the runs of a CSV file that names several in RUN_KEYS or in "RUN - METRIC"; else [].
-
-    Raises:
-        LimitError: there are over MAX_RUNS runs.
-    """
+    """Return the runs of a CSV file that names several, in RUN_KEYS or "RUN - METRIC"; else []."""
     with closing(lines_of(path)) as lines:
         header = next(lines, b"")
         separator = csv_separator(header)
@@ -534,10 +497,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # Wire types of protocol buffe
 
 
 def mlflow_records(folder: Path) -> Iterator[Record]:
-    """Yield the records of MLflow's ``metrics`` folder, which has a file per metric.
-
-    Each line is "time value step"; other lines, and links, are skipped.
-    """
+    """Read MLflow's files of a metric each: lines of "time value step"; others are skipped."""
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
         name = path.relative_to(folder).as_posix()
         for line in lines_of(path):
@@ -547,7 +507,6 @@ def mlflow_records(folder: Path) -> Iterator[Record]:
 
 
 def trackio_runs(path: Path) -> list[str]:
-    """Return the names of the runs that have metrics in a Trackio database, sorted."""
     with closing(open_database(path)) as database:
         if not is_plain_table(database, "metrics"):
             return []
@@ -556,7 +515,6 @@ def trackio_runs(path: Path) -> list[str]:
 
 
 def trackio_records(path: Path, run: str) -> Iterator[Record]:
-    """Yield the metrics of one run in a Trackio database."""
     query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
     with closing(open_database(path)) as database:
         for step, metrics in database.execute(query, (run,)):
@@ -585,9 +543,6 @@ def wandb_records(path: Path) -> Iterator[Record]:
     (``wandb_internal.proto``). Its field 2 is the history: items (field 1) and the step (field 2,
     whose field 1 is the number). An item has a key (field 1) or nested key (2), and a number or
     JSON value (5, 6, 8 or 16).
-
-    Raises:
-        UnusableInputError: the file is not a W&B run file.
     """
     for entry in _wandb_entries(path):
         for number, history in _fields(entry):

@@ -246,7 +246,6 @@ def logging_advice(metrics: Iterable[str]) -> dict[str, str]:
 
 
 def framework_of(metrics: Iterable[str]) -> Framework | None:
-    """Return the first known trainer whose pattern matches two or more metric names, else None."""
     names = list(metrics)
     return next(
         (
