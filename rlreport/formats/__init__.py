@@ -169,10 +169,9 @@ class RowReader:
             with suppress(RowError, RecursionError):
                 rows += self._rows(tracked, Where(name, step=AssumedStep(1), member=member), unread)
                 if isinstance(self._format, BaseFormat):
+                    # The keys of the writer's version count as read.
                     with suppress(AttributeError, LookupError, TypeError, ValueError):
-                        self._format.writer(
-                            tracked
-                        )  # so that the keys of the version count as read
+                        self._format.writer(tracked)
                 for key, value in tracked.unread():
                     add_unread_field(unread, key, kind_of(value))
         stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
@@ -189,13 +188,10 @@ class RowReader:
             raise
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             # Installed formats may raise anything on invalid objects; only this object is lost.
-            raise RowError(
-                message(
-                    "not a valid {format} object: {why}",
-                    format=self._format.id,
-                    why=repr(error)[:160],
-                )
-            ) from error
+            why = message(
+                "not a valid {format} object: {why}", format=self._format.id, why=repr(error)[:160]
+            )
+            raise RowError(why) from error
 
     def _complete(self, row: Row, where: Where, unread: UnreadFields) -> Row:
         row = self._names.fill(row)

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from rlreport.errors import MissingExtraError, RowError, UnreadRow
 from rlreport.formats.base import Row
-from rlreport.formats.logged import json_object, mapping
+from rlreport.formats.logged import dicts, json_object, mapping
 from rlreport.system.documents import (
     MAX_COLUMNS,
     MAX_JSON,
@@ -48,6 +48,7 @@ _MAX_COST = 1 << 28
 _BASE_COST = 64
 
 _MAX_DEPTH = 64
+_SIZED = (str, bytes, list, tuple, dict, set)
 _EXPORT = (
     'where you trust it, export it: python -c "import json, sys, torch; '
     "[print(json.dumps(s, default=lambda v: v.tolist() if hasattr(v, 'tolist') else str(v))) "
@@ -87,11 +88,10 @@ def _load(file: IO[bytes]) -> Any:
     except (Exception, MemoryError) as error:  # the unpickler may raise anything
         text = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split())
         reason = (text or repr(error)).partition(" Please ")[0][:160]
-        raise RowError(
-            message(
-                "no dump of plain values and tensors ({why}); {export}", why=reason, export=_EXPORT
-            )
-        ) from None
+        why = message(
+            "no dump of plain values and tensors ({why}); {export}", why=reason, export=_EXPORT
+        )
+        raise RowError(why) from None
 
 
 def _check(file: IO[bytes]) -> None:
@@ -105,13 +105,10 @@ def _check(file: IO[bytes]) -> None:
     if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
         raise RowError(message("no file of torch.save: it is compressed"))
     if sum(info.file_size for info in infos if info.filename.endswith(".pkl")) > MAX_PICKLE:
-        raise RowError(
-            message(
-                "over {most:count} bytes that are no tensors; {export}",
-                most=MAX_PICKLE,
-                export=_EXPORT,
-            )
+        why = message(
+            "over {most:count} bytes that are no tensors; {export}", most=MAX_PICKLE, export=_EXPORT
         )
+        raise RowError(why)
 
 
 class _Budget:
@@ -122,9 +119,11 @@ class _Budget:
 
     def plain(self, value: Any, depth: int = 0) -> Any:
         """Convert a value; tensors of 2 or more dimensions become a text with their shape."""
-        size = value.numel() if hasattr(value, "numel") else _size(value)
-        flat = len(value.shape) <= 1 if hasattr(value, "numel") else True
-        self._left -= _BASE_COST + (size if flat else 1)
+        if is_tensor := hasattr(value, "numel"):
+            size = value.numel() if len(value.shape) <= 1 else 1
+        else:
+            size = len(value) + 1 if isinstance(value, _SIZED) else 1
+        self._left -= _BASE_COST + size
         if self._left < 0 or depth > _MAX_DEPTH:
             raise RowError(message("too large or too deeply nested; convert it to .jsonl"))
         if isinstance(value, dict):
@@ -133,20 +132,13 @@ class _Budget:
             if all(type(item) in (int, float) for item in value):
                 return list(value)
             return [self.plain(item, depth + 1) for item in value]
-        if hasattr(value, "numel"):
-            return _tensor_values(value) if flat else f"tensor of shape {tuple(value.shape)}"
+        if is_tensor:
+            # Sparse and quantized tensors have no list.
+            with contextlib.suppress(RuntimeError, TypeError, ValueError):
+                if len(value.shape) <= 1:
+                    return value.tolist()
+            return f"tensor of shape {tuple(value.shape)}"
         return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
-def _tensor_values(tensor: Any) -> Any:
-    try:
-        return tensor.tolist()
-    except (RuntimeError, TypeError, ValueError):
-        return f"tensor of shape {tuple(tensor.shape)}"
-
-
-def _size(value: Any) -> int:
-    return len(value) + 1 if isinstance(value, str | bytes | list | tuple | dict | set) else 1
 
 
 MAX_FOOTER = 32_000_000  # Maximum bytes of the footer, which describes columns and row groups
@@ -205,27 +197,24 @@ def parquet_rows(
 ) -> Iterator[tuple[int, Row]]:
     """Yield (index, row) for the rows ``wanted`` (None for all) of a file."""
     with _open_parquet(file) as parquet:
-        start, budget = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
+        stop, budget = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
         for group in range(parquet.num_row_groups):
-            stop = start + parquet.metadata.row_group(group).num_rows
-            if wanted is None or any(start <= index < stop for index in wanted):
-                for batch in _batches(parquet, group, columns):
-                    budget -= _text_bytes(batch)
-                    if budget < 0:
-                        raise LimitError(message("its texts take too much memory when decoded"))
-                    rows = range(start, start + batch.num_rows)
-                    if wanted is None or wanted.intersection(rows):
-                        numbered = zip(rows, _rows(batch), strict=True)
-                        yield from (row for row in numbered if wanted is None or row[0] in wanted)
-                    start += batch.num_rows
-            start = stop
-
-
-def _batches(parquet: Any, group: int, columns: Sequence[str] | None) -> Iterator[Any]:
-    metadata = parquet.metadata.row_group(group)
-    values = sum(metadata.column(i).num_values for i in range(metadata.num_columns))
-    rows = max(1, min(_BATCH_ROWS, _BATCH_VALUES * metadata.num_rows // max(1, values)))
-    yield from parquet.iter_batches(batch_size=rows, row_groups=[group], columns=columns)
+            metadata = parquet.metadata.row_group(group)
+            start, stop = stop, stop + metadata.num_rows
+            if wanted is not None and wanted.isdisjoint(range(start, stop)):
+                continue
+            # Batches have fewer rows if rows have many values.
+            values = sum(metadata.column(i).num_values for i in range(metadata.num_columns))
+            size = max(1, min(_BATCH_ROWS, _BATCH_VALUES * metadata.num_rows // max(1, values)))
+            for batch in parquet.iter_batches(size, row_groups=[group], columns=columns):
+                budget -= _text_bytes(batch)
+                if budget < 0:
+                    raise LimitError(message("its texts take too much memory when decoded"))
+                rows = range(start, start + batch.num_rows)
+                if wanted is None or wanted.intersection(rows):
+                    numbered = zip(rows, _rows(batch), strict=True)
+                    yield from (row for row in numbered if wanted is None or row[0] in wanted)
+                start += batch.num_rows
 
 
 def _rows(batch: Any) -> Iterator[Row]:
@@ -274,12 +263,11 @@ def _check_metadata(metadata: Any, size: int) -> None:
     chunks = [group.column(i) for group in groups for i in range(metadata.num_columns)]
     unpacked, values = MAX_UNPACKED + MAX_GROWTH * size, MAX_VALUES + MAX_VALUE_GROWTH * size
     if sum(max(0, chunk.total_uncompressed_size) for chunk in chunks) > unpacked:
-        raise LimitError(
-            message(
-                "over {most:count} bytes uncompressed, too much for its size; split the file",
-                most=unpacked,
-            )
+        why = message(
+            "over {most:count} bytes uncompressed, too much for its size; split the file",
+            most=unpacked,
         )
+        raise LimitError(why)
     if max(metadata.num_rows, sum(chunk.num_values for chunk in chunks)) > values:
         raise LimitError(
             message("more than {most:count} values, too many for its size", most=values)
@@ -361,9 +349,8 @@ def iterate(
     elif container in _READERS:
         yield from _READERS[container](file, wanted)
     else:
-        for index, obj in enumerate(json_objects(file)):
-            if wanted is None or index in wanted:
-                yield index, obj
+        objects = enumerate(json_objects(file))
+        yield from (entry for entry in objects if wanted is None or entry[0] in wanted)
 
 
 def json_objects(file: IO[bytes]) -> Iterator[Row]:
@@ -372,12 +359,10 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
     try:
         data = read_stream(file, MAX_JSON)
     except LimitError:
-        raise RowError(
-            message(
-                "a JSON document of over {most:count} bytes; convert it to .jsonl",
-                most=MAX_JSON,
-            )
-        ) from None
+        why = message(
+            "a JSON document of over {most:count} bytes; convert it to .jsonl", most=MAX_JSON
+        )
+        raise RowError(why) from None
     try:
         document = load_json(data)
     except LimitError as error:
@@ -394,10 +379,8 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
         for values in document["data"]:
             if isinstance(values, list) and len(values) == len(names):
                 yield dict(zip(names, values, strict=True))
-    elif isinstance(document, dict):
-        yield document
-    elif isinstance(document, list):
-        yield from (item for item in document if isinstance(item, dict))
+    else:
+        yield from dicts(document if isinstance(document, list) else [document])
 
 
 def _is_table(document: Row) -> bool:
@@ -422,8 +405,10 @@ def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int
         raise RowError(message("a database can only be read from a local disk"))
     try:
         with contextlib.closing(open_database(Path(path))) as database:
-            rows = (row for query in _queries(database) for row in database.execute(query))
-            for index, row in enumerate(rows):
+            queries = (query for name, query in _QUERIES.items() if is_plain_table(database, name))
+            for index, row in enumerate(
+                row for query in queries for row in database.execute(query)
+            ):
                 if wanted is None or index in wanted:
                     entry = {
                         key: value.decode(errors="replace") if isinstance(value, bytes) else value
@@ -456,19 +441,14 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
     """Return whether a table has no computed columns, whose expressions could run forever."""
-    entry = database.execute(
-        "SELECT type, sql FROM sqlite_master WHERE name = ?", (name,)
-    ).fetchone()
-    if entry is None or entry["type"] != "table":
+    query = "SELECT type, sql FROM sqlite_master WHERE name = ?"
+    entry = database.execute(query, (name,)).fetchone()
+    if entry is None or entry["type"] != "table":  # views are not read either
         return False
     if not str(entry["sql"]).upper().startswith("CREATE TABLE"):
         return False
     flags = database.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,))
     return not any(computed for (computed,) in flags)
-
-
-def _queries(database: sqlite3.Connection) -> Iterator[str]:
-    yield from (query for name, query in _QUERIES.items() if is_plain_table(database, name))
 
 
 def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
@@ -478,7 +458,7 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
             names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
             if not names:
                 raise RowError(message("no samples in it"))
-            header: Any = {}
+            header: Row = {}
             for name in ("_journal/start.json", "header.json"):
                 if name in infos:
                     header = mapping(_document(archive, infos[name]).get("eval"))
@@ -566,11 +546,9 @@ def _row_of_line(line: bytes) -> Row:
         if len(line) > MAX_SAMPLE:
             raise LimitError(message("larger than {most:count} bytes", most=MAX_SAMPLE))
         obj = load_json(line)
-        return (
-            obj
-            if isinstance(obj, dict)
-            else UnreadRow(RowError(message("contains no JSON object")))
-        )
+        if not isinstance(obj, dict):
+            raise RowError(message("contains no JSON object"))
+        return obj
     except RowError as error:
         return UnreadRow(error)
     except ValueError as error:

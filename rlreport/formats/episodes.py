@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import xxhash
@@ -49,14 +50,12 @@ class RLLM(BaseFormat):
     claims = tuple(("trajectories", key) for key in ("task_hash", "training_step", "eval_idx"))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        is_evaluation = "eval_idx" in obj
-        task = obj.get("task")
+        is_evaluation, task = "eval_idx" in obj, obj.get("task")
+        step = 0 if is_evaluation else obj.get("training_step")
         shared = {
             **columns(obj, _USED_KEYS),
             **columns(mapping(obj.get("metrics")), ("step", "reward")),
-            "step": 0
-            if is_evaluation
-            else logged.step_of(obj.get("training_step"), where, logged.STEP_WORD),
+            "step": logged.step_of(step, where, logged.STEP_WORD),
             **fields(
                 split="eval" if is_evaluation else None,
                 finish_reason=obj.get("termination_reason"),
@@ -278,11 +277,7 @@ def _counts_trajectories(file: FileStamp) -> bool:
     mean = coerce.real(logged.document_of(logged_means).get(f"eval/{source}/avg_score"))
     if mean is None or not rows:
         return False
-    of_rows, of_trajectories = (
-        math.fsum(rows) / len(rows),
-        math.fsum(trajectories) / len(trajectories),
-    )
-    return math.isclose(of_trajectories, mean) and not math.isclose(of_rows, mean)
+    return math.isclose(fmean(trajectories), mean) and not math.isclose(fmean(rows), mean)
 
 
 def _index(obj: Row) -> int | None:
@@ -338,13 +333,12 @@ class Tinker(BaseFormat):
     claims = (("iteration", "group_idx", "traj_idx", "total_reward", "steps"),)
 
     def __init__(self, logtree: FileStamp | None = None) -> None:
-        remark = message("the summaries contain no text, and there is no logtree next to them")
-        if logtree is not None:
-            remark = message(
-                "texts come from the logtree; responses of a group with equal rewards are "
-                "matched by length"
-            )
-        super().__init__(logtree, remark)
+        none = message("the summaries contain no text, and there is no logtree next to them")
+        matched = message(
+            "texts come from the logtree; responses of a group with equal rewards are "
+            "matched by length"
+        )
+        super().__init__(logtree, matched if logtree else none)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Tinker:
         if not path.name.endswith(_SUMMARIES):
@@ -370,10 +364,8 @@ class Tinker(BaseFormat):
             row["tags"] = ", ".join(map(coerce.text, tags))[: logged.SHORT]
         if len(steps) > 1:
             row["turns_taken"] = len(steps)
-            row["turns"] = [
-                {"role": "assistant", "text": "", "sampled": True, "reward": step.get("reward")}
-                for step in steps
-            ]
+            turn = {"role": "assistant", "text": "", "sampled": True}
+            row["turns"] = [{**turn, "reward": step.get("reward")} for step in steps]
         yield row
 
     def _texts(self, group: int | None, obj: Row, steps: Sequence[Row]) -> Row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -139,11 +140,10 @@ def _message(logged_message: Row, attachments: Row) -> Row:
         for call in dicts(logged_message.get("tool_calls"))
     ]
     if role == "tool":
-        error = mapping(logged_message.get("error"))
         result |= {
             "name": logged_message.get("function"),
             "tool_call_id": logged_message.get("tool_call_id"),
-            "error": ": ".join(coerce.text(error[k]) for k in ("type", "message") if error.get(k)),
+            "error": logged.error_text(logged_message.get("error"), "type", "message"),
         }
     return result
 
@@ -169,11 +169,9 @@ class LMEval(BaseFormat):
     filter: str | None = None  # the filter whose lines are read; None to read all lines
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> LMEval:
-        try:
-            with path.open("rb") as lines:
-                first = logged.json_object(lines.readline()).get("filter")
-        except OSError:
-            return self
+        first = None
+        with suppress(OSError), path.open("rb") as lines:
+            first = logged.json_object(lines.readline()).get("filter")
         if not isinstance(first, str):
             return self
         remark_text = message("only filter {filter} is read, one of several", filter=f"`{first}`")
@@ -221,10 +219,8 @@ def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
     outputs = [resp[0] if isinstance(resp, list) and resp else resp for resp in resps]
     if isinstance(outputs[0], str):
         return outputs[0]
-    likelihoods = [
-        coerce.number(first[0]) if isinstance(first, list) and first else -math.inf
-        for first in outputs
-    ]
+    firsts = [output[0] if isinstance(output, list) and output else -math.inf for output in outputs]
+    likelihoods = [*map(coerce.number, firsts)]
     best = likelihoods.index(max(likelihoods))
     return coerce.text(arguments[min(best, len(arguments) - 1)].get("arg_1"))
 
@@ -312,10 +308,9 @@ def _trial_outcome(result: Row) -> Row:
     row |= fields(group_id=task, task=task, seconds=seconds)
     exception = mapping(result.get("exception_info"))
     if exception:
-        kind = exception.get("exception_type")
-        error_parts = (kind, exception.get("exception_message"))
-        row["errors"] = [": ".join(coerce.text(part) for part in error_parts if part)]
-        row["finish_reason"] = "timeout" if "Timeout" in coerce.text(kind) else "error"
+        row["errors"] = [logged.error_text(exception, "exception_type", "exception_message")]
+        timeout = "Timeout" in coerce.text(exception.get("exception_type"))
+        row["finish_reason"] = "timeout" if timeout else "error"
     return row
 
 

@@ -102,15 +102,14 @@ def explode(obj: Row, key: str) -> Iterator[Row]:
     size = len(column)
     for name, values in obj.items():
         if isinstance(values, list) and len(values) != size:
-            raise RowError(
-                message(
-                    "column {field} has {values} values, {other} has {size}",
-                    field=f"`{name}`",
-                    values=len(values),
-                    other=f"`{key}`",
-                    size=size,
-                )
+            why = message(
+                "column {field} has {values} values, {other} has {size}",
+                field=f"`{name}`",
+                values=len(values),
+                other=f"`{key}`",
+                size=size,
             )
+            raise RowError(why)
     for i in range(size):
         entry = {name: v[i] if isinstance(v, list) else v for name, v in obj.items()}
         yield entry_of(obj, entry)
@@ -158,9 +157,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("finish_reason", "agent", "env", "task", "model"), coerce.string),
     **dict.fromkeys(("logprobs", "sampler_logprobs", "ref_logprobs"), coerce.numbers),
     **dict.fromkeys(("token_ids", "prompt_token_ids", "ground_truth_ids"), coerce.ints),
-    "advantages": lambda value: (
-        coerce.numbers(value) if isinstance(value, list) else coerce.real(value)
-    ),
+    "advantages": lambda value: (coerce.numbers if isinstance(value, list) else coerce.real)(value),
     "seconds": coerce.real,
     "policy_version": coerce.version_range,
     "errors": lambda errors: [coerce.text(error) for error in errors or () if error] or None,
@@ -213,18 +210,14 @@ def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
     match = pattern.search(name)
     if match is None:
         return None
-    groups = match.groupdict()
-    return coerce.integer(
-        groups.get("step") or next((group for group in match.groups() if group), None)
-    )
+    named = match.groupdict().get("step")
+    return coerce.integer(named or next(filter(None, match.groups()), None))
 
 
 def failed_fields(prompt: str, *errors: str) -> Row:
     """Return the fields of a rollout that failed before the policy wrote a response."""
-    return {
-        "prompt": prompt, "response": "", "reward": None, "trainable": False,
-        "errors": list(errors),
-    }  # fmt: skip
+    row = {"prompt": prompt, "response": "", "reward": None}
+    return {**row, "trainable": False, "errors": list(errors)}
 
 
 def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[Row]:
@@ -260,9 +253,8 @@ class TokenNames:
     def __init__(self, tokenizer: str | None = None) -> None:
         self._path = tokenizer
         self._tokenizer = None if tokenizer is None else _load(tokenizer)
-        self._style = Style.PLAIN
-        if self._tokenizer is not None:
-            self._style = detect_style(self._tokenizer.get_vocab())
+        vocabulary = self._tokenizer and self._tokenizer.get_vocab()
+        self._style = detect_style(vocabulary) if vocabulary else Style.PLAIN
 
     def __reduce__(self) -> tuple[type[TokenNames], tuple[str | None]]:
         return TokenNames, (self._path,)
@@ -368,6 +360,25 @@ def mask_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
     return list(pairwise(edges)) if mask else []
 
 
+def set_spans(turns: Sequence[Row], spans: Sequence[tuple[int, int]]) -> None:
+    """Set ``tokens`` of turns to (start, stop) of their tokens, if there is a span for each."""
+    if len(turns) == len(spans):
+        for turn, span in zip(turns, spans, strict=True):
+            turn["tokens"] = list(span)
+
+
+def error_text(error: object, *keys: str) -> str:
+    """Return the texts under ``keys`` of an error, such as ``ValueError: too long``."""
+    parts = [mapping(error).get(key) for key in keys or ("type", "message")]
+    return ": ".join(coerce.text(part) for part in parts if part)
+
+
+def seconds_of(times: Row, *keys: str) -> float | None:
+    """Return the first duration in milliseconds under ``keys`` in seconds."""
+    millis = coerce.real(next((times[key] for key in keys if key in times), None))
+    return None if millis is None else millis / 1000
+
+
 def span_turns(row: Row) -> None:
     """Set ``tokens`` of a row's turns to (start, stop) of their tokens, found in the mask.
 
@@ -381,8 +392,7 @@ def span_turns(row: Row) -> None:
     sampled = [i for i, turn in enumerate(turns) if turn["sampled"]]
     if len(runs) != len(sampled) or runs[0][0]:
         return
-    for i, run in zip(sampled, runs, strict=True):
-        turns[i]["tokens"] = list(run)
+    set_spans([turns[i] for i in sampled], runs)
     for i in range(1, len(turns) - 1):
         if not turns[i]["sampled"] and {i - 1, i + 1} <= set(sampled):
             turns[i]["tokens"] = [turns[i - 1]["tokens"][1], turns[i + 1]["tokens"][0]]
@@ -456,13 +466,10 @@ def numbers_of(event: dict[str, Any]) -> dict[str, float]:
 
     If its kind is not training, the kind becomes a prefix of the names, as in ``eval/loss``.
     """
-    metrics = _metrics_object(event)
-    kinds = (
-        value.lower() for key, value in event.items() if key in KIND_KEYS and isinstance(value, str)
-    )
+    kinds = (v.lower() for key, v in event.items() if key in KIND_KEYS and isinstance(v, str))
     kind = next(kinds, "")
-    numbers = dict(flat_numbers(metrics))
-    return {prefixed(kind, name): value for name, value in numbers.items()} if kind else numbers
+    numbers = dict(flat_numbers(_metrics_object(event)))
+    return {prefixed(kind, name): value for name, value in numbers.items()}
 
 
 def prefixed(kind: str, name: str) -> str:
@@ -477,15 +484,13 @@ def is_event(obj: object) -> bool:
     if not isinstance(obj, dict) or step_in(obj) is None:
         return False
     metrics = _metrics_object(obj)
-    if any(isinstance(value, list) for value in metrics.values()):
-        return False
     if not TEXT_KEYS.isdisjoint(metrics):
         return False
-    if any(isinstance(value, str) and len(value) > MAX_NAME for value in metrics.values()):
-        return False
-    return any(True for _ in flat_numbers(metrics))
+    for value in metrics.values():
+        if isinstance(value, list) or (isinstance(value, str) and len(value) > MAX_NAME):
+            return False
+    return next(flat_numbers(metrics), None) is not None
 
 
 def _metrics_object(event: dict[str, Any]) -> dict[str, Any]:
-    metrics = event.get("data")
-    return metrics if isinstance(metrics, dict) else event
+    return event["data"] if isinstance(event.get("data"), dict) else event

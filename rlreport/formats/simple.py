@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from itertools import compress
+from statistics import fmean
 from typing import Any
 
 from rlreport.errors import RowError
@@ -214,7 +215,7 @@ class Verl(Renamed):
         # Validation logs the score also as `reward`; it becomes a column only if it differs.
         other = obj.get("reward")
         other = coerce.real(coerce.unquoted(other) if isinstance(other, str) else other)
-        if other is not None and other != row["reward"] and other == other:
+        if other is not None and other != row["reward"] and not math.isnan(other):
             row["reward_logged"] = other
 
 
@@ -271,7 +272,7 @@ class PrimeRLTokens(Renamed):
         row["reward"] = coerce.number(obj.get("reward"))
         for key in ("entropy", "mismatch_kl", "is_masked"):
             if values := list(compress(coerce.numbers(obj.get(key)) or [], mask)):
-                row[f"{key}_mean"] = math.fsum(values) / len(values)
+                row[f"{key}_mean"] = fmean(values)
 
 
 class Roll(Renamed):
@@ -471,10 +472,7 @@ class NemoRL(BaseFormat):
             raise RowError(message("neither `content` nor `token_ids`"))
         if runs and not texts.get("prompt"):
             texts.pop("prompt", None)  # RowReader decodes the prompt from its ids
-        turns = texts.get("turns", [])
-        if len(turns) == len(runs):
-            for turn, run in zip(turns, runs, strict=True):
-                turn["tokens"] = list(run)
+        logged.set_spans(texts.get("turns", []), runs)
         yield {
             **columns(flat, _USED_KEYS),
             "step": logged.step_of(flat.get("step"), where, _STEP),

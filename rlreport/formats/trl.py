@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import xxhash
@@ -84,12 +85,13 @@ class TRL(BaseFormat):
         if obj.get("completion") is None:
             raise RowError(message("no `completion`"))
         parts = self._parts(obj)
+        total = logged.total(parts.values())
         prompt, answer = _without_nulls(obj.get("prompt")), _without_nulls(obj["completion"])
         yield {
             **columns(obj, _KEYS | parts.keys()),
             **prompt_and_response_fields(prompt, answer),
             "step": logged.step_of(obj.get("step"), where, _STEP),
-            "reward": coerce.grade(obj["reward"]) if "reward" in obj else _sum(parts),
+            "reward": coerce.grade(obj["reward"]) if "reward" in obj else total,
             **fields(
                 reward_parts=parts,
                 split="val" if self.evaluated else None,
@@ -122,8 +124,9 @@ class TRL(BaseFormat):
             )
         key = "eval_reward" if self.evaluated else "reward"
         means = [mean for entry in entries if (mean := coerce.real(entry.get(key))) is not None]
-        sums = [value for obj in objects if (value := _sum(self._parts(obj))) is not None]
-        mean = math.fsum(sums) / len(sums) if sums else math.nan
+        totals = [logged.total(self._parts(obj).values()) for obj in objects]
+        sums = [value for value in totals if value is not None]
+        mean = fmean(sums) if sums else math.nan
         if not means or not sums or abs(mean - means[-1]) <= _TOLERANCE * max(1.0, abs(means[-1])):
             return ""
         return message(
@@ -133,10 +136,6 @@ class TRL(BaseFormat):
             mean=f"{mean:.4g}",
             logged=f"{means[-1]:.4g}",
         )
-
-
-def _sum(parts: Mapping[str, float]) -> float | None:
-    return logged.total(parts.values())
 
 
 def _float_columns(obj: Mapping[str, Any]) -> list[str]:
@@ -167,15 +166,13 @@ def _without_nulls(value: Any, levels: int = _LEVELS) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int, list[Row]], tuple[str, ...]]:
+def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int | None, list[Row]], tuple[str, ...]]:
     """Return step -> log entries, and reward functions' names, of the longest trainer state."""
     logs = [dicts(logged.document_of(file).get("log_history")) for file in states]
     entries = max(logs, key=len, default=[])
-    by_step: dict[int, list[Row]] = {}
+    by_step: dict[int | None, list[Row]] = {}
     for entry in entries:
-        step = coerce.integer(entry.get("step"))
-        if step is not None:
-            by_step.setdefault(step, []).append(entry)
+        by_step.setdefault(coerce.integer(entry.get("step")), []).append(entry)
     keys = {key for entry in entries for key in entry}
     return by_step, tuple(sorted({m[1] for key in keys if (m := _REWARD.fullmatch(key))}))
 
@@ -263,12 +260,10 @@ def _trace(obj: Row, where: Where) -> Row:
     reward = next((metadata[key] for key in _REWARDS if key in metadata), None)
     if reward is None:
         raise RowError(message("a trace without `reward` in its metadata"))
-    millis = coerce.real(metadata.get("duration_ms", metadata.get("latency_ms")))
     is_error = metadata.get("error") or metadata.get("status") == "error"
+    parts = [key for key in metadata if key.startswith(_PREFIX)]
     return {
-        **columns(
-            {key: v for key, v in metadata.items() if not key.startswith(_PREFIX)}, _USED_KEYS
-        ),
+        **columns(metadata, {*_USED_KEYS, *parts}),
         **conversation_fields(messages),
         "step": logged.step_of(obj.get("step"), where),
         "reward": coerce.number(reward),
@@ -277,12 +272,8 @@ def _trace(obj: Row, where: Where) -> Row:
             group_id=metadata.get("group_id"),
             advantages=coerce.real(metadata.get("advantage")),
             policy_version=(metadata.get("model_version"),),
-            reward_parts={
-                key.removeprefix(_PREFIX): coerce.number(metadata[key])
-                for key in metadata
-                if key.startswith(_PREFIX)
-            },
-            seconds=None if millis is None else millis / 1000,
+            reward_parts={key.removeprefix(_PREFIX): coerce.number(metadata[key]) for key in parts},
+            seconds=logged.seconds_of(metadata, "duration_ms", "latency_ms"),
             errors=[metadata.get("error") or "error"] if is_error else None,
         ),
     }

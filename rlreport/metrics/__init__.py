@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlreport.errors import RlreportError, UnusableInputError, UsageError
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.formats.logged import MAX_NAME, STEP_KEYS, TEXT_KEYS, Record, is_event
+from rlreport.formats.logged import MAX_NAME, STEP_KEYS, TEXT_KEYS, is_event
 from rlreport.metrics import readers
 from rlreport.metrics.readers import Block, LeftOut, blocks_of
 from rlreport.metrics.roles import roles_of
@@ -154,24 +154,17 @@ class MetricsTable:
 
     @property
     def limits(self) -> list[str]:
-        sentences = []
-        if self.left_out:
-            sentences.append(
-                message(
-                    "{n:count} metrics beyond the first {most:count} left out",
-                    n=len(self.left_out),
-                    most=MAX_METRICS,
-                )
-            )
-        if self.width > 1:
-            sentences.append(
-                message(
-                    "too many steps: each row averages up to {width:count} steps and is labelled "
-                    "with the first",
-                    width=self.width,
-                )
-            )
-        return sentences
+        beyond = message(
+            "{n:count} metrics beyond the first {most:count} left out",
+            n=len(self.left_out),
+            most=MAX_METRICS,
+        )
+        merged = message(
+            "too many steps: each row averages up to {width:count} steps and is labelled "
+            "with the first",
+            width=self.width,
+        )
+        return ([beyond] if self.left_out else []) + ([merged] if self.width > 1 else [])
 
 
 def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
@@ -269,10 +262,9 @@ def _is_mlflow(folder: Path) -> bool:
 
 def _mlflow(folder: Path, root: Path) -> MetricsSource:
     run = folder.parent
-    try:
+    name = ""
+    with suppress(OSError):
         name = (run / "tags" / "mlflow.runName").read_text("utf-8", "replace")[:200].strip()
-    except OSError:
-        name = ""
     name = name or run.name
     return MetricsSource(folder, lambda _: blocks_of(readers.mlflow_records(folder)), name)
 
@@ -281,30 +273,24 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     run = _run_of(path, root)
     kind = _kind(path)
     if kind == ".db":
-        return [
-            MetricsSource(path, partial(_trackio, path, name), name)
-            for name in readers.trackio_runs(path)
-        ]
+        names = readers.trackio_runs(path)
+        return [MetricsSource(path, partial(_trackio, path, name), name) for name in names]
     if kind == ".csv":
         return [
             MetricsSource(path, partial(readers.csv_blocks, path, run=csv_run), csv_run or run)
             for csv_run in readers.csv_runs(path) or [""]
         ]
-    if kind == "events":
-        return [MetricsSource(path, lambda _: readers.tensorboard_blocks(path), run)]
-    if kind == ".wandb":
-        name = readers.wandb_run(path)
-        return [MetricsSource(path, lambda _: blocks_of(readers.wandb_records(path)), name)]
-    if kind == ".jsonl":
-        return [MetricsSource(path, partial(readers.json_line_blocks, path), run)]
-    reader = readers.json_records if kind == ".json" else readers.console_records
-    return [MetricsSource(path, partial(_blocks, reader, path), run)]
+    name = readers.wandb_run(path) if kind == ".wandb" else run
+    return [MetricsSource(path, partial(_READERS[kind], path), name)]
 
 
-def _blocks(
-    reader: Callable[[Path, LeftOut], Iterator[Record]], path: Path, left_out: LeftOut
-) -> Iterator[Block]:
-    return blocks_of(reader(path, left_out))
+_READERS: dict[str, Callable[[Path, LeftOut], Iterator[Block]]] = {
+    "events": lambda path, _: readers.tensorboard_blocks(path),
+    ".wandb": lambda path, _: blocks_of(readers.wandb_records(path)),
+    ".jsonl": readers.json_line_blocks,
+    ".json": lambda path, left_out: blocks_of(readers.json_records(path, left_out)),
+    "console": lambda path, left_out: blocks_of(readers.console_records(path, left_out)),
+}
 
 
 def _trackio(path: Path, run: str, _: LeftOut) -> Iterator[Block]:

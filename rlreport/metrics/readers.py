@@ -5,13 +5,12 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import math
 import re
 import struct
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,10 @@ from rlreport.formats.logged import (
     NO_METRICS,
     STEP_KEYS,
     Record,
+    dicts,
     flat_numbers,
     json_object,
+    mapping,
     numbers_of,
     prefixed,
     step_in,
@@ -73,10 +74,8 @@ class LeftOut:
 
     def notes(self, file: str) -> list[Note]:
         """Return one note per reason, without text from the log."""
-        return [
-            Note("metrics", message(_WHY[kind]), times, file, first)
-            for kind, (times, first) in self.found.items()
-        ]
+        found = self.found.items()
+        return [Note("metrics", message(_WHY[kind]), n, file, line) for kind, (n, line) in found]
 
 
 MAX_UNPACKED = 4_000_000_000  # Maximum decompressed size of a metrics file in bytes
@@ -98,33 +97,11 @@ _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second
 
 def blocks_of(records: Iterable[Record]) -> Iterator[Block]:
     """Group successive records with the same metric names into blocks of up to _BLOCK_ROWS rows."""
-    names: tuple[str, ...] = ()
-    steps: list[int] = []
-    rows: list[list[float]] = []
-    for step, metrics in records:
-        if tuple(metrics) != names or len(rows) >= _BLOCK_ROWS:
-            if rows:
-                yield _block(names, steps, rows)
-            names, steps, rows = tuple(metrics), [], []
-        steps.append(step)
-        rows.append([*metrics.values()])
-    if rows:
-        yield _block(names, steps, rows)
-
-
-def _block(names: tuple[str, ...], steps: list[int], rows: list[list[float]]) -> Block:
-    try:
-        columns = np.array(rows, np.float64).T
-    except OverflowError:  # an integer beyond float64
-        columns = np.array([[_float(value) for value in row] for row in rows]).T
-    return np.array(steps, np.int64), dict(zip(names, columns, strict=True))
-
-
-def _float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
+    for names, group in groupby(records, key=lambda record: tuple(record[1])):
+        while block := list(islice(group, _BLOCK_ROWS)):
+            steps, rows = zip(*block, strict=True)
+            columns = np.array([[*row.values()] for row in rows], np.float64).T
+            yield np.array(steps, np.int64), dict(zip(names, columns, strict=True))
 
 
 def lines_of(
@@ -200,9 +177,7 @@ def _uniform_block(events: list[Any]) -> Block | None:
     except (ValueError, OverflowError):  # lists, or numbers beyond float64
         return None
     steps = table[:, names.index(key)]
-    if table.dtype != np.float64 or (steps != np.floor(steps)).any():
-        return None
-    if (np.abs(steps) > LARGEST_STEP).any():
+    if table.dtype != np.float64 or not _is_whole(steps).all():
         return None
     columns = {name: table[:, i] for i, name in enumerate(names) if name not in NO_METRICS}
     return steps.astype(np.int64), columns
@@ -228,16 +203,10 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
     """
     content = read_bounded(path, MAX_JSON)
     document = load_json(content, "replace")
-    history = document.get("log_history") if isinstance(document, dict) else None
+    history = mapping(document).get("log_history")
     if isinstance(history, list):
-        for event in history:
-            step = step_in(event) if isinstance(event, dict) else None
-            if step is not None:
-                metrics = {k: v for k, v in flat_numbers(event) if k not in _SUMMARY}
-                if metrics:
-                    yield step, metrics
-            elif isinstance(event, dict) and not STEPS.isdisjoint(event):
-                left_out.add(STEP, None)
+        kept = ({k: v for k, v in e.items() if k not in _SUMMARY} for e in dicts(history))
+        yield from _records(((None, event) for event in kept), left_out)
         return
     if path.name.endswith("trainer_state.json"):
         raise UnusableInputError(f"{path.name}: no `log_history` in it, so no trainer state")
@@ -249,21 +218,13 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
 
 
 def _rows_of_columns(document: Any) -> list[dict[str, Any]]:
-    if not isinstance(document, dict):
-        return []
-    tables = [v for k, v in document.items() if k in STEP_KEYS and isinstance(v, dict | list)]
-    if not tables:
-        return []
     columns = {
         name: column if isinstance(column, dict) else dict(enumerate(column))
-        for name, column in document.items()
+        for name, column in mapping(document).items()
         if isinstance(column, dict | list)
     }
-    return [{name: column.get(row) for name, column in columns.items()} for row in _keys(tables[0])]
-
-
-def _keys(column: dict[Any, Any] | list[Any]) -> Iterable[Any]:
-    return column if isinstance(column, dict) else range(len(column))
+    steps = next((columns[name] for name in columns if name in STEP_KEYS), {})
+    return [{name: column.get(row) for name, column in columns.items()} for row in steps]
 
 
 def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
@@ -355,7 +316,7 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
     kind = next((name for name in names if name in KIND_KEYS), None)
     column = _run_column(names) if run else None
     metrics = csv_metrics(names, run if column is None else "")
-    metrics = {index: name for index, name in metrics.items() if index != column}
+    metrics.pop(-1 if column is None else column, None)
     for chunk in batches(lines, _CSV_BLOCK_ROWS, _BLOCK_BYTES, first=2):
         table = _csv_rows([line for _, line in chunk], len(names), separator, column)
         numbers = [_numbers(table[i]) for i in range(len(names))]
@@ -364,11 +325,9 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
         of_run = whole if column is None else whole & (table[column] == run).to_numpy()
         if not whole.all() or len(table) != len(chunk):
             _count_unusable_rows(chunk, names, step, separator, left_out)
-        kinds = table[names.index(kind)] if kind else None
-        groups = kinds.groupby(kinds).groups if kinds is not None else {"": table.index}
+        groups = table.groupby(names.index(kind)).groups if kind else {"": table.index}
         for group, rows in groups.items():
-            in_group = np.zeros(len(table), bool)
-            in_group[rows] = True
+            in_group = table.index.isin(rows)
             for index, name in metrics.items():
                 values, logged = numbers[index]
                 selection = in_group & of_run & logged
@@ -467,9 +426,8 @@ def csv_metrics(names: list[str], run: str) -> dict[int, str]:
     metrics = {}
     for index, name in enumerate(names):
         base, _, end = name.rpartition("__")
-        if name in NO_METRICS or name in KIND_KEYS or not name:
-            continue
-        if end in ("MIN", "MAX") and base in names:
+        extreme = end in ("MIN", "MAX") and base in names
+        if extreme or not name or name in NO_METRICS or name in KIND_KEYS:
             continue
         owner, separator, metric = name.rpartition(" - ")
         if not run:
@@ -530,8 +488,8 @@ def wandb_run(path: Path) -> str:
     """
     run, names = path.stem.removeprefix("run-"), []
     with suppress(RlreportError):
-        about = (value for entry in islice(_wandb_entries(path), 20) for number, value in
-                 _fields(entry) if number == 17)  # fmt: skip
+        fields = (field for entry in islice(_wandb_entries(path), 20) for field in _fields(entry))
+        about = (value for number, value in fields if number == 17)
         names = [value for number, value in _fields(next(about, b"")) if number == 8]
     return "-".join([*(name.decode(errors="replace") for name in names[:1]), run])
 
