@@ -30,7 +30,7 @@ from rlreport.system.documents import (
     read_stream,
 )
 from rlreport.system.stores import zstd
-from rlreport.text.messages import message
+from rlreport.text.messages import marked, message
 
 if TYPE_CHECKING:
     import sqlite3
@@ -307,6 +307,7 @@ _COMPRESSIBLE = ("lines", "json")
 
 _JSON = (".jsonl", ".ndjson", ".json")
 _TOO_MUCH = f"it unpacks to more than {MOST_GROWTH} times its size"
+_NO_ZIP = marked("not a zip archive: {why}")
 _ZSTANDARD = 93
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -452,43 +453,46 @@ def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
 
 
 def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
+    with _open_archive(file, marked("not an Inspect log: {why}")) as (archive, infos, most):
+        names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
+        if not names:
+            raise RowError(message("no samples in it"))
+        used, header = 0, {}
+        for name in ("_journal/start.json", "header.json"):
+            if name in infos:
+                header = mapping(_document(archive, infos[name]).get("eval"))
+        for index, name in enumerate(names):
+            if wanted is None or index in wanted:
+                used += min(infos[name].file_size, MAX_SAMPLE)
+                if used > most:
+                    raise RowError(_TOO_MUCH)
+                yield index, {**_document(archive, infos[name]), HEADER: header}
+
+
+@contextmanager
+def _open_archive(
+    file: IO[bytes], refusal: str
+) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo], int]]:
+    """Open an archive; yield it, its entries by name, and how many bytes it may unpack to."""
     try:
         with open_zip(file) as archive:
-            infos, budget = _entries(archive)
-            names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
-            if not names:
-                raise RowError(message("no samples in it"))
-            header: Row = {}
-            for name in ("_journal/start.json", "header.json"):
-                if name in infos:
-                    header = mapping(_document(archive, infos[name]).get("eval"))
-            for index, name in enumerate(names):
-                if wanted is None or index in wanted:
-                    budget -= min(infos[name].file_size, MAX_SAMPLE)
-                    if budget < 0:
-                        raise RowError(_TOO_MUCH)
-                    yield index, {**_document(archive, infos[name]), HEADER: header}
+            # Of several documents with the same name, use the last one.
+            infos = {info.filename: info for info in archive.infolist()}
+            size = archive.fp.seek(0, io.SEEK_END) if archive.fp else 0
+            if sum(info.compress_size for info in infos.values()) > size:
+                raise RowError("its entries overlap")
+            yield archive, infos, MAX_SAMPLE + MOST_GROWTH * size
     except RowError:
         raise
     except _ZIP_ERRORS as error:
-        raise RowError(message("not an Inspect log: {why}", why=str(error))) from None
-
-
-def _entries(archive: zipfile.ZipFile) -> tuple[dict[str, zipfile.ZipInfo], int]:
-    """Return an archive's entries by name, and how many bytes it may unpack to."""
-    # Of several documents with the same name, use the last one.
-    infos = {info.filename: info for info in archive.infolist()}
-    size = archive.fp.seek(0, io.SEEK_END) if archive.fp else 0
-    if sum(info.compress_size for info in infos.values()) > size:
-        raise RowError("its entries overlap")
-    return infos, MAX_SAMPLE + MOST_GROWTH * size
+        raise RowError(message(refusal, why=str(error))) from None
 
 
 def zip_members(source: Source) -> list[str]:
     """Return the paths of the logs in a zip archive; [] if it cannot be read."""
     try:
-        with source.open() as stream, open_zip(stream) as archive:
-            return [f"{source.name}/{name}" for name in filter(_is_log, _entries(archive)[0])]
+        with source.open() as stream, _open_archive(stream, _NO_ZIP) as (_, infos, _):
+            return [f"{source.name}/{name}" for name in filter(_is_log, infos)]
     except (RowError, *_ZIP_ERRORS):
         return []
 
@@ -499,36 +503,27 @@ def _is_log(name: str) -> bool:
 
 
 def _zipped_objects(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    index = 0
-    try:
-        with open_zip(file) as archive:
-            infos, budget = _entries(archive)
-            for name, info in infos.items():
-                if not _is_log(name):
-                    continue
-                budget -= info.file_size
-                if budget < 0:
-                    raise RowError(_TOO_MUCH)
-                try:
-                    for item in _items(archive, info):
-                        if wanted is None or index in wanted:
-                            row = item if isinstance(item, dict) else _row_of_line(item)
-                            yield index, row if isinstance(row, UnreadRow) else Member(row, name)
-                        index += 1
-                except _ZIP_ERRORS as error:
+    index = used = 0
+    with _open_archive(file, _NO_ZIP) as (archive, infos, most):
+        for name in filter(_is_log, infos):
+            used += infos[name].file_size
+            if used > most:
+                raise RowError(_TOO_MUCH)
+            try:
+                for item in _items(archive, infos[name]):
                     if wanted is None or index in wanted:
-                        text = message(
-                            "{member} cannot be read further, the rest of the member is lost: "
-                            "{why}",
-                            member=repr(name[:80]),
-                            why=str(error),
-                        )
-                        yield index, UnreadRow(RowError(text))
+                        row = item if isinstance(item, dict) else _row_of_line(item)
+                        yield index, row if isinstance(row, UnreadRow) else Member(row, name)
                     index += 1
-    except RowError:
-        raise
-    except _ZIP_ERRORS as error:
-        raise RowError(message("not a zip archive: {why}", why=str(error))) from None
+            except _ZIP_ERRORS as error:
+                if wanted is None or index in wanted:
+                    text = message(
+                        "{member} cannot be read further, the rest of the member is lost: {why}",
+                        member=repr(name[:80]),
+                        why=str(error),
+                    )
+                    yield index, UnreadRow(RowError(text))
+                index += 1
 
 
 def _items(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes | Row]:

@@ -93,9 +93,8 @@ class Mapped(BaseFormat):
         self._step = None if step_from_path is None else _step_pattern(step_from_path)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        for path in self.mapping.values():
-            if not any(look_up(obj, path)[0] for obj in objects):
-                return None
+        if not all(any(look_up(o, path)[0] for o in objects) for path in self.mapping.values()):
+            return None
         options = ", ".join(f"{key}={path}" for key, path in self.mapping.items())
         return Match(100, f"has what was mapped ({options or 'step from the path'})")
 
@@ -177,7 +176,7 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
     if suggestions := suggest(objects):
         options = " ".join(f"--map {field}={path}" for field, path in suggestions.items())
         return message("no known log format; try {options}", options=options)
-    if _are_metrics(objects):
+    if all(map(is_event, objects)):
         return message(_METRICS)
     missing = [f"`{field}`" for field in _REQUIRED if field not in objects[0]]
     if len(missing) == 1:
@@ -204,11 +203,7 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
         if has_keys(objects, *keys):
             return message(reason)
     nested = any(isinstance(v, str | list | dict) for obj in objects for v in obj.values())
-    return message(_METRICS) if not nested and _are_metrics(objects) else ""
-
-
-def _are_metrics(objects: Sequence[Row]) -> bool:
-    return all(map(is_event, objects))
+    return message(_METRICS) if not nested and all(map(is_event, objects)) else ""
 
 
 def _keys(obj: Row) -> str:
@@ -227,9 +222,8 @@ def suggest(objects: Sequence[Row]) -> dict[str, str]:
     paths_by_field: dict[str, str] = {}
     for field, aliases in _FIELD_ALIASES.items():
         for alias in (field, *aliases):
-            candidates = [path for path in paths if _fits(field, alias, path, paths[path])]
-            candidates = [path for path in candidates if path not in paths_by_field.values()]
-            if candidates:
+            free = [path for path in paths if path not in paths_by_field.values()]
+            if candidates := [path for path in free if _fits(field, alias, path, paths[path])]:
                 best = min(candidates, key=lambda path: path.count("."))
                 if best != field:
                     paths_by_field[field] = best

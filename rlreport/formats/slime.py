@@ -65,13 +65,12 @@ class Slime(BaseFormat):
         return Slime(FileStamp.of(tokens)) if find_spec("pyarrow") else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        if self.sibling and "sample_index" not in obj:
-            sibling_fields = _messages(self.sibling, coerce.integer(obj.get("index")))
-        elif self.sibling:
-            sibling_fields = _token_columns(self.sibling, coerce.integer(obj.get("sample_index")))
-        else:
-            sibling_fields = {}
-        obj.update({key: value for key, value in sibling_fields.items() if key not in obj})
+        if self.sibling:
+            is_trajectory = "sample_index" in obj
+            of_sibling = _token_columns if is_trajectory else _messages
+            sample = coerce.integer(obj.get("sample_index" if is_trajectory else "index"))
+            for key, value in of_sibling(self.sibling, sample).items():
+                obj.setdefault(key, value)
         yield _row(obj, where)
 
     def split(self, name: str) -> str | None:
@@ -150,9 +149,7 @@ def _messages(file: FileStamp, sample: int | None) -> Row:
 
 def _token_columns(file: FileStamp, sample: int | None) -> Row:
     index = _indices(file).get(sample)
-    if index is None:
-        return {}
-    return _token_rows(file, index // _BLOCK).get(index, {})
+    return {} if index is None else _token_rows(file, index // _BLOCK).get(index, {})
 
 
 @lru_cache(maxsize=2)

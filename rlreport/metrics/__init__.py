@@ -358,12 +358,10 @@ class TrainerMetrics:
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
     # metric -> steps at which it was NaN or infinite
     broken: dict[str, list[int]] = field(default_factory=dict)
-    # the files that were read, and their descriptions in the report
     paths: list[Path] = field(default_factory=list)
     files: list[MetricsFile] = field(default_factory=list)
     # names of the runs if two of them have the same metric at the same step, else empty
     runs: list[str] = field(default_factory=list)
-    # notes on files and rows that could not be read
     notes: list[Note] = field(default_factory=list)
 
 
@@ -375,10 +373,8 @@ def metrics_beside(
     seen: dict[str, Ints] = {}
     overlapping = False
     log_paths = {Path(path) for path in logs}
-    if given:
-        sources = [source for path in map(Path, given) for source in sources_of(path)]
-    else:
-        sources = [source for path in map(Path, logs) for source in find_metrics(path)]
+    find = sources_of if given else find_metrics
+    sources = [source for path in map(Path, given or logs) for source in find(path)]
     runs = sorted({source.run for source in sources})
     if run and run not in runs:
         raise UsageError(f"--run {run}: no such run; found: {', '.join(runs) or 'none'}")

@@ -354,8 +354,7 @@ def _csv_rows(
 
 
 def _is_whole(steps: Floats) -> NDArray[np.bool_]:
-    whole: NDArray[np.bool_] = (np.abs(steps) <= LARGEST_STEP) & (steps == np.floor(steps))
-    return whole
+    return np.asarray((np.abs(steps) <= LARGEST_STEP) & (steps == np.floor(steps)))
 
 
 def _count_unusable_rows(
@@ -578,13 +577,10 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
             value, at = _varint(data, at)
             yield tag >> 3, value
             continue
+        length = {_FIXED64: 8, _FIXED32: 4}.get(kind, len(data) + 1)
         if kind == _BYTES:
             length, at = _varint(data, at)
-        elif kind in (_FIXED64, _FIXED32):
-            length = 8 if kind == _FIXED64 else 4
-        else:
-            return
-        if at + length > len(data):
+        if at + length > len(data):  # cut off, or of an unknown kind
             return
         yield tag >> 3, data[at : at + length]
         at += length
