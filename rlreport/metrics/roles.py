@@ -247,11 +247,7 @@ def logging_advice(metrics: Iterable[str]) -> dict[str, str]:
 
 def framework_of(metrics: Iterable[str]) -> Framework | None:
     names = list(metrics)
-    return next(
-        (
-            framework
-            for framework in FRAMEWORKS
-            if sum(bool(re.fullmatch(framework.metrics, name)) for name in names) >= 2
-        ),
-        None,
-    )
+    for framework in FRAMEWORKS:
+        if sum(bool(re.fullmatch(framework.metrics, name)) for name in names) >= 2:
+            return framework
+    return None
