@@ -20,9 +20,8 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.formats import refusal
-from rlreport.metrics import find_metrics, metrics_beside
+from rlreport.metrics import MAX_BROKEN, find_metrics, metrics_beside
 from rlreport.metrics.roles import GUIDANCE, guide_for
-from rlreport.metrics.table import MAX_BROKEN
 from rlreport.system.stores import zstd
 from tests.format_logs import write_all
 

@@ -20,9 +20,8 @@ import rlreport
 from rlreport.check.finding import Verdict
 from rlreport.columns import STEP_COLUMNS
 from rlreport.errors import UnusableInputError, UsageError
-from rlreport.metrics import find_metrics, metrics_beside
+from rlreport.metrics import MAX_STEPS, find_metrics, metrics_beside
 from rlreport.metrics.roles import FRAMEWORKS, PLAIN_NAMES, framework_of, roles_of
-from rlreport.metrics.table import MAX_STEPS
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
 from rlreport.tables import Tables

@@ -19,8 +19,7 @@ from rlreport.check.finding import SCHEMA
 from rlreport.comparison.reports import earlier_report
 from rlreport.errors import RlreportError, RowError, UsageError
 from rlreport.formats.containers import container_of, iterate
-from rlreport.metrics import metrics_beside
-from rlreport.metrics.table import MAX_METRICS
+from rlreport.metrics import MAX_METRICS, metrics_beside
 from rlreport.system.documents import (
     MAX_COLUMNS,
     LimitError,

@@ -52,11 +52,7 @@ class Detected(NamedTuple):
 
 @cache
 def formats() -> dict[str, Format]:
-    """Return all formats by id: built-in formats, then those of other packages, sorted by name.
-
-    Raises:
-        UsageError: an installed format cannot be loaded, or its id is already in use.
-    """
+    """Return all formats by id: built-in formats, then those of other packages, sorted by name."""
     by_id = {form.id: form for form in (create() for create in _FORMATS)}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:
@@ -74,11 +70,7 @@ def formats() -> dict[str, Format]:
 
 
 def format_by_id(identity: str) -> Format:
-    """Return the format with the given id.
-
-    Raises:
-        UsageError: no format has this id; the message lists the ids.
-    """
+    """Return the format with the given id."""
     try:
         return formats()[identity]
     except KeyError:
@@ -103,9 +95,6 @@ def detect(
         log_format: id of a format to use without detection.
         mapping: field -> dotted path in an object, from ``--map`` (e.g. reward -> info.score).
         step_from_path: regular expression that finds the step in ``name``.
-
-    Raises:
-        UsageError: unknown format id, unknown field in ``mapping``, or invalid expression.
     """
     detected = None
     if log_format is not None:
@@ -145,14 +134,7 @@ class Preview(NamedTuple):
 
 
 class RowReader:
-    """A converter of logged objects to canonical rows, which also decodes token ids to strings.
-
-    It is picklable; each worker process gets a copy.
-
-    Args:
-        form: the format of the objects.
-        names: the tokenizer's token strings; None if there is no tokenizer.
-    """
+    """A picklable converter of logged objects to rows, which also decodes token ids to strings."""
 
     def __init__(self, form: Format, names: TokenNames | None = None) -> None:
         self._format = form
@@ -175,10 +157,7 @@ class RowReader:
         return ours and bool(getattr(self._format, "alone", False))
 
     def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the canonical rows of ``obj``; raise RowError if it cannot be converted.
-
-        If only some of its rows cannot be read, an ``UnreadRow`` is yielded for each of them.
-        """
+        """Yield the canonical rows of ``obj``; an ``UnreadRow`` for each that cannot be read."""
         return self._rows(obj, where, {})
 
     def preview(self, objects: Collection[Row], name: str) -> Preview:
@@ -190,10 +169,9 @@ class RowReader:
             with suppress(RowError, RecursionError):
                 rows += self._rows(tracked, Where(name, step=AssumedStep(1), member=member), unread)
                 if isinstance(self._format, BaseFormat):
+                    # The keys of the writer's version count as read.
                     with suppress(AttributeError, LookupError, TypeError, ValueError):
-                        self._format.writer(
-                            tracked
-                        )  # so that the keys of the version count as read
+                        self._format.writer(tracked)
                 for key, value in tracked.unread():
                     add_unread_field(unread, key, kind_of(value))
         stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
@@ -210,16 +188,12 @@ class RowReader:
             raise
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             # Installed formats may raise anything on invalid objects; only this object is lost.
-            raise RowError(
-                message(
-                    "not a valid {format} object: {why}",
-                    format=self._format.id,
-                    why=repr(error)[:160],
-                )
-            ) from error
+            why = message(
+                "not a valid {format} object: {why}", format=self._format.id, why=repr(error)[:160]
+            )
+            raise RowError(why) from error
 
     def _complete(self, row: Row, where: Where, unread: UnreadFields) -> Row:
-        """Complete a row: decode token ids, and add the split (e.g."""
         row = self._names.fill(row)
         advantage, tokens = row.get("advantages"), row.get("response_tokens")
         if isinstance(advantage, int | float):

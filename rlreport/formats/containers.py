@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from rlreport.errors import MissingExtraError, RowError, UnreadRow
 from rlreport.formats.base import Row
-from rlreport.formats.logged import json_object, mapping
+from rlreport.formats.logged import dicts, json_object, mapping
 from rlreport.system.documents import (
     MAX_COLUMNS,
     MAX_JSON,
@@ -30,7 +30,7 @@ from rlreport.system.documents import (
     read_stream,
 )
 from rlreport.system.stores import zstd
-from rlreport.text.messages import message
+from rlreport.text.messages import marked, message
 
 if TYPE_CHECKING:
     import sqlite3
@@ -48,6 +48,7 @@ _MAX_COST = 1 << 28
 _BASE_COST = 64
 
 _MAX_DEPTH = 64
+_SIZED = (str, bytes, list, tuple, dict, set)
 _EXPORT = (
     'where you trust it, export it: python -c "import json, sys, torch; '
     "[print(json.dumps(s, default=lambda v: v.tolist() if hasattr(v, 'tolist') else str(v))) "
@@ -58,13 +59,7 @@ ROLLOUT_ID = "dump.rollout_id"
 
 
 def torch_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, sample) for the samples of a dump ``{"rollout_id": …, "samples": […]}``.
-
-    ``wanted`` are the indices of the samples to yield; None for all.
-
-    Raises:
-        RowError: torch is not installed, its loader rejects the file, or the dump is too large.
-    """
+    """Yield (index, sample) of the samples ``wanted`` of ``{"rollout_id": …, "samples": […]}``."""
     dump = _load(file)
     samples = dump.get("samples") if isinstance(dump, dict) else None
     if not isinstance(samples, list):
@@ -93,15 +88,13 @@ def _load(file: IO[bytes]) -> Any:
     except (Exception, MemoryError) as error:  # the unpickler may raise anything
         text = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split())
         reason = (text or repr(error)).partition(" Please ")[0][:160]
-        raise RowError(
-            message(
-                "no dump of plain values and tensors ({why}); {export}", why=reason, export=_EXPORT
-            )
-        ) from None
+        why = message(
+            "no dump of plain values and tensors ({why}); {export}", why=reason, export=_EXPORT
+        )
+        raise RowError(why) from None
 
 
 def _check(file: IO[bytes]) -> None:
-    """Raise RowError if the file was not written by ``torch.save``, or is too large."""
     try:
         with open_zip(file) as archive:
             infos = archive.infolist()
@@ -112,13 +105,10 @@ def _check(file: IO[bytes]) -> None:
     if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
         raise RowError(message("no file of torch.save: it is compressed"))
     if sum(info.file_size for info in infos if info.filename.endswith(".pkl")) > MAX_PICKLE:
-        raise RowError(
-            message(
-                "over {most:count} bytes that are no tensors; {export}",
-                most=MAX_PICKLE,
-                export=_EXPORT,
-            )
+        why = message(
+            "over {most:count} bytes that are no tensors; {export}", most=MAX_PICKLE, export=_EXPORT
         )
+        raise RowError(why)
 
 
 class _Budget:
@@ -128,14 +118,12 @@ class _Budget:
         self._left = _MAX_COST
 
     def plain(self, value: Any, depth: int = 0) -> Any:
-        """Convert a value; tensors of 2 or more dimensions become a text with their shape.
-
-        Raises:
-            RowError: all values so far are too large together, or this one is too deeply nested.
-        """
-        size = value.numel() if hasattr(value, "numel") else _size(value)
-        flat = len(value.shape) <= 1 if hasattr(value, "numel") else True
-        self._left -= _BASE_COST + (size if flat else 1)
+        """Convert a value; tensors of 2 or more dimensions become a text with their shape."""
+        if is_tensor := hasattr(value, "numel"):
+            size = value.numel() if len(value.shape) <= 1 else 1
+        else:
+            size = len(value) + 1 if isinstance(value, _SIZED) else 1
+        self._left -= _BASE_COST + size
         if self._left < 0 or depth > _MAX_DEPTH:
             raise RowError(message("too large or too deeply nested; convert it to .jsonl"))
         if isinstance(value, dict):
@@ -144,22 +132,13 @@ class _Budget:
             if all(type(item) in (int, float) for item in value):
                 return list(value)
             return [self.plain(item, depth + 1) for item in value]
-        if hasattr(value, "numel"):
-            return _tensor_values(value) if flat else f"tensor of shape {tuple(value.shape)}"
+        if is_tensor:
+            # Sparse and quantized tensors have no list.
+            with contextlib.suppress(RuntimeError, TypeError, ValueError):
+                if len(value.shape) <= 1:
+                    return value.tolist()
+            return f"tensor of shape {tuple(value.shape)}"
         return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
-def _tensor_values(tensor: Any) -> Any:
-    """Return a tensor's numbers, or a text with its shape if it is sparse or quantized."""
-    try:
-        return tensor.tolist()
-    except (RuntimeError, TypeError, ValueError):
-        return f"tensor of shape {tuple(tensor.shape)}"
-
-
-def _size(value: Any) -> int:
-    """Return the length + 1 of a string, bytes or collection, and 1 for other values."""
-    return len(value) + 1 if isinstance(value, str | bytes | list | tuple | dict | set) else 1
 
 
 MAX_FOOTER = 32_000_000  # Maximum bytes of the footer, which describes columns and row groups
@@ -188,7 +167,6 @@ _FEW_BYTES = 1_000_000  # texts that cannot exceed this are not counted
 
 @contextmanager
 def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
-    """Open a file as ``pyarrow.parquet.ParquetFile`` that reads texts dictionary-encoded."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -217,40 +195,26 @@ def parquet_rows(
     wanted: set[int] | None = None,
     columns: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, Row]]:
-    """Yield (index, row) for the rows of a file.
-
-    Args:
-        file: binary stream.
-        wanted: indices of the rows to yield, or None for all.
-        columns: names of the columns to read, or None for all.
-
-    Raises:
-        RowError: the file is not a parquet file, or too large.
-        MissingExtraError: pyarrow is not installed.
-    """
+    """Yield (index, row) for the rows ``wanted`` (None for all) of a file."""
     with _open_parquet(file) as parquet:
-        start, budget = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
+        stop, budget = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
         for group in range(parquet.num_row_groups):
-            stop = start + parquet.metadata.row_group(group).num_rows
-            if wanted is None or any(start <= index < stop for index in wanted):
-                for batch in _batches(parquet, group, columns):
-                    budget -= _text_bytes(batch)
-                    if budget < 0:
-                        raise LimitError(message("its texts take too much memory when decoded"))
-                    rows = range(start, start + batch.num_rows)
-                    if wanted is None or wanted.intersection(rows):
-                        numbered = zip(rows, _rows(batch), strict=True)
-                        yield from (row for row in numbered if wanted is None or row[0] in wanted)
-                    start += batch.num_rows
-            start = stop
-
-
-def _batches(parquet: Any, group: int, columns: Sequence[str] | None) -> Iterator[Any]:
-    """Yield the rows of a row group in batches, which have fewer rows if rows have many values."""
-    metadata = parquet.metadata.row_group(group)
-    values = sum(metadata.column(i).num_values for i in range(metadata.num_columns))
-    rows = max(1, min(_BATCH_ROWS, _BATCH_VALUES * metadata.num_rows // max(1, values)))
-    yield from parquet.iter_batches(batch_size=rows, row_groups=[group], columns=columns)
+            metadata = parquet.metadata.row_group(group)
+            start, stop = stop, stop + metadata.num_rows
+            if wanted is not None and wanted.isdisjoint(range(start, stop)):
+                continue
+            # Batches have fewer rows if rows have many values.
+            values = sum(metadata.column(i).num_values for i in range(metadata.num_columns))
+            size = max(1, min(_BATCH_ROWS, _BATCH_VALUES * metadata.num_rows // max(1, values)))
+            for batch in parquet.iter_batches(size, row_groups=[group], columns=columns):
+                budget -= _text_bytes(batch)
+                if budget < 0:
+                    raise LimitError(message("its texts take too much memory when decoded"))
+                rows = range(start, start + batch.num_rows)
+                if wanted is None or wanted.intersection(rows):
+                    numbered = zip(rows, _rows(batch), strict=True)
+                    yield from (row for row in numbered if wanted is None or row[0] in wanted)
+                start += batch.num_rows
 
 
 def _rows(batch: Any) -> Iterator[Row]:
@@ -299,12 +263,11 @@ def _check_metadata(metadata: Any, size: int) -> None:
     chunks = [group.column(i) for group in groups for i in range(metadata.num_columns)]
     unpacked, values = MAX_UNPACKED + MAX_GROWTH * size, MAX_VALUES + MAX_VALUE_GROWTH * size
     if sum(max(0, chunk.total_uncompressed_size) for chunk in chunks) > unpacked:
-        raise LimitError(
-            message(
-                "over {most:count} bytes uncompressed, too much for its size; split the file",
-                most=unpacked,
-            )
+        why = message(
+            "over {most:count} bytes uncompressed, too much for its size; split the file",
+            most=unpacked,
         )
+        raise LimitError(why)
     if max(metadata.num_rows, sum(chunk.num_values for chunk in chunks)) > values:
         raise LimitError(
             message("more than {most:count} values, too many for its size", most=values)
@@ -344,6 +307,7 @@ _COMPRESSIBLE = ("lines", "json")
 
 _JSON = (".jsonl", ".ndjson", ".json")
 _TOO_MUCH = f"it unpacks to more than {MOST_GROWTH} times its size"
+_NO_ZIP = marked("not a zip archive: {why}")
 _ZSTANDARD = 93
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -372,22 +336,13 @@ def container_of(name: str) -> str | None:
 def iterate(
     file: File, container: str, wanted: set[int] | None = None
 ) -> Iterator[tuple[int, Row]]:
-    """Yield (index, object) for each object of a file, in bounded memory.
+    """Yield (index, object) for each object ``wanted`` (None for all) of a file, in bounded memory.
 
     A JSON document may be one object, an array of objects, a table of ``columns`` and ``data``, or
     JSON lines with a wrong suffix. A database must be Trackio's; its objects are like the rows of
     Trackio's parquet export. An Inspect ``.eval`` log is a zip archive with a document per sample;
     if a document is damaged or too large, its object has only ``error_reading`` and ``HEADER``.
     In other archives (ZIPPED), an unreadable line or file is an ``UnreadRow``.
-
-    Args:
-        file: path or binary stream.
-        container: container type from ``container_of``.
-        wanted: indices of the objects to yield; None for all.
-
-    Raises:
-        RowError: the file is not of this container type, or a JSON document exceeds MAX_JSON.
-        MissingExtraError: the file is parquet, and pyarrow is not installed.
     """
     if isinstance(file, str | Path):
         with Path(file).open("rb") as stream:
@@ -395,27 +350,20 @@ def iterate(
     elif container in _READERS:
         yield from _READERS[container](file, wanted)
     else:
-        for index, obj in enumerate(json_objects(file)):
-            if wanted is None or index in wanted:
-                yield index, obj
+        objects = enumerate(json_objects(file))
+        yield from (entry for entry in objects if wanted is None or entry[0] in wanted)
 
 
 def json_objects(file: IO[bytes]) -> Iterator[Row]:
-    """Yield the dicts in a JSON document: one object, an array, a table, or JSON lines.
-
-    Raises:
-        RowError: the document is not valid JSON, or exceeds the limits for JSON documents.
-    """
+    """Yield the dicts in a JSON document: one object, an array, a table, or JSON lines."""
     file.seek(0)
     try:
         data = read_stream(file, MAX_JSON)
     except LimitError:
-        raise RowError(
-            message(
-                "a JSON document of over {most:count} bytes; convert it to .jsonl",
-                most=MAX_JSON,
-            )
-        ) from None
+        why = message(
+            "a JSON document of over {most:count} bytes; convert it to .jsonl", most=MAX_JSON
+        )
+        raise RowError(why) from None
     try:
         document = load_json(data)
     except LimitError as error:
@@ -432,10 +380,8 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
         for values in document["data"]:
             if isinstance(values, list) and len(values) == len(names):
                 yield dict(zip(names, values, strict=True))
-    elif isinstance(document, dict):
-        yield document
-    elif isinstance(document, list):
-        yield from (item for item in document if isinstance(item, dict))
+    else:
+        yield from dicts(document if isinstance(document, list) else [document])
 
 
 def _is_table(document: Row) -> bool:
@@ -453,7 +399,6 @@ def _objects_of_lines(data: bytes) -> list[Row]:
 
 
 def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, object) for the rollout entries of a Trackio database."""
     import sqlite3
 
     path = getattr(file, "name", None)
@@ -461,8 +406,10 @@ def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int
         raise RowError(message("a database can only be read from a local disk"))
     try:
         with contextlib.closing(open_database(Path(path))) as database:
-            rows = (row for query in _queries(database) for row in database.execute(query))
-            for index, row in enumerate(rows):
+            queries = (query for name, query in _QUERIES.items() if is_plain_table(database, name))
+            for index, row in enumerate(
+                row for query in queries for row in database.execute(query)
+            ):
                 if wanted is None or index in wanted:
                     entry = {
                         key: value.decode(errors="replace") if isinstance(value, bytes) else value
@@ -494,14 +441,10 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
-    """Return whether ``name`` is a table without computed columns.
-
-    Views and computed columns are not read, because their expressions could run forever.
-    """
-    entry = database.execute(
-        "SELECT type, sql FROM sqlite_master WHERE name = ?", (name,)
-    ).fetchone()
-    if entry is None or entry["type"] != "table":
+    """Return whether a table has no computed columns, whose expressions could run forever."""
+    query = "SELECT type, sql FROM sqlite_master WHERE name = ?"
+    entry = database.execute(query, (name,)).fetchone()
+    if entry is None or entry["type"] != "table":  # views are not read either
         return False
     if not str(entry["sql"]).upper().startswith("CREATE TABLE"):
         return False
@@ -509,50 +452,47 @@ def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
     return not any(computed for (computed,) in flags)
 
 
-def _queries(database: sqlite3.Connection) -> Iterator[str]:
-    """Yield the queries for those Trackio tables that exist and have no computed columns."""
-    yield from (query for name, query in _QUERIES.items() if is_plain_table(database, name))
-
-
 def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, sample) for each sample of an Inspect log, without ``events``."""
+    with _open_archive(file, marked("not an Inspect log: {why}")) as (archive, infos, most):
+        names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
+        if not names:
+            raise RowError(message("no samples in it"))
+        used, header = 0, {}
+        for name in ("_journal/start.json", "header.json"):
+            if name in infos:
+                header = mapping(_document(archive, infos[name]).get("eval"))
+        for index, name in enumerate(names):
+            if wanted is None or index in wanted:
+                used += min(infos[name].file_size, MAX_SAMPLE)
+                if used > most:
+                    raise RowError(_TOO_MUCH)
+                yield index, {**_document(archive, infos[name]), HEADER: header}
+
+
+@contextmanager
+def _open_archive(
+    file: IO[bytes], refusal: str
+) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo], int]]:
+    """Open an archive; yield it, its entries by name, and how many bytes it may unpack to."""
     try:
         with open_zip(file) as archive:
-            infos, budget = _entries(archive)
-            names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
-            if not names:
-                raise RowError(message("no samples in it"))
-            header: Any = {}
-            for name in ("_journal/start.json", "header.json"):
-                if name in infos:
-                    header = mapping(_document(archive, infos[name]).get("eval"))
-            for index, name in enumerate(names):
-                if wanted is None or index in wanted:
-                    budget -= min(infos[name].file_size, MAX_SAMPLE)
-                    if budget < 0:
-                        raise RowError(_TOO_MUCH)
-                    yield index, {**_document(archive, infos[name]), HEADER: header}
+            # Of several documents with the same name, use the last one.
+            infos = {info.filename: info for info in archive.infolist()}
+            size = archive.fp.seek(0, io.SEEK_END) if archive.fp else 0
+            if sum(info.compress_size for info in infos.values()) > size:
+                raise RowError("its entries overlap")
+            yield archive, infos, MAX_SAMPLE + MOST_GROWTH * size
     except RowError:
         raise
     except _ZIP_ERRORS as error:
-        raise RowError(message("not an Inspect log: {why}", why=str(error))) from None
-
-
-def _entries(archive: zipfile.ZipFile) -> tuple[dict[str, zipfile.ZipInfo], int]:
-    """Return an archive's entries by name, and how many bytes it may unpack to."""
-    # Of several documents with the same name, use the last one.
-    infos = {info.filename: info for info in archive.infolist()}
-    size = archive.fp.seek(0, io.SEEK_END) if archive.fp else 0
-    if sum(info.compress_size for info in infos.values()) > size:
-        raise RowError("its entries overlap")
-    return infos, MAX_SAMPLE + MOST_GROWTH * size
+        raise RowError(message(refusal, why=str(error))) from None
 
 
 def zip_members(source: Source) -> list[str]:
     """Return the paths of the logs in a zip archive; [] if it cannot be read."""
     try:
-        with source.open() as stream, open_zip(stream) as archive:
-            return [f"{source.name}/{name}" for name in filter(_is_log, _entries(archive)[0])]
+        with source.open() as stream, _open_archive(stream, _NO_ZIP) as (_, infos, _):
+            return [f"{source.name}/{name}" for name in filter(_is_log, infos)]
     except (RowError, *_ZIP_ERRORS):
         return []
 
@@ -563,41 +503,30 @@ def _is_log(name: str) -> bool:
 
 
 def _zipped_objects(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, object) for each line and document of the JSON files in an archive."""
-    index = 0
-    try:
-        with open_zip(file) as archive:
-            infos, budget = _entries(archive)
-            for name, info in infos.items():
-                if not _is_log(name):
-                    continue
-                budget -= info.file_size
-                if budget < 0:
-                    raise RowError(_TOO_MUCH)
-                try:
-                    for item in _items(archive, info):
-                        if wanted is None or index in wanted:
-                            row = item if isinstance(item, dict) else _row_of_line(item)
-                            yield index, row if isinstance(row, UnreadRow) else Member(row, name)
-                        index += 1
-                except _ZIP_ERRORS as error:
+    index = used = 0
+    with _open_archive(file, _NO_ZIP) as (archive, infos, most):
+        for name in filter(_is_log, infos):
+            used += infos[name].file_size
+            if used > most:
+                raise RowError(_TOO_MUCH)
+            try:
+                for item in _items(archive, infos[name]):
                     if wanted is None or index in wanted:
-                        text = message(
-                            "{member} cannot be read further, the rest of the member is lost: "
-                            "{why}",
-                            member=repr(name[:80]),
-                            why=str(error),
-                        )
-                        yield index, UnreadRow(RowError(text))
+                        row = item if isinstance(item, dict) else _row_of_line(item)
+                        yield index, row if isinstance(row, UnreadRow) else Member(row, name)
                     index += 1
-    except RowError:
-        raise
-    except _ZIP_ERRORS as error:
-        raise RowError(message("not a zip archive: {why}", why=str(error))) from None
+            except _ZIP_ERRORS as error:
+                if wanted is None or index in wanted:
+                    text = message(
+                        "{member} cannot be read further, the rest of the member is lost: {why}",
+                        member=repr(name[:80]),
+                        why=str(error),
+                    )
+                    yield index, UnreadRow(RowError(text))
+                index += 1
 
 
 def _items(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes | Row]:
-    """Yield the lines of a file of JSON lines in an archive, or the objects of a document."""
     if info.filename.lower().endswith(".json"):
         yield from json_objects(io.BytesIO(_decompress(archive, info)))
         return
@@ -612,11 +541,9 @@ def _row_of_line(line: bytes) -> Row:
         if len(line) > MAX_SAMPLE:
             raise LimitError(message("larger than {most:count} bytes", most=MAX_SAMPLE))
         obj = load_json(line)
-        return (
-            obj
-            if isinstance(obj, dict)
-            else UnreadRow(RowError(message("contains no JSON object")))
-        )
+        if not isinstance(obj, dict):
+            raise RowError(message("contains no JSON object"))
+        return obj
     except RowError as error:
         return UnreadRow(error)
     except ValueError as error:

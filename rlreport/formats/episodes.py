@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import xxhash
@@ -49,15 +50,12 @@ class RLLM(BaseFormat):
     claims = tuple(("trajectories", key) for key in ("task_hash", "training_step", "eval_idx"))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield a row for each trajectory of an episode, at step 0 if it is an evaluation."""
-        is_evaluation = "eval_idx" in obj
-        task = obj.get("task")
+        is_evaluation, task = "eval_idx" in obj, obj.get("task")
+        step = 0 if is_evaluation else obj.get("training_step")
         shared = {
             **columns(obj, _USED_KEYS),
             **columns(mapping(obj.get("metrics")), ("step", "reward")),
-            "step": 0
-            if is_evaluation
-            else logged.step_of(obj.get("training_step"), where, logged.STEP_WORD),
+            "step": logged.step_of(step, where, logged.STEP_WORD),
             **fields(
                 split="eval" if is_evaluation else None,
                 finish_reason=obj.get("termination_reason"),
@@ -112,7 +110,6 @@ def _group(obj: Row) -> str:
 
 
 def _label(task: Row) -> Any:
-    """Return the ground truth of a task, None if it has none."""
     metadata = mapping(task.get("metadata"))
     return task.get("ground_truth", task.get("answer", metadata.get("ground_truth")))
 
@@ -207,7 +204,6 @@ class SkyRL(BaseFormat):
     claims = (("input_prompt", "output_response", "score"),)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
-        """Return the format with the file itself as sibling, or why the file is not read."""
         evaluations = path.parent.parent
         if path.parent.name == "eval_only" and any(
             file.parent.parent == evaluations and _STEP.search(file.parent.name) for file in listed
@@ -245,7 +241,6 @@ class SkyRL(BaseFormat):
 
 @lru_cache(maxsize=4)
 def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
-    """Find the lines of a file that are turns of the same trajectory."""
     spans_by_row: dict[int, Spans] = {}
     last_line: Row = {}
     spans: Spans = []
@@ -282,15 +277,10 @@ def _counts_trajectories(file: FileStamp) -> bool:
     mean = coerce.real(logged.document_of(logged_means).get(f"eval/{source}/avg_score"))
     if mean is None or not rows:
         return False
-    of_rows, of_trajectories = (
-        math.fsum(rows) / len(rows),
-        math.fsum(trajectories) / len(trajectories),
-    )
-    return math.isclose(of_trajectories, mean) and not math.isclose(of_rows, mean)
+    return math.isclose(fmean(trajectories), mean) and not math.isclose(fmean(rows), mean)
 
 
 def _index(obj: Row) -> int | None:
-    """Return ``env_extras.extra_info.index`` of a line, None if it is absent."""
     extras = mapping(mapping(obj.get("env_extras")).get("extra_info"))
     return coerce.integer(extras.get("index"))
 
@@ -343,22 +333,19 @@ class Tinker(BaseFormat):
     claims = (("iteration", "group_idx", "traj_idx", "total_reward", "steps"),)
 
     def __init__(self, logtree: FileStamp | None = None) -> None:
-        remark = message("the summaries contain no text, and there is no logtree next to them")
-        if logtree is not None:
-            remark = message(
-                "texts come from the logtree; responses of a group with equal rewards are "
-                "matched by length"
-            )
-        super().__init__(logtree, remark)
+        none = message("the summaries contain no text, and there is no logtree next to them")
+        matched = message(
+            "texts come from the logtree; responses of a group with equal rewards are "
+            "matched by length"
+        )
+        super().__init__(logtree, matched if logtree else none)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Tinker:
-        """Return the format with the logtree of the same name as its sibling, if there is one."""
         if not path.name.endswith(_SUMMARIES):
             return self
         return Tinker(FileStamp.of(path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE)))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a trajectory; its texts are empty if they are unknown."""
         steps, group = dicts(obj.get("steps")), coerce.integer(obj.get("group_idx"))
         texts, tags = self._texts(group, obj, steps), obj.get("tags")
         row = {
@@ -377,10 +364,8 @@ class Tinker(BaseFormat):
             row["tags"] = ", ".join(map(coerce.text, tags))[: logged.SHORT]
         if len(steps) > 1:
             row["turns_taken"] = len(steps)
-            row["turns"] = [
-                {"role": "assistant", "text": "", "sampled": True, "reward": step.get("reward")}
-                for step in steps
-            ]
+            turn = {"role": "assistant", "text": "", "sampled": True}
+            row["turns"] = [{**turn, "reward": step.get("reward")} for step in steps]
         yield row
 
     def _texts(self, group: int | None, obj: Row, steps: Sequence[Row]) -> Row:
@@ -403,13 +388,11 @@ class Tinker(BaseFormat):
 
 
 def _length(step: Row) -> int:
-    """Return the number of tokens of a step's action."""
     return coerce.integer(step.get("ac_len")) or 0
 
 
 @lru_cache(maxsize=2)
 def _groups(file: FileStamp) -> list[Group]:
-    """Return the groups of rollouts in a logtree, in order."""
     root = mapping(logged.document_of(file).get("root"))
     return [_tinker_group(node) for title, node in _sections(root) if title == "Group Rollout"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -50,16 +51,13 @@ class InspectAI(BaseFormat):
     container = "inspect"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if the readable objects are samples of an Inspect log."""
         samples = [obj for obj in objects if "error_reading" not in obj]
         return super().match(name, samples)
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether an object was read from an ``.eval`` log."""
         return HEADER in obj
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a sample; its reward is None if it has no score."""
         if "error_reading" in obj:
             raise RowError(coerce.text(obj["error_reading"]))
         header, attachments = mapping(obj.get(HEADER)), mapping(obj.get("attachments"))
@@ -93,7 +91,6 @@ class InspectAI(BaseFormat):
 
 
 def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
-    """Return a sample's finish reason and errors, and its tokens if the policy replied once."""
     output = mapping(obj.get("output"))
     choice = next(iter(dicts(output.get("choices"))), {})
     row: Row = {}
@@ -143,11 +140,10 @@ def _message(logged_message: Row, attachments: Row) -> Row:
         for call in dicts(logged_message.get("tool_calls"))
     ]
     if role == "tool":
-        error = mapping(logged_message.get("error"))
         result |= {
             "name": logged_message.get("function"),
             "tool_call_id": logged_message.get("tool_call_id"),
-            "error": ": ".join(coerce.text(error[k]) for k in ("type", "message") if error.get(k)),
+            "error": logged.error_text(logged_message.get("error"), "type", "message"),
         }
     return result
 
@@ -173,12 +169,9 @@ class LMEval(BaseFormat):
     filter: str | None = None  # the filter whose lines are read; None to read all lines
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> LMEval:
-        """Return the format restricted to the filter named in the file's first line."""
-        try:
-            with path.open("rb") as lines:
-                first = logged.json_object(lines.readline()).get("filter")
-        except OSError:
-            return self
+        first = None
+        with suppress(OSError), path.open("rb") as lines:
+            first = logged.json_object(lines.readline()).get("filter")
         if not isinstance(first, str):
             return self
         remark_text = message("only filter {filter} is read, one of several", filter=f"`{first}`")
@@ -187,7 +180,6 @@ class LMEval(BaseFormat):
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a line, or nothing if the line belongs to another filter."""
         if self.filter is not None and obj.get("filter") != self.filter:
             logged.read_all(obj)
             return
@@ -227,10 +219,8 @@ def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
     outputs = [resp[0] if isinstance(resp, list) and resp else resp for resp in resps]
     if isinstance(outputs[0], str):
         return outputs[0]
-    likelihoods = [
-        coerce.number(first[0]) if isinstance(first, list) and first else -math.inf
-        for first in outputs
-    ]
+    firsts = [output[0] if isinstance(output, list) and output else -math.inf for output in outputs]
+    likelihoods = [*map(coerce.number, firsts)]
     best = likelihoods.index(max(likelihoods))
     return coerce.text(arguments[min(best, len(arguments) - 1)].get("arg_1"))
 
@@ -251,20 +241,16 @@ class ATIF(BaseFormat):
     container = "json"
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether ``schema_version`` names a version of ATIF."""
         return str(obj["schema_version"]).startswith("ATIF")
 
     def writer(self, obj: Row) -> str:
-        """Return the schema version, shortened to 40 characters."""
         return str(obj["schema_version"])[:40]
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> ATIF:
-        """Return the format with the trial's ``result.json`` as its sibling, if the file exists."""
         outer, inner = (folder / "result.json" for folder in (path.parent.parent, path.parent))
         return ATIF(FileStamp.of(outer) or FileStamp.of(inner))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a trajectory; its reward is None if there is no ``result.json``."""
         steps = dicts(obj.get("steps"))
         if not steps:
             raise RowError(message("a trajectory without `steps`"))
@@ -311,7 +297,6 @@ def _atif_conversation(steps: Sequence[Row]) -> Row:
 
 
 def _trial_outcome(result: Row) -> Row:
-    """Return the fields of a row from a trial's ``result.json``: reward, group, time and errors."""
     parts = coerce.reals(mapping(mapping(result.get("verifier_result")).get("rewards")))
     row: Row = {"reward": parts.get("reward")}
     if len(parts) == 1:
@@ -323,15 +308,13 @@ def _trial_outcome(result: Row) -> Row:
     row |= fields(group_id=task, task=task, seconds=seconds)
     exception = mapping(result.get("exception_info"))
     if exception:
-        kind = exception.get("exception_type")
-        error_parts = (kind, exception.get("exception_message"))
-        row["errors"] = [": ".join(coerce.text(part) for part in error_parts if part)]
-        row["finish_reason"] = "timeout" if "Timeout" in coerce.text(kind) else "error"
+        row["errors"] = [logged.error_text(exception, "exception_type", "exception_message")]
+        timeout = "Timeout" in coerce.text(exception.get("exception_type"))
+        row["finish_reason"] = "timeout" if timeout else "error"
     return row
 
 
 def _seconds_between(times: Row) -> float | None:
-    """Return the seconds from ``started_at`` to ``finished_at``, None if either is invalid."""
     try:
         begin, end = (datetime.fromisoformat(times[key]) for key in ("started_at", "finished_at"))
         return max(0.0, (end - begin).total_seconds())

@@ -1,4 +1,4 @@
-"""Make rows of the values of a logged object: keys that a format reads, token ids and masks."""
+"""Make rows of a logged object's values: keys that a format reads, token ids, trainer metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rlreport.errors import MissingExtraError, RowError, UnreadRow, UsageError
-from rlreport.fields import CANONICAL
+from rlreport.fields import CANONICAL, LARGEST_STEP
 from rlreport.formats.base import FileStamp, Row, Where
 from rlreport.system import coerce
 from rlreport.system.documents import MAX_JSON, LimitError, load_json, read_bounded
@@ -33,26 +33,19 @@ STEP_WORD = re.compile(
 
 
 class KeyTracker(dict[str, Any]):
-    """A logged object (dict) that records which of its keys are read with ``get`` or ``[]``.
-
-    Attributes:
-        plain: the original dict, without tracking.
-        read: the keys that were read.
-        entries: dicts made from this one by ``entry_of``; if any, their keys are tracked instead.
-    """
+    """A logged object (dict) that records which of its keys are read with ``get`` or ``[]``."""
 
     def __init__(self, obj: dict[str, Any], depth: int = 0) -> None:
         super().__init__({key: _tracked(value, depth) for key, value in obj.items()})
         self.plain = obj
         self.read: set[str] = set()
-        self.entries: list[KeyTracker] = []
+        self.entries: list[KeyTracker] = []  # if any, their keys are tracked instead of this dict's
 
     def __getitem__(self, key: str) -> Any:
         self.read.add(key)
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value like ``dict.get``, and record that the key was read."""
         self.read.add(key)
         return super().get(key, default)
 
@@ -102,9 +95,6 @@ def explode(obj: Row, key: str) -> Iterator[Row]:
     """Convert an object of columns (lists) to one object per element of column ``key``.
 
     Values that are not lists are repeated in each object.
-
-    Raises:
-        RowError: ``key`` is not a list, or another column has a different length.
     """
     column = obj.get(key)
     if not isinstance(column, list):
@@ -112,26 +102,21 @@ def explode(obj: Row, key: str) -> Iterator[Row]:
     size = len(column)
     for name, values in obj.items():
         if isinstance(values, list) and len(values) != size:
-            raise RowError(
-                message(
-                    "column {field} has {values} values, {other} has {size}",
-                    field=f"`{name}`",
-                    values=len(values),
-                    other=f"`{key}`",
-                    size=size,
-                )
+            why = message(
+                "column {field} has {values} values, {other} has {size}",
+                field=f"`{name}`",
+                values=len(values),
+                other=f"`{key}`",
+                size=size,
             )
+            raise RowError(why)
     for i in range(size):
         entry = {name: v[i] if isinstance(v, list) else v for name, v in obj.items()}
         yield entry_of(obj, entry)
 
 
 def required(obj: Mapping[str, Any], key: str) -> float | None:
-    """Return the reward under ``key``, None for null (the response was not graded).
-
-    Raises:
-        RowError: the key is absent, or its value is not a number.
-    """
+    """Return the reward under ``key``, None for null (the response was not graded)."""
     if key not in obj:
         raise RowError(message("no {field}", field=f"`{key}`"))
     return coerce.grade(obj[key])
@@ -143,7 +128,6 @@ def dicts(value: object) -> list[Row]:
 
 
 def mapping(value: object) -> Row:
-    """Return ``value`` if it is a dict (JSON object), else {}."""
     return value if isinstance(value, dict) else {}
 
 
@@ -173,9 +157,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("finish_reason", "agent", "env", "task", "model"), coerce.string),
     **dict.fromkeys(("logprobs", "sampler_logprobs", "ref_logprobs"), coerce.numbers),
     **dict.fromkeys(("token_ids", "prompt_token_ids", "ground_truth_ids"), coerce.ints),
-    "advantages": lambda value: (
-        coerce.numbers(value) if isinstance(value, list) else coerce.real(value)
-    ),
+    "advantages": lambda value: (coerce.numbers if isinstance(value, list) else coerce.real)(value),
     "seconds": coerce.real,
     "policy_version": coerce.version_range,
     "errors": lambda errors: [coerce.text(error) for error in errors or () if error] or None,
@@ -184,10 +166,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def fields(**values: Any) -> Row:
-    """Return the given fields of a row, converted to their types, without those that are None.
-
-    ``policy_version`` is passed as a list: the policy versions that sampled parts of the rollout.
-    """
+    """Return the given fields of a row, converted to their types, without those that are None."""
     return {
         name: typed
         for name, value in values.items()
@@ -211,16 +190,11 @@ def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
 
 
 def is_scalar(value: object) -> bool:
-    """Return whether ``value`` is a number, a boolean or a string of at most SHORT characters."""
     return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= SHORT)
 
 
 def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None) -> int:
-    """Return the row's step ``value`` if it is an integer, else the step in the file's path.
-
-    Raises:
-        RowError: there is no step in either place.
-    """
+    """Return the row's step ``value`` if it is an integer, else the step in the file's path."""
     step = coerce.integer(value)
     if step is None and pattern is not None:
         step = step_in_path(where.name, pattern)
@@ -236,18 +210,14 @@ def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
     match = pattern.search(name)
     if match is None:
         return None
-    groups = match.groupdict()
-    return coerce.integer(
-        groups.get("step") or next((group for group in match.groups() if group), None)
-    )
+    named = match.groupdict().get("step")
+    return coerce.integer(named or next(filter(None, match.groups()), None))
 
 
 def failed_fields(prompt: str, *errors: str) -> Row:
     """Return the fields of a rollout that failed before the policy wrote a response."""
-    return {
-        "prompt": prompt, "response": "", "reward": None, "trainable": False,
-        "errors": list(errors),
-    }  # fmt: skip
+    row = {"prompt": prompt, "response": "", "reward": None}
+    return {**row, "trainable": False, "errors": list(errors)}
 
 
 def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[Row]:
@@ -278,26 +248,15 @@ MOST_BYTES = 500_000_000
 
 
 class TokenNames:
-    """A converter of token ids to strings; picklable.
-
-    Args:
-        tokenizer: path of a ``tokenizer.json`` of the ``tokenizers`` library; None if there is
-            none, then the string of token 17 is ``#17``.
-
-    Raises:
-        UsageError: the file is not a valid tokenizer.
-        MissingExtraError: the library is not installed.
-    """
+    """A picklable converter of token ids to strings; without a tokenizer, ``#17`` for token 17."""
 
     def __init__(self, tokenizer: str | None = None) -> None:
         self._path = tokenizer
         self._tokenizer = None if tokenizer is None else _load(tokenizer)
-        self._style = Style.PLAIN
-        if self._tokenizer is not None:
-            self._style = detect_style(self._tokenizer.get_vocab())
+        vocabulary = self._tokenizer and self._tokenizer.get_vocab()
+        self._style = detect_style(vocabulary) if vocabulary else Style.PLAIN
 
     def __reduce__(self) -> tuple[type[TokenNames], tuple[str | None]]:
-        """Pickle the path only; unpickling loads the tokenizer again."""
         return TokenNames, (self._path,)
 
     def strings(self, ids: Sequence[int]) -> list[str]:
@@ -354,14 +313,8 @@ def _load(path: str) -> Any:
 def after_prompt(obj: Row, ids: list[int], mask: list[int], arrays: Mapping[str, str]) -> Row:
     """Split a token sequence at its first sampled token; return the row's token fields.
 
-    Args:
-        obj: the logged object, with float arrays as long as ``ids``.
-        ids: token ids of the prompt and the response.
-        mask: 1 for tokens that the policy sampled; ids beyond its end are padding.
-        arrays: key of a float array in the object -> field of the row.
-
-    Returns:
-        prompt ids, response ids, response mask, and the arrays' values for the response.
+    ``mask`` has 1 for tokens that the policy sampled; ids beyond its end are padding. ``arrays``
+    is key of a float array in ``obj``, as long as ``ids`` -> field of the row.
     """
     first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
     floats = {canonical: coerce.numbers(obj.get(name)) for name, canonical in arrays.items()}
@@ -376,12 +329,8 @@ def after_prompt(obj: Row, ids: list[int], mask: list[int], arrays: Mapping[str,
 def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
     """Join the steps (model calls) of a conversation; return the row's token fields.
 
-    Args:
-        steps: for each step the ids of its prompt, and the ids and logprobs of its reply.
-
-    Returns:
-        ids of the first prompt; ids, mask and logprobs of the tokens after it. {} if a step has no
-        ids, or if a prompt does not begin with the prompt and reply of the step before it.
+    A step is the ids of its prompt, and the ids and logprobs of its reply. {} if a step has no ids,
+    or if a prompt does not begin with the prompt and reply of the step before it.
     """
     history: list[int] = []
     row: Row = {}
@@ -411,6 +360,25 @@ def mask_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
     return list(pairwise(edges)) if mask else []
 
 
+def set_spans(turns: Sequence[Row], spans: Sequence[tuple[int, int]]) -> None:
+    """Set ``tokens`` of turns to (start, stop) of their tokens, if there is a span for each."""
+    if len(turns) == len(spans):
+        for turn, span in zip(turns, spans, strict=True):
+            turn["tokens"] = list(span)
+
+
+def error_text(error: object, *keys: str) -> str:
+    """Return the texts under ``keys`` of an error, such as ``ValueError: too long``."""
+    parts = [mapping(error).get(key) for key in keys or ("type", "message")]
+    return ": ".join(coerce.text(part) for part in parts if part)
+
+
+def seconds_of(times: Row, *keys: str) -> float | None:
+    """Return the first duration in milliseconds under ``keys`` in seconds."""
+    millis = coerce.real(next((times[key] for key in keys if key in times), None))
+    return None if millis is None else millis / 1000
+
+
 def span_turns(row: Row) -> None:
     """Set ``tokens`` of a row's turns to (start, stop) of their tokens, found in the mask.
 
@@ -424,8 +392,105 @@ def span_turns(row: Row) -> None:
     sampled = [i for i, turn in enumerate(turns) if turn["sampled"]]
     if len(runs) != len(sampled) or runs[0][0]:
         return
-    for i, run in zip(sampled, runs, strict=True):
-        turns[i]["tokens"] = list(run)
+    set_spans([turns[i] for i in sampled], runs)
     for i in range(1, len(turns) - 1):
         if not turns[i]["sampled"] and {i - 1, i + 1} <= set(sampled):
             turns[i]["tokens"] = [turns[i - 1]["tokens"][1], turns[i + 1]["tokens"][0]]
+
+
+# Keys under which trainers log the step, most preferred first: rollout before optimizer steps
+STEP_KEYS = (
+    "grpo_step", "ppo_step", "rollout_step", "rollout/step", "step", "training_step",
+    "training/global_step", "train/global_step", "trainer/global_step", "iteration",
+    "global_step", "_step", "Step", "global_step/max_steps",  # ms-swift, as "3/100"
+    "train/step", "eval/step", "optimizer_step", "optim_step",
+)  # fmt: skip
+
+# Keys whose value is the kind of an event, such as ``train`` or ``eval``
+KIND_KEYS = frozenset({"type", "kind", "split", "phase", "mode", "event"})
+
+# Keys of a rollout's texts; an object with one of them is not a row of metrics
+TEXT_KEYS = frozenset({"prompt", "response", "completion", "input", "output"})
+
+Record = tuple[int, dict[str, float]]  # A step, and its metrics by name
+_MAX_DEPTH = 16  # Maximum depth to which nested objects are searched for metrics
+MAX_NAME = 500  # Maximum length of a metric's name; metrics with longer names are omitted
+_STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")  # such as "3/100"
+
+# Names of numbers that are not metrics
+NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
+
+# Kinds of events that report training itself; names of their metrics get no prefix
+_TRAINING = re.compile(r"(train|optim|update|learn|step|metric|log|iter|grpo|ppo|rl\b).*")
+
+_KIND = re.compile(r"[a-z][\w.-]{0,39}")
+
+_NON_FINITE = {"NaN", "Infinity", "-Infinity"}  # Strings that stand for non-finite numbers in JSON
+
+
+def flat_numbers(
+    obj: dict[str, Any], prefix: str = "", depth: int = _MAX_DEPTH
+) -> Iterator[tuple[str, float]]:
+    """Yield (name, value) of every metric in an object; nested keys are joined by ``/``."""
+    for key, logged in obj.items():
+        name, value = f"{prefix}{key}", logged
+        if len(name) > MAX_NAME:
+            continue
+        if isinstance(logged, str) and logged in _NON_FINITE:
+            value = float(logged)
+        if isinstance(value, dict) and depth:
+            yield from flat_numbers(value, f"{name}/", depth - 1)
+        elif isinstance(value, int | float) and name not in NO_METRICS:
+            try:
+                yield name, float(value)
+            except OverflowError:
+                yield name, math.inf  # an integer beyond float64
+
+
+def step_in(obj: dict[str, Any]) -> int | None:
+    """Return the step of an object, None if it has no step, or an invalid or too large one.
+
+    Only the first of STEP_KEYS in the object is used, because others may count something else.
+    """
+    value = next((value for key in STEP_KEYS if (value := obj.get(key)) is not None), None)
+    if isinstance(value, str):
+        match = _STEP_OF_STEPS.fullmatch(value)
+        return int(match[1]) if match else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if abs(value) <= LARGEST_STEP and value == int(value) else None
+
+
+def numbers_of(event: dict[str, Any]) -> dict[str, float]:
+    """Return the metrics of a logged event by name.
+
+    If its kind is not training, the kind becomes a prefix of the names, as in ``eval/loss``.
+    """
+    kinds = (v.lower() for key, v in event.items() if key in KIND_KEYS and isinstance(v, str))
+    kind = next(kinds, "")
+    numbers = dict(flat_numbers(_metrics_object(event)))
+    return {prefixed(kind, name): value for name, value in numbers.items()}
+
+
+def prefixed(kind: str, name: str) -> str:
+    """Return ``kind/name``, or ``name`` if it begins with kind, or kind is training or invalid."""
+    if not kind or _TRAINING.fullmatch(kind) or not _KIND.fullmatch(kind) or name.startswith(kind):
+        return name
+    return f"{kind}/{name}"
+
+
+def is_event(obj: object) -> bool:
+    """Return whether an object is a row of metrics: step and numbers, no long text, no list."""
+    if not isinstance(obj, dict) or step_in(obj) is None:
+        return False
+    metrics = _metrics_object(obj)
+    if not TEXT_KEYS.isdisjoint(metrics):
+        return False
+    for value in metrics.values():
+        if isinstance(value, list) or (isinstance(value, str) and len(value) > MAX_NAME):
+            return False
+    return next(flat_numbers(metrics), None) is not None
+
+
+def _metrics_object(event: dict[str, Any]) -> dict[str, Any]:
+    return event["data"] if isinstance(event.get("data"), dict) else event

@@ -10,7 +10,7 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, FIELDS, AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Format, Match, Row, Where, has_keys
-from rlreport.formats.metric_rows import is_event
+from rlreport.formats.logged import is_event
 from rlreport.system import coerce
 from rlreport.text.chat import prompt_fields
 from rlreport.text.messages import listed, marked, message
@@ -69,13 +69,8 @@ _NUMBERS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 class Mapped(BaseFormat):
     """A format defined by ``--map`` and ``--step-from-path``, alone or on top of another format.
 
-    Args:
-        mapping: canonical field -> dotted path in the object; integers in it index lists.
-        step_from_path: regular expression whose first group, or group ``step``, is the step.
-        base: the format whose rows get the mapped fields; None to convert objects directly.
-
-    Raises:
-        UsageError: the mapping has an unknown field, or the expression is invalid.
+    ``mapping`` is canonical field -> dotted path in the object; integers in it index lists. The
+    step is the first group, or group ``step``, of ``step_from_path``.
     """
 
     id = "mapped"
@@ -98,10 +93,8 @@ class Mapped(BaseFormat):
         self._step = None if step_from_path is None else _step_pattern(step_from_path)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if each mapped path exists in at least one of the first objects."""
-        for path in self.mapping.values():
-            if not any(look_up(obj, path)[0] for obj in objects):
-                return None
+        if not all(any(look_up(o, path)[0] for o in objects) for path in self.mapping.values()):
+            return None
         options = ", ".join(f"{key}={path}" for key, path in self.mapping.items())
         return Match(100, f"has what was mapped ({options or 'step from the path'})")
 
@@ -124,12 +117,10 @@ class Mapped(BaseFormat):
             yield row if unread else _check({**row, **_convert_types(mapped), **step_field}, where)
 
     def split(self, name: str) -> str | None:
-        """Return the split (e.g. ``val``) by format ``base``; if that is None, the path's split."""
         return super().split(name) if self.base is None else self.base.split(name)
 
 
 def _step_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile ``--step-from-path``; raise UsageError if it is invalid or has no group."""
     try:
         compiled = re.compile(pattern)
     except re.error as error:
@@ -173,7 +164,6 @@ def _convert_types(mapped: Row) -> Row:
 
 
 def _check(row: Row, where: Where) -> Row:
-    """Return the row, with the file's step or 0 if it has none; RowError: it has no response."""
     if all(row.get(key) is None for key in ("response", "token_ids", "response_tokens")):
         raise RowError(message("no response at the mapped path"))
     return {"step": where.step or AssumedStep(), **row}
@@ -186,7 +176,7 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
     if suggestions := suggest(objects):
         options = " ".join(f"--map {field}={path}" for field, path in suggestions.items())
         return message("no known log format; try {options}", options=options)
-    if _are_metrics(objects):
+    if all(map(is_event, objects)):
         return message(_METRICS)
     missing = [f"`{field}`" for field in _REQUIRED if field not in objects[0]]
     if len(missing) == 1:
@@ -213,11 +203,7 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
         if has_keys(objects, *keys):
             return message(reason)
     nested = any(isinstance(v, str | list | dict) for obj in objects for v in obj.values())
-    return message(_METRICS) if not nested and _are_metrics(objects) else ""
-
-
-def _are_metrics(objects: Sequence[Row]) -> bool:
-    return all(map(is_event, objects))
+    return message(_METRICS) if not nested and all(map(is_event, objects)) else ""
 
 
 def _keys(obj: Row) -> str:
@@ -228,11 +214,7 @@ def _keys(obj: Row) -> str:
 
 
 def suggest(objects: Sequence[Row]) -> dict[str, str]:
-    """Suggest values for ``--map``: canonical field -> dotted path with a similar name.
-
-    Returns:
-        {} if no response or no reward is found, as the file is not a rollout log then.
-    """
+    """Suggest ``--map``: canonical field -> dotted path; {} without a response or a reward."""
     paths: dict[str, Any] = {}
     for obj in objects[:20]:
         for path, value in _paths(obj):
@@ -240,9 +222,8 @@ def suggest(objects: Sequence[Row]) -> dict[str, str]:
     paths_by_field: dict[str, str] = {}
     for field, aliases in _FIELD_ALIASES.items():
         for alias in (field, *aliases):
-            candidates = [path for path in paths if _fits(field, alias, path, paths[path])]
-            candidates = [path for path in candidates if path not in paths_by_field.values()]
-            if candidates:
+            free = [path for path in paths if path not in paths_by_field.values()]
+            if candidates := [path for path in free if _fits(field, alias, path, paths[path])]:
                 best = min(candidates, key=lambda path: path.count("."))
                 if best != field:
                     paths_by_field[field] = best
@@ -267,7 +248,6 @@ def _fits(field: str, alias: str, path: str, value: Any) -> bool:
 
 
 def _paths(obj: Mapping[str, Any], prefix: str = "", depth: int = 3) -> Iterator[tuple[str, Any]]:
-    """Yield the dotted path and the value of each key, down to ``depth`` levels."""
     for key, value in obj.items():
         yield prefix + key, value
         if depth > 1 and isinstance(value, dict):

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from itertools import compress
+from statistics import fmean
 from typing import Any
 
 from rlreport.errors import RowError
@@ -42,14 +43,12 @@ class RLBoard(BaseFormat):
     files = ("*.jsonl",)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if most objects have a step, a reward, and prompt and response as text."""
         native_rows = [obj for obj in objects if "step" in obj and _is_native(obj)]
         if 2 * len(native_rows) <= len(objects) or not native_rows:
             return None
         return Match(60, has_phrase(("step", *_TEXTS, "reward")))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the object unchanged."""
         yield logged.read_all(obj)
 
 
@@ -71,19 +70,16 @@ class Plain(BaseFormat):
     confidence = 40
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if the objects have prompt, response and reward; a step is optional."""
         match = super().match(name, objects)
         if match is None or any("step" in obj for obj in objects):
             return match
         return Match(match.confidence, f"{match.reason}, and no step")
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether prompt and response are text or chat messages, and the reward a scalar."""
         texts = all(isinstance(obj[key], str) or is_messages(obj[key]) for key in _TEXTS)
         return texts and not isinstance(obj["reward"], dict | list)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the object with chat messages converted to text."""
         row = {"step": where.step or AssumedStep(), **logged.read_all(obj)}
         if not all(isinstance(row.get(key), str) for key in _TEXTS):
             row |= prompt_and_response_fields(row.get("prompt"), row.get("response"))
@@ -121,7 +117,6 @@ class Renamed(BaseFormat):
         return logged.each(entries, lambda entry: self.row(entry, where))
 
     def row(self, obj: Row, where: Where) -> Row:
-        """Return the row of an object that contains one response."""
         used = {self.step, self.reward, *dict(self.renames).values()}
         texts: Row = {}
         if self.response:
@@ -162,7 +157,6 @@ class AReaL(Renamed):
     renames = (("group_id", "task_id"),)
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add the range of policy versions that sampled the response."""
         row |= fields(policy_version=[obj.get("head_version"), obj.get("tail_version")])
 
 
@@ -179,7 +173,6 @@ class AgileRL(Renamed):
     hidden = frozenset({"agent_index", "group_index", "sample_index"})
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add the agent, and a group id that includes it, as each agent counts its own groups."""
         agent = coerce.integer(obj.get("agent_index"))
         row |= fields(
             agent=None if agent is None else f"agent {agent}",
@@ -209,11 +202,9 @@ class Verl(Renamed):
     key = re.compile(r"((.+)_\d+)_\d+")
 
     def writer(self, obj: Row) -> str:
-        """Return which trainer wrote an object: only the V1 trainer logs ``uid``."""
         return "V1 trainer" if "uid" in obj else "legacy trainer"
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add reward parts, further texts, and the rollout and group ids in the V1 ``uid``."""
         parts = {key: value for key, value in row.items() if self.part.fullmatch(key)}
         row |= fields(reward_parts=coerce.reals(parts))
         row |= {key: obj[key] for key in self.texts & obj.keys() if isinstance(obj[key], str)}
@@ -224,7 +215,7 @@ class Verl(Renamed):
         # Validation logs the score also as `reward`; it becomes a column only if it differs.
         other = obj.get("reward")
         other = coerce.real(coerce.unquoted(other) if isinstance(other, str) else other)
-        if other is not None and other != row["reward"] and other == other:
+        if other is not None and other != row["reward"] and not math.isnan(other):
             row["reward_logged"] = other
 
 
@@ -248,11 +239,9 @@ class OpenInstruct(Renamed):
     )
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether prompt and response tokens are lists of ids."""
         return None not in (coerce.ints(obj["prompt_tokens"]), coerce.ints(obj["response_tokens"]))
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add tool errors and the ground truth; ``RowReader`` decodes texts from ids later."""
         if "token_ids" not in row:
             raise RowError(message("`response_tokens` is not a list of ids"))
         request = mapping(obj.get("request_info"))
@@ -275,7 +264,6 @@ class PrimeRLTokens(Renamed):
     hidden = frozenset({"schema_version"})
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add token fields, split at the first 1 in ``loss_mask``, and means of token arrays."""
         ids, mask = coerce.ints(obj.get("token_ids")), obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
             raise RowError(message("no `token_ids` and `loss_mask`"))
@@ -284,7 +272,7 @@ class PrimeRLTokens(Renamed):
         row["reward"] = coerce.number(obj.get("reward"))
         for key in ("entropy", "mismatch_kl", "is_masked"):
             if values := list(compress(coerce.numbers(obj.get(key)) or [], mask)):
-                row[f"{key}_mean"] = math.fsum(values) / len(values)
+                row[f"{key}_mean"] = fmean(values)
 
 
 class Roll(Renamed):
@@ -317,12 +305,10 @@ class RollAgentic(BaseFormat):
     columnar = True
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield a row for each trajectory."""
         return logged.each(_trajectories(obj), lambda entry: _trajectory_row(*entry, where))
 
 
 def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:
-    """Yield (last dump, its parsed ``trajectory_data``) for each trajectory of a line."""
     for entry in logged.explode(obj, "trajectory_data"):
         about = mapping(logged.from_json(entry.get("trajectory_data")))
         position = coerce.integer(about.get("branch_or_step_idx"))
@@ -387,12 +373,10 @@ class Swift(Renamed):
     figures = frozenset({"entropy", "rewards_std", "kl", "length", "response_clip_ratio"})
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether step, prompt and completion are lists, or the object has ``gen_step``."""
         columns = ("step", "prompt", "completion")
         return "gen_step" in obj or all(isinstance(obj[key], list) for key in columns)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row per entry of the columns, or one row if ``completion`` is not a column."""
         columnar = isinstance(obj.get("completion"), list) and not is_messages(obj["completion"])
         functions = self._reward_functions(obj) if columnar else []
         entries = logged.explode(obj, "completion") if columnar else iter((obj,))
@@ -414,7 +398,6 @@ class Swift(Renamed):
 
 
 def _is_float_column(values: object) -> bool:
-    """Return whether ``values`` is a list of floats and nulls with at least one number."""
     if not isinstance(values, list) or not all(v is None or isinstance(v, float) for v in values):
         return False
     return any(v is not None and not math.isnan(v) for v in values)
@@ -434,7 +417,6 @@ class ART(Renamed):
     hidden = frozenset(objects)
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add the conversation, and the metrics and metadata as columns."""
         messages = obj.get("messages")
         if not isinstance(messages, list) or not messages:
             raise RowError(message("no `messages`"))
@@ -475,12 +457,10 @@ class NemoRL(BaseFormat):
     claims = (("content", "rewards"), ("rewards", "token_ids", "input_lengths"))
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim on files that have NeMo-RL's name, or samples with token ids."""
         is_nemo_rl = _STEP.search(name) or any("token_ids" in obj for obj in objects)
         return super().match(name, objects) if is_nemo_rl else None
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a sample, with token arrays if the sample has token ids."""
         flat = logged.entry_of(obj, {key: _unwrap(value) for key, value in obj.items()})
         reward = logged.required(flat, "rewards")
         if "filtered_rewards" in flat:  # then ``rewards`` is of the batch before filtering
@@ -492,10 +472,7 @@ class NemoRL(BaseFormat):
             raise RowError(message("neither `content` nor `token_ids`"))
         if runs and not texts.get("prompt"):
             texts.pop("prompt", None)  # RowReader decodes the prompt from its ids
-        turns = texts.get("turns", [])
-        if len(turns) == len(runs):
-            for turn, run in zip(turns, runs, strict=True):
-                turn["tokens"] = list(run)
+        logged.set_spans(texts.get("turns", []), runs)
         yield {
             **columns(flat, _USED_KEYS),
             "step": logged.step_of(flat.get("step"), where, _STEP),
@@ -506,18 +483,15 @@ class NemoRL(BaseFormat):
         }
 
     def split(self, name: str) -> str | None:
-        """Return ``train`` or ``val`` by the prefix of the file's name, else None."""
         last = name.rpartition("/")[2]
         return {"val_": "val", "trai": "train"}.get(last[:4])
 
 
 def _unwrap(value: Any) -> Any:
-    """Return the element of a list of length 1; return any other value unchanged."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _texts(content: Any, runs: int) -> Row:
-    """Return the prompt, response and turns of a sample."""
     if is_messages(content):
         return conversation_fields(content, [one["role"] == "assistant" for one in content])
     if isinstance(content, str):

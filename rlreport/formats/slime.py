@@ -51,11 +51,9 @@ class Slime(BaseFormat):
     container = "torch"
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether ``status`` is a string, as in samples and trajectories."""
         return isinstance(obj["status"], str)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Slime | str:
-        """Return the format with its sibling file, or why trajectories are not read: dump found."""
         root = path.parent.parent
         if path.parent.name != "trajectory":
             return Slime(FileStamp.of(root / "trajectory" / f"{path.stem}.jsonl"))
@@ -67,18 +65,15 @@ class Slime(BaseFormat):
         return Slime(FileStamp.of(tokens)) if find_spec("pyarrow") else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield a sample's row, completed from the sibling file; reward is None if not logged."""
-        if self.sibling and "sample_index" not in obj:
-            sibling_fields = _messages(self.sibling, coerce.integer(obj.get("index")))
-        elif self.sibling:
-            sibling_fields = _token_columns(self.sibling, coerce.integer(obj.get("sample_index")))
-        else:
-            sibling_fields = {}
-        obj.update({key: value for key, value in sibling_fields.items() if key not in obj})
+        if self.sibling:
+            is_trajectory = "sample_index" in obj
+            of_sibling = _token_columns if is_trajectory else _messages
+            sample = coerce.integer(obj.get("sample_index" if is_trajectory else "index"))
+            for key, value in of_sibling(self.sibling, sample).items():
+                obj.setdefault(key, value)
         yield _row(obj, where)
 
     def split(self, name: str) -> str | None:
-        """Return ``eval`` for files named ``eval_<n>``, else the split in the path."""
         return "eval" if name.rpartition("/")[2].startswith("eval_") else split_of(name)
 
 
@@ -128,7 +123,6 @@ def _conversation(obj: Row, messages: Any) -> Row:
 
 
 def _token_arrays(obj: Row) -> Row:
-    """Return the ids of the prompt, and ids, mask and logprobs of the tokens after it."""
     tokens, size = coerce.ints(obj.get("tokens")), coerce.integer(obj.get("response_length"))
     if not tokens or size is None or not 0 < size <= len(tokens):
         return {}
@@ -155,9 +149,7 @@ def _messages(file: FileStamp, sample: int | None) -> Row:
 
 def _token_columns(file: FileStamp, sample: int | None) -> Row:
     index = _indices(file).get(sample)
-    if index is None:
-        return {}
-    return _token_rows(file, index // _BLOCK).get(index, {})
+    return {} if index is None else _token_rows(file, index // _BLOCK).get(index, {})
 
 
 @lru_cache(maxsize=2)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import xxhash
@@ -39,10 +40,6 @@ class TRL(BaseFormat):
     ``completion`` and ``advantage`` is assumed to be a reward. The total reward is ``reward`` if it
     is logged, else the sum of the functions' rewards that are not null; TRL does not log weights.
     An evaluation overwrites the file that training wrote at the same step.
-
-    Attributes:
-        functions: names of the reward functions, None if unknown.
-        evaluated: whether an evaluation wrote the file.
     """
 
     id = "trl"
@@ -55,7 +52,6 @@ class TRL(BaseFormat):
     evaluated = False
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if there are rewards, and either TRL's file name or ``advantage``."""
         match, step_match = super().match(name, objects), _STEP.search(name)
         has_rewards = any("reward" in obj or _float_columns(obj) for obj in objects)
         if match is None or not has_rewards or not (step_match or has_keys(objects, "advantage")):
@@ -63,12 +59,10 @@ class TRL(BaseFormat):
         return Match(95 if step_match else 70, match.reason)
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether an object is a single response that has no keys of AReaL's logs."""
         other = "token_ids" in obj or "version_rle" in obj
         return not other and not isinstance(obj.get("step"), list)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> TRL | str:
-        """Return the format configured from ``trainer_state.json``, or why ``path`` is not read."""
         number = _STEP.search(path.name)
         if number is None or path.parent.name != "completions":
             return self
@@ -88,16 +82,16 @@ class TRL(BaseFormat):
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a response: text, total reward, reward parts and advantage."""
         if obj.get("completion") is None:
             raise RowError(message("no `completion`"))
         parts = self._parts(obj)
+        total = logged.total(parts.values())
         prompt, answer = _without_nulls(obj.get("prompt")), _without_nulls(obj["completion"])
         yield {
             **columns(obj, _KEYS | parts.keys()),
             **prompt_and_response_fields(prompt, answer),
             "step": logged.step_of(obj.get("step"), where, _STEP),
-            "reward": coerce.grade(obj["reward"]) if "reward" in obj else _sum(parts),
+            "reward": coerce.grade(obj["reward"]) if "reward" in obj else total,
             **fields(
                 reward_parts=parts,
                 split="val" if self.evaluated else None,
@@ -106,7 +100,6 @@ class TRL(BaseFormat):
         }
 
     def split(self, name: str) -> str | None:
-        """Return ``val`` for a file of an evaluation, else the split in the path."""
         return "val" if self.evaluated else super().split(name)
 
     def _parts(self, obj: Row) -> dict[str, float]:
@@ -131,8 +124,9 @@ class TRL(BaseFormat):
             )
         key = "eval_reward" if self.evaluated else "reward"
         means = [mean for entry in entries if (mean := coerce.real(entry.get(key))) is not None]
-        sums = [value for obj in objects if (value := _sum(self._parts(obj))) is not None]
-        mean = math.fsum(sums) / len(sums) if sums else math.nan
+        totals = [logged.total(self._parts(obj).values()) for obj in objects]
+        sums = [value for value in totals if value is not None]
+        mean = fmean(sums) if sums else math.nan
         if not means or not sums or abs(mean - means[-1]) <= _TOLERANCE * max(1.0, abs(means[-1])):
             return ""
         return message(
@@ -142,10 +136,6 @@ class TRL(BaseFormat):
             mean=f"{mean:.4g}",
             logged=f"{means[-1]:.4g}",
         )
-
-
-def _sum(parts: Mapping[str, float]) -> float | None:
-    return logged.total(parts.values())
 
 
 def _float_columns(obj: Mapping[str, Any]) -> list[str]:
@@ -163,7 +153,6 @@ def _float_columns(obj: Mapping[str, Any]) -> list[str]:
 
 
 def _is_reward(name: str) -> bool:
-    """Return whether a column is named like a reward function."""
     return "reward" in name.lower() or name.endswith(("_func", "_fn"))
 
 
@@ -177,15 +166,13 @@ def _without_nulls(value: Any, levels: int = _LEVELS) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int, list[Row]], tuple[str, ...]]:
+def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int | None, list[Row]], tuple[str, ...]]:
     """Return step -> log entries, and reward functions' names, of the longest trainer state."""
     logs = [dicts(logged.document_of(file).get("log_history")) for file in states]
     entries = max(logs, key=len, default=[])
-    by_step: dict[int, list[Row]] = {}
+    by_step: dict[int | None, list[Row]] = {}
     for entry in entries:
-        step = coerce.integer(entry.get("step"))
-        if step is not None:
-            by_step.setdefault(step, []).append(entry)
+        by_step.setdefault(coerce.integer(entry.get("step")), []).append(entry)
     keys = {key for entry in entries for key in entry}
     return by_step, tuple(sorted({m[1] for key in keys if (m := _REWARD.fullmatch(key))}))
 
@@ -194,14 +181,8 @@ def repeated_files(files: Iterable[tuple[str, File]], container: str = "parquet"
     """Find files that repeat the rows of an earlier step: name -> name of the earlier file.
 
     TRL writes the completions of its last generation at every log event. If it logs more often than
-    it generates, several files are equal except for ``step``.
-
-    Args:
-        files: (name, file) of one folder, in order of step.
-        container: container type of the files.
-
-    Raises:
-        RowError, MissingExtraError: a file cannot be read, see ``containers.iterate``.
+    it generates, several files are equal except for ``step``. ``files`` are those of one folder, in
+    order of step.
     """
     repeats: dict[str, str] = {}
     first, first_step, first_digest = "", 0, ""
@@ -239,7 +220,6 @@ class Trackio(BaseFormat):
     claims = (("run_name", "step", "timestamp"),)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if one of the entries is a trace or contains a table."""
         recognized = any("messages" in obj or _table_keys(obj) for obj in objects)
         match = super().match(name, objects) if recognized else None
         # The metadata of a trace are JSON in a string.
@@ -247,7 +227,6 @@ class Trackio(BaseFormat):
         return Match(match.confidence, SAMPLED) if match and sampled else match
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a trace, or the rows of all tables of an entry."""
         if "messages" in obj:
             yield _trace(obj, where)
             return
@@ -281,12 +260,10 @@ def _trace(obj: Row, where: Where) -> Row:
     reward = next((metadata[key] for key in _REWARDS if key in metadata), None)
     if reward is None:
         raise RowError(message("a trace without `reward` in its metadata"))
-    millis = coerce.real(metadata.get("duration_ms", metadata.get("latency_ms")))
     is_error = metadata.get("error") or metadata.get("status") == "error"
+    parts = [key for key in metadata if key.startswith(_PREFIX)]
     return {
-        **columns(
-            {key: v for key, v in metadata.items() if not key.startswith(_PREFIX)}, _USED_KEYS
-        ),
+        **columns(metadata, {*_USED_KEYS, *parts}),
         **conversation_fields(messages),
         "step": logged.step_of(obj.get("step"), where),
         "reward": coerce.number(reward),
@@ -295,12 +272,8 @@ def _trace(obj: Row, where: Where) -> Row:
             group_id=metadata.get("group_id"),
             advantages=coerce.real(metadata.get("advantage")),
             policy_version=(metadata.get("model_version"),),
-            reward_parts={
-                key.removeprefix(_PREFIX): coerce.number(metadata[key])
-                for key in metadata
-                if key.startswith(_PREFIX)
-            },
-            seconds=None if millis is None else millis / 1000,
+            reward_parts={key.removeprefix(_PREFIX): coerce.number(metadata[key]) for key in parts},
+            seconds=logged.seconds_of(metadata, "duration_ms", "latency_ms"),
             errors=[metadata.get("error") or "error"] if is_error else None,
         ),
     }

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
+from statistics import fmean
 from typing import IO, Any
 
 from rlreport.errors import RowError
@@ -38,10 +39,7 @@ MAX_LINE = 64 << 20  # Maximum bytes of a line that contains an update
 
 
 def annotation_files(path: Path) -> tuple[FileStamp, ...]:
-    """Return the files with updates of the traces in file ``path``, () if there are none.
-
-    They are below the folder ``annotations`` in one of the three folders above the file.
-    """
+    """Return the update files below ``annotations`` in one of the three folders above ``path``."""
     for folder in list(path.parents)[:3]:
         if (folder / FOLDER).is_dir():
             files = sorted((folder / FOLDER).rglob("*.jsonl"))
@@ -49,7 +47,7 @@ def annotation_files(path: Path) -> tuple[FileStamp, ...]:
             archives = sorted((folder / FOLDER).rglob("*.jsonl.zst"))
             files = [f for f in files if f.with_name(f"{f.name}.zst") not in archives]
             stamps = [FileStamp.of(f) for f in files + archives if not f.name.endswith(_INDEX)]
-            return tuple(stamp for stamp in sorted(filter(None, stamps)))
+            return tuple(sorted(filter(None, stamps)))
     return ()
 
 
@@ -57,19 +55,13 @@ class Updates:
     """An index of update files: the location of each trace's updates, which ``of`` then reads.
 
     Memory grows with the number of updates. Compressed files are unpacked into temporary files.
-
-    Attributes:
-        judged: kinds of work (``train``, ``eval``) for which at least one update marks its trace as
-            used (``effective``).
-        trained: whether an update contains the trainer's log-probabilities.
-        problems: sentences about missing chunks, truncated files and invalid lines.
     """
 
     def __init__(self, files: Sequence[FileStamp]) -> None:
         self._files: list[IO[bytes]] = []
         self._locations: dict[str, list[tuple[int, int]]] = {}
-        self.judged: set[str] = set()
-        self.trained = False
+        self.judged: set[str] = set()  # kinds of work with traces marked as used (``effective``)
+        self.trained = False  # whether an update contains the trainer's log-probabilities
         self.problems = missing_chunks([Path(file.path) for file in files])
         for number, stamp in enumerate(files):
             path = Path(stamp.path)
@@ -99,11 +91,10 @@ class Updates:
         self.trained |= b'"trainer_logprobs"' in line
         if b'"effective"' in line:
             info = mapping(logged.json_object(line).get("info"))
-            self.judged |= {kind for kind in info if is_effective(info, kind)}
+            self.judged |= {kind for kind in info if _is_effective(info, kind)}
         return True
 
     def of(self, trace: str) -> Iterator[Row]:
-        """Yield the updates of the trace with id ``trace``, in the order of files and lines."""
         for number, offset in self._locations.get(trace, ()):
             self._files[number].seek(offset)
             update = logged.json_object(self._files[number].readline(MAX_LINE))
@@ -113,33 +104,24 @@ class Updates:
 
 @lru_cache(maxsize=1)
 def updates_in(files: tuple[FileStamp, ...]) -> Updates:
-    """Return the index of the updates in ``files``; the last one is cached."""
     return Updates(files)
-
-
-def is_effective(info: Row, kind: str) -> bool:
-    """Return whether a trace's ``info`` marks it as used in ``kind`` (``train`` or ``eval``)."""
-    return mapping(info.get(kind)).get("effective") is True
 
 
 def updated(trace: Row, updates: Iterator[Row]) -> Row:
     """Merge updates into a trace's ``info`` and the arrays of its nodes, in place; return it."""
     nodes = dicts(trace.get("nodes"))
-    branches = _branches(nodes)
+    branches: dict[int | None, list[int]] = dict(enumerate(_branches(nodes)))
     for update in updates:
         _merge(trace, {"info": mapping(update.get("info"))})
         for branch in dicts(update.get("branches")):
-            index = coerce.integer(branch.get("index"))
-            if index is None or not 0 <= index < len(branches):
-                continue
+            path = branches.get(coerce.integer(branch.get("index")), [])
             for name, values in branch.items():
                 if isinstance(values, list):
-                    _split_among_nodes([nodes[i] for i in branches[index]], name, values)
+                    _split_among_nodes([nodes[i] for i in path], name, values)
     return trace
 
 
 def _split_among_nodes(nodes: Sequence[Row], name: str, values: list[Any]) -> None:
-    """Set ``name`` in each node of a branch to its part of ``values`` (one value per token)."""
     offset = 0
     for node in nodes:
         mask = node.get("mask") or []
@@ -180,20 +162,17 @@ def missing_chunks(files: Sequence[Path]) -> list[str]:
     for file in files:
         if number := _CHUNK.fullmatch(file.name):
             numbers.setdefault(file.parent, set()).add(int(number[1]))
+    missing = {folder: max(found) + 1 - len(found) for folder, found in numbers.items()}
     return [
         plural(
-            "{folder}/ lacks {count} chunk",
-            "{folder}/ lacks {count} chunks",
-            missing,
-            folder=folder.name,
+            "{folder}/ lacks {count} chunk", "{folder}/ lacks {count} chunks", n, folder=folder.name
         )
-        for folder, chunk_numbers in numbers.items()
-        if (missing := max(chunk_numbers) + 1 - len(chunk_numbers))
+        for folder, n in missing.items()
+        if n
     ]
 
 
 def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
-    """Return an open, decompressed file, and the error that cut it short ("" if it is complete)."""
     if path.suffix != ".zst" or not path.stat().st_size:
         return path.open("rb"), ""
     plain, why = tempfile.TemporaryFile(), ""  # noqa: SIM115 (stays open as long as Updates)
@@ -208,7 +187,6 @@ def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
 
 
 def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the byte offset and the content of each line."""
     offset = 0
     file.seek(0)
     while line := file.readline(MAX_LINE):
@@ -260,15 +238,12 @@ class Verifiers(BaseFormat):
 
     @property
     def siblings(self) -> tuple[FileStamp, ...]:
-        """The updates, or the file of the traces that were trained on."""
         return self.annotations or super().siblings
 
     def recognizes(self, obj: Row) -> bool:
-        """Return whether ``traces``, if present, is a list of traces."""
         return "traces" not in obj or _is_episode(obj)
 
     def writer(self, obj: Row) -> str:
-        """Return what wrote an object: the version of verifiers, or prime-rl's updates."""
         if "traces" not in obj:
             return "prime-rl's updates of traces" if "trace_id" in obj else "before version 1"
         traces = dicts(obj["traces"]) or [{}]
@@ -289,8 +264,7 @@ class Verifiers(BaseFormat):
             chunks = [file for file in listed if file.parent == path.parent]
             problems = [*updates_in(files).problems, *missing_chunks(chunks)]
             text = message("prime-rl's updates of traces: {problems}", problems=phrases(problems))
-            in_remark = problems and path == min(chunks)
-            return Verifiers(annotations=files, remark=text if in_remark else "")
+            return Verifiers(None, files, text if problems and path == min(chunks) else "")
         if subset == "effective" and folder / "all" / path.name in listed:
             return message(
                 "a subset of the sibling folder `all`; its rows are read there and "
@@ -300,14 +274,12 @@ class Verifiers(BaseFormat):
         return Verifiers(FileStamp.of(effective)) if subset == "all" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield a row per trace of an episode, or the row of a rollout before v1."""
         if "trace_id" in obj and "traces" not in obj:
-            raise RowError(
-                message(
-                    "an update of a trace, without the trace: pass the folder that contains the "
-                    "traces as well"
-                )
+            why = message(
+                "an update of a trace, without the trace: pass the folder that contains the "
+                "traces as well"
             )
+            raise RowError(why)
         if "traces" not in obj:
             yield _result(obj, where)
             return
@@ -344,13 +316,16 @@ class Verifiers(BaseFormat):
 
 
 def _training_fields(info: Row, row: Row, updates: Updates) -> Row:
-    """Return the step at which a trace was trained on, and whether it was filtered out."""
     kind = "eval" if row.get("split") == "eval" else "train"
     step = coerce.integer(mapping(info.get(kind)).get("trained_at_step"))
     return fields(
         step=step,
-        filtered_out=True if kind in updates.judged and not is_effective(info, kind) else None,
+        filtered_out=True if kind in updates.judged and not _is_effective(info, kind) else None,
     )
+
+
+def _is_effective(info: Row, kind: str) -> bool:
+    return mapping(info.get(kind)).get("effective") is True
 
 
 def _is_episode(obj: Row) -> bool:
@@ -372,13 +347,10 @@ def _advantages(file: FileStamp) -> dict[str, float | None]:
 
 
 def _result(obj: Row, where: Where) -> Row:
-    """Return the row of a rollout in the format before v1; its metrics become columns."""
     if obj.get("completion") is None:
         raise RowError(message("no `completion`"))
     timing, error = mapping(obj.get("timing")), obj.get("error")
-    seconds, millis = coerce.real(timing.get("total")), coerce.real(timing.get("total_ms"))
-    if seconds is None and millis is not None:
-        seconds = millis / 1000
+    seconds, millis = coerce.real(timing.get("total")), logged.seconds_of(timing, "total_ms")
     return {
         **columns(obj, _OLD_USED_KEYS),
         **columns(mapping(obj.get("metrics")), _OLD_USED_KEYS),
@@ -389,7 +361,7 @@ def _result(obj: Row, where: Where) -> Row:
         **fields(
             ground_truth=obj.get("answer"),
             finish_reason=_finish_reason(obj),
-            seconds=seconds,
+            seconds=millis if seconds is None else seconds,
             failed=None if error is None else True,
             errors=error and [_error(error)],
         ),
@@ -401,7 +373,6 @@ def _step(value: Any, where: Where) -> int:
 
 
 def _episode(obj: Row, where: Where) -> Row:
-    """Return the fields that all traces of an episode share: step, group, environment, …."""
     run = mapping(obj.get("run"))
     work = mapping(run.get("work"))
     data = mapping(mapping(obj.get("task")).get("data"))
@@ -435,9 +406,7 @@ def _trace(trace: Row, episode: Row) -> Row:
     turns = texts.get("turns", [])
     if len(turns) == len(nodes) - start:
         _time_turns(turns, dicts(trace.get("calls")), start)
-    if len(turns) == len(spans):
-        for turn, span in zip(turns, spans, strict=True):
-            turn["tokens"] = list(span)
+    logged.set_spans(turns, spans)
     row: Row = {
         **columns(info, ("advantage", "kind")),
         **columns(mapping(trace.get("metrics"))),
@@ -497,7 +466,7 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
         row["prompt_token_ids"] = prefix
     entropies = [value for value in streams.pop("entropies") if not math.isnan(value)]
     if entropies:
-        row["entropy_mean"] = math.fsum(entropies) / len(entropies)
+        row["entropy_mean"] = fmean(entropies)
     for name, values in streams.items():
         if not all(map(math.isnan, values)):
             row[_STREAMS[name]] = values
@@ -518,17 +487,15 @@ def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
 
 
 def _time_turns(turns: Sequence[Row], calls: Sequence[Row], start: int) -> None:
+    by_node: dict[int | None, Row] = dict(enumerate(turns, start))
     for call in calls:
-        node, time = coerce.integer(call.get("node")), mapping(call.get("time"))
+        turn, time = by_node.get(coerce.integer(call.get("node"))), mapping(call.get("time"))
         begin, end = coerce.real(time.get("start")), coerce.real(time.get("end"))
-        if node is None or begin is None or end is None:
-            continue
-        if 0 <= node - start < len(turns) and end >= begin > 0:
-            turns[node - start]["seconds"] = end - begin
+        if turn and begin and end and end >= begin > 0:
+            turn["seconds"] = end - begin
 
 
 def _seconds(timing: Row) -> float | None:
-    """Return the seconds from the rollout's start to the end of its last stage."""
     begin = coerce.real(timing.get("start"))
     ends = [coerce.real(mapping(timing.get(stage)).get("end")) for stage in _STAGES]
     last = max((end for end in ends if end is not None), default=None)
@@ -559,5 +526,4 @@ def _errors(value: Any) -> list[str]:
 
 
 def _error(value: Any) -> str:
-    parts = [mapping(value).get(key) for key in ("type", "error", "message")]
-    return ": ".join(coerce.text(part) for part in parts if part) or coerce.text(value)
+    return logged.error_text(value, "type", "error", "message") or coerce.text(value)

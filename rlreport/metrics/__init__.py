@@ -1,64 +1,380 @@
-"""Read the trainer's own metrics (e.g. loss), from given files or those found in the logs."""
+"""Find and read the trainer's own metrics (e.g. loss) into one table, in bounded memory."""
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.errors import RlreportError, UnusableInputError, UsageError
-from rlreport.figures.ragged import Ints
-from rlreport.metrics.readers import LeftOut
-from rlreport.metrics.table import MetricsSource, MetricsTable, find_metrics, sources_of
-from rlreport.read.files import name_in_logs
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.formats.logged import MAX_NAME, STEP_KEYS, TEXT_KEYS, is_event
+from rlreport.metrics import readers
+from rlreport.metrics.readers import Block, LeftOut, blocks_of
+from rlreport.metrics.roles import roles_of
+from rlreport.read.files import COMPRESSIONS, name_in_logs
+from rlreport.system.documents import load_json
 from rlreport.tables import MetricsFile, Note
+from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
-__all__ = ["TrainerMetrics", "find_metrics", "metrics_beside", "read_metrics"]
+__all__ = ["MetricsTable", "TrainerMetrics", "find_metrics", "metrics_beside", "read_metrics"]
+
+# Maximum number of metrics; further ones, in the order of the log, are left out
+MAX_METRICS = 2_000
+
+# Maximum number of rows; of more steps, consecutive ones are merged into one row
+MAX_STEPS = 20_000
+
+# Maximum number of values in memory; beyond it, consecutive steps are merged
+MAX_VALUES = 5_000_000
+
+MAX_BROKEN = 1_000  # Maximum number of steps per metric that are reported as NaN or infinite
+_GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
+
+
+class Part(NamedTuple):
+    """Values of a metric at its ``steps``; ``broken`` marks those logged as NaN or infinity."""
+
+    steps: Ints
+    values: Floats
+    broken: NDArray[np.bool_]
+
+    def merged(self, width: int, *, largest: bool) -> Part:
+        """Merge runs of values whose steps fall into the same interval of ``width`` steps.
+
+        A merged value has the first step of the interval. It is the mean of the finite values, or
+        the largest if ``largest``; NaN if none is finite.
+        """
+        at = self.steps - self.steps % width
+        starts = np.flatnonzero(np.diff(at, prepend=at[0] - 1))
+        finite = np.isfinite(self.values)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if largest:
+                values = np.maximum.reduceat(np.where(finite, self.values, -np.inf), starts)
+            else:
+                counts = np.add.reduceat(finite.astype(np.int64), starts)
+                values = np.add.reduceat(np.where(finite, self.values, 0.0), starts) / counts
+        values = np.where(np.isfinite(values), values, np.nan)
+        return Part(at[starts], values, np.logical_or.reduceat(self.broken, starts))
+
+
+@dataclass(slots=True)
+class MetricsTable:
+    """Collects blocks of metrics (``add``) and returns them as a table (``frame``)."""
+
+    # metric -> its values, in one or more pieces
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    width: int = 1  # number of consecutive steps that are merged into one row
+    # hashes of the names of metrics beyond MAX_METRICS
+    left_out: set[int] = field(default_factory=set)
+    size: int = 0  # number of values in memory
+
+    def add(self, blocks: Iterable[Block]) -> None:
+        for steps, columns in blocks:
+            for name, values in columns.items():
+                self._add(safe_text(name), [Part(steps, values, ~np.isfinite(values))])
+            if self.size > MAX_VALUES:
+                self._merge(self.width)
+                if self.size > MAX_VALUES // 2:
+                    self._merge(2 * self.width)
+
+    def extend(self, other: MetricsTable) -> None:
+        for name, parts in other.parts.items():
+            self._add(name, parts)
+        self.left_out |= other.left_out
+        self._merge(max(self.width, other.width))
+
+    def _add(self, name: str, parts: list[Part]) -> None:
+        if len(name) > MAX_NAME:
+            return
+        if name not in self.parts and len(self.parts) >= MAX_METRICS:
+            self.left_out.add(hash(name))
+            return
+        self.parts.setdefault(name, []).extend(parts)
+        self.size += sum(len(part.steps) for part in parts)
+
+    def _merge(self, width: int) -> None:
+        self.width, self.size = width, 0
+        for name, parts in self.parts.items():
+            joined = Part(*map(np.concatenate, zip(*parts, strict=True)))
+            merged = joined.merged(width, largest=bool(_GRAD_NORM.search(name)))
+            self.parts[name] = [merged]
+            self.size += len(merged.steps)
+
+    @property
+    def steps(self) -> Ints:
+        """The distinct steps of all metrics, int64, ascending."""
+        steps = np.empty(0, np.int64)
+        for metric_steps in self.steps_of().values():
+            if not np.array_equal(metric_steps, steps):  # usually all metrics have equal steps
+                steps = np.union1d(steps, metric_steps)
+        return steps
+
+    def frame(self) -> tuple[pd.DataFrame, dict[str, list[int]]]:
+        """Return the table, and the first MAX_BROKEN steps at which each metric was not finite.
+
+        The table has ``step`` (int64, ascending) and one float64 column per metric, by name.
+        Consecutive values at one step, such as one per update, become their mean, or for gradient
+        norms their maximum. If a step is logged again later, as after a restart, the later value
+        counts. Values that are not finite are NaN.
+        """
+        self._merge(self.width)
+        while (rows := len(self.steps)) > MAX_STEPS or rows * len(self.parts) > MAX_VALUES:
+            self._merge(2 * self.width)
+        steps = self.steps
+        columns: dict[str, NDArray[Any]] = {"step": steps}
+        broken: dict[str, list[int]] = {}
+        for name in sorted(set(self.parts) - {"step"}):
+            (part,) = self.parts[name]
+            indices = np.searchsorted(steps, part.steps)
+            columns[name], bad = np.full(len(steps), np.nan), np.zeros(len(steps), bool)
+            columns[name][indices], bad[indices] = part.values, part.broken
+            if bad.any():
+                broken[name] = steps[bad][:MAX_BROKEN].tolist()
+        _drop_placeholders(columns)
+        return pd.DataFrame(columns), broken
+
+    def steps_of(self) -> dict[str, Ints]:
+        """Return metric -> its steps in the order of the log."""
+        return {
+            name: np.concatenate([part.steps for part in parts])
+            for name, parts in self.parts.items()
+        }
+
+    @property
+    def limits(self) -> list[str]:
+        beyond = message(
+            "{n:count} metrics beyond the first {most:count} left out",
+            n=len(self.left_out),
+            most=MAX_METRICS,
+        )
+        merged = message(
+            "too many steps: each row averages up to {width:count} steps and is labelled "
+            "with the first",
+            width=self.width,
+        )
+        return ([beyond] if self.left_out else []) + ([merged] if self.width > 1 else [])
+
+
+def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
+    """Replace zeros of the validation reward by NaN at steps without an evaluation, in place."""
+    name = roles_of(columns).get("validation")
+    if name is None:
+        return
+    prefix = re.match(r"[^_/.-]*[_/.-]", name)
+    values = columns[name]
+    siblings = [other for other in columns if prefix and other.startswith(prefix[0])]
+    for missing in (np.isnan(columns[sibling]) for sibling in siblings):
+        if missing.any() and not values[missing].any() and values[~missing].any():
+            columns[name] = np.where(missing, np.nan, values)
+            return
+
+
+EVENTS = "events.out.tfevents"  # Prefix of the names of TensorBoard event files
+# Kinds of files (see ``_kind``) that never contain rollouts
+ONLY_METRICS = ("events", ".csv", ".wandb")
+
+_DEPTH = 6
+_PEEK = 1 << 20
+_CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
+_CONSOLE = (".log", ".txt", ".out")
+# Names of JSON documents to read in a folder; others are read only if the user names them
+_JSON_NAME = re.compile(r"metrics|history|trainer_state", re.IGNORECASE)
+
+
+class MetricsSource(NamedTuple):
+    """The metrics of one run in a file or MLflow folder, and the function that reads them.
+
+    ``run`` is the name of the run, "." for files directly in the folder that was searched.
+    """
+
+    path: Path
+    read: Callable[[LeftOut], Iterator[Block]]
+    run: str = ""
+
+
+def find_metrics(path: Path) -> list[MetricsSource]:
+    """Return the metrics files in a folder, or a file itself if it has metrics, sorted by path.
+
+    Files are recognized by name (``*trainer_state.json``, TensorBoard events, W&B's
+    ``run-*.wandb``) or by content (JSON lines that begin with a step and numbers; CSV with a step
+    and other numbers; Trackio's database; verl's console log); JSON lines and CSV may be
+    compressed. MLflow's ``metrics`` folders count as files. If the checkpoints of a run each have
+    a ``trainer_state.json``, only the largest is used. Links to folders are not followed.
+    """
+    if not path.is_dir():
+        only_metrics = path.is_file() and _kind(path) in ONLY_METRICS
+        return _files_of(path, path.parent) if only_metrics or _is_metrics(path) else []
+    if _is_mlflow(path):
+        return [_mlflow(path, path)]
+    sources: list[MetricsSource] = []
+    states: dict[str, list[Path]] = {}
+    for folder_path, folders, names in os.walk(path):
+        here = Path(folder_path)
+        deep = len(here.relative_to(path).parts) >= _DEPTH
+        folders[:] = [] if deep else sorted(f for f in folders if not f.startswith("."))
+        for folder in [f for f in folders if _is_mlflow(here / f)]:
+            folders.remove(folder)
+            sources.append(_mlflow(here / folder, path))
+        for file in (here / name for name in names):
+            if not file.is_file():
+                continue  # opening a pipe would block
+            if file.name.endswith("trainer_state.json"):
+                states.setdefault(_run_of(file, path), []).append(file)
+            elif _is_metrics(file, in_folder=True):
+                sources += _files_of(file, path)
+    for files in states.values():
+        sources += _files_of(max(files, key=lambda file: (file.stat().st_size, str(file))), path)
+    return sorted(sources, key=lambda one: (one.path, one.run))
+
+
+def sources_of(path: Path) -> list[MetricsSource]:
+    """Return the metrics in a file or folder that the user names, whatever it looks like."""
+    if path.is_dir():
+        if sources := find_metrics(path):
+            return sources
+        raise UnusableInputError(f"{path.name}: no trainer metrics in this folder")
+    if not path.is_file():
+        # Opening a pipe would block until another process writes to it.
+        raise UnusableInputError(f"{path.name}: there is no such file")
+    return _files_of(path, path.parent)
+
+
+def _run_of(path: Path, root: Path) -> str:
+    parts = path.parent.relative_to(root).parts
+    return "/".join(part for part in parts if not _CHECKPOINT.fullmatch(part)) or "."
+
+
+def _is_mlflow(folder: Path) -> bool:
+    return folder.name == "metrics" and (folder.parent / "meta.yaml").is_file()
+
+
+def _mlflow(folder: Path, root: Path) -> MetricsSource:
+    run = folder.parent
+    name = ""
+    with suppress(OSError):
+        name = (run / "tags" / "mlflow.runName").read_text("utf-8", "replace")[:200].strip()
+    name = name or run.name
+    return MetricsSource(folder, lambda _: blocks_of(readers.mlflow_records(folder)), name)
+
+
+def _files_of(path: Path, root: Path) -> list[MetricsSource]:
+    run = _run_of(path, root)
+    kind = _kind(path)
+    if kind == ".db":
+        names = readers.trackio_runs(path)
+        return [MetricsSource(path, partial(_trackio, path, name), name) for name in names]
+    if kind == ".csv":
+        return [
+            MetricsSource(path, partial(readers.csv_blocks, path, run=csv_run), csv_run or run)
+            for csv_run in readers.csv_runs(path) or [""]
+        ]
+    name = readers.wandb_run(path) if kind == ".wandb" else run
+    return [MetricsSource(path, partial(_READERS[kind], path), name)]
+
+
+_READERS: dict[str, Callable[[Path, LeftOut], Iterator[Block]]] = {
+    "events": lambda path, _: readers.tensorboard_blocks(path),
+    ".wandb": lambda path, _: blocks_of(readers.wandb_records(path)),
+    ".jsonl": readers.json_line_blocks,
+    ".json": lambda path, left_out: blocks_of(readers.json_records(path, left_out)),
+    "console": lambda path, left_out: blocks_of(readers.console_records(path, left_out)),
+}
+
+
+def _trackio(path: Path, run: str, _: LeftOut) -> Iterator[Block]:
+    return blocks_of(readers.trackio_records(path, run))
+
+
+def _kind(path: Path) -> str:
+    name = path.name.removesuffix(path.suffix) if path.suffix in COMPRESSIONS else path.name
+    if EVENTS in name:
+        return "events"
+    suffixes = (".jsonl", ".csv", ".json", ".wandb", ".db")
+    return next((kind for kind in suffixes if name.endswith(kind)), "console")
+
+
+def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
+    kind = _kind(path)
+    if not path.is_file():
+        return False
+    try:
+        if kind == "events":
+            return path.name.startswith(f"{EVENTS}.")
+        if kind == ".db":
+            return bool(readers.trackio_runs(path))
+        if kind == ".wandb":
+            return path.name.startswith("run-")
+        if kind == ".json":
+            return (not in_folder or bool(_JSON_NAME.search(path.name))) and _is_json(path)
+        if kind == "console":
+            return (not in_folder or path.suffix in _CONSOLE) and _is_console(path)
+        return _is_table(path, kind)
+    except (OSError, ValueError, sqlite3.Error, RlreportError):
+        return False
+
+
+def _is_json(path: Path) -> bool:
+    return next(readers.json_records(path, LeftOut()), None) is not None
+
+
+def _is_console(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return bool(readers.CONSOLE_LINE.search(stream.read(_PEEK)))
+
+
+def _is_table(path: Path, kind: str) -> bool:
+    with closing(readers.lines_of(path, _PEEK)) as lines:
+        first, second = next(lines, b""), next(lines, b"")
+    if kind == ".jsonl":
+        return is_event(load_json(first, "replace"))
+    separator = readers.csv_separator(first)
+    names, cells = (readers.csv_cells(line, separator) for line in (first, second))
+    if len(cells) != len(names) or not TEXT_KEYS.isdisjoint(names):
+        return False
+    row = dict(zip(names, cells, strict=True))
+    steps = [row.pop(key) for key in STEP_KEYS if key in row]
+    return all(map(_is_number, steps[:1])) and any(map(_is_number, row.values())) and bool(steps)
+
+
+def _is_number(cell: str) -> bool:
+    return readers.number(cell or "nan") is not None
 
 
 @dataclass(slots=True)
 class TrainerMetrics:
-    """The trainer's metrics from all files, and notes on what could not be read."""
-
     # ``step`` and one column per metric, see ``MetricsTable.frame``
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
     # metric -> steps at which it was NaN or infinite
     broken: dict[str, list[int]] = field(default_factory=dict)
-    # the files that were read, and their descriptions in the report
     paths: list[Path] = field(default_factory=list)
     files: list[MetricsFile] = field(default_factory=list)
     # names of the runs if two of them have the same metric at the same step, else empty
     runs: list[str] = field(default_factory=list)
-    # notes on files and rows that could not be read
     notes: list[Note] = field(default_factory=list)
 
 
 def metrics_beside(
     logs: Sequence[str | Path], given: Sequence[str | Path] = (), run: str = ""
 ) -> TrainerMetrics:
-    """Read the metrics files in ``given``, or if it is empty those found in the logs.
-
-    Args:
-        logs: files and folders of logs.
-        given: metrics files, read instead of those found in ``logs``.
-        run: name of the only run to read; "" for all runs.
-
-    Raises:
-        RlreportError: a file named by the user cannot be read, or there is no such run.
-    """
+    """Read the metrics files ``given``, else those found in the logs; ``run`` "" reads all runs."""
     result, table = TrainerMetrics(), MetricsTable()
     seen: dict[str, Ints] = {}
     overlapping = False
     log_paths = {Path(path) for path in logs}
-    if given:
-        sources = [source for path in map(Path, given) for source in sources_of(path)]
-    else:
-        sources = [source for path in map(Path, logs) for source in find_metrics(path)]
+    find = sources_of if given else find_metrics
+    sources = [source for path in map(Path, given or logs) for source in find(path)]
     runs = sorted({source.run for source in sources})
     if run and run not in runs:
         raise UsageError(f"--run {run}: no such run; found: {', '.join(runs) or 'none'}")
@@ -96,12 +412,7 @@ def metrics_beside(
 
 
 def read_metrics(source: MetricsSource, left_out: LeftOut) -> MetricsTable:
-    """Read a metrics file into a table; count rows that cannot be used in ``left_out``.
-
-    Raises:
-        UnusableInputError: the file cannot be read as metrics.
-        MissingExtraError: it needs an optional library.
-    """
+    """Read a metrics file into a table; count rows that cannot be used in ``left_out``."""
     table = MetricsTable()
     try:
         table.add(source.read(left_out))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import math
 import re
 import struct
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,15 @@ from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError
 from rlreport.fields import LARGEST_STEP
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.formats.containers import is_plain_table, json_objects, open_database
-from rlreport.formats.logged import json_object
-from rlreport.formats.metric_rows import (
+from rlreport.formats.logged import (
     KIND_KEYS,
     NO_METRICS,
     STEP_KEYS,
     Record,
+    dicts,
     flat_numbers,
+    json_object,
+    mapping,
     numbers_of,
     prefixed,
     step_in,
@@ -68,16 +69,13 @@ class LeftOut:
     found: dict[str, tuple[int, int | None]] = field(default_factory=dict)
 
     def add(self, kind: str, line: int | None) -> None:
-        """Count a row that cannot be used, for reason ``kind``; ``line`` is None if unknown."""
         times, first = self.found.get(kind, (0, line))
         self.found[kind] = (times + 1, first)
 
     def notes(self, file: str) -> list[Note]:
         """Return one note per reason, without text from the log."""
-        return [
-            Note("metrics", message(_WHY[kind]), times, file, first)
-            for kind, (times, first) in self.found.items()
-        ]
+        found = self.found.items()
+        return [Note("metrics", message(_WHY[kind]), n, file, line) for kind, (n, line) in found]
 
 
 MAX_UNPACKED = 4_000_000_000  # Maximum decompressed size of a metrics file in bytes
@@ -99,44 +97,17 @@ _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second
 
 def blocks_of(records: Iterable[Record]) -> Iterator[Block]:
     """Group successive records with the same metric names into blocks of up to _BLOCK_ROWS rows."""
-    names: tuple[str, ...] = ()
-    steps: list[int] = []
-    rows: list[list[float]] = []
-    for step, metrics in records:
-        if tuple(metrics) != names or len(rows) >= _BLOCK_ROWS:
-            if rows:
-                yield _block(names, steps, rows)
-            names, steps, rows = tuple(metrics), [], []
-        steps.append(step)
-        rows.append([*metrics.values()])
-    if rows:
-        yield _block(names, steps, rows)
-
-
-def _block(names: tuple[str, ...], steps: list[int], rows: list[list[float]]) -> Block:
-    try:
-        columns = np.array(rows, np.float64).T
-    except OverflowError:  # an integer beyond float64
-        columns = np.array([[_float(value) for value in row] for row in rows]).T
-    return np.array(steps, np.int64), dict(zip(names, columns, strict=True))
-
-
-def _float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
+    for names, group in groupby(records, key=lambda record: tuple(record[1])):
+        while block := list(islice(group, _BLOCK_ROWS)):
+            steps, rows = zip(*block, strict=True)
+            columns = np.array([[*row.values()] for row in rows], np.float64).T
+            yield np.array(steps, np.int64), dict(zip(names, columns, strict=True))
 
 
 def lines_of(
     path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
 ) -> Generator[bytes]:
-    """Yield the decompressed lines of a file until its end or the first damaged part.
-
-    Raises:
-        LimitError: a line is over ``longest`` bytes, or the file over MAX_UNPACKED.
-        ValueError: not even the first line can be decompressed.
-    """
+    """Yield the decompressed lines of a file until its end or the first damaged part."""
     source = Source("", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, ""))
     lines, line, count = Lines(ByteRange(0, source), longest), None, 0
     for line in lines:
@@ -153,7 +124,6 @@ def lines_of(
 
 
 def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
-    """Yield the metrics of a file of JSON lines."""
     for batch in batches(lines_of(path, left_out=left_out)):
         numbers, lines = zip(*batch, strict=True)
         try:
@@ -172,10 +142,7 @@ def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
 def batches(
     lines: Iterable[bytes], rows: int = _BLOCK_ROWS, most: int = _BATCH_BYTES, first: int = 1
 ) -> Iterator[list[tuple[int, bytes]]]:
-    """Group non-empty lines, as (line number, line), into batches.
-
-    A batch ends after ``rows`` lines or ``most`` bytes; ``first`` is the number of the first line.
-    """
+    """Group non-empty lines as (number, line) into batches of ``rows`` lines or ``most`` bytes."""
     batch: list[tuple[int, bytes]] = []
     size = 0
     for number, line in enumerate(lines, first):
@@ -190,7 +157,6 @@ def batches(
 
 
 def _parse_tolerantly(line: bytes, number: int, left_out: LeftOut) -> Any:
-    """Parse a JSON line that may contain NaN; count an invalid line and return None."""
     try:
         return load_json(line, "replace")
     except ValueError:
@@ -211,9 +177,7 @@ def _uniform_block(events: list[Any]) -> Block | None:
     except (ValueError, OverflowError):  # lists, or numbers beyond float64
         return None
     steps = table[:, names.index(key)]
-    if table.dtype != np.float64 or (steps != np.floor(steps)).any():
-        return None
-    if (np.abs(steps) > LARGEST_STEP).any():
+    if table.dtype != np.float64 or not _is_whole(steps).all():
         return None
     columns = {name: table[:, i] for i, name in enumerate(names) if name not in NO_METRICS}
     return steps.astype(np.int64), columns
@@ -236,22 +200,13 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
 
     The document is transformers' ``trainer_state.json``, an array of events, or a table by columns
     as pandas writes it, such as a history exported from W&B.
-
-    Raises:
-        UnusableInputError: the document is none of these.
     """
     content = read_bounded(path, MAX_JSON)
     document = load_json(content, "replace")
-    history = document.get("log_history") if isinstance(document, dict) else None
+    history = mapping(document).get("log_history")
     if isinstance(history, list):
-        for event in history:
-            step = step_in(event) if isinstance(event, dict) else None
-            if step is not None:
-                metrics = {k: v for k, v in flat_numbers(event) if k not in _SUMMARY}
-                if metrics:
-                    yield step, metrics
-            elif isinstance(event, dict) and not STEPS.isdisjoint(event):
-                left_out.add(STEP, None)
+        kept = ({k: v for k, v in e.items() if k not in _SUMMARY} for e in dicts(history))
+        yield from _records(((None, event) for event in kept), left_out)
         return
     if path.name.endswith("trainer_state.json"):
         raise UnusableInputError(f"{path.name}: no `log_history` in it, so no trainer state")
@@ -263,29 +218,17 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
 
 
 def _rows_of_columns(document: Any) -> list[dict[str, Any]]:
-    if not isinstance(document, dict):
-        return []
-    tables = [v for k, v in document.items() if k in STEP_KEYS and isinstance(v, dict | list)]
-    if not tables:
-        return []
     columns = {
         name: column if isinstance(column, dict) else dict(enumerate(column))
-        for name, column in document.items()
+        for name, column in mapping(document).items()
         if isinstance(column, dict | list)
     }
-    return [{name: column.get(row) for name, column in columns.items()} for row in _keys(tables[0])]
-
-
-def _keys(column: dict[Any, Any] | list[Any]) -> Iterable[Any]:
-    return column if isinstance(column, dict) else range(len(column))
+    steps = next((columns[name] for name in columns if name in STEP_KEYS), {})
+    return [{name: column.get(row) for name, column in columns.items()} for row in steps]
 
 
 def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
-    """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line.
-
-    Raises:
-        UnusableInputError: no line has that form.
-    """
+    """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line."""
     found_any = False
     for line in lines_of(path, left_out=left_out):
         plain = _ANSI.sub(b"", line)
@@ -318,12 +261,6 @@ def number(cell: object) -> float | None:
 
 
 def tensorboard_blocks(path: Path) -> Iterator[Block]:
-    """Yield the scalars of a TensorBoard event file.
-
-    Raises:
-        MissingExtraError: tensorboard is not installed.
-        LimitError: the file is over MAX_EVENTS bytes.
-    """
     try:
         from tensorboard.backend.event_processing import event_accumulator
         from tensorboard.util import tensor_util
@@ -363,15 +300,7 @@ csv.field_size_limit(MAX_LINE)  # the default of 131,072 characters is less than
 def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
     """Yield the metrics of a CSV file; cells are separated by commas, semicolons or tabs.
 
-    Args:
-        path: the file.
-        left_out: counts rows that cannot be used.
-        run: read only this run's rows, or its columns "RUN - METRIC", as W&B exports charts; "" for
-            all.
-
-    Raises:
-        UnusableInputError: there is no column of steps, or the file is encoded as UTF-16.
-        LimitError: the table has over MAX_COLUMNS columns.
+    With ``run``, read only its rows, or its columns "RUN - METRIC", as W&B exports charts.
     """
     lines = lines_of(path, left_out=left_out)
     header = next(lines, b"")
@@ -387,7 +316,7 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
     kind = next((name for name in names if name in KIND_KEYS), None)
     column = _run_column(names) if run else None
     metrics = csv_metrics(names, run if column is None else "")
-    metrics = {index: name for index, name in metrics.items() if index != column}
+    metrics.pop(-1 if column is None else column, None)
     for chunk in batches(lines, _CSV_BLOCK_ROWS, _BLOCK_BYTES, first=2):
         table = _csv_rows([line for _, line in chunk], len(names), separator, column)
         numbers = [_numbers(table[i]) for i in range(len(names))]
@@ -396,11 +325,9 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
         of_run = whole if column is None else whole & (table[column] == run).to_numpy()
         if not whole.all() or len(table) != len(chunk):
             _count_unusable_rows(chunk, names, step, separator, left_out)
-        kinds = table[names.index(kind)] if kind else None
-        groups = kinds.groupby(kinds).groups if kinds is not None else {"": table.index}
+        groups = table.groupby(names.index(kind)).groups if kind else {"": table.index}
         for group, rows in groups.items():
-            in_group = np.zeros(len(table), bool)
-            in_group[rows] = True
+            in_group = table.index.isin(rows)
             for index, name in metrics.items():
                 values, logged = numbers[index]
                 selection = in_group & of_run & logged
@@ -427,8 +354,7 @@ def _csv_rows(
 
 
 def _is_whole(steps: Floats) -> NDArray[np.bool_]:
-    whole: NDArray[np.bool_] = (np.abs(steps) <= LARGEST_STEP) & (steps == np.floor(steps))
-    return whole
+    return np.asarray((np.abs(steps) <= LARGEST_STEP) & (steps == np.floor(steps)))
 
 
 def _count_unusable_rows(
@@ -459,7 +385,6 @@ def _count_unusable_rows(
 
 
 def csv_separator(header: bytes) -> str:
-    """Return the separator of a CSV file: the most frequent of comma, semicolon and tab."""
     return max(",;\t", key=header.decode("utf-8", "replace").count)
 
 
@@ -473,11 +398,7 @@ def csv_cells(line: bytes, separator: str) -> list[str]:
 
 
 def csv_runs(path: Path) -> list[str]:
-    """Return the runs of a CSV file that names several in RUN_KEYS or in "RUN - METRIC"; else [].
-
-    Raises:
-        LimitError: there are over MAX_RUNS runs.
-    """
+    """Return the runs of a CSV file that names several, in RUN_KEYS or "RUN - METRIC"; else []."""
     with closing(lines_of(path)) as lines:
         header = next(lines, b"")
         separator = csv_separator(header)
@@ -504,9 +425,8 @@ def csv_metrics(names: list[str], run: str) -> dict[int, str]:
     metrics = {}
     for index, name in enumerate(names):
         base, _, end = name.rpartition("__")
-        if name in NO_METRICS or name in KIND_KEYS or not name:
-            continue
-        if end in ("MIN", "MAX") and base in names:
+        extreme = end in ("MIN", "MAX") and base in names
+        if extreme or not name or name in NO_METRICS or name in KIND_KEYS:
             continue
         owner, separator, metric = name.rpartition(" - ")
         if not run:
@@ -534,10 +454,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # Wire types of protocol buffe
 
 
 def mlflow_records(folder: Path) -> Iterator[Record]:
-    """Yield the records of MLflow's ``metrics`` folder, which has a file per metric.
-
-    Each line is "time value step"; other lines, and links, are skipped.
-    """
+    """Read MLflow's files of a metric each: lines of "time value step"; others are skipped."""
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
         name = path.relative_to(folder).as_posix()
         for line in lines_of(path):
@@ -547,7 +464,6 @@ def mlflow_records(folder: Path) -> Iterator[Record]:
 
 
 def trackio_runs(path: Path) -> list[str]:
-    """Return the names of the runs that have metrics in a Trackio database, sorted."""
     with closing(open_database(path)) as database:
         if not is_plain_table(database, "metrics"):
             return []
@@ -556,7 +472,6 @@ def trackio_runs(path: Path) -> list[str]:
 
 
 def trackio_records(path: Path, run: str) -> Iterator[Record]:
-    """Yield the metrics of one run in a Trackio database."""
     query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
     with closing(open_database(path)) as database:
         for step, metrics in database.execute(query, (run,)):
@@ -572,8 +487,8 @@ def wandb_run(path: Path) -> str:
     """
     run, names = path.stem.removeprefix("run-"), []
     with suppress(RlreportError):
-        about = (value for entry in islice(_wandb_entries(path), 20) for number, value in
-                 _fields(entry) if number == 17)  # fmt: skip
+        fields = (field for entry in islice(_wandb_entries(path), 20) for field in _fields(entry))
+        about = (value for number, value in fields if number == 17)
         names = [value for number, value in _fields(next(about, b"")) if number == 8]
     return "-".join([*(name.decode(errors="replace") for name in names[:1]), run])
 
@@ -585,9 +500,6 @@ def wandb_records(path: Path) -> Iterator[Record]:
     (``wandb_internal.proto``). Its field 2 is the history: items (field 1) and the step (field 2,
     whose field 1 is the number). An item has a key (field 1) or nested key (2), and a number or
     JSON value (5, 6, 8 or 16).
-
-    Raises:
-        UnusableInputError: the file is not a W&B run file.
     """
     for entry in _wandb_entries(path):
         for number, history in _fields(entry):
@@ -665,13 +577,10 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
             value, at = _varint(data, at)
             yield tag >> 3, value
             continue
+        length = {_FIXED64: 8, _FIXED32: 4}.get(kind, len(data) + 1)
         if kind == _BYTES:
             length, at = _varint(data, at)
-        elif kind in (_FIXED64, _FIXED32):
-            length = 8 if kind == _FIXED64 else 4
-        else:
-            return
-        if at + length > len(data):
+        if at + length > len(data):  # cut off, or of an unknown kind
             return
         yield tag >> 3, data[at : at + length]
         at += length

@@ -246,13 +246,8 @@ def logging_advice(metrics: Iterable[str]) -> dict[str, str]:
 
 
 def framework_of(metrics: Iterable[str]) -> Framework | None:
-    """Return the first known trainer whose pattern matches two or more metric names, else None."""
     names = list(metrics)
-    return next(
-        (
-            framework
-            for framework in FRAMEWORKS
-            if sum(bool(re.fullmatch(framework.metrics, name)) for name in names) >= 2
-        ),
-        None,
-    )
+    for framework in FRAMEWORKS:
+        if sum(bool(re.fullmatch(framework.metrics, name)) for name in names) >= 2:
+            return framework
+    return None
