@@ -43,11 +43,6 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
     Top-level folders look like several runs if their files have the same names and steps, or if
     they share a step and each has its own configuration file. The files of one folder look like
     several runs if they have the same steps and prompts, and no names such as ``rank_0``.
-
-    Args:
-        logs: paths of the logs.
-        tables: tables of the logs.
-        named: whether the note may contain the names of folders and files.
     """
     if all("/" not in file.name for file in tables.files):
         return _several_files(tables, named=named)
@@ -92,7 +87,6 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
 
 
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
-    """Return a note if each file of one folder looks like a separate run."""
     names = [file.name.partition(".")[0] for file in tables.files]
     if len(names) < 2 or any(_PART_NAME.search(name) for name in names if not _are_runs([name])):
         return None
@@ -118,7 +112,6 @@ def _train_rows(tables: Tables) -> pd.DataFrame:
 
 
 def _are_runs(names: Sequence[str]) -> bool:
-    """Return whether every name looks like that of a run, such as ``run1`` or ``seed_42``."""
     return all(_RUN_NAME.search(name) for name in names)
 
 
@@ -130,7 +123,6 @@ def _has_configuration(logs: Sequence[str | Path], top: str) -> bool:
 
 
 def _enumeration(names: list[str]) -> str:
-    """Return two or more names as a phrase, such as "a, b, c and 4 more"."""
     listed = tuple(names[:_MAX_NAMED])
     if more := len(names) - len(listed):
         return message("{names} and {more:count} more", names=listed, more=more)

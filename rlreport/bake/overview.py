@@ -165,7 +165,6 @@ def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
 
 
 def method_view(thresholds: Thresholds) -> dict[str, Any]:
-    """Return the values that the template of the page "How the verdict is made" prints."""
     rows = describe(thresholds)
     checks = [
         {
@@ -310,7 +309,6 @@ def overview_view(
     extremes: Sequence[tuple[Extreme, Rollout]],
     figures: Sequence[KeyFigure],
 ) -> dict[str, Any]:
-    """Return the values that the template of the overview prints."""
     return {
         "verdict": verdict_view(context.verdict, addresses),
         "figures": figures,
@@ -477,7 +475,6 @@ def _step_badges(context: RunContext, step: int, incomplete: bool) -> list[str]:
 
 
 def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:
-    """Return the beginning of a text, "" for None."""
     return shortened(text or "", chars)
 
 
@@ -600,7 +597,6 @@ _CHANGED = {
 
 
 def change(now: float, then: float, since: str, kind: NumberKind = "number") -> Change | None:
-    """Return the change from ``then`` to ``now``, None if either is missing."""
     if math.isnan(now) or math.isnan(then):
         return None
     delta = now - then

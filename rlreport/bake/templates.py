@@ -72,13 +72,11 @@ class Addresses:
     one_file: bool = False
 
     def page(self, kind: str) -> str:
-        """Return the address of a page; ``kind`` is a key of PAGE_FILES."""
         if self.one_file:
             return "#/" if kind == "overview" else f"#/{kind}"
         return self.root + PAGE_FILES[kind]
 
     def step(self, step: int) -> str | None:
-        """Return the address of a step's page, None if the step has no page."""
         return self._any_step(step) if step in self.steps else None
 
     def response(self, step: int, n: int, token: int | None = None) -> str | None:
@@ -111,7 +109,6 @@ class Addresses:
 
 
 def step_file(step: int | str) -> str:
-    """Return the path of a step's page in the report folder, e.g. ``steps/100.html``."""
     return f"steps/{step}.html"
 
 
@@ -203,7 +200,6 @@ def environment(language: Language) -> jinja2.Environment:
 
 
 def _chart_json(chart: Chart) -> Markup:
-    """Return a chart's Vega-Lite specification, with its rows of data turned into columns."""
     common = vega_config()
     spec = {k: v for k, v in chart.spec.items() if k != "config" or v != common}
     rows = chart.spec.get("data", {}).get("values")
@@ -218,9 +214,6 @@ def script_json(value: Any) -> Markup:
 
     NaN and infinities become null, keys are sorted, ``<``, ``>``, ``&``, U+2028 and U+2029
     are escaped, lone surrogates become U+FFFD.
-
-    Raises:
-        TypeError: a value has a type that JSON does not support.
     """
     text = canonical_json(value).decode()
     for character in _UNSAFE:
@@ -229,7 +222,6 @@ def script_json(value: Any) -> Markup:
 
 
 def packed_json(value: Any) -> str:
-    """Serialise ``value`` as gzipped JSON in base64, for ``<script>`` elements with much data."""
     return packed(canonical_json(value))
 
 
@@ -319,10 +311,6 @@ def assets(language: Language) -> Assets:
 
 
 def _translated(scripts: str, language: Language) -> str:
-    """Insert the translations of the scripts' messages as the constant ``WORDS``, unless English.
-
-    Messages with a count have two translations: singular and plural.
-    """
     if language == ENGLISH:
         return scripts
     catalogue = language.translations
@@ -350,9 +338,6 @@ def join_scripts(folder: Path, entry: str = "main.js") -> str:
     """Bundle the module ``entry`` of ``folder`` and all modules it imports, dependencies first.
 
     Only named imports and exported declarations are supported. Whole-line comments are dropped.
-
-    Raises:
-        ValueError: imports are cyclic, or modules use another form of import or export.
     """
     modules: dict[str, str] = {}
     _join(folder, entry, modules, ())

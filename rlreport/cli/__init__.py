@@ -34,11 +34,9 @@ class LazyGroup(click.Group):
     """A click group that imports the commands in ``MODULES`` on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
         return list(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command ``cmd_name``, None if there is no such command."""
         if cmd_name not in MODULES:
             return None
         command: click.Command = getattr(
@@ -86,7 +84,6 @@ class LazyGroup(click.Group):
 
 
 def _terminate(number: int, frame: object) -> None:
-    """Handle SIGTERM: raise SystemExit, so that temporary folders are removed."""
     say("rlreport: terminated; no incomplete report is left", err=True)
     sys.exit(TERMINATED)
 

@@ -302,7 +302,6 @@ def build(logs: tuple[str, ...], out: Path | str, fail_on: Any, **given: Any) ->
 
 @contextmanager
 def _to_standard_output(form: str | None) -> Iterator[Path]:
-    """Yield the path of a temporary file, then copy its content to standard output."""
     if form is None:
         raise UsageError(f"-o -: select the format with --format: {', '.join(FORMS)}")
     output_format = form_of(Path(), form)

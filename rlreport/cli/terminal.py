@@ -59,7 +59,6 @@ def say_json(document: bytes) -> None:
 
 
 def print_report(report: Report) -> None:
-    """Print about a report: log lines that were skipped, warnings, the verdict, its path."""
     from rlreport.about.several_runs import SEVERAL_RUNS
     from rlreport.bake.notes import NOTES
     from rlreport.deliver.publish import page_at
@@ -116,7 +115,6 @@ def verdict_lines(verdict: Verdict) -> list[str]:
 
 
 def _example_lines(finding: Finding) -> list[str]:
-    """Return a line per quoted example; [] if the finding is a note or explained by another."""
     if finding.severity == "info" or finding.explained_by:
         return []
     lines = []
@@ -226,7 +224,6 @@ def _type(settings: Mapping[str, Any], default: object) -> Any:
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    """Parse ``NAME=VALUE`` texts; VALUE may be empty only for options shown as KEY=VALUE."""
     pairs = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))

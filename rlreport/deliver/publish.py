@@ -60,7 +60,6 @@ def folders_of(path: Path, form: Form) -> list[tuple[Path, str]]:
 
 
 def files_below(folder: Path) -> list[str]:
-    """Return the paths of all files and links below a folder."""
     paths = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
     return sorted(path.relative_to(folder).as_posix() for path in paths)
 
@@ -77,13 +76,7 @@ def listed_files(manifest: bytes) -> frozenset[str]:
 
 
 def check_file(name: Path | str, start: bytes, end: bytes) -> None:
-    """Raise OutputError unless a file is empty or begins or ends like a report of rlreport.
-
-    Args:
-        name: path or URL of the file.
-        start: its first ``EDGE_BYTES``.
-        end: its last ``EDGE_BYTES``.
-    """
+    """Raise OutputError unless a file is empty or begins or ends like a report of rlreport."""
     if start and not any(form.owns(start, end) for form in FORMS.values()):
         raise OutputError(f"{name}: is not a report of rlreport; choose another name or remove it")
 
@@ -135,12 +128,6 @@ def size_of(path: Path) -> int:
 
 
 def check_destination(out: Destination, form: Form) -> None:
-    """Check that a report may be written to ``out``.
-
-    Raises:
-        OutputError: ``out`` cannot be a report, or has files that rlreport did not write.
-        RlreportError: the scheme of the URL is not supported.
-    """
     if isinstance(out, Path):
         local_path(out, form)
     else:
@@ -153,9 +140,6 @@ def publishing(out: Destination, form: Form) -> Iterator[Path]:
 
     For a folder format the path is an existing empty folder. Pictures of a file go to
     ``pictures_of(path)``.
-
-    Raises:
-        OutputError: see ``check_destination``, or the destination cannot be written.
     """
     if isinstance(out, str):
         store = _ObjectStore(out, form)
@@ -188,11 +172,7 @@ def publishing(out: Destination, form: Form) -> Iterator[Path]:
 
 
 def local_path(out: Path, form: Form) -> Path:
-    """Check a local output path, and return it, or its target if it is a link.
-
-    Raises:
-        OutputError: ``out`` cannot be a report, or has files that rlreport did not write.
-    """
+    """Check a local output path, and return it, or its target if it is a link."""
     try:
         if out.exists() and not out.is_dir() and not out.is_file():
             raise OutputError(
@@ -224,7 +204,6 @@ def local_path(out: Path, form: Form) -> Path:
 
 
 def _refusal(out: Path, form: Form) -> str:
-    """Return why a report in this format cannot be written to a resolved path, "" if it can."""
     if out.is_symlink():
         return "is a broken link; remove it or choose another name"
     if not out.name:
@@ -239,7 +218,6 @@ def _refusal(out: Path, form: Form) -> str:
 
 
 def _preserve(old: Path, new: Path) -> None:
-    """Copy system files to the new report, and keep the times of unchanged files, for rsync."""
     for name in files_below(old):
         source, target = old / name, new / name
         if PurePosixPath(name).name in SYSTEM_FILES and not target.exists():
@@ -252,7 +230,6 @@ def _preserve(old: Path, new: Path) -> None:
 
 @contextmanager
 def _staging_folder(out: Path) -> Iterator[Path]:
-    """Yield a hidden temporary folder next to ``out``, with the subfolders ``new`` and ``old``."""
     prefix = f".{out.name[:40]}."
     for leftover in out.parent.glob("*.part"):
         if leftover.name.startswith(prefix):
@@ -269,7 +246,6 @@ def _staging_folder(out: Path) -> Iterator[Path]:
 
 
 def _remove_leftover(staging: Path) -> None:
-    """Remove the staging folder of a killed build, after restoring a report that it moved away."""
     with suppress(OSError):
         if staging.lstat().st_mtime < time.time() - _LEFTOVER_SECONDS:
             for path in (staging / "old").iterdir():
@@ -315,11 +291,7 @@ class _ObjectStore:
         self.has_bucket = url.partition("://")[0] in _BUCKETS
 
     def existing(self) -> tuple[dict[str, dict[str, Any]], set[str]]:
-        """Return file name -> fsspec info for the destination, and names of the old report's files.
-
-        Raises:
-            OutputError: other files than a report are there, or access is denied.
-        """
+        """Return file name -> fsspec info there, and names of the old report's files."""
         with self._errors("cannot be read"):
             self.system.invalidate_cache()
             bucket, _, key = self.root.partition("/")
@@ -345,11 +317,7 @@ class _ObjectStore:
         return files, own_names
 
     def send(self, path: Path) -> None:
-        """Upload the report at ``path``, its entry page last, then remove files no longer in it.
-
-        Raises:
-            OutputError: uploading failed, or would replace a file that rlreport did not write.
-        """
+        """Upload the report at ``path``, its entry page last, then remove files no longer in it."""
         stored_files, own_names = self.existing()
         names = files_below(path.parent)
         check_names(
@@ -375,7 +343,6 @@ class _ObjectStore:
             self.system.put([str(folder / name) for name in names], remote)
 
     def _single_file(self) -> dict[str, dict[str, Any]]:
-        """Return name -> fsspec info of the file at the destination, {} if there is none."""
         if not self.system.exists(self.root):
             return {}
         if self.system.isdir(self.root):
@@ -410,7 +377,6 @@ class _ObjectStore:
 
 
 def _is_same(file: Path, info: Mapping[str, Any]) -> bool:
-    """Return whether a stored file equals a local one by size and MD5, as S3 and GCS report it."""
     if int(info.get("size") or 0) != file.stat().st_size:
         return False
     digest = hashlib.md5(file.read_bytes(), usedforsecurity=False).digest()

@@ -145,11 +145,7 @@ def correlation(one: Floats, other: Floats) -> float:
 
 
 def bins(values: Floats) -> tuple[float, float, float]:
-    """Return (bin width, first edge, last edge) for about MOST_BINS or fewer bins.
-
-    Args:
-        values: float64, not empty, as returned by ``drawable``.
-    """
+    """Return (bin width, first edge, last edge) for about MOST_BINS or fewer bins."""
     low, high = float(values.min()), float(values.max())
     raw = high / MOST_BINS - low / MOST_BINS
     largest = max(abs(low), abs(high))
@@ -272,18 +268,9 @@ def fill(
 ) -> tuple[Spec, Spec]:
     """Fill both forms (Vega-Lite and Vega) of a design, which is a chart template, with data.
 
-    Args:
-        design: name of the design.
-        data: rows by layer name; ``rows`` is for all layers without their own data. A layer whose
-            own rows are missing or empty is left out.
-        axes: x and y axis.
-        placeholders: placeholder -> its value, such as ``$series.key``; not those of the axes.
-        size: size of the chart: ``step``, ``half`` or ``wide``.
-        right: padding right of the plot in pixels, where names of curves are drawn.
-
-    Returns:
-        Vega-Lite with interaction, and Vega of the static drawing; the latter is empty for the
-        small charts of step pages, which ``draw.direct`` draws.
+    ``data`` has rows by layer name; ``rows`` is for all layers without their own data. A layer
+    whose own rows are missing or empty is left out. ``right`` is the padding for names of curves
+    in pixels. The Vega is empty for the small charts of step pages, which ``draw.direct`` draws.
     """
     forms = _designs()[design]
     values = dict(placeholders or {})
@@ -312,18 +299,15 @@ def fill(
 
 
 def plot_height(size: str) -> int:
-    """Return the height of a chart's plot area, without the padding, in pixels."""
     return HEIGHT[size] - PADDING["top"] - PADDING["bottom"]
 
 
 def layer_named(spec: Spec, name: str) -> Spec:
-    """Return the layer ``name`` of a Vega-Lite specification."""
     layer: Spec = next(layer for layer in spec["layer"] if layer["name"] == name)
     return layer
 
 
 def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
-    """Copy part of a chart template with values filled in; drop keys whose value becomes None."""
     if isinstance(node, dict):
         return {
             key: _fill_placeholders(inner, values, key)
@@ -341,7 +325,6 @@ def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> A
 
 @cache
 def _designs() -> dict[str, Spec]:
-    """Return name -> {"spec": Vega-Lite, "vega": Vega} of each chart template; do not modify."""
     content = orjson.loads(DESIGNS.read_bytes()) if DESIGNS.exists() else {}
     if content.get("sources") != design_sources():
         from rlreport.draw.designs import compile_designs  # imports Altair

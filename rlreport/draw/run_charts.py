@@ -324,7 +324,6 @@ MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
 
 
 def prompt_charts(tables: Tables) -> list[Chart]:
-    """Return the charts of the prompts page that have data, not yet rendered as SVG."""
     if tables.steps.empty:
         return []
     prompts, steps = tables.prompts, tables.steps
@@ -374,7 +373,6 @@ def prompt_charts(tables: Tables) -> list[Chart]:
 
 
 def _gains(prompts: pd.DataFrame) -> Chart | None:
-    """Return a histogram of each prompt's gain in mean reward from its first to last step."""
     gain = floats(prompts[prompts["steps"] > 1], "reward_gain")
     gain = gain[np.isfinite(gain)]
     if len(gain) < LEAST_PROMPTS:
@@ -416,12 +414,7 @@ def _solved_shares(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, floa
 
 
 def token_charts(by_step: pd.DataFrame) -> list[Chart]:
-    """Return a list of one chart, the share of responses that contain each text; [] without data.
-
-    Args:
-        by_step: ``step``, ``ngram`` (text as the model wrote it), ``share`` of responses that
-            contain it (0-1); most important text first. Only MOST_TEXTS texts are drawn.
-    """
+    """Return the chart of the share of responses that contain each text; [] without data."""
     table = by_step[by_step["share"].notna()] if len(by_step) else by_step
     if table.empty:
         return []
@@ -612,7 +605,6 @@ def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
 
 
 def _varies(values: Floats) -> bool:
-    """Return whether finite values differ by more than rounding; False for fewer than two."""
     finite = drawable(values[np.isfinite(values)])
     if len(finite) < 2:
         return False

@@ -49,11 +49,6 @@ def step_charts(
 
     The static drawings show all responses. Interactive charts use the page's dataset ``rows``,
     which the page's script filters.
-
-    Args:
-        rows: CHARTED columns of the step's responses.
-        first_rewards: rewards of the first step, drawn in the background; empty to leave them out.
-        language: language of the drawings.
     """
     length = length_column(rows)
     charts = (
@@ -236,15 +231,6 @@ Band = tuple[Floats, Floats, Floats]
 def comparison_charts(
     steps: Floats, base: Floats, new: Floats, band: Band, paths: Sequence[pd.DataFrame]
 ) -> list[Chart]:
-    """Return the charts of the comparison for which both runs have data, not yet rendered as SVG.
-
-    Args:
-        steps: float64 (S,), steps that both runs have.
-        base: mean reward of BASE at these steps.
-        new: mean reward of NEW at these steps.
-        band: difference of the mean reward with its confidence band, see ``Band``.
-        paths: tables ``step``, ``distance`` (√KL), ``reward`` of BASE and NEW; empty without KL.
-    """
     charts = []
     if len(steps):
         frame = Frame(steps, _findings(steps, band))
