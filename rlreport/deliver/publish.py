@@ -6,20 +6,18 @@ files that rlreport wrote are replaced: they are in a manifest, or carry a mark.
 
 from __future__ import annotations
 
-import base64
 import filecmp
-import hashlib
 import json
 import os
 import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from rlreport import __version__
 from rlreport.deliver import FORMS, Form
@@ -290,8 +288,8 @@ class _ObjectStore:
         self.parent, _, self.name = self.root.rpartition("/")
         self.has_bucket = url.partition("://")[0] in _BUCKETS
 
-    def existing(self) -> tuple[dict[str, dict[str, Any]], set[str]]:
-        """Return file name -> fsspec info there, and names of the old report's files."""
+    def existing(self) -> tuple[set[str], set[str]]:
+        """Return the names of all files at the destination, and of those of the old report."""
         with self._errors("cannot be read"):
             self.system.invalidate_cache()
             bucket, _, key = self.root.partition("/")
@@ -299,7 +297,7 @@ class _ObjectStore:
                 raise OutputError(f"{self.url}: add a name for the report to the URL")
             if self.has_bucket and not self.system.exists(bucket):
                 raise OutputError(f"{self.url}: there is no bucket {bucket}, or access is denied")
-            files = {} if self.form.folder else self._single_file()
+            files = set() if self.form.folder else self._single_file()
             own_names = set(files)
             for folder, manifest in folders_of(Path(self.name), self.form):
                 stored_files = self._below(folder.name)
@@ -311,25 +309,17 @@ class _ObjectStore:
                 if not manifest_names:
                     check_names(self.url, (name.partition("/")[2] for name in stored_files))
                 files |= stored_files
-                own_names |= {
-                    f"{folder.name}/{name}" for name in manifest_names
-                } & stored_files.keys()
+                own_names |= {f"{folder.name}/{name}" for name in manifest_names} & stored_files
         return files, own_names
 
     def send(self, path: Path) -> None:
         """Upload the report at ``path``, its entry page last, then remove files no longer in it."""
         stored_files, own_names = self.existing()
         names = files_below(path.parent)
-        check_names(
-            self.url, [name for name in names if name in stored_files and name not in own_names]
-        )
+        check_names(self.url, sorted(stored_files.intersection(names) - own_names))
         entry = f"{self.name}/index.html" if self.form.folder else self.name
-        changed_names = [
-            name for name in names if not _is_same(path.parent / name, stored_files.get(name, {}))
-        ]
         with self._errors("cannot be written"):
-            # The entry page is sent even if unchanged, as its time shows when the report was built.
-            self._put(path.parent, [name for name in changed_names if name != entry])
+            self._put(path.parent, [name for name in names if name != entry])
             self._put(path.parent, [entry])
             if stale := sorted(own_names.difference(names)):
                 self.system.rm([f"{self.parent}/{name}" for name in stale])
@@ -342,29 +332,24 @@ class _ObjectStore:
         if names:
             self.system.put([str(folder / name) for name in names], remote)
 
-    def _single_file(self) -> dict[str, dict[str, Any]]:
+    def _single_file(self) -> set[str]:
         if not self.system.exists(self.root):
-            return {}
+            return set()
         if self.system.isdir(self.root):
             raise OutputError(f"{self.url}: is a folder; choose another name")
-        info = self.system.info(self.root)
-        if size := int(info.get("size") or 0):
+        if size := int(self.system.size(self.root) or 0):
             start = self.system.cat_file(self.root, start=0, end=min(size, EDGE_BYTES))
             end = self.system.cat_file(self.root, start=max(0, size - EDGE_BYTES), end=size)
             check_file(self.url, start, end)
-        return {self.name: info}
+        return {self.name}
 
-    def _below(self, folder: str) -> dict[str, dict[str, Any]]:
+    def _below(self, folder: str) -> set[str]:
         root = f"{self.parent}/{folder}"
         try:
-            infos = self.system.find(root, detail=True)
+            paths = self.system.find(root)
         except FileNotFoundError:
-            return {}
-        return {
-            f"{folder}{str(path).removeprefix(root)}": info
-            for path, info in infos.items()
-            if info.get("type") != "directory" and str(path).startswith(f"{root}/")
-        }
+            return set()
+        return {f"{folder}{p.removeprefix(root)}" for p in paths if p.startswith(f"{root}/")}
 
     @contextmanager
     def _errors(self, failure: str) -> Iterator[None]:
@@ -374,11 +359,3 @@ class _ObjectStore:
             raise
         except Exception as error:
             raise OutputError(f"{self.url}: {failure}: {store_message(error)}") from None
-
-
-def _is_same(file: Path, info: Mapping[str, Any]) -> bool:
-    if int(info.get("size") or 0) != file.stat().st_size:
-        return False
-    digest = hashlib.md5(file.read_bytes(), usedforsecurity=False).digest()
-    sums = {str(info.get(key)).strip('"') for key in ("ETag", "etag", "md5Hash", "content_md5")}
-    return not sums.isdisjoint({digest.hex(), base64.b64encode(digest).decode()})
