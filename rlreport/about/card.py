@@ -255,10 +255,7 @@ def _is_random_run(run: str, around: int) -> bool:
 
 
 def named_value(pairs: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Return ``{"API_KEY": ...}`` for a mapping such as ``{key: API_KEY, value: ...}``.
-
-    ``is_secret`` can then check the value under this name. Other mappings are returned unchanged.
-    """
+    """Return ``{"API_KEY": ...}`` for ``{key: API_KEY, value: ...}``, to check the name."""
     by_key = {str(key).lower(): value for key, value in pairs.items()}
     values = [by_key[key] for key in ("value", "val") if key in by_key]
     names = [by_key[key] for key in ("name", "key", "variable", "var") if key in by_key]

@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from rlreport.about.card import configured
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import message
@@ -46,7 +44,8 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
     """
     if all("/" not in file.name for file in tables.files):
         return _several_files(tables, named=named)
-    steps = _train_rows(tables)[["file", "step"]].drop_duplicates().groupby("file")["step"].agg(set)
+    rows = tables.responses.loc[tables.responses["validation"] == 0, ["file", "step"]]
+    steps = rows.drop_duplicates().groupby("file")["step"].agg(set)
     steps_of: dict[str, set[int]] = {}
     files_of: dict[str, set[str]] = {}
     for i, file in enumerate(tables.files):
@@ -91,7 +90,8 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
     if len(names) < 2 or any(_PART_NAME.search(name) for name in names if not _are_runs([name])):
         return None
     columns = ["step"] if _are_runs(names) else ["step", "prompt_id"]
-    keys = _train_rows(tables)[["file", *columns]].drop_duplicates()
+    in_training = tables.responses["validation"] == 0
+    keys = tables.responses.loc[in_training, ["file", *columns]].drop_duplicates()
     shared = int((keys.groupby(columns).size() == len(names)).sum())
     fewest = keys["file"].value_counts().reindex(range(len(names)), fill_value=0).min()
     if shared < max(_MIN_SHARED_COUNT, _MIN_SHARED_FRACTION * fewest):
@@ -104,11 +104,6 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
         runs=len(names),
     )
     return Note(SEVERAL_RUNS, text, 1)
-
-
-def _train_rows(tables: Tables) -> pd.DataFrame:
-    responses = tables.responses
-    return responses[responses["validation"] == 0]
 
 
 def _are_runs(names: Sequence[str]) -> bool:

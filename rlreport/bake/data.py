@@ -91,10 +91,7 @@ def note_in_words(note: Note) -> str:
 
 
 def settings(options: BuildOptions) -> dict[str, object]:
-    """Return option -> value for ``report.json``, enough to build the same report from its logs.
-
-    With ``--redact=names``, options that contain names of fields or files are None.
-    """
+    """Return option -> value for ``report.json``; names of fields and files None if redacted."""
     values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
     values |= {"map": options.mapping or None, "merge": options.merge or None}
     values["pad_tokens"] = list(options.pad_tokens)

@@ -113,10 +113,7 @@ def prompts_view(
     addresses: Addresses,
     shown: Container[int],
 ) -> dict[str, Any]:
-    """Return the values that the template of the prompts page prints.
-
-    ``shown`` has the ids of the prompts that have a response on the responses page.
-    """
+    """Return what the page prints; ``shown``: prompts with a row on the responses page."""
     return {
         "table": _prompts(tables, texts.prompts, addresses, shown),
         "groups": _groups(tables, addresses),

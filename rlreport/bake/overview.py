@@ -65,11 +65,7 @@ MOST_STEP_LINKS = 12
 
 
 def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
-    """Return the values that templates print about the verdict.
-
-    Findings that no other one explains are ``lead`` (the main one), ``notes`` (severity info) or
-    ``others``.
-    """
+    """Return the values that templates print; ``notes`` are findings of severity info."""
     top = [
         finding_view(f, addresses, verdict.effects_of(f))
         for f in verdict.findings
@@ -103,10 +99,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
 def finding_view(
     finding: Finding, addresses: Addresses, folded: Sequence[Finding] = ()
 ) -> dict[str, Any]:
-    """Return the values that templates print about a finding and those it explains (``folded``).
-
-    At most MOST_STEP_LINKS of the finding's steps, evenly spaced, are linked.
-    """
+    """Return what templates print; at most MOST_STEP_LINKS steps, evenly spaced, are linked."""
     onset = finding.onset
     steps = [finding.steps[index] for index in evenly(len(finding.steps), MOST_STEP_LINKS)]
     since = onset and Link(message("step {step}", step=onset.step), addresses.step(onset.step))

@@ -7,7 +7,6 @@ the exact length would let readers guess short texts from a list of words.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -131,7 +130,9 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
     extras = [str(name) for name in tables.extras.columns]
     fields = {name: name for name in tables.fields if name not in extras}
     fields |= {name: f"field {i}" for i, name in enumerate(extras, 1)}
-    metric_names = _metric_aliases([str(name) for name in tables.metrics.columns[1:]])
+    metrics_logged = [str(name) for name in tables.metrics.columns[1:]]
+    metric_names = {name: f"metric {i}" for i, name in enumerate(metrics_logged, 1)}
+    metric_names |= {name: PLAIN_NAMES[role] for role, name in roles_of(metrics_logged).items()}
     files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
     metrics = {file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)}
     names = {**files, **metrics}
@@ -175,11 +176,6 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
         notes=notes,
     )
     return renamed, files
-
-
-def _metric_aliases(names: Sequence[str]) -> dict[str, str]:
-    role_names = {metric: PLAIN_NAMES[role] for role, metric in roles_of(names).items()}
-    return {name: role_names.get(name, f"metric {i}") for i, name in enumerate(names, 1)}
 
 
 def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:

@@ -73,10 +73,7 @@ STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 @dataclass(frozen=True, kw_only=True)
 class ReportBuilder(RunContext, Maker):
-    """Everything an output format needs to write a report.
-
-    The pages of steps are rendered first (``step_pages``); ``pages`` renders all others.
-    """
+    """What an output format needs; first ``step_pages`` are rendered, then ``pages`` the others."""
 
     finish: Finish  # encodes a page for the output format
     texts: RunTexts  # the run's extreme responses (e.g. lowest reward) and the prompts to list
@@ -275,10 +272,7 @@ def prepare(
     progress: Progress,
     workers: Workers,
 ) -> ReportBuilder:
-    """Return a builder for the report of a run; the pages of its steps are not rendered yet.
-
-    ``data_room`` is the maximum size in bytes of the file of all responses' figures.
-    """
+    """Return a builder without pages of steps; ``data_room``: most bytes of responses' figures."""
     tables, verdict, options = run.tables, run.verdict, run.options
     lead_findings = [finding for finding in verdict.findings if finding.id == verdict.lead]
     charts = overview_charts(tables, lead_findings, band=options.band, run=run.run)

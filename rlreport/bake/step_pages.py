@@ -177,11 +177,7 @@ def _page_key(job: StepJob, digest: bytes) -> bytes:
 
 
 def _digest(*values: object) -> bytes:
-    """Return a hash of dataclasses, containers, tables, arrays, texts and numbers.
-
-    Raises:
-        TypeError: a value contains another type, or text that is not Unicode.
-    """
+    """Return a hash of nested values; TypeError for other types and for invalid Unicode."""
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
     return xxhash.xxh3_128_digest(orjson.dumps(values, _plain, options))
 

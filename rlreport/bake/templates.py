@@ -273,10 +273,7 @@ _SCRIPT_MESSAGE = re.compile(
 
 @dataclass(frozen=True)
 class Assets:
-    """The texts of a report's style sheet and scripts.
-
-    ``report`` is the script of a report folder, ``one_file`` that of a report in one file.
-    """
+    """Style sheet and scripts: ``report`` for a report folder, ``one_file`` for a single file."""
 
     style: str
     report: str
@@ -335,10 +332,7 @@ def _set_constant(scripts: str, name: str, value: object) -> str:
 
 
 def join_scripts(folder: Path, entry: str = "main.js") -> str:
-    """Bundle the module ``entry`` of ``folder`` and all modules it imports, dependencies first.
-
-    Only named imports and exported declarations are supported. Whole-line comments are dropped.
-    """
+    """Bundle a module with all it imports by name, dependencies first; drop whole-line comments."""
     modules: dict[str, str] = {}
     _join(folder, entry, modules, ())
     return f'(() => {{\n"use strict";\nconst modules = {{}};\n{"".join(modules.values())}}})();\n'

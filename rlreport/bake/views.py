@@ -344,10 +344,7 @@ def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, l
 
 
 def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return the columns of ``names`` that have data in the table of steps.
-
-    ``response_chars_mean`` is left out if ``response_tokens_mean`` has data.
-    """
+    """Return the columns with data; ``response_tokens_mean`` replaces ``response_chars_mean``."""
     columns = [name for name in names if steps[name].notna().any()]
     tokens = "response_tokens_mean" in columns
     return [name for name in columns if not (tokens and name == "response_chars_mean")]
@@ -382,10 +379,7 @@ def number_columns(
 def extra_columns(
     names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
 ) -> list[ColumnView]:
-    """Return headers for logged fields, e.g. "Format reward" for the field ``format_reward``.
-
-    If two headers would be equal, all are the names as logged.
-    """
+    """Return headers such as "Format reward" for ``format_reward``, as logged if two were equal."""
     words = [in_words(str(name)) for name in names]
     clear = len(set(words)) == len(words)
     return [

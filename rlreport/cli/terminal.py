@@ -175,10 +175,7 @@ fail_on_option = click.option(
 
 
 def options(kind: type, *names: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of an options class to a click command.
-
-    If ``names`` are given, only these are added. The command gets the values under these names.
-    """
+    """Return a decorator that adds the options (all, or ``names``) of an options class."""
 
     def add(command: Command) -> Command:
         for field in reversed(declared(kind)):

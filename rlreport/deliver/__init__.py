@@ -142,10 +142,7 @@ FORMS = {
 
 
 def form_of(out: Path | str, name: str | None = None) -> Form:
-    """Return the format with the id ``name``, or if None, that of the suffix of ``out``.
-
-    A path without a suffix, or with one of no file type, is a folder.
-    """
+    """Return the format ``name``, or that of the suffix: a folder if there is none or unknown."""
     if name is not None:
         if name not in FORMS:
             raise UsageError(f"--format {name}: unknown; choose one of {', '.join(FORMS)}")

@@ -117,12 +117,7 @@ def _hash(text: str) -> str:
 
 
 def _inline(text: str) -> Markup:
-    """Return a style sheet or script as the content of a ``style`` or ``script`` element.
-
-    Raises:
-        ValueError: the text could end its element, or the HTML parser would change it, so that its
-            hash in the policy fails.
-    """
+    """Return an asset as an element's content; ValueError if the parser would end or change it."""
     for forbidden in ("</script", "<!--", "</style", "\r"):
         if forbidden in text.lower():
             raise ValueError(f"an inline asset holds {forbidden!r}")

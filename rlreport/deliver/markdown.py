@@ -189,10 +189,7 @@ class _Detail(NamedTuple):
 
 
 class _PairDetail(NamedTuple):
-    """How much a comparison shows at most: prompts won or lost, and characters per text.
-
-    ``telling`` prompts are shown with both responses in one line, ``pairs`` in full.
-    """
+    """Most prompts in one line (``telling``) and in full (``pairs``), and characters per text."""
 
     telling: int
     pairs: int

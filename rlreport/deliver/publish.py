@@ -134,11 +134,7 @@ def check_destination(out: Destination, form: Form) -> None:
 
 @contextmanager
 def publishing(out: Destination, form: Form) -> Iterator[Path]:
-    """Yield a path to write the report to; it replaces ``out`` when the block ends without error.
-
-    For a folder format the path is an existing empty folder. Pictures of a file go to
-    ``pictures_of(path)``.
-    """
+    """Yield a path (an empty folder for folder formats) that replaces ``out`` after the block."""
     if isinstance(out, str):
         store = _ObjectStore(out, form)
         with tempfile.TemporaryDirectory(prefix="rlreport.") as temporary:

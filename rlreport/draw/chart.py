@@ -134,10 +134,7 @@ def mean(values: Floats) -> float:
 
 
 def correlation(one: Floats, other: Floats) -> float:
-    """Return Pearson's r of two arrays of finite values, even if their squares overflow.
-
-    NaN for fewer than three values, or if one of the arrays varies only by rounding.
-    """
+    """Return Pearson's r of finite values; NaN for fewer than three, or without variation."""
     scaled = [values / (np.abs(values).max() or 1.0) for values in (one, other)]
     if len(one) < 3 or min(np.ptp(values) for values in scaled) < LEAST_VARIED:
         return float("nan")
@@ -202,10 +199,7 @@ def figure(value: float, percent: bool = False) -> str:
 
 
 def finite_or_none(value: float, digits: int = 6) -> float | None:
-    """Round to ``digits`` significant digits; return None for NaN and infinity, as JSON lacks them.
-
-    Magnitudes above MOST are clipped to it, those below LEAST become 0.
-    """
+    """Round to ``digits`` digits, clip to MOST, set below LEAST to 0; None for NaN and infinity."""
     if not math.isfinite(value):
         return None
     if abs(value) < LEAST:

@@ -47,10 +47,7 @@ class ChartFunction:
 
 
 def chart_functions(files: Sequence[Path]) -> list[ChartFunction]:
-    """Return the chart functions of the files in order, then those of installed packages.
-
-    Every public function that is defined, not imported, in a file is a chart function.
-    """
+    """Return all public functions defined, not imported, in the files, and installed ones."""
     functions = [function for file in files for function in _functions_of_file(file)]
     installed = sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)
     return functions + [ChartFunction(entry.name, entry.value, entry.load) for entry in installed]

@@ -64,10 +64,7 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
 
 
 def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
-    """Return rectangles from ``edges`` (left, right) and ``ends`` (one side, the other) in y.
-
-    ``look`` holds the SVG attributes that they share.
-    """
+    """Return rectangles from ``edges`` (left, right) and ``ends`` in y; ``look``: attributes."""
     left, right = (_place(values, axes[0], 0, PLOT_WIDTH) for values in edges)
     top, bottom = np.sort([_place(values, axes[1], PLOT_HEIGHT, 0) for values in ends], axis=0)
     path = "".join(

@@ -127,10 +127,7 @@ def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of reward parts' means and, for several parts, of their variance shares.
-
-    At most MOST_PARTS parts are drawn: those whose means have the widest range.
-    """
+    """Yield charts of the means of parts (of the widest range) and of their variance shares."""
     names = [name for name in tables.reward_parts if name in tables.extras_by_step]
     if not names or tables.extras_by_step.empty:
         return
@@ -176,13 +173,6 @@ def variance_shares(tables: Tables, names: Sequence[str]) -> pd.DataFrame:
     The share is Cov(part, reward) / Var(reward) over the step's responses with a reward. A part
     that is missing for a response counts as 0, as in the sum of parts. NaN if the reward does not
     vary, or its variance overflows.
-
-    Args:
-        tables: tables of the whole run.
-        names: names of the parts, columns of ``tables.extras``.
-
-    Returns:
-        One float64 column per part, with the steps as index.
     """
     rewarded = np.isfinite(tables.responses["reward"].to_numpy(dtype=np.float64))
     responses, parts = tables.responses[rewarded], tables.extras.loc[rewarded, list(names)]
@@ -507,10 +497,7 @@ class _Group:
 
 
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
-    """Yield a chart of each trainer metric, and of the mean of each extra column of the log.
-
-    Parts of the reward are left out. Important ones come first; healthy ranges are shaded.
-    """
+    """Yield a chart per trainer metric and extra column but reward parts, important ones first."""
     for group in _groups(tables):
         roles = {metric: role for role, metric in roles_of(group.values).items()}
         keys = zip(unique_names(group.drawn), group.drawn, strict=True)

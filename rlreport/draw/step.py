@@ -45,11 +45,7 @@ _CELLS = (36, 20)  # columns and rows of a heat map
 def step_charts(
     rows: Mapping[str, Floats], first_rewards: Floats, language: Language = ENGLISH
 ) -> list[Chart]:
-    """Return the charts of one step that have data, with their drawings.
-
-    The static drawings show all responses. Interactive charts use the page's dataset ``rows``,
-    which the page's script filters.
-    """
+    """Return the charts with data; interactive ones use the page's dataset ``rows``."""
     length = length_column(rows)
     charts = (
         _histogram(rows["reward"], rows["ref_reward"], first_rewards, language),
