@@ -39,7 +39,7 @@ def main(logs: Path, out: Path) -> None:
     rlreport("compare", out / "healthy", broken, "-o", out / "compare.html", "--quiet")
     rlreport("index", out, "-o", out / "index.html")
     rlreport("watch", healthy, "-o", out / "watched", "--every", "1s", "--until-idle", "1s")
-    assert not rlreport("cache", out / "cache").startswith("0 entries")
+    assert any((out / "cache").iterdir())
     for command in ("formats", "checks"):
         rlreport(command)
     rlreport("build", healthy, "-o", logs, status=2)

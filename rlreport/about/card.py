@@ -149,7 +149,6 @@ _PUBLIC_HASH = re.compile(
 
 
 def is_secret(name: str, value: Scalar) -> bool:
-    """Return whether a configuration entry, with this dotted name, may contain a credential."""
     if _holds_secret(name, ()):
         return True
     if value is None or isinstance(value, bool):
@@ -161,7 +160,6 @@ def is_secret(name: str, value: Scalar) -> bool:
 
 
 def _is_harmless(name: str, text: str) -> bool:
-    """Return whether the name suggests no credential, or the value fits a harmless meaning."""
     suspect_parts = [part for part in name.split(".") if _is_suspect(part)]
     return (
         not suspect_parts
@@ -174,7 +172,6 @@ def _is_harmless(name: str, text: str) -> bool:
 
 
 def _is_suspect(part: str) -> bool:
-    """Return whether ``part``, of a dotted name, suggests a credential, such as ``api_key``."""
     words = _words(part)
     if any(_SUSPECT_WORD.fullmatch(word) for word in words):
         return True
@@ -199,7 +196,6 @@ def _is_reference(text: str) -> bool:
 
 
 def _words(name: str) -> list[str]:
-    """Split a name in snake_case or camelCase into lower-case words."""
     return [word.lower() for word in _WORD.findall(name)]
 
 
@@ -215,7 +211,6 @@ def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
 
 
 def _assigns_secret(text: str) -> bool:
-    """Return whether a text sets a suspect name, e.g. a command line with ``--api-key=…``."""
     prose = text.count(" ") - text.count(", ") > _PROSE_BLANKS
     position = 0
     while match := _ASSIGNED.search(text, position):
@@ -238,7 +233,6 @@ def _assigns_secret(text: str) -> bool:
 
 
 def _is_random(text: str) -> bool:
-    """Return whether a text contains a long run of letters and digits that looks random."""
     if any(len(_ODD_CASE.findall(run)) >= 4 for run in _BASE64.findall(text)):
         return True
     return any(
@@ -261,10 +255,7 @@ def _is_random_run(run: str, around: int) -> bool:
 
 
 def named_value(pairs: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Return ``{"API_KEY": ...}`` for a mapping such as ``{key: API_KEY, value: ...}``.
-
-    ``is_secret`` can then check the value under this name. Other mappings are returned unchanged.
-    """
+    """Return ``{"API_KEY": ...}`` for ``{key: API_KEY, value: ...}``, to check the name."""
     by_key = {str(key).lower(): value for key, value in pairs.items()}
     values = [by_key[key] for key in ("value", "val") if key in by_key]
     names = [by_key[key] for key in ("name", "key", "variable", "var") if key in by_key]
@@ -313,11 +304,9 @@ class Card:
 
     @property
     def hidden(self) -> int:
-        """Number of entries omitted as likely secrets."""
         return len(self.secrets)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the run's configuration as a dict for ``report.json``."""
         return {name: getattr(self, name) for name in ("entries", "sources", "hidden", "cut")}
 
     def without_texts(self) -> Card:
@@ -336,17 +325,6 @@ def run_card(
     meta: Mapping[str, str] | None = None,
     git: bool = False,
 ) -> Card:
-    """Collect the configuration of a run.
-
-    Args:
-        logs: paths of the logs. Without ``configs``, configuration files next to them are read.
-        configs: configuration files to read (YAML, JSON or TOML).
-        meta: further entries, from ``--meta KEY=VALUE``.
-        git: whether to add the commit, branch and dirty state of the current folder.
-
-    Raises:
-        UsageError: a file of ``configs`` cannot be read; for other files, a note is added.
-    """
     card = Card()
     for path in map(Path, configs or _configurations_of(logs)):
         try:
@@ -375,7 +353,6 @@ def run_card(
 
 
 def configured(folder: Path) -> list[Path]:
-    """Return the paths of the configuration files that exist in a folder."""
     return [folder / name for name in CONFIGURATIONS if (folder / name).is_file()]
 
 
@@ -405,7 +382,6 @@ def card_values(entries: Mapping[str, Any]) -> dict[str, Scalar]:
 
 
 def _configurations_of(logs: Sequence[str | Path]) -> list[Path]:
-    """Return the configuration files in the folder of the logs, or else in its parent."""
     candidates = set()
     for path in (Path(log) for log in logs if "://" not in str(log)):
         folder = path if path.is_dir() else path.parent
@@ -433,7 +409,6 @@ def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
 
 
 def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
-    """Flatten nested values to (dotted name, scalar) pairs; a list of scalars becomes one text."""
     for name, value in islice(_nodes("", values, 0), 4 * MOST_ENTRIES):
         if not isinstance(value, (Mapping, list, tuple)):
             yield name, value
@@ -462,7 +437,6 @@ def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _text(value: object) -> str:
-    """Return a value as printable text of at most _MAX_CHECKED characters."""
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         # str() fails for integers of thousands of digits
         return f"a whole number of {value.bit_length():,} bits"
@@ -475,15 +449,12 @@ def _short(text: str) -> str:
 
 
 def _error_text(error: BaseException) -> str:
-    """Return the message of an error that occurred while reading a file."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return error.reason if isinstance(error, RowError) else str(error)[:200]
 
 
 def _git() -> dict[str, Scalar]:
-    """Return commit, branch and dirty state of the current folder; {} outside a git checkout."""
-
     def git(*words: str) -> str | None:
         command = ["git", "--no-optional-locks", *words]
         try:
@@ -506,7 +477,6 @@ def _git() -> dict[str, Scalar]:
 
 
 def card_view(card: Card) -> dict[str, str] | None:
-    """Return a dict with a ``summary`` and all entries as ``text``; None if there is no entry."""
     if card.withheld:
         return {"summary": message("Configuration: omitted by --redact=names"), "text": ""}
     if not (card.entries or card.hidden or card.cut):
@@ -532,7 +502,6 @@ def card_view(card: Card) -> dict[str, str] | None:
 
 
 def _card_lines(card: Card) -> list[str]:
-    """Return the entries as indented lines, as in YAML: ``a.b`` is ``b:`` below a line ``a:``."""
     lines: list[str] = []
     previous_groups: list[str] = []
     for name, value in card.entries.items():
@@ -548,7 +517,6 @@ def _card_lines(card: Card) -> list[str]:
 
 
 def _value_text(value: Scalar) -> str:
-    """Return a value on one line, written as in JSON; texts are not quoted."""
     if isinstance(value, str):
         return " ".join(value.split())
     return str(value) if type(value) in (int, float) else json.dumps(value)

@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from rlreport.about.card import configured
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import message
@@ -43,15 +41,11 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
     Top-level folders look like several runs if their files have the same names and steps, or if
     they share a step and each has its own configuration file. The files of one folder look like
     several runs if they have the same steps and prompts, and no names such as ``rank_0``.
-
-    Args:
-        logs: paths of the logs.
-        tables: tables of the logs.
-        named: whether the note may contain the names of folders and files.
     """
     if all("/" not in file.name for file in tables.files):
         return _several_files(tables, named=named)
-    steps = _train_rows(tables)[["file", "step"]].drop_duplicates().groupby("file")["step"].agg(set)
+    rows = tables.responses.loc[tables.responses["validation"] == 0, ["file", "step"]]
+    steps = rows.drop_duplicates().groupby("file")["step"].agg(set)
     steps_of: dict[str, set[int]] = {}
     files_of: dict[str, set[str]] = {}
     for i, file in enumerate(tables.files):
@@ -92,12 +86,12 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
 
 
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
-    """Return a note if each file of one folder looks like a separate run."""
     names = [file.name.partition(".")[0] for file in tables.files]
     if len(names) < 2 or any(_PART_NAME.search(name) for name in names if not _are_runs([name])):
         return None
     columns = ["step"] if _are_runs(names) else ["step", "prompt_id"]
-    keys = _train_rows(tables)[["file", *columns]].drop_duplicates()
+    in_training = tables.responses["validation"] == 0
+    keys = tables.responses.loc[in_training, ["file", *columns]].drop_duplicates()
     shared = int((keys.groupby(columns).size() == len(names)).sum())
     fewest = keys["file"].value_counts().reindex(range(len(names)), fill_value=0).min()
     if shared < max(_MIN_SHARED_COUNT, _MIN_SHARED_FRACTION * fewest):
@@ -112,13 +106,7 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
     return Note(SEVERAL_RUNS, text, 1)
 
 
-def _train_rows(tables: Tables) -> pd.DataFrame:
-    responses = tables.responses
-    return responses[responses["validation"] == 0]
-
-
 def _are_runs(names: Sequence[str]) -> bool:
-    """Return whether every name looks like that of a run, such as ``run1`` or ``seed_42``."""
     return all(_RUN_NAME.search(name) for name in names)
 
 
@@ -130,7 +118,6 @@ def _has_configuration(logs: Sequence[str | Path], top: str) -> bool:
 
 
 def _enumeration(names: list[str]) -> str:
-    """Return two or more names as a phrase, such as "a, b, c and 4 more"."""
     listed = tuple(names[:_MAX_NAMED])
     if more := len(names) - len(listed):
         return message("{names} and {more:count} more", names=listed, more=more)

@@ -12,11 +12,7 @@ COMPILED = f"jinja-{jinja2.__version__}"
 
 
 def package_folder(name: str) -> Path:
-    """Return the folder ``templates`` or ``static`` in the package, or next to it in a checkout.
-
-    Raises:
-        FileNotFoundError: the installation is broken.
-    """
+    """Return the folder ``templates`` or ``static`` in the package, or next to it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / name, package.parent / name):
         if folder.is_dir():
@@ -25,7 +21,6 @@ def package_folder(name: str) -> Path:
 
 
 def source_environment() -> jinja2.Environment:
-    """Return a Jinja environment with all settings that matter when templates are compiled."""
     folder = package_folder("templates")
     loader: jinja2.BaseLoader = jinja2.FileSystemLoader(folder)
     if (folder / COMPILED).is_dir():

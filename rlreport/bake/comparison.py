@@ -120,7 +120,6 @@ class ComparisonBuilder(Maker):
 
     @property
     def sentence(self) -> str:
-        """The result of the comparison in one sentence or two."""
         return words.sentence(self.outcome)
 
     @property
@@ -141,7 +140,6 @@ class ComparisonBuilder(Maker):
         )
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the encoded page, and for a folder the index page that redirects to it."""
         frame = self.frame()
         template = "main/compare.html" if self.one_file else "page.html"
         templates = environment(self.options.language)
@@ -161,12 +159,10 @@ class ComparisonBuilder(Maker):
             yield f"data/charts/{chart.name}.vl.json", canonical_json(chart.spec, indent=True)
 
     def nodes(self) -> list[tuple[str, str, str]]:
-        """Return (media type, CSS class, content) of each data element of the one-file form."""
         return [("application/json", "compare-json", script_json(compare_json(self.outcome)))]
 
 
 def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict[str, Any]:
-    """Return the values that the template prints, with the first ``shown`` prompts won or lost."""
     flips, changed = outcome.flips[:shown], outcome.changed
     caveats = words.caveats(outcome)
     left_out = [words.texts_note(outcome)]
@@ -297,7 +293,6 @@ def _cut(text: str) -> str:
 
 
 def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
-    """Return the data about prompts won and lost, the JSON that the page's scripts read."""
     return {
         "run": outcome.new.name,
         "step": "",

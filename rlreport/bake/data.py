@@ -53,14 +53,6 @@ _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 def data_view(
     context: RunContext, addresses: Addresses, exported: Mapping[str, str], remark: str = ""
 ) -> dict[str, Any]:
-    """Return the values that the template of the data page prints.
-
-    Args:
-        context: data of the run.
-        addresses: addresses relative to the data page.
-        exported: path of each exported file, e.g. ``data/steps.csv``, and its label.
-        remark: warning about links in the author's notes, "" if there is none.
-    """
     tables = context.tables
     return {
         "files": _files(tables),
@@ -99,10 +91,7 @@ def note_in_words(note: Note) -> str:
 
 
 def settings(options: BuildOptions) -> dict[str, object]:
-    """Return option -> value for ``report.json``, enough to build the same report from its logs.
-
-    With ``--redact=names``, options that contain names of fields or files are None.
-    """
+    """Return option -> value for ``report.json``; names of fields and files None if redacted."""
     values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
     values |= {"map": options.mapping or None, "merge": options.merge or None}
     values["pad_tokens"] = list(options.pad_tokens)
@@ -113,7 +102,6 @@ def settings(options: BuildOptions) -> dict[str, object]:
 
 
 def _listed_settings(options: BuildOptions) -> list[tuple[str, Any]]:
-    """Return (label, displayed value) of each setting that has a value."""
     values = settings(options)
     redacted = message("texts and names") if options.redact_names else message("texts")
     fields = options.mapping.items() if values["map"] else ()
@@ -133,7 +121,6 @@ def _listed_settings(options: BuildOptions) -> list[tuple[str, Any]]:
 
 @cache
 def versions() -> tuple[tuple[str, str], ...]:
-    """Return the versions of Python and of packages that affect figures and charts."""
     return (
         ("rlreport", __version__),
         ("Python", platform.python_version()),
@@ -225,7 +212,6 @@ def exports(context: RunContext, charts: Sequence[Chart]) -> Iterator[tuple[str,
 
 
 def chart_path(chart: Chart) -> str:
-    """Return the path of a chart's exported specification in the report folder."""
     return f"data/charts/{chart.name}.vl.json"
 
 

@@ -75,7 +75,6 @@ _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
 def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
-    """Return the values that the index's template prints: a summary and a table of reports."""
     cards = [
         card_values(section(section(report.about or {}, "card"), "entries")) for report in listed
     ]
@@ -157,7 +156,6 @@ def _steps(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _row(report: Listed) -> dict[str, Any]:
-    """Return a report's row of the index: column key -> value, NaN for missing numbers."""
     about = report.about
     texts = {"run": report.place, "version": "", "trend": "", "place": report.place}
     if about is None:
@@ -224,7 +222,6 @@ def _mean(values: Floats) -> float:
 
 
 def _number(value: object) -> float:
-    """Return a number as a float; NaN for other types, infinities and too large integers."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return math.nan
     return float(value) if abs(value) <= sys.float_info.max else math.nan

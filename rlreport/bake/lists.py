@@ -90,7 +90,6 @@ class RunTexts:
 
 
 def run_texts(run: RunContext) -> RunTexts:
-    """Return the extreme responses, and the prompts to list."""
     # Prompts that never beat the reference first, then the longest losing streaks.
     prompts = run.tables.prompts.sort_values(
         ["never_won", "losing_streak", "reward_gain", "prompt_id"],
@@ -114,10 +113,7 @@ def prompts_view(
     addresses: Addresses,
     shown: Container[int],
 ) -> dict[str, Any]:
-    """Return the values that the template of the prompts page prints.
-
-    ``shown`` has the ids of the prompts that have a response on the responses page.
-    """
+    """Return what the page prints; ``shown``: prompts with a row on the responses page."""
     return {
         "table": _prompts(tables, texts.prompts, addresses, shown),
         "groups": _groups(tables, addresses),
@@ -198,7 +194,6 @@ def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[in
 def tokens_view(
     context: RunContext, charts: Sequence[Chart], addresses: Addresses
 ) -> dict[str, Any]:
-    """Return the values that the template of the tokens page prints."""
     tables, spreading = context.tables, context.spreading.table
     missing = message("The log has no token strings (response_tokens).")
     return {
@@ -321,14 +316,7 @@ def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
 def listed_rows(
     job: StepJob, rollouts: Sequence[Rollout], values: Mapping[str, Floats], context: PageContext
 ) -> ListedRows:
-    """Return a step's rows of the responses page, without columns that need the whole run.
-
-    Args:
-        job: the step.
-        rollouts: responses on the step's page, the most interesting first.
-        values: numeric columns of all responses of the step.
-        context: data shared by the pages of steps.
-    """
+    """Return a step's rows of the responses page, without columns that need the whole run."""
     return {
         "step": job.plan.step,
         "n": [r.n for r in rollouts],
@@ -365,7 +353,6 @@ def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedR
 
 
 def _question(rollout: Rollout) -> str:
-    """Return a prompt's text without system turns, as these are mostly the same in all rows."""
     turns = [turn for turn in rollout.turns if turn[0] != "system"]
     return turns[0][1] if len(turns) == 1 else spoken(turns) or rollout.prompt
 
@@ -373,14 +360,6 @@ def _question(rollout: Rollout) -> str:
 def responses_view(
     steps: Sequence[ListedRows], context: RunContext, addresses: Addresses, shown: int
 ) -> dict[str, Any]:
-    """Return the values that the template of the responses page prints.
-
-    Args:
-        steps: for each step, its rows of the table, from ``with_interest``.
-        context: data shared by all pages.
-        addresses: addresses relative to the responses page.
-        shown: number of responses shown on the pages of steps.
-    """
     numeric = (*context.columns, _PROMPT, _INTEREST)
     strings = [*(column.key for column in context.string_columns), _FINDING.key]
     numbers = ["step", *(column.key for column in numeric)]

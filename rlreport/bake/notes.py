@@ -72,16 +72,7 @@ class Notes(NamedTuple):
 def read_notes(
     logs: Sequence[str | Path], given: str | Path | None, *, redact: bool
 ) -> tuple[str, list[Note]]:
-    """Return the Markdown of the author's notes ("" if none), and warnings about the notes file.
-
-    Args:
-        logs: paths of the logs; if ``given`` is None, ``notes.md`` in a log folder is read.
-        given: the notes file that the user named with ``--notes``.
-        redact: whether the report leaves texts out; then only a ``given`` file is read.
-
-    Raises:
-        UsageError: the given file cannot be read, is too large or is not UTF-8.
-    """
+    """Return the Markdown of the author's notes ("" if none), and warnings about the notes file."""
     path = notes_file(logs, given)
     if path is None:
         return "", []
@@ -119,14 +110,7 @@ def render_notes(
     most: int = 10**9,
     words: Callable[[str], str] = str,
 ) -> Notes:
-    """Render the notes to HTML; raw HTML, images and links to unknown targets are not included.
-
-    Args:
-        text: Markdown.
-        targets: parts of the report that links can lead to; None for formats without pages.
-        most: maximum characters of HTML; the block that would exceed it and all later are left out.
-        words: function that replaces each piece of plain text.
-    """
+    """Render the notes to HTML; raw HTML, images and links to unknown targets are not included."""
     if not text.strip():
         return Notes(Markup())
     parser, html, block, broken_links = _parser(), "", [], {}

@@ -65,11 +65,7 @@ MOST_STEP_LINKS = 12
 
 
 def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
-    """Return the values that templates print about the verdict.
-
-    Findings that no other one explains are ``lead`` (the main one), ``notes`` (severity info) or
-    ``others``.
-    """
+    """Return the values that templates print; ``notes`` are findings of severity info."""
     top = [
         finding_view(f, addresses, verdict.effects_of(f))
         for f in verdict.findings
@@ -103,10 +99,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
 def finding_view(
     finding: Finding, addresses: Addresses, folded: Sequence[Finding] = ()
 ) -> dict[str, Any]:
-    """Return the values that templates print about a finding and those it explains (``folded``).
-
-    At most MOST_STEP_LINKS of the finding's steps, evenly spaced, are linked.
-    """
+    """Return what templates print; at most MOST_STEP_LINKS steps, evenly spaced, are linked."""
     onset = finding.onset
     steps = [finding.steps[index] for index in evenly(len(finding.steps), MOST_STEP_LINKS)]
     since = onset and Link(message("step {step}", step=onset.step), addresses.step(onset.step))
@@ -165,7 +158,6 @@ def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
 
 
 def method_view(thresholds: Thresholds) -> dict[str, Any]:
-    """Return the values that the template of the page "How the verdict is made" prints."""
     rows = describe(thresholds)
     checks = [
         {
@@ -310,7 +302,6 @@ def overview_view(
     extremes: Sequence[tuple[Extreme, Rollout]],
     figures: Sequence[KeyFigure],
 ) -> dict[str, Any]:
-    """Return the values that the template of the overview prints."""
     return {
         "verdict": verdict_view(context.verdict, addresses),
         "figures": figures,
@@ -477,7 +468,6 @@ def _step_badges(context: RunContext, step: int, incomplete: bool) -> list[str]:
 
 
 def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:
-    """Return the beginning of a text, "" for None."""
     return shortened(text or "", chars)
 
 
@@ -600,7 +590,6 @@ _CHANGED = {
 
 
 def change(now: float, then: float, since: str, kind: NumberKind = "number") -> Change | None:
-    """Return the change from ``then`` to ``now``, None if either is missing."""
     if math.isnan(now) or math.isnan(then):
         return None
     delta = now - then

@@ -7,7 +7,6 @@ the exact length would let readers guess short texts from a list of words.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,7 +42,6 @@ class Redactor:
         self._numbers: dict[str, int] = {}
 
     def __call__(self, text: str) -> str:
-        """Return the placeholder for a text."""
         return _placeholder("text", text, self._numbers.setdefault(text, len(self._numbers) + 1))
 
 
@@ -60,13 +58,7 @@ def response_numbers(responses: pd.DataFrame) -> NDArray[np.int64]:
 
 
 def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
-    """Return the response without its texts; tokens keep their figures and positions.
-
-    Args:
-        rollout: the response.
-        prompt_id: id of its prompt.
-        number: number of its text, see ``response_numbers``.
-    """
+    """Return the response without its texts; tokens keep their figures and positions."""
     masked_tokens = ["▪"] * len(rollout.raw_tokens)
     ref, truth = rollout.ref_response, rollout.ground_truth
     return replace(
@@ -123,7 +115,6 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
 
 
 def _note_text(note: Note, redact: Redactor) -> str:
-    """Return a note's text without quoted log text and names of splits not in USUAL_SPLITS."""
     text = note.text
     if note.kind in (SPLIT, OTHER_SPLIT) and isinstance(text, Message):
         splits = {
@@ -135,15 +126,13 @@ def _note_text(note: Note, redact: Redactor) -> str:
 
 
 def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
-    """Replace names of extra fields, metrics and files by e.g. "field 1", before checks run.
-
-    Returns:
-        The tables, and name of a log file -> its alias.
-    """
+    """Replace names of extra fields, metrics and files by e.g. "field 1", before checks run."""
     extras = [str(name) for name in tables.extras.columns]
     fields = {name: name for name in tables.fields if name not in extras}
     fields |= {name: f"field {i}" for i, name in enumerate(extras, 1)}
-    metric_names = _metric_aliases([str(name) for name in tables.metrics.columns[1:]])
+    metrics_logged = [str(name) for name in tables.metrics.columns[1:]]
+    metric_names = {name: f"metric {i}" for i, name in enumerate(metrics_logged, 1)}
+    metric_names |= {name: PLAIN_NAMES[role] for role, name in roles_of(metrics_logged).items()}
     files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
     metrics = {file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)}
     names = {**files, **metrics}
@@ -189,12 +178,6 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
     return renamed, files
 
 
-def _metric_aliases(names: Sequence[str]) -> dict[str, str]:
-    """Return metric -> alias: a generic name if its meaning is known, else e.g. "metric 3"."""
-    role_names = {metric: PLAIN_NAMES[role] for role, metric in roles_of(names).items()}
-    return {name: role_names.get(name, f"metric {i}") for i, name in enumerate(names, 1)}
-
-
 def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
     """Replace log texts in a verdict: excerpts, and values its sentences will be filled with."""
 
@@ -214,7 +197,6 @@ def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
 
 
 def redacted_ngrams(spreading: SpreadingTexts, redact: Redactor) -> SpreadingTexts:
-    """Replace phrases that became more frequent in responses by numbered placeholders."""
     table, by_step = (
         frame.assign(ngram=frame["ngram"].map(redact)) if len(frame) else frame
         for frame in (spreading.table, spreading.by_step)

@@ -73,10 +73,7 @@ STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 @dataclass(frozen=True, kw_only=True)
 class ReportBuilder(RunContext, Maker):
-    """Everything an output format needs to write a report.
-
-    The pages of steps are rendered first (``step_pages``); ``pages`` renders all others.
-    """
+    """What an output format needs; first ``step_pages`` are rendered, then ``pages`` the others."""
 
     finish: Finish  # encodes a page for the output format
     texts: RunTexts  # the run's extreme responses (e.g. lowest reward) and the prompts to list
@@ -93,12 +90,10 @@ class ReportBuilder(RunContext, Maker):
 
     @property
     def charts(self) -> Sequence[Chart]:
-        """The charts of the overview."""
         return self.page_charts["overview"]
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence or two."""
         return self.verdict.sentence
 
     @property
@@ -118,7 +113,6 @@ class ReportBuilder(RunContext, Maker):
         return replace(self, response_data=packed(data, 0), metrics_data=b"")
 
     def without_metrics(self) -> ReportBuilder:
-        """Return a copy without ``data/metrics.csv``, to leave more bytes for the pages."""
         return replace(self, metrics_data=b"", left_out=[*self.left_out, _NO_METRICS])
 
     def holding(self, pages: list[StepPage]) -> ReportBuilder:
@@ -164,17 +158,14 @@ class ReportBuilder(RunContext, Maker):
 
     @property
     def addresses(self) -> Addresses:
-        """Addresses relative to pages in the report's root."""
         return Addresses(frozenset(self.shown_steps), one_file=self.one_file)
 
     @property
     def _listed_prompts(self) -> set[int]:
-        """Ids of prompts with a response on the responses page."""
         return {int(one) for page in self.step_pages for one in page.listed["prompt_id"]}
 
     @property
     def _targets(self) -> Targets:
-        """The steps, responses, prompts, charts and findings that the author's notes can link."""
         shown = [page.plan.rows for page in self.step_pages]
         places = self.tables.responses[["step", "n"]].iloc[np.concatenate([[], *shown]).astype(int)]
         return Targets(
@@ -233,17 +224,14 @@ class ReportBuilder(RunContext, Maker):
 
     @property
     def _texts(self) -> dict[str, str]:
-        """Step -> texts of its shown responses as gzipped JSON; see docs/page-data.md."""
         return {str(page.plan.step): page.texts for page in self.step_pages}
 
     def steps_data(self) -> dict[str, Any]:
-        """Return the data about the whole run that each step's page loads from a shared script."""
         shown = [page.plan.rows for page in self.step_pages]
         return steps_data(self, shown_prompts(self.tables.responses, shown))
 
 
 def draw_pages(charts: Mapping[str, list[Chart]], language: Language) -> dict[str, list[Chart]]:
-    """Return the charts of each page with their drawings."""
     return {page: drawn(of_page, language) for page, of_page in charts.items()}
 
 
@@ -284,10 +272,7 @@ def prepare(
     progress: Progress,
     workers: Workers,
 ) -> ReportBuilder:
-    """Return a builder for the report of a run; the pages of its steps are not rendered yet.
-
-    ``data_room`` is the maximum size in bytes of the file of all responses' figures.
-    """
+    """Return a builder without pages of steps; ``data_room``: most bytes of responses' figures."""
     tables, verdict, options = run.tables, run.verdict, run.options
     lead_findings = [finding for finding in verdict.findings if finding.id == verdict.lead]
     charts = overview_charts(tables, lead_findings, band=options.band, run=run.run)

@@ -78,7 +78,6 @@ def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
-    """Return a turn as a dict (JSON object); empty values are omitted."""
     parts = {
         "sampled": turn.sampled,
         "thinking": _short(turn.thinking or ""),
@@ -163,11 +162,6 @@ def group_data(
 
     ``groups``: n of the members of each group. ``siblings``: n of a member that is not shown ->
     reward, length, correctness. ``right``: correctness of the shown responses, if it is known.
-
-    Args:
-        columns: ``StepJob.columns``.
-        shown_rows: positions of the shown responses, in the order of the list.
-        ground_truth: whether the log holds ground truths.
     """
     n, group, rewards = columns["n"], columns["group"], columns["reward"]
     correctness = _correctness(columns, ground_truth=ground_truth)
@@ -233,15 +227,7 @@ def pack_tokens(
     *,
     advantages_logged: bool = False,
 ) -> str:
-    """Encode tokens and their figures as gzipped base64 text; "" if no rollout has tokens.
-
-    Args:
-        rollouts: responses in any order; those without tokens are left out.
-        digits: significant decimal digits, 1 to 9; with COMPACT (4) or fewer, columns that the
-            page's scripts can compute from other columns are omitted.
-        figures: γ and λ, with which the page's scripts compute advantages by GAE.
-        advantages_logged: whether advantages are logged: then scripts must not compute them.
-    """
+    """Encode tokens and their figures as gzipped base64 text; "" if no rollout has tokens."""
     rollouts = [r for r in rollouts if r.raw_tokens]
     if not rollouts:
         return ""
@@ -348,12 +334,9 @@ def _derivable(
 
 
 def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """Round to ``digits`` significant decimal digits: values ≈ mantissa · 10 ** exponent.
+    """Return mantissas (int64, no trailing zeros), exponents (int8): m · 10 ** e with ``digits``.
 
-    Returns:
-        Mantissas (int64, at most ``digits`` digits, no trailing zeros) and exponents (int8).
-        NaN is stored as exponent -128. Infinities and absolute values from 10 ** 120 on are
-        stored as exponent 127 with mantissa ±1.
+    NaN has exponent -128; infinities and absolute values from 10 ** 120 on have 127, mantissa ±1.
     """
     finite = np.abs(values) < _POWERS[-1]  # not NaN either
     numbers = np.where(finite, values, 0.0)
@@ -431,7 +414,6 @@ def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> S
 def step_view(
     job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses
 ) -> dict[str, Any]:
-    """Return what a step's template prints."""
     plan, linked = job.plan, job.linked
     overview = addresses.page("overview")
     index = linked.index(plan.step)
@@ -508,7 +490,6 @@ def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addres
 
 
 def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
-    """Return the page's data about its responses, the JSON that its scripts read."""
     rollouts, keys = rows.rollouts, [column.key for column in context.columns]
     unranked = SAMPLED_FIGURE if context.sampled else ""
     present = figures_present(rollouts)
@@ -543,7 +524,6 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
 
 
 def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
-    """Replace texts by None if the page's HTML table contains them unchanged."""
     return [
         None if i < STATIC_ROWS and "\r" not in (text or "") else text
         for i, text in enumerate(texts)
@@ -592,7 +572,6 @@ def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
 
 
 def _bars(values: NDArray[np.float64]) -> list[int]:
-    """Return the lengths of bars in twentieths of a cell, 0 for values that are not finite."""
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = float(size.max(initial=0.0)) or 1.0
     # Divide first, like the scripts of the page: a product may exceed 20 or overflow.
@@ -605,12 +584,7 @@ def _step_link(step: int, addresses: Addresses) -> Link:
 
 
 def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """Return the data about the whole run that each step's page loads; see docs/page-data.md.
-
-    Args:
-        context: data shared by the pages of the run.
-        prompts: prompt id -> [step, n, step, n, …] of its responses, from ``shown_prompts``.
-    """
+    """Return the data about the whole run that each step's page loads; see docs/page-data.md."""
     places = np.searchsorted(context.steps["step"].to_numpy(), context.shown_steps)
     rewards = context.steps["reward_mean"].to_numpy()[places]
     titles = {finding.id: finding.title for finding in context.verdict.findings}

@@ -49,7 +49,6 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
 
 
 def _load_or_render(builder: ReportBuilder, plans: Sequence[StepPlan]) -> Iterator[StepPage]:
-    """Yield the planned pages in order, each from the cache or newly rendered."""
     context, options = builder.of_steps(), builder.options
     seconds = _SECONDS_PER_PAGE * len(plans)
     shared = builder.finish, context
@@ -118,7 +117,6 @@ def _job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> 
 def _columns(
     builder: ReportBuilder,
 ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]], int | None]:
-    """Return the columns of responses that step pages need, those of steps, and a usual size."""
     tables = builder.tables
     responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}
     for name, values in tables.extras.items():
@@ -137,7 +135,6 @@ def _run(job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageContex
 
 
 def render_step(job: StepJob, shared: tuple[Finish, PageContext]) -> StepPage:
-    """Render the page of a step."""
     finish, context = shared
     rollouts = _rollouts(job, context)
     addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
@@ -181,11 +178,7 @@ def _page_key(job: StepJob, digest: bytes) -> bytes:
 
 
 def _digest(*values: object) -> bytes:
-    """Return a hash of dataclasses, containers, tables, arrays, texts and numbers.
-
-    Raises:
-        TypeError: a value contains another type, or text that is not Unicode.
-    """
+    """Return a hash of nested values; TypeError for other types and for invalid Unicode."""
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
     return xxhash.xxh3_128_digest(orjson.dumps(values, _plain, options))
 

@@ -72,13 +72,11 @@ class Addresses:
     one_file: bool = False
 
     def page(self, kind: str) -> str:
-        """Return the address of a page; ``kind`` is a key of PAGE_FILES."""
         if self.one_file:
             return "#/" if kind == "overview" else f"#/{kind}"
         return self.root + PAGE_FILES[kind]
 
     def step(self, step: int) -> str | None:
-        """Return the address of a step's page, None if the step has no page."""
         return self._any_step(step) if step in self.steps else None
 
     def response(self, step: int, n: int, token: int | None = None) -> str | None:
@@ -111,7 +109,6 @@ class Addresses:
 
 
 def step_file(step: int | str) -> str:
-    """Return the path of a step's page in the report folder, e.g. ``steps/100.html``."""
     return f"steps/{step}.html"
 
 
@@ -203,7 +200,6 @@ def environment(language: Language) -> jinja2.Environment:
 
 
 def _chart_json(chart: Chart) -> Markup:
-    """Return a chart's Vega-Lite specification, with its rows of data turned into columns."""
     common = vega_config()
     spec = {k: v for k, v in chart.spec.items() if k != "config" or v != common}
     rows = chart.spec.get("data", {}).get("values")
@@ -218,9 +214,6 @@ def script_json(value: Any) -> Markup:
 
     NaN and infinities become null, keys are sorted, ``<``, ``>``, ``&``, U+2028 and U+2029
     are escaped, lone surrogates become U+FFFD.
-
-    Raises:
-        TypeError: a value has a type that JSON does not support.
     """
     text = canonical_json(value).decode()
     for character in _UNSAFE:
@@ -229,7 +222,6 @@ def script_json(value: Any) -> Markup:
 
 
 def packed_json(value: Any) -> str:
-    """Serialise ``value`` as gzipped JSON in base64, for ``<script>`` elements with much data."""
     return packed(canonical_json(value))
 
 
@@ -281,10 +273,7 @@ _SCRIPT_MESSAGE = re.compile(
 
 @dataclass(frozen=True)
 class Assets:
-    """The texts of a report's style sheet and scripts.
-
-    ``report`` is the script of a report folder, ``one_file`` that of a report in one file.
-    """
+    """Style sheet and scripts: ``report`` for a report folder, ``one_file`` for a single file."""
 
     style: str
     report: str
@@ -319,10 +308,6 @@ def assets(language: Language) -> Assets:
 
 
 def _translated(scripts: str, language: Language) -> str:
-    """Insert the translations of the scripts' messages as the constant ``WORDS``, unless English.
-
-    Messages with a count have two translations: singular and plural.
-    """
     if language == ENGLISH:
         return scripts
     catalogue = language.translations
@@ -347,13 +332,7 @@ def _set_constant(scripts: str, name: str, value: object) -> str:
 
 
 def join_scripts(folder: Path, entry: str = "main.js") -> str:
-    """Bundle the module ``entry`` of ``folder`` and all modules it imports, dependencies first.
-
-    Only named imports and exported declarations are supported. Whole-line comments are dropped.
-
-    Raises:
-        ValueError: imports are cyclic, or modules use another form of import or export.
-    """
+    """Bundle a module with all it imports by name, dependencies first; drop whole-line comments."""
     modules: dict[str, str] = {}
     _join(folder, entry, modules, ())
     return f'(() => {{\n"use strict";\nconst modules = {{}};\n{"".join(modules.values())}}})();\n'

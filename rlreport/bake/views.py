@@ -52,7 +52,6 @@ class ColumnView:
     group: str = ""  # heading above the column's name in menus, "" for computed figures
 
     def data(self) -> dict[str, Any]:
-        """Return the column's attributes as a dict, for the JSON data of a page."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -154,7 +153,6 @@ def _number_cell(value: float, kind: NumberKind, bar: int) -> Cell:
 
 
 def name_cell(name: int, href: str | None = None) -> Cell:
-    """Return the cell of a number that is an id, such as a step or a response."""
     return Cell(str(name), float(name), href=href)
 
 
@@ -182,18 +180,10 @@ def table(
     note: str = "",
     total: int = 0,
 ) -> TableView:
-    """Build a table from the values of its columns.
+    """Build a table; ``values`` has one number, text, None or Cell per row for each column key.
 
-    Args:
-        name: id of the table.
-        caption: caption of the table.
-        columns: columns in order.
-        values: column key -> one number, text, None or Cell per row; a dict or a DataFrame.
-        ids: id of each row (a response's n, a step or a prompt id); 0, 1, … by default.
-        hrefs: address that each row links to.
-        badges: labels after the first cell of each row.
-        note: what was left out ("128 of 1,024 shown, chosen by …").
-        total: number of responses that scripts list, from the page's data.
+    ``ids`` are a response's n, a step or a prompt id; 0, 1, … by default. ``badges`` follow the
+    first cell of a row, ``note`` says what was left out. Scripts list ``total`` responses.
     """
     cells = zip(*(_cells(values[column.key], column) for column in columns), strict=True)
     rows = [
@@ -327,7 +317,6 @@ class RunContext(PageContext):
 
     @property
     def steps(self) -> pd.DataFrame:
-        """The table of steps."""
         return self.tables.steps
 
     @property
@@ -340,16 +329,13 @@ class RunContext(PageContext):
 
     @property
     def shown_steps(self) -> list[int]:
-        """Steps with a page, ascending."""
         return [plan.step for plan in self.plans]
 
     def of_steps(self) -> PageContext:
-        """Return only the data that pages of steps need."""
         return PageContext(**{item.name: getattr(self, item.name) for item in fields(PageContext)})
 
 
 def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, list[str]]:
-    """Return n of a response of ``step`` -> names of the findings that cite this response."""
     names: dict[int, list[str]] = {}
     for finding in findings:
         for n in sorted({ref.n for ref in finding.evidence if ref.step == step}):
@@ -358,10 +344,7 @@ def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, l
 
 
 def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return the columns of ``names`` that have data in the table of steps.
-
-    ``response_chars_mean`` is left out if ``response_tokens_mean`` has data.
-    """
+    """Return the columns with data; ``response_tokens_mean`` replaces ``response_chars_mean``."""
     columns = [name for name in names if steps[name].notna().any()]
     tokens = "response_tokens_mean" in columns
     return [name for name in columns if not (tokens and name == "response_chars_mean")]
@@ -396,10 +379,7 @@ def number_columns(
 def extra_columns(
     names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
 ) -> list[ColumnView]:
-    """Return headers for logged fields, e.g. "Format reward" for the field ``format_reward``.
-
-    If two headers would be equal, all are the names as logged.
-    """
+    """Return headers such as "Format reward" for ``format_reward``, as logged if two were equal."""
     words = [in_words(str(name)) for name in names]
     clear = len(set(words)) == len(words)
     return [
@@ -443,5 +423,4 @@ def extra_key(name: object) -> str:
 
 
 def is_numeric(values: pd.Series | NDArray[Any]) -> bool:
-    """Return whether the column of a logged field contains numbers."""
     return bool(np.issubdtype(np.asarray(values).dtype, np.number))

@@ -22,28 +22,20 @@ from rlreport.system.workers import collect_rarely
 # Exit status (128 + signal) after Ctrl-C, and after SIGTERM, which job schedulers send
 INTERRUPTED, TERMINATED = 130, 143
 
-# Command -> module in ``rlreport.cli`` that defines the command under this name
-MODULES = {
-    "build": "commands", "cache": "commands", "check": "commands", "checks": "commands",
-    "compare": "commands", "formats": "commands", "index": "commands", "inspect": "commands",
-    "watch": "watch",
-}  # fmt: skip
+COMMANDS = ("build", "check", "checks", "compare", "formats", "index", "inspect", "watch")
 
 
 class LazyGroup(click.Group):
-    """A click group that imports the commands in ``MODULES`` on first use."""
+    """A click group that imports the commands on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
-        return list(MODULES)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command ``cmd_name``, None if there is no such command."""
-        if cmd_name not in MODULES:
+        if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(
-            import_module(f"rlreport.cli.{MODULES[cmd_name]}"), cmd_name
-        )
+        module = "watch" if cmd_name == "watch" else "commands"
+        command: click.Command = getattr(import_module(f"rlreport.cli.{module}"), cmd_name)
         return command
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
@@ -86,7 +78,6 @@ class LazyGroup(click.Group):
 
 
 def _terminate(number: int, frame: object) -> None:
-    """Handle SIGTERM: raise SystemExit, so that temporary folders are removed."""
     say("rlreport: terminated; no incomplete report is left", err=True)
     sys.exit(TERMINATED)
 

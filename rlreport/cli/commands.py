@@ -34,29 +34,6 @@ if TYPE_CHECKING:
     from rlreport.tables import LogFile
 
 
-@click.command(short_help="Show the size of the cache, or clear it.")
-@click.argument("folder", metavar="[DIR]", default="auto")
-@click.option("--clear", is_flag=True, help="Remove all entries; other files in DIR stay.")
-def cache(folder: str, clear: bool) -> None:
-    """Print the size of the cache in DIR (default: the user's cache folder), or clear it.
-
-    \b
-    Examples:
-      rlreport cache                    the cache of --cache auto
-      rlreport cache .cache --clear
-    """
-    from rlreport.system.cache import store_at
-
-    if folder != "auto" and not Path(folder).is_dir():
-        raise UsageError(f"{folder}: no such folder")
-    store = store_at(folder)
-    count, size = store.entries()
-    if clear:
-        store.clear()
-    verb = "removed from" if clear else "in"
-    click.echo(f"{count:,} entries, {byte_size(size)}, {verb} {store.folder}")
-
-
 @click.command(short_help="Print the findings of the rollout LOGS.")
 @click.argument("logs", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
@@ -302,7 +279,6 @@ def build(logs: tuple[str, ...], out: Path | str, fail_on: Any, **given: Any) ->
 
 @contextmanager
 def _to_standard_output(form: str | None) -> Iterator[Path]:
-    """Yield the path of a temporary file, then copy its content to standard output."""
     if form is None:
         raise UsageError(f"-o -: select the format with --format: {', '.join(FORMS)}")
     output_format = form_of(Path(), form)

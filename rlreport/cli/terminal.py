@@ -59,7 +59,6 @@ def say_json(document: bytes) -> None:
 
 
 def print_report(report: Report) -> None:
-    """Print about a report: log lines that were skipped, warnings, the verdict, its path."""
     from rlreport.about.several_runs import SEVERAL_RUNS
     from rlreport.bake.notes import NOTES
     from rlreport.deliver.publish import page_at
@@ -116,7 +115,6 @@ def verdict_lines(verdict: Verdict) -> list[str]:
 
 
 def _example_lines(finding: Finding) -> list[str]:
-    """Return a line per quoted example; [] if the finding is a note or explained by another."""
     if finding.severity == "info" or finding.explained_by:
         return []
     lines = []
@@ -177,10 +175,7 @@ fail_on_option = click.option(
 
 
 def options(kind: type, *names: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of an options class to a click command.
-
-    If ``names`` are given, only these are added. The command gets the values under these names.
-    """
+    """Return a decorator that adds the options (all, or ``names``) of an options class."""
 
     def add(command: Command) -> Command:
         for field in reversed(declared(kind)):
@@ -226,7 +221,6 @@ def _type(settings: Mapping[str, Any], default: object) -> Any:
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    """Parse ``NAME=VALUE`` texts; VALUE may be empty only for options shown as KEY=VALUE."""
     pairs = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))

@@ -128,7 +128,6 @@ def _time(path: str) -> int:
 
 
 def _build(logs: tuple[str, ...], out: Path | str, given: dict[str, Any]) -> Report | None:
-    """Build the report and print a line about it; print the error and return None if that fails."""
     from rlreport.api import build as build_report
 
     quiet = given["quiet"]

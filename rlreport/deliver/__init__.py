@@ -69,7 +69,6 @@ class Form:
 
     @property
     def finish(self) -> Finish:
-        """The function named by ``encoder``; it runs in the process that rendered the page."""
         encode: Finish = _imported(self.encoder)
         return encode
 
@@ -84,7 +83,6 @@ class Form:
         return bool(self.mark) and re.match(self.mark, start) is not None
 
     def check(self, options: OutputOptions) -> None:
-        """Raise UsageError if an option cannot be used with this format."""
         if self.mail:
             _imported("rlreport.deliver.email:check_addresses")(options)
         elif options.to or options.sender or options.subject:
@@ -144,13 +142,7 @@ FORMS = {
 
 
 def form_of(out: Path | str, name: str | None = None) -> Form:
-    """Return the format with the id ``name``, or if None, that of the suffix of ``out``.
-
-    A path without a suffix, or with one of no file type, is a folder.
-
-    Raises:
-        UsageError: there is no such format, or the suffix is that of another kind of file.
-    """
+    """Return the format ``name``, or that of the suffix: a folder if there is none or unknown."""
     if name is not None:
         if name not in FORMS:
             raise UsageError(f"--format {name}: unknown; choose one of {', '.join(FORMS)}")
@@ -172,7 +164,6 @@ def encode_page(page: Page) -> tuple[tuple[str, bytes], int]:
 
 
 def write_folder(builder: Builder, folder: Path) -> None:
-    """Write the files of a report, which can be opened as ``file://`` or from any static host."""
     for path, content in builder.files():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)

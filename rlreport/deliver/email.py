@@ -44,7 +44,6 @@ _NODE = Markup(
 
 
 def encode_view(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return (path, HTML element) of a page, and the element's size in bytes."""
     node = view_node(page).encode("utf-8", "replace")
     return (page.path, node), len(node)
 
@@ -64,7 +63,6 @@ def view_node(page: Page) -> Markup:
 
 
 def document(builder: Builder, *, charts: bool = True) -> Iterator[bytes]:
-    """Yield the HTML file of a report in parts; ``charts`` includes Vega for interactive charts."""
     return assemble(
         builder.frame(),
         (node for _, node in builder.pages()),
@@ -82,15 +80,7 @@ def assemble(
     language: Language,
     charts: bool = True,
 ) -> Iterator[bytes]:
-    """Yield the HTML file in parts, from the pages given as HTML elements.
-
-    Args:
-        frame: title, navigation and assets of the overview page.
-        views: the pages as HTML elements from ``view_node``, the overview first.
-        nodes: further embedded data: (media type, class, content) of ``script`` elements.
-        language: language of the interface.
-        charts: include Vega, which draws interactive charts on demand.
-    """
+    """Yield the HTML file in parts, from the pages given as HTML elements."""
     shared = assets(language)
     csp = _policy(shared.style, shared.one_file, shared.vega)
     parts = (
@@ -116,7 +106,6 @@ def _packed_vega() -> str:
 
 
 def _policy(style: str, *scripts: str) -> str:
-    """Return a Content-Security-Policy that allows only these scripts and no requests."""
     return (
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src "
         f"{_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
@@ -128,12 +117,7 @@ def _hash(text: str) -> str:
 
 
 def _inline(text: str) -> Markup:
-    """Return a style sheet or script as the content of a ``style`` or ``script`` element.
-
-    Raises:
-        ValueError: the text could end its element, or the HTML parser would change it, so that its
-            hash in the policy fails.
-    """
+    """Return an asset as an element's content; ValueError if the parser would end or change it."""
     for forbidden in ("</script", "<!--", "</style", "\r"):
         if forbidden in text.lower():
             raise ValueError(f"an inline asset holds {forbidden!r}")
@@ -157,7 +141,6 @@ class LiteralHeader(UnstructuredHeader, BaseHeader):
 
     @classmethod
     def parse(cls, value: str, kwds: MutableMapping[str, Any]) -> None:
-        """Parse the header without decoding it."""
         kwds.update(parse_tree=cls.value_parser(""), decoded=one_line(value))
 
     def fold(self, *, policy: Policy) -> str:
@@ -173,7 +156,6 @@ _POLICY = SMTP.clone(header_factory=_HEADERS)
 
 
 def check_addresses(options: OutputOptions) -> None:
-    """Raise UsageError if an address in ``--to`` or ``--from`` is invalid."""
     addresses("--to", *options.to)
     addresses("--from", *([options.sender] if options.sender else []))
 
@@ -244,7 +226,6 @@ def write_mail(builder: Builder, path: Path) -> None:
 
 
 def _attach(mail: EmailMessage, document: bytes, name: str) -> None:
-    """Attach an HTML document as quoted-printable, as base64 makes ASCII a third larger."""
     options: dict[str, Any] = {"filename": name, "params": {"charset": "utf-8"}}
     mail.add_attachment(b"", "text", "html", cte="quoted-printable", **options)
     *_, part = mail.iter_attachments()
@@ -252,11 +233,7 @@ def _attach(mail: EmailMessage, document: bytes, name: str) -> None:
 
 
 def addresses(option: str, *given: str) -> list[Address]:
-    """Parse addresses given in options: ``a@b.c``, ``Name <a@b.c>``, several with commas.
-
-    Raises:
-        UsageError: one of them is invalid.
-    """
+    """Parse addresses given in options: ``a@b.c``, ``Name <a@b.c>``, several with commas."""
     result = []
     for text in given:
         refusal = UsageError(f"{option} {one_line(text)}: is not a valid mail address")

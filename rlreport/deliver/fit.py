@@ -30,11 +30,7 @@ CAUTION = 0.9  # of the room that a rendering left, what a more detailed one may
 def deliver(
     path: Path, form: Form, limit: int, builder: ReportBuilder
 ) -> tuple[ReportBuilder, int]:
-    """Write the most detailed report that fits ``limit`` bytes; return its builder and its size.
-
-    Raises:
-        OutputError: even the smallest report does not fit.
-    """
+    """Write the most detailed report that fits ``limit`` bytes; return its builder and its size."""
     if not form.pages or not builder.plans:
         size = _write(form, builder, path)
         if size > limit and builder.metrics_data:
@@ -74,7 +70,6 @@ def deliver(
 
 
 def _choice(builder: ReportBuilder, room: float) -> tuple[list[StepPlan], int]:
-    """Return the steps that get a page, and the level of detail, expected to fit into ``room``."""
     steps = fewer_steps(builder.plans, affordable(builder.plans, room))
     return steps, fitting_level(steps, room)
 
@@ -82,11 +77,7 @@ def _choice(builder: ReportBuilder, room: float) -> tuple[list[StepPlan], int]:
 def deliver_comparison(
     path: Path, form: Form, limit: int, builder: ComparisonBuilder
 ) -> tuple[ComparisonBuilder, int]:
-    """Write the comparison, listing as many won and lost prompts as fit into ``limit`` bytes.
-
-    Raises:
-        OutputError: it does not fit even without these prompts.
-    """
+    """Write the comparison, listing as many won and lost prompts as fit into ``limit`` bytes."""
     while (size := _write(form, builder, path)) > limit:
         if not builder.shown:
             raise _too_large(limit, size)
@@ -103,7 +94,6 @@ def _too_large(limit: int, size: int) -> OutputError:
 
 
 def _write(form: Form, builder: Builder, path: Path) -> int:
-    """Write the report, replacing an earlier attempt at ``path``; return its size in bytes."""
     if form.folder:
         shutil.rmtree(path)
         path.mkdir()

@@ -71,13 +71,7 @@ def overview(builder: ReportBuilder) -> dict[str, Any]:
 
 
 def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
-    """Draw the most important charts: of the verdict, the reward, other findings, common ones.
-
-    Args:
-        builder: the report; or a comparison, whose charts are drawn in their order.
-        most: maximum number of pictures.
-        width: displayed width in pixels.
-    """
+    """Draw the most important charts: of the verdict, the reward, other findings, common ones."""
     language = builder.options.language
     return builder.once(
         ("pictures", most, width),
@@ -149,7 +143,6 @@ def notebook_html(
 
 
 def _address(page: Path) -> str:
-    """Return the URL of a file relative to the current folder, where the notebook is."""
     try:
         return "./" + quote(Path(os.path.relpath(page)).as_posix())
     except ValueError:  # another drive
@@ -196,10 +189,7 @@ class _Detail(NamedTuple):
 
 
 class _PairDetail(NamedTuple):
-    """How much a comparison shows at most: prompts won or lost, and characters per text.
-
-    ``telling`` prompts are shown with both responses in one line, ``pairs`` in full.
-    """
+    """Most prompts in one line (``telling``) and in full (``pairs``), and characters per text."""
 
     telling: int
     pairs: int
@@ -242,11 +232,6 @@ def write_markdown(builder: Builder, path: Path) -> None:
 
 
 def summary_file() -> Path:
-    """Return the file from which the runner of GitHub Actions reads the job summary.
-
-    Raises:
-        UsageError: not running in GitHub Actions.
-    """
     name = os.environ.get(SUMMARY_VARIABLE)
     if not name:
         raise UsageError(
@@ -256,11 +241,7 @@ def summary_file() -> Path:
 
 
 def append_summary(builder: Builder, file: Path) -> None:
-    """Append a report without pictures to the job summary, with as much detail as fits.
-
-    Raises:
-        OutputError: the file is full or cannot be written.
-    """
+    """Append a report without pictures to the job summary, with as much detail as fits."""
     try:
         room = SUMMARY_BYTES - 1 - (file.stat().st_size if file.exists() else 0)
         content = summary_text(builder, most_bytes=min(room, 4 * MOST_CHARACTERS)).encode()
@@ -281,17 +262,7 @@ def summary_text(
     *,
     most_bytes: int = 4 * MOST_CHARACTERS,
 ) -> str:
-    """Return the report or comparison as Markdown, with as much detail as fits.
-
-    Args:
-        builder: the report or comparison.
-        drawn: pictures to link; none in a comment or job summary.
-        folder: name of the folder with the pictures.
-        most_bytes: maximum bytes of UTF-8; the lowest level of detail may exceed it.
-
-    Returns:
-        Fewer than MOST_CHARACTERS characters (counted as UTF-16 units, as GitHub does).
-    """
+    """Return the report or comparison as Markdown, with as much detail as fits."""
     shared = {
         "stamp": builder.stamp,
         "run": builder.run,
@@ -311,14 +282,12 @@ def summary_text(
 
 
 def _comparison_texts(builder: ComparisonBuilder, shared: dict[str, Any]) -> Iterator[str]:
-    """Yield the Markdown of a comparison at each level of detail, the most detailed first."""
     template = _environment(builder.options.language).get_template("compare.md")
     for detail in _PAIR_DETAILS:
         yield template.render(view=builder.view, detail=detail, **shared)
 
 
 def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
-    """Yield the Markdown of a report at each level of detail, the most detailed first."""
     view, language = overview(builder), builder.options.language
     figures = view["figures"]
     template = _environment(language).get_template("markdown.md")
@@ -345,7 +314,6 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
 
 
 def _line_chart(builder: ReportBuilder, name: str) -> Markup:
-    """Return a Mermaid chart of a figure over the steps, "" if it has too few values."""
     steps, column = builder.steps, STEP[name]
     steps = steps[steps[name].abs() < MOST_DRAWN]
     if len(steps) < LEAST_DRAWN:
@@ -363,7 +331,6 @@ def _line_chart(builder: ReportBuilder, name: str) -> Markup:
 
 
 def _extremes(extremes: Sequence[tuple[Extreme, Rollout]]) -> list[tuple[list[str], Rollout]]:
-    """Return each response with an extreme figure once, with a label per such figure."""
     by_response: dict[tuple[int, int], tuple[list[str], Rollout]] = {}
     for extreme, rollout in extremes:
         labels, _ = by_response.setdefault((rollout.step, rollout.n), ([], rollout))
@@ -374,7 +341,6 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]]) -> list[tuple[list[st
 
 
 def _short_table(table: TableView, most: int) -> TableView:
-    """Return the table of steps with fewer columns and at most ``most`` evenly spaced rows."""
     indices = [i for i, column in enumerate(table.columns) if column.key in _STEP_COLUMNS]
     rows = [table.rows[k] for k in evenly(len(table.rows), most).tolist()]
     return replace(
@@ -399,7 +365,6 @@ def text(value: str, longest: int = 400) -> Markup:
 
 
 def number(value: str) -> Markup:
-    """Return an escaped number that cannot wrap before its unit."""
     return Markup(text(value).replace(" ", "\N{NO-BREAK SPACE}"))
 
 

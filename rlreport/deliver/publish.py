@@ -6,20 +6,18 @@ files that rlreport wrote are replaced: they are in a manifest, or carry a mark.
 
 from __future__ import annotations
 
-import base64
 import filecmp
-import hashlib
 import json
 import os
 import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from rlreport import __version__
 from rlreport.deliver import FORMS, Form
@@ -60,7 +58,6 @@ def folders_of(path: Path, form: Form) -> list[tuple[Path, str]]:
 
 
 def files_below(folder: Path) -> list[str]:
-    """Return the paths of all files and links below a folder."""
     paths = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
     return sorted(path.relative_to(folder).as_posix() for path in paths)
 
@@ -77,13 +74,7 @@ def listed_files(manifest: bytes) -> frozenset[str]:
 
 
 def check_file(name: Path | str, start: bytes, end: bytes) -> None:
-    """Raise OutputError unless a file is empty or begins or ends like a report of rlreport.
-
-    Args:
-        name: path or URL of the file.
-        start: its first ``EDGE_BYTES``.
-        end: its last ``EDGE_BYTES``.
-    """
+    """Raise OutputError unless a file is empty or begins or ends like a report of rlreport."""
     if start and not any(form.owns(start, end) for form in FORMS.values()):
         raise OutputError(f"{name}: is not a report of rlreport; choose another name or remove it")
 
@@ -135,12 +126,6 @@ def size_of(path: Path) -> int:
 
 
 def check_destination(out: Destination, form: Form) -> None:
-    """Check that a report may be written to ``out``.
-
-    Raises:
-        OutputError: ``out`` cannot be a report, or has files that rlreport did not write.
-        RlreportError: the scheme of the URL is not supported.
-    """
     if isinstance(out, Path):
         local_path(out, form)
     else:
@@ -149,14 +134,7 @@ def check_destination(out: Destination, form: Form) -> None:
 
 @contextmanager
 def publishing(out: Destination, form: Form) -> Iterator[Path]:
-    """Yield a path to write the report to; it replaces ``out`` when the block ends without error.
-
-    For a folder format the path is an existing empty folder. Pictures of a file go to
-    ``pictures_of(path)``.
-
-    Raises:
-        OutputError: see ``check_destination``, or the destination cannot be written.
-    """
+    """Yield a path (an empty folder for folder formats) that replaces ``out`` after the block."""
     if isinstance(out, str):
         store = _ObjectStore(out, form)
         with tempfile.TemporaryDirectory(prefix="rlreport.") as temporary:
@@ -188,11 +166,7 @@ def publishing(out: Destination, form: Form) -> Iterator[Path]:
 
 
 def local_path(out: Path, form: Form) -> Path:
-    """Check a local output path, and return it, or its target if it is a link.
-
-    Raises:
-        OutputError: ``out`` cannot be a report, or has files that rlreport did not write.
-    """
+    """Check a local output path, and return it, or its target if it is a link."""
     try:
         if out.exists() and not out.is_dir() and not out.is_file():
             raise OutputError(
@@ -224,7 +198,6 @@ def local_path(out: Path, form: Form) -> Path:
 
 
 def _refusal(out: Path, form: Form) -> str:
-    """Return why a report in this format cannot be written to a resolved path, "" if it can."""
     if out.is_symlink():
         return "is a broken link; remove it or choose another name"
     if not out.name:
@@ -239,7 +212,6 @@ def _refusal(out: Path, form: Form) -> str:
 
 
 def _preserve(old: Path, new: Path) -> None:
-    """Copy system files to the new report, and keep the times of unchanged files, for rsync."""
     for name in files_below(old):
         source, target = old / name, new / name
         if PurePosixPath(name).name in SYSTEM_FILES and not target.exists():
@@ -252,7 +224,6 @@ def _preserve(old: Path, new: Path) -> None:
 
 @contextmanager
 def _staging_folder(out: Path) -> Iterator[Path]:
-    """Yield a hidden temporary folder next to ``out``, with the subfolders ``new`` and ``old``."""
     prefix = f".{out.name[:40]}."
     for leftover in out.parent.glob("*.part"):
         if leftover.name.startswith(prefix):
@@ -269,7 +240,6 @@ def _staging_folder(out: Path) -> Iterator[Path]:
 
 
 def _remove_leftover(staging: Path) -> None:
-    """Remove the staging folder of a killed build, after restoring a report that it moved away."""
     with suppress(OSError):
         if staging.lstat().st_mtime < time.time() - _LEFTOVER_SECONDS:
             for path in (staging / "old").iterdir():
@@ -314,12 +284,8 @@ class _ObjectStore:
         self.parent, _, self.name = self.root.rpartition("/")
         self.has_bucket = url.partition("://")[0] in _BUCKETS
 
-    def existing(self) -> tuple[dict[str, dict[str, Any]], set[str]]:
-        """Return file name -> fsspec info for the destination, and names of the old report's files.
-
-        Raises:
-            OutputError: other files than a report are there, or access is denied.
-        """
+    def existing(self) -> tuple[set[str], set[str]]:
+        """Return the names of all files at the destination, and of those of the old report."""
         with self._errors("cannot be read"):
             self.system.invalidate_cache()
             bucket, _, key = self.root.partition("/")
@@ -327,7 +293,7 @@ class _ObjectStore:
                 raise OutputError(f"{self.url}: add a name for the report to the URL")
             if self.has_bucket and not self.system.exists(bucket):
                 raise OutputError(f"{self.url}: there is no bucket {bucket}, or access is denied")
-            files = {} if self.form.folder else self._single_file()
+            files = set() if self.form.folder else self._single_file()
             own_names = set(files)
             for folder, manifest in folders_of(Path(self.name), self.form):
                 stored_files = self._below(folder.name)
@@ -339,29 +305,17 @@ class _ObjectStore:
                 if not manifest_names:
                     check_names(self.url, (name.partition("/")[2] for name in stored_files))
                 files |= stored_files
-                own_names |= {
-                    f"{folder.name}/{name}" for name in manifest_names
-                } & stored_files.keys()
+                own_names |= {f"{folder.name}/{name}" for name in manifest_names} & stored_files
         return files, own_names
 
     def send(self, path: Path) -> None:
-        """Upload the report at ``path``, its entry page last, then remove files no longer in it.
-
-        Raises:
-            OutputError: uploading failed, or would replace a file that rlreport did not write.
-        """
+        """Upload the report at ``path``, its entry page last, then remove files no longer in it."""
         stored_files, own_names = self.existing()
         names = files_below(path.parent)
-        check_names(
-            self.url, [name for name in names if name in stored_files and name not in own_names]
-        )
+        check_names(self.url, sorted(stored_files.intersection(names) - own_names))
         entry = f"{self.name}/index.html" if self.form.folder else self.name
-        changed_names = [
-            name for name in names if not _is_same(path.parent / name, stored_files.get(name, {}))
-        ]
         with self._errors("cannot be written"):
-            # The entry page is sent even if unchanged, as its time shows when the report was built.
-            self._put(path.parent, [name for name in changed_names if name != entry])
+            self._put(path.parent, [name for name in names if name != entry])
             self._put(path.parent, [entry])
             if stale := sorted(own_names.difference(names)):
                 self.system.rm([f"{self.parent}/{name}" for name in stale])
@@ -374,30 +328,24 @@ class _ObjectStore:
         if names:
             self.system.put([str(folder / name) for name in names], remote)
 
-    def _single_file(self) -> dict[str, dict[str, Any]]:
-        """Return name -> fsspec info of the file at the destination, {} if there is none."""
+    def _single_file(self) -> set[str]:
         if not self.system.exists(self.root):
-            return {}
+            return set()
         if self.system.isdir(self.root):
             raise OutputError(f"{self.url}: is a folder; choose another name")
-        info = self.system.info(self.root)
-        if size := int(info.get("size") or 0):
+        if size := int(self.system.size(self.root) or 0):
             start = self.system.cat_file(self.root, start=0, end=min(size, EDGE_BYTES))
             end = self.system.cat_file(self.root, start=max(0, size - EDGE_BYTES), end=size)
             check_file(self.url, start, end)
-        return {self.name: info}
+        return {self.name}
 
-    def _below(self, folder: str) -> dict[str, dict[str, Any]]:
+    def _below(self, folder: str) -> set[str]:
         root = f"{self.parent}/{folder}"
         try:
-            infos = self.system.find(root, detail=True)
+            paths = self.system.find(root)
         except FileNotFoundError:
-            return {}
-        return {
-            f"{folder}{str(path).removeprefix(root)}": info
-            for path, info in infos.items()
-            if info.get("type") != "directory" and str(path).startswith(f"{root}/")
-        }
+            return set()
+        return {f"{folder}{p.removeprefix(root)}" for p in paths if p.startswith(f"{root}/")}
 
     @contextmanager
     def _errors(self, failure: str) -> Iterator[None]:
@@ -407,12 +355,3 @@ class _ObjectStore:
             raise
         except Exception as error:
             raise OutputError(f"{self.url}: {failure}: {store_message(error)}") from None
-
-
-def _is_same(file: Path, info: Mapping[str, Any]) -> bool:
-    """Return whether a stored file equals a local one by size and MD5, as S3 and GCS report it."""
-    if int(info.get("size") or 0) != file.stat().st_size:
-        return False
-    digest = hashlib.md5(file.read_bytes(), usedforsecurity=False).digest()
-    sums = {str(info.get(key)).strip('"') for key in ("ETag", "etag", "md5Hash", "content_md5")}
-    return not sums.isdisjoint({digest.hex(), base64.b64encode(digest).decode()})

@@ -134,10 +134,7 @@ def mean(values: Floats) -> float:
 
 
 def correlation(one: Floats, other: Floats) -> float:
-    """Return Pearson's r of two arrays of finite values, even if their squares overflow.
-
-    NaN for fewer than three values, or if one of the arrays varies only by rounding.
-    """
+    """Return Pearson's r of finite values; NaN for fewer than three, or without variation."""
     scaled = [values / (np.abs(values).max() or 1.0) for values in (one, other)]
     if len(one) < 3 or min(np.ptp(values) for values in scaled) < LEAST_VARIED:
         return float("nan")
@@ -145,11 +142,7 @@ def correlation(one: Floats, other: Floats) -> float:
 
 
 def bins(values: Floats) -> tuple[float, float, float]:
-    """Return (bin width, first edge, last edge) for about MOST_BINS or fewer bins.
-
-    Args:
-        values: float64, not empty, as returned by ``drawable``.
-    """
+    """Return (bin width, first edge, last edge) for about MOST_BINS or fewer bins."""
     low, high = float(values.min()), float(values.max())
     raw = high / MOST_BINS - low / MOST_BINS
     largest = max(abs(low), abs(high))
@@ -206,10 +199,7 @@ def figure(value: float, percent: bool = False) -> str:
 
 
 def finite_or_none(value: float, digits: int = 6) -> float | None:
-    """Round to ``digits`` significant digits; return None for NaN and infinity, as JSON lacks them.
-
-    Magnitudes above MOST are clipped to it, those below LEAST become 0.
-    """
+    """Round to ``digits`` digits, clip to MOST, set below LEAST to 0; None for NaN and infinity."""
     if not math.isfinite(value):
         return None
     if abs(value) < LEAST:
@@ -272,18 +262,9 @@ def fill(
 ) -> tuple[Spec, Spec]:
     """Fill both forms (Vega-Lite and Vega) of a design, which is a chart template, with data.
 
-    Args:
-        design: name of the design.
-        data: rows by layer name; ``rows`` is for all layers without their own data. A layer whose
-            own rows are missing or empty is left out.
-        axes: x and y axis.
-        placeholders: placeholder -> its value, such as ``$series.key``; not those of the axes.
-        size: size of the chart: ``step``, ``half`` or ``wide``.
-        right: padding right of the plot in pixels, where names of curves are drawn.
-
-    Returns:
-        Vega-Lite with interaction, and Vega of the static drawing; the latter is empty for the
-        small charts of step pages, which ``draw.direct`` draws.
+    ``data`` has rows by layer name; ``rows`` is for all layers without their own data. A layer
+    whose own rows are missing or empty is left out. ``right`` is the padding for names of curves
+    in pixels. The Vega is empty for the small charts of step pages, which ``draw.direct`` draws.
     """
     forms = _designs()[design]
     values = dict(placeholders or {})
@@ -312,18 +293,15 @@ def fill(
 
 
 def plot_height(size: str) -> int:
-    """Return the height of a chart's plot area, without the padding, in pixels."""
     return HEIGHT[size] - PADDING["top"] - PADDING["bottom"]
 
 
 def layer_named(spec: Spec, name: str) -> Spec:
-    """Return the layer ``name`` of a Vega-Lite specification."""
     layer: Spec = next(layer for layer in spec["layer"] if layer["name"] == name)
     return layer
 
 
 def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
-    """Copy part of a chart template with values filled in; drop keys whose value becomes None."""
     if isinstance(node, dict):
         return {
             key: _fill_placeholders(inner, values, key)
@@ -341,7 +319,6 @@ def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> A
 
 @cache
 def _designs() -> dict[str, Spec]:
-    """Return name -> {"spec": Vega-Lite, "vega": Vega} of each chart template; do not modify."""
     content = orjson.loads(DESIGNS.read_bytes()) if DESIGNS.exists() else {}
     if content.get("sources") != design_sources():
         from rlreport.draw.designs import compile_designs  # imports Altair

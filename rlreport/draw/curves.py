@@ -64,12 +64,10 @@ class Series:
 
     @property
     def has_line(self) -> bool:
-        """Whether the curve has a value at any step."""
         return bool(np.isfinite(self.values).any())
 
     @property
     def has_band(self) -> bool:
-        """Whether the curve has a band at any step."""
         return self.low is not None and bool(np.isfinite(self.low).any())
 
     @property
@@ -84,7 +82,6 @@ class Series:
         return bool(noise > NOISE and turns > len(steps) / 3)
 
     def arrays(self) -> dict[str, Floats]:
-        """Return the arrays that are not None (values, edges of band and range), by name."""
         items = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: array for name, array in items if isinstance(array, np.ndarray)}
 
@@ -99,10 +96,6 @@ def smoothed(values: Floats, factor: float) -> Floats:
 
     As in TensorBoard, weights are normalized so that the average does not start near 0 (Kingma
     and Ba (2015), section 3). Missing values are skipped and stay missing.
-
-    Args:
-        values: float64 (S,), NaN where missing.
-        factor: in [0, 1).
     """
     finite = pd.Series(values).dropna()
     averages = finite.ewm(alpha=1 - factor).mean()
@@ -295,18 +288,10 @@ def curve_chart(
 ) -> Chart | None:
     """Return a chart of curves over the steps; None if no series has a value.
 
-    Args:
-        frame: steps and findings of the page.
-        name: id of the chart, see ``Chart``.
-        title: heading above the chart.
-        wide: whether the chart spans the page's width.
-        series: curves to draw, the first on top.
-        axis: title of the y axis with its unit; "" for "as logged" where no steps are averaged.
-        percent: whether values are fractions of 1 that are shown as percentages.
-        note: last sentence of the description.
-        labels: pixels for the names of curves right of the plot, 0 for no names.
-        scale: of the y axis; ``log`` needs positive values, ``symlog`` takes effect beyond ±2.
-        guide: range of y to shade, named in the axis title; the note should explain it.
+    The first of ``series`` is on top. ``axis`` is the title of y with its unit; "" for "as logged"
+    where no steps are averaged. ``percent``: values are fractions of 1. ``labels``: pixels for the
+    names of curves. ``log`` needs positive values; ``symlog`` takes effect beyond ±2. ``guide``:
+    range of y to shade; ``note``, the end of the description, should explain it.
     """
     curves = [curve for curve in series if curve.has_line or curve.has_band]
     if not curves:
@@ -406,7 +391,6 @@ def _value_axis(
 
 
 def _guide_rows(guide: Guide | None, y: Axis) -> Rows:
-    """Return one row with the part of the range ``guide`` inside the plot; [] if none is."""
     if guide is None:
         return []
     low, high = max(guide[0], y.low), min(guide[1], y.high)
@@ -465,7 +449,6 @@ def spread_out(positions: Floats, height: float) -> Floats:
 
 
 def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
-    """Add a tooltip with the curves' values, and the edges of their bands and ranges, at a step."""
     tips = [("step", ",~f", message("step"))]
     form = ".1%" if percent else VALUE_FORMAT
     tips += [(f"{curve.key}_value", form, label(curve.title)) for curve in series if curve.has_line]
@@ -488,7 +471,6 @@ def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
 
 
 def _offer_smoothing(spec: Spec, noisy: Sequence[str]) -> None:
-    """Add a menu of moving averages to an interactive chart; logged values stay visible behind."""
     line = layer_named(spec, "line")
     behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
     behind["mark"] |= {"strokeOpacity": {"expr": "smoothing ? 0.4 : 0"}, "strokeWidth": 1}

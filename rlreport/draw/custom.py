@@ -47,13 +47,7 @@ class ChartFunction:
 
 
 def chart_functions(files: Sequence[Path]) -> list[ChartFunction]:
-    """Return the chart functions of the files in order, then those of installed packages.
-
-    Every public function that is defined, not imported, in a file is a chart function.
-
-    Raises:
-        UsageError: a file cannot be read or run, or defines no public function.
-    """
+    """Return all public functions defined, not imported, in the files, and installed ones."""
     functions = [function for file in files for function in _functions_of_file(file)]
     installed = sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)
     return functions + [ChartFunction(entry.name, entry.value, entry.load) for entry in installed]
@@ -66,18 +60,6 @@ def custom_charts(
     *,
     quote: bool = True,
 ) -> tuple[list[Chart], list[Note]]:
-    """Call the functions and render the charts that they return.
-
-    Args:
-        functions: chart functions to call.
-        tables: passed to each function as a copy that it may modify.
-        texts: returns the texts of the sampled responses (``step``, ``n``, ``prompt``,
-            ``response``), for functions with a parameter ``texts``.
-        quote: whether a note may contain the error message, which may quote the logs.
-
-    Returns:
-        Rendered charts, and a note on each function that failed.
-    """
     charts: list[Chart] = []
     notes = []
     for function in functions:
@@ -154,11 +136,6 @@ def _to_chart(result: Any, name: str, title: str, summary: str) -> Chart:
 
 
 def _apply_theme(spec: Spec) -> Spec:
-    """Add the report's theme and default size to a user's specification.
-
-    Raises:
-        ValueError: the specification refers to external data, or is too large.
-    """
     if address := _find_url(spec):
         raise ValueError(
             f"loads {address}, but reports make no requests: embed the data in the chart"
@@ -190,7 +167,6 @@ def _apply_theme(spec: Spec) -> Spec:
 
 
 def _find_url(value: Any) -> str:
-    """Return the first URL or image found in a chart specification, "" if there is none."""
     if isinstance(value, list):
         return next(filter(None, map(_find_url, value)), "")
     if not isinstance(value, dict):

@@ -153,7 +153,6 @@ def paths() -> Spec:
 
 
 def columns() -> Spec:
-    """Return the design of bars, each over a range of x. Data: ``from``, ``to``, ``y``."""
     look = _ink("policy", binSpacing=2)
     tooltip = [_tip("from", title=marked("from")), _tip("to", title=marked("to")), _tip("y")]
     bars = _layer("columns", "bar", look, x=_x("from"), x2="to:Q", y=_y("y"), y2=alt.datum(0))
@@ -265,7 +264,6 @@ def plane_heat() -> Spec:
 
 
 def _design(*layers: Any) -> Spec:
-    """Return a themed specification of layers with common axes and separate colour scales."""
     chart = alt.layer(*layers).resolve_scale(color="independent", strokeDash="independent")
     spec: Spec = chart.to_dict(validate=False)
     spec |= {"data": {"name": ROWS}, "autosize": {"type": "none"}, "config": vega_config()}
@@ -307,7 +305,6 @@ def _x(field: str, **axis: Any) -> alt.X:
 
 
 def _y(field: str, scale: Any = "linear") -> alt.Y:
-    """Return the y channel; its title is above the axis, aligned to the chart's left edge."""
     look = alt.Axis(titleX=-PADDING["left"], titleY=TITLES["y"])
     kind = {} if scale == "linear" else {"type": scale}
     return alt.Y(f"{field}:Q", scale=alt.Scale(nice=False, zero=False, **kind), axis=look)
@@ -337,7 +334,6 @@ def _zero() -> Any:
 
 
 def _mark_layers() -> list[Any]:
-    """Return layers that mark steps with detected problems: a tint, and a coloured bar."""
     names = ["critical", "warning", "info"]
     scale = alt.Scale(domain=names, range=[LIGHT[name] for name in names])
     place = {
@@ -372,7 +368,6 @@ def compile_designs() -> bytes:
 
 
 def _compile(spec: Spec) -> Spec:
-    """Compile a Vega-Lite design, still without data, to Vega without interaction."""
     import vl_convert  # starts V8
 
     copy: dict[str, Any] = {key: value for key, value in spec.items() if key != "params"}

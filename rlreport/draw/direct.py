@@ -64,10 +64,7 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
 
 
 def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
-    """Return rectangles from ``edges`` (left, right) and ``ends`` (one side, the other) in y.
-
-    ``look`` holds the SVG attributes that they share.
-    """
+    """Return rectangles from ``edges`` (left, right) and ``ends`` in y; ``look``: attributes."""
     left, right = (_place(values, axes[0], 0, PLOT_WIDTH) for values in edges)
     top, bottom = np.sort([_place(values, axes[1], PLOT_HEIGHT, 0) for values in ends], axis=0)
     path = "".join(
@@ -81,7 +78,6 @@ def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
 
 
 def dots(axes: Axes, x: Floats, y: Floats) -> str:
-    """Return a dot for each pair of coordinates."""
     places = zip(
         _place(x, axes[0], 0, PLOT_WIDTH).tolist(),
         _place(y, axes[1], PLOT_HEIGHT, 0).tolist(),
@@ -110,7 +106,6 @@ def cells(axes: Axes, edges: Pair, ends: Pair, shares: Floats) -> list[str]:
 
 
 def zero_line(axes: Axes) -> str:
-    """Return a dashed line at y = 0."""
     y = _number(_place(0.0, axes[1], PLOT_HEIGHT, 0))
     return f'<path stroke="var(--muted)" stroke-dasharray="2,2" d="M0,{y}h{PLOT_WIDTH}"/>'
 

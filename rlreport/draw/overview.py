@@ -212,14 +212,6 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
 def overview_charts(
     tables: Tables, findings: Sequence[Finding] = (), *, band: float = 1.0, run: str = ""
 ) -> list[Chart]:
-    """Return the charts of the overview that have data, not yet rendered as SVG.
-
-    Args:
-        tables: tables of the whole run.
-        findings: findings to mark on the charts they refer to.
-        band: half the width of bands in standard deviations; 0 for no bands.
-        run: name of the run, with which the description of each chart begins; "" for none.
-    """
     if tables.steps.empty:
         return []
     frame = Frame(floats(tables.steps, "step"), findings, in_progress=tables.in_progress)
@@ -238,13 +230,7 @@ def overview_charts(
 
 
 def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | None) -> list[Chart]:
-    """Return the charts in page order, with ``place`` and width set.
-
-    Args:
-        charts: all charts of the run.
-        findings: problems found in the run, the most important first.
-        lead: id of the finding shown at the top of the report, None if there is none.
-    """
+    """Return the charts in page order, with ``place`` and width set."""
     by_subject = {chart.subject: chart for chart in reversed(charts) if chart.subject}
     by_subject |= {chart.name: chart for chart in charts}
     serious = sorted((f for f in findings if f.severity != "info"), key=lambda f: f.id != lead)

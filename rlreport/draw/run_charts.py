@@ -127,10 +127,7 @@ def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of reward parts' means and, for several parts, of their variance shares.
-
-    At most MOST_PARTS parts are drawn: those whose means have the widest range.
-    """
+    """Yield charts of the means of parts (of the widest range) and of their variance shares."""
     names = [name for name in tables.reward_parts if name in tables.extras_by_step]
     if not names or tables.extras_by_step.empty:
         return
@@ -176,13 +173,6 @@ def variance_shares(tables: Tables, names: Sequence[str]) -> pd.DataFrame:
     The share is Cov(part, reward) / Var(reward) over the step's responses with a reward. A part
     that is missing for a response counts as 0, as in the sum of parts. NaN if the reward does not
     vary, or its variance overflows.
-
-    Args:
-        tables: tables of the whole run.
-        names: names of the parts, columns of ``tables.extras``.
-
-    Returns:
-        One float64 column per part, with the steps as index.
     """
     rewarded = np.isfinite(tables.responses["reward"].to_numpy(dtype=np.float64))
     responses, parts = tables.responses[rewarded], tables.extras.loc[rewarded, list(names)]
@@ -324,7 +314,6 @@ MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
 
 
 def prompt_charts(tables: Tables) -> list[Chart]:
-    """Return the charts of the prompts page that have data, not yet rendered as SVG."""
     if tables.steps.empty:
         return []
     prompts, steps = tables.prompts, tables.steps
@@ -374,7 +363,6 @@ def prompt_charts(tables: Tables) -> list[Chart]:
 
 
 def _gains(prompts: pd.DataFrame) -> Chart | None:
-    """Return a histogram of each prompt's gain in mean reward from its first to last step."""
     gain = floats(prompts[prompts["steps"] > 1], "reward_gain")
     gain = gain[np.isfinite(gain)]
     if len(gain) < LEAST_PROMPTS:
@@ -416,12 +404,7 @@ def _solved_shares(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, floa
 
 
 def token_charts(by_step: pd.DataFrame) -> list[Chart]:
-    """Return a list of one chart, the share of responses that contain each text; [] without data.
-
-    Args:
-        by_step: ``step``, ``ngram`` (text as the model wrote it), ``share`` of responses that
-            contain it (0-1); most important text first. Only MOST_TEXTS texts are drawn.
-    """
+    """Return the chart of the share of responses that contain each text; [] without data."""
     table = by_step[by_step["share"].notna()] if len(by_step) else by_step
     if table.empty:
         return []
@@ -514,10 +497,7 @@ class _Group:
 
 
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
-    """Yield a chart of each trainer metric, and of the mean of each extra column of the log.
-
-    Parts of the reward are left out. Important ones come first; healthy ranges are shaded.
-    """
+    """Yield a chart per trainer metric and extra column but reward parts, important ones first."""
     for group in _groups(tables):
         roles = {metric: role for role, metric in roles_of(group.values).items()}
         keys = zip(unique_names(group.drawn), group.drawn, strict=True)
@@ -612,7 +592,6 @@ def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
 
 
 def _varies(values: Floats) -> bool:
-    """Return whether finite values differ by more than rounding; False for fewer than two."""
     finite = drawable(values[np.isfinite(values)])
     if len(finite) < 2:
         return False

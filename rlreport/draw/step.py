@@ -45,16 +45,7 @@ _CELLS = (36, 20)  # columns and rows of a heat map
 def step_charts(
     rows: Mapping[str, Floats], first_rewards: Floats, language: Language = ENGLISH
 ) -> list[Chart]:
-    """Return the charts of one step that have data, with their drawings.
-
-    The static drawings show all responses. Interactive charts use the page's dataset ``rows``,
-    which the page's script filters.
-
-    Args:
-        rows: CHARTED columns of the step's responses.
-        first_rewards: rewards of the first step, drawn in the background; empty to leave them out.
-        language: language of the drawings.
-    """
+    """Return the charts with data; interactive ones use the page's dataset ``rows``."""
     length = length_column(rows)
     charts = (
         _histogram(rows["reward"], rows["ref_reward"], first_rewards, language),
@@ -236,15 +227,6 @@ Band = tuple[Floats, Floats, Floats]
 def comparison_charts(
     steps: Floats, base: Floats, new: Floats, band: Band, paths: Sequence[pd.DataFrame]
 ) -> list[Chart]:
-    """Return the charts of the comparison for which both runs have data, not yet rendered as SVG.
-
-    Args:
-        steps: float64 (S,), steps that both runs have.
-        base: mean reward of BASE at these steps.
-        new: mean reward of NEW at these steps.
-        band: difference of the mean reward with its confidence band, see ``Band``.
-        paths: tables ``step``, ``distance`` (√KL), ``reward`` of BASE and NEW; empty without KL.
-    """
     charts = []
     if len(steps):
         frame = Frame(steps, _findings(steps, band))

@@ -53,11 +53,7 @@ _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"valu
 
 
 def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
-    """Render the charts that lack it: return copies with ``svg``, texts in the given language.
-
-    Raises:
-        ValueError: Vega rejected a chart.
-    """
+    """Render the charts that lack it: return copies with ``svg``, texts in the given language."""
     result = []
     for chart in charts:
         if chart.svg:
@@ -73,27 +69,14 @@ def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
 
 
 def drawn_alone(chart: Chart) -> Chart:
-    """Return a custom chart with ``vega`` compiled from its ``spec``, and ``svg`` rendered.
-
-    Raises:
-        ValueError: Vega rejected the chart.
-    """
+    """Return a custom chart with ``vega`` compiled from its ``spec``, and ``svg`` rendered."""
     vega = _vl_convert().vegalite_to_vega(_json(chart.spec))
     svg = _page_svg(_svg(_json(vega)), chart.name, chart.description)
     return replace(chart, vega=vega, svg=svg)
 
 
 def png(chart: Chart, width: int, font: str = FONT) -> bytes:
-    """Return a chart as a PNG picture in light colours, for mail and Markdown.
-
-    Args:
-        chart: the chart.
-        width: width of the drawing in CSS pixels; the picture is DENSITY times as wide.
-        font: font family of all texts.
-
-    Raises:
-        ValueError: Vega rejected the chart.
-    """
+    """Return a chart as a PNG picture in light colours, for mail and Markdown."""
     padding = chart.vega["padding"]
     text = _json({**chart.vega, "width": width - padding["left"] - padding["right"]})
     text = text.replace(f'"{FONT}"', f'"{font}"')
@@ -114,11 +97,7 @@ def _vl_convert() -> Any:
 
 
 def check_address_space() -> None:
-    """Check, before V8 starts, that the limit of virtual memory leaves it enough (Linux only).
-
-    Raises:
-        RlreportError: it does not, so that V8 would abort the process.
-    """
+    """Check, before V8 starts, that the limit of virtual memory leaves it enough (Linux only)."""
     if sys.platform != "linux":
         return
     import resource
@@ -136,7 +115,6 @@ def check_address_space() -> None:
 
 
 def _json(vega: Spec) -> str:
-    """Return a specification as JSON without control characters: NUL would crash vl-convert."""
     return orjson.dumps(_make_printable(vega)).decode()
 
 
@@ -151,7 +129,6 @@ def _make_printable(value: Any) -> Any:
 
 
 def _page_svg(drawing: ET.Element, name: str, description: str) -> str:
-    """Convert Vega's drawing to a minimal SVG whose colours are CSS custom properties."""
     root = ET.Element(
         "svg",
         {
@@ -169,7 +146,6 @@ def _page_svg(drawing: ET.Element, name: str, description: str) -> str:
 
 
 def _simplify(element: ET.Element, prefix: str, variables: dict[str, str]) -> list[ET.Element]:
-    """Return copies of an element's children without redundant attributes and groups."""
     result: list[ET.Element] = []
     for child in element:
         tag = child.tag.removeprefix(SVG)

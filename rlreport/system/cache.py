@@ -106,19 +106,6 @@ class Store:
                 path.unlink()
             total -= status.st_size
 
-    def clear(self) -> None:
-        paths = [path for path, _ in self._entries()]
-        for path in paths:
-            with suppress(OSError):
-                path.unlink()
-        for folder in (*{path.parent for path in paths}, self.folder):
-            with suppress(OSError):
-                folder.rmdir()
-
-    def entries(self) -> tuple[int, int]:
-        sizes = [status.st_size for _, status in self._entries()]
-        return len(sizes), sum(sizes)
-
     def _path(self, key: bytes) -> Path:
         name = hashlib.blake2b(key, digest_size=16).hexdigest()
         return self.folder / name[:2] / name[2:]
