@@ -85,11 +85,7 @@ class Side:
 
 
 def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
-    """Prepare a run's response data, with prompts identified by text, group_id or another field.
-
-    Raises:
-        UsageError: the run has no such field.
-    """
+    """Prepare a run's response data, with prompts identified by text, group_id or another field."""
     if pair_by == PROMPT:
         named = PROMPT in responses
         pairs = responses[PROMPT if named else "prompt_id"].astype(np.uint64)
@@ -241,7 +237,6 @@ class Comparison:
 
     @property
     def metrics_alone(self) -> bool:
-        """Whether at least one run has only trainer metrics, no responses."""
         return any((frame["split"] == METRICS).all() for frame in self.responses)
 
     @property
@@ -266,7 +261,6 @@ class Comparison:
 
     @property
     def ends(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Responses at all steps of the first BASE run and of NEW."""
         return self.responses[0], self.responses[-1]
 
     @property

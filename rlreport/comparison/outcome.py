@@ -291,7 +291,6 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
 
 
 def _text_counts(texts: Sequence[str]) -> Counter[str]:
-    """Return n-gram (words joined by blanks) -> number of texts that contain it."""
     counts: Counter[str] = Counter()
     for text in texts:
         words = units(text)[:MAX_WORDS]
@@ -436,7 +435,6 @@ def _broken(outcome: Outcome) -> list[str]:
 
 
 def _level(outcome: Outcome) -> str:
-    """Return the verdict as text; "Better" or "Worse" only if it is one on the change."""
     level, within_runs = outcome.comparison.observed_level, outcome.comparison.within_runs
     limited = _IN_THESE_RUNS if outcome.broken or within_runs else _LEVELS
     names = _IN_A_PAIR if outcome.single_base else limited
@@ -460,7 +458,6 @@ def _lead(run: ComparedRun) -> str:
 
 
 def check_name(check: str) -> str:
-    """Return the readable name of a check."""
     return message(BY_ID[check].name) if check in BY_ID else check.replace("_", " ")
 
 
@@ -488,7 +485,6 @@ def _base_window(outcome: Outcome) -> str:
 
 
 def _reasons(outcome: Outcome) -> list[str]:
-    """Return one sentence per reason why the comparison is limited."""
     new = span(outcome.comparison.windows.new)
     places = {"base_window": _base_window(outcome), "new_window": new}
     blocks = {"few_prompts": "few_blocks"} if outcome.comparison.metrics_alone else {}
@@ -609,7 +605,6 @@ def equal_kl(outcome: Outcome) -> str:
 
 
 def guardrail_name(guardrail: Guardrail) -> str:
-    """Return the name of a guardrail as shown on pages."""
     if guardrail.id.startswith(PART):
         return message("Reward part: {name}", name=guardrail.id.removeprefix(PART))
     return message(next(label for name, label, *_ in GUARDRAILS if name == guardrail.id))
@@ -662,7 +657,6 @@ PROMPT_CHARACTERS = 400
 
 
 def compare_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the content of ``compare.json`` as dicts, lists and numbers."""
     comparison, changed = outcome.comparison, outcome.changed
     effect, windows, band = comparison.effect, comparison.windows, comparison.band
     equal_kl = {name: one and one._asdict() for name, one in comparison.equal_kl.items()}

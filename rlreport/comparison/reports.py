@@ -177,11 +177,7 @@ def _quoted(text: str) -> str:
 
 
 def unpacked(data: bytes, name: str) -> pd.DataFrame:
-    """Parse response data that ``packed`` wrote; ``data`` may be damaged or malicious.
-
-    Raises:
-        UnusableInputError: ``data`` is not response data; the message begins with ``name``.
-    """
+    """Parse response data that ``packed`` wrote; ``data`` may be damaged or malicious."""
     try:
         with gzip.open(io.BytesIO(data)) as stream:
             text = read_stream(stream, MAX_BYTES)
@@ -295,11 +291,7 @@ def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]
 
 
 def earlier_report(path: str | Path) -> Earlier | None:
-    """Open an earlier report; return None if the path is no report, so it may contain logs.
-
-    Raises:
-        UnusableInputError: the report cannot be compared; the message explains why.
-    """
+    """Open an earlier report; return None if the path is no report, so it may contain logs."""
     with _readable_report(str(path)):
         report = _open(path)
         if report is None:
@@ -312,12 +304,7 @@ def earlier_report(path: str | Path) -> Earlier | None:
 
 
 def report_about(path: str | Path) -> dict[str, Any] | None:
-    """Return the parsed ``report.json`` of a report; None if the path may contain logs instead.
-
-    Raises:
-        UnreadableReportError: the report is broken, or was built by a newer version.
-        UnusableInputError: the file has no figures (mail, Markdown), or rlreport did not write it.
-    """
+    """Return the parsed ``report.json`` of a report; None if the path may contain logs instead."""
     with _readable_report(str(path)):
         report = _open(path)
         return report and report[0]
@@ -395,7 +382,6 @@ def _head(path: Path) -> bytes:
 
 
 def _texts_of_step(step: int, packed: str) -> dict[ResponseId, tuple[str, str]]:
-    """Return the prompt and the response of each response that the page of a step shows."""
     data = load_json(_unpacked(packed))
     prompts, responses = (map(safe_text, data["texts"][key]) for key in ("prompt", "response"))
     texts = zip(prompts, responses, strict=True)

@@ -86,7 +86,6 @@ class ComparedRun:
 
     @property
     def broken(self) -> bool:
-        """Whether the verdict on the run is critical."""
         return self.level == "critical"
 
     @property
@@ -98,11 +97,7 @@ class ComparedRun:
 def compared_run(
     path: str | Path, options: CompareOptions, thresholds: Thresholds, progress: Progress
 ) -> ComparedRun:
-    """Read one run from its logs or from an earlier report (folder, zip or one file).
-
-    Raises:
-        RlreportError: the run cannot be read.
-    """
+    """Read one run from its logs or from an earlier report (folder, zip or one file)."""
     if report := earlier_report(path):
         return _of_report(report, options.pair_by)
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
