@@ -26,6 +26,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from rlreport.check.finding import SCHEMA
+from rlreport.check.run import has
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnreadableReportError, UnusableInputError
 from rlreport.figures.tokens import is_cut_off
@@ -52,20 +53,12 @@ ROWS_TOGETHER = 10_000
 COMPRESSION = 4  # Level of gzip; level 6 takes three times as long and saves only 5%
 MAX_BYTES = 500_000_000  # Maximum decompressed size in bytes of a report's response data
 MAX_CELLS = 50_000_000  # Maximum number of table cells of a report's response data
-_FIGURES = dict.fromkeys(
-    [
-        *(c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed),
-        *("response_chars", "mismatch_k3", "prompt_chars"),
-    ]
-)
+_LISTED = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed]
+_FIGURES = dict.fromkeys([*_LISTED, "response_chars", "mismatch_k3", "prompt_chars"])
 # Value of ``split`` in rows with the trainer's means of a step, not figures of one response
 METRICS = "metrics"
 
-_TRAINER_FIGURES = {
-    "reward": "reward_mean",
-    "kl_k1": "kl_k1_mean",
-    "response_tokens": "response_tokens_mean",
-}
+_TRAINER_FIGURES = ("reward", "kl_k1", "response_tokens")
 _NUMBERS = ("step", "n", "prompt_id")
 _HASHES = ("prompt", "group_hash")
 
@@ -125,9 +118,9 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(
         {"step": steps["step"], "n": 0, "split": METRICS, "prompt_id": block, "group": block}
     )
-    for name, column in _TRAINER_FIGURES.items():
-        if name == "reward" or steps[column].notna().any():
-            table[name] = steps[column]
+    for name in _TRAINER_FIGURES:
+        if name == "reward" or has(steps, f"{name}_mean"):
+            table[name] = steps[f"{name}_mean"]
     return table
 
 

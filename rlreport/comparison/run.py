@@ -119,8 +119,7 @@ def compared_run(
         from_logs=True,
         tokens=tables.tokens[["token", "kl_share"]] if len(tables.tokens) else None,
         facts={
-            "gamma": f"{figures.gamma:g}",
-            "lam": f"{figures.lam:g}",
+            **{name: f"{value:g}" for name, value in vars(figures).items()},
             **card_texts(run_card([path]).entries),
         },
         sample_note=tables.sample_note,
@@ -219,12 +218,9 @@ def settings_that_differ(
 def _is_relevant(setting: Difference, *, configured: bool) -> bool:
     if not setting.key.startswith("config."):
         return setting.key in ("gamma", "lam")
-    default = {setting.base, setting.new} <= _UNSET
-    return (
-        configured
-        and not default
-        and (_affects_training(setting.key) or not _BOOKKEEPING.search(setting.key))
-    )
+    if not configured or {setting.base, setting.new} <= _UNSET:
+        return False
+    return _affects_training(setting.key) or not _BOOKKEEPING.search(setting.key)
 
 
 def _affects_training(key: str) -> bool:
