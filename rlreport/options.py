@@ -183,7 +183,6 @@ class OutputOptions(_Checked):
         low=1,
         size=True,
     )
-    seed: int = option(0, "Seed of random samples.", low=0)
     thresholds: str | Path | None = option(
         None, "TOML file with thresholds of the checks; see 'rlreport checks'.", metavar="FILE"
     )

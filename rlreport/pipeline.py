@@ -114,11 +114,7 @@ def build_report(
     progress: Progress,
     workers: Workers,
 ) -> Report:
-    """Build the report of a run; if that fails, an earlier report at ``out`` is unchanged.
-
-    Raises:
-        RlreportError: an option, the logs or the destination cannot be used.
-    """
+    """Build the report of a run; if that fails, an earlier report at ``out`` is unchanged."""
     chosen_form = form_of(out, options.form)
     limits = _limits(options)
     chosen_form.check(options)
@@ -193,11 +189,7 @@ def build_report(
 
 
 def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
-    """Run the health checks on logs without building a report.
-
-    Raises:
-        RlreportError: an option or the logs cannot be used.
-    """
+    """Run the health checks on logs without building a report."""
     progress, limits = Progress(options.quiet, options.language), _limits(options)
     with Workers(options.workers, options.ray, progress.say) as workers:
         card = _metadata(logs, options)
@@ -207,7 +199,6 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
 
 
 def _limits(report: ReportOptions) -> Thresholds:
-    """Return the thresholds of the checks; raise UsageError if a muted check does not exist."""
     refuse_unknown(report.mute)
     return load_thresholds(report.thresholds) if report.thresholds else Thresholds()
 
@@ -248,7 +239,6 @@ def _read(
 def _judge(
     tables: Tables, rollouts: Rollouts, limits: Thresholds, options: BuildOptions
 ) -> tuple[Verdict, SpreadingTexts]:
-    """Run the checks; return the verdict, with quoted responses, and texts that became common."""
     run = Run(tables.settled(), limits)
     verdict, spreading = (
         judge(run, muted=options.mute),
@@ -269,11 +259,6 @@ def _sampled_rows(tables: Tables) -> Ints:
 
 
 def _texts(rows: Ints, rollouts: Rollouts, options: BuildOptions) -> pd.DataFrame:
-    """Return a table with ``step``, ``n``, ``prompt`` and ``response`` of the responses ``rows``.
-
-    Raises:
-        UsageError: ``--redact`` forbids texts.
-    """
     if options.redact:
         raise UsageError("--redact leaves texts out")
     names = ["step", "n", "prompt", "response"]
@@ -323,9 +308,6 @@ def build_comparison(
     """Write the report that compares the run ``new`` with ``bases``: one run, or several seeds.
 
     If that fails, an earlier report at ``out`` is unchanged.
-
-    Raises:
-        RlreportError: an option, a run or the destination cannot be used.
     """
     form, language = form_of(out, options.form), options.language
     limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
@@ -394,9 +376,6 @@ def build_index(
         out: path of the page, ending in ``.html``; its links are relative to it.
         title: title of the page, "" for the default.
         language: language of the page.
-
-    Raises:
-        RlreportError: a path does not exist, none is a report, or ``out`` cannot be written.
     """
     if is_url(str(out)):
         raise UsageError(f"{shown(str(out))}: write the index to a local path, next to its reports")
@@ -424,17 +403,12 @@ def build_index(
 
 
 def _refuse_report(out: Path) -> None:
-    """Refuse to overwrite a report, which ``publishing`` cannot tell from an earlier index.
-
-    Raises:
-        OutputError: ``out`` is a report of one file, or a page of a folder.
-    """
+    """Refuse to overwrite a report, which ``publishing`` cannot tell from an earlier index."""
     if (out.parent / REPORT).is_file() or (out.is_file() and _about(out) is not None):
         raise OutputError(f"{out} belongs to a report; choose another file name for the index")
 
 
 def _about(path: Path) -> dict[str, Any] | RlreportError | None:
-    """Return the content of a report's ``report.json``, or the error; None if it is no report."""
     try:
         return report_about(path)
     except RlreportError as error:
@@ -442,7 +416,6 @@ def _about(path: Path) -> dict[str, Any] | RlreportError | None:
 
 
 def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Source]:
-    """Return the reports at a path; if there are none, build them from trainer metrics there."""
     if is_url(str(location)):
         raise UsageError(f"{shown(str(location))}: an index lists local reports only; download it")
     path = Path(location)
@@ -495,7 +468,6 @@ def _several_runs(path: Path) -> list[str]:
 
 
 def _is_report(path: Path) -> bool:
-    """Return whether a file or folder is a report, even an unreadable one."""
     try:
         if (path / REPORT).is_file():
             return True

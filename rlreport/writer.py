@@ -118,7 +118,6 @@ class RolloutWriter:
         self.close()
 
     def _reopen(self) -> None:
-        """Continue after an error: a plain file on a new line, a compressed log in a new file."""
         old_file = self._file
         self._open()
         self._torn = False
@@ -132,7 +131,6 @@ class RolloutWriter:
             self._reopen()
 
     def _open(self) -> None:
-        """Open a plain file to append to it, or create a new compressed file."""
         # Without O_BINARY, Windows would write \r\n for each \n byte.
         flags = os.O_CREAT | os.O_APPEND | os.O_RDWR | getattr(os, "O_BINARY", 0)
         try:
@@ -171,14 +169,12 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
 
 
 def _compressor(compression: str) -> tuple[Any, int]:
-    """Return a compressor, and the flush mode that makes everything written so far readable."""
     if compression == "gz":
         return zlib.compressobj(1, zlib.DEFLATED, _GZIP_WINDOW), zlib.Z_SYNC_FLUSH
     return zstd.ZstdCompressor(level=1), zstd.ZstdCompressor.FLUSH_BLOCK
 
 
 def _append(file: int, data: bytes) -> None:
-    """Write all bytes to a file descriptor."""
     remainder = memoryview(data)
     while remainder:
         remainder = remainder[os.write(file, remainder) :]
@@ -230,7 +226,6 @@ def _validate(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(name: str, value: Any) -> Any:
-    """Return the number in an array, tensor or list with one number, else the value itself."""
     is_array = hasattr(value, "shape")
     if not is_array and not (name in _NUMBERS and isinstance(value, list | tuple)):
         return value
@@ -243,7 +238,6 @@ def _number(name: str, value: Any) -> Any:
 
 
 def _token_count(name: str, value: Any) -> int:
-    """Return the length of ``value``, a field with one entry per token, or raise UsageError."""
     shape = getattr(value, "shape", None)
     if shape is not None and len(shape) != 1:
         raise UsageError(f"{name} has the shape {tuple(shape)}, not (tokens,)")
@@ -256,7 +250,6 @@ def _token_count(name: str, value: Any) -> int:
 
 
 def _encode(row: dict[str, Any]) -> bytes:
-    """Return a row as a line of JSON, with the line end."""
     try:
         return orjson.dumps(row, default=_array_or_number, option=_OPTIONS)
     except TypeError:

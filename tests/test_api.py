@@ -65,8 +65,7 @@ def test_completion_offers_what_the_package_does() -> None:
     "wrong",
     [
         {"redact": "Names"}, {"gamma": 5.0}, {"lam": -0.1}, {"band": -3}, {"max_responses": 0},
-        {"workers": -2}, {"restarts": "first"}, {"seed": -1}, {"max_size": 0},
-        {"seed": 2**64}, {"max_responses": 10**30},
+        {"workers": -2}, {"restarts": "first"}, {"max_size": 0}, {"max_responses": 10**30},
     ],
 )  # fmt: skip
 def test_what_the_command_line_refuses_python_refuses_too(tmp_path, wrong):

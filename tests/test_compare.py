@@ -243,11 +243,11 @@ def test_settings_that_change_training_come_first_and_versions_are_folded(tmp_pa
     sides = [write_run(tmp_path / name, prompts=range(4)) for name in lines]
     for side, text in zip(sides, lines.values(), strict=True):
         (side / "config.yaml").write_text("\n".join(text))
-        rlreport.build(side, tmp_path / f"{side.name}.zip", seed=ord(side.name), workers=1)
+        rlreport.build(side, tmp_path / f"{side.name}.zip", max_responses=ord(side.name), workers=1)
     made = rlreport.compare(tmp_path / "a.zip", tmp_path / "b.zip", tmp_path / "out")
     shown, folded = settings_that_differ(made.outcome.base, made.outcome.new)
     assert [d.key for d in shown] == ["config.lr", "config.z_extra"]
-    names = ["config.output_dir", "config.use_x", "config.x_version", "seed"]
+    names = ["config.output_dir", "config.use_x", "config.x_version", "max_responses"]
     assert [d.key for d in folded] == names
     page = (tmp_path / "out" / "compare.html").read_text()
     assert "Package versions, defaults, names and locations (4)" in page

@@ -13,7 +13,7 @@ from rlreport.check.finding import Fact, Facts, Finding, Limits, Met, NotRun, Ra
 from rlreport.check.noise import Trend
 from rlreport.check.run import Ranking, Run
 from rlreport.check.series import MIN_STEPS, Series
-from rlreport.text.messages import listed, message, told
+from rlreport.text.messages import listed, marked, message, told
 
 Result = Finding | NotRun | None
 # A text with {placeholders}, a dict of such texts (``facts["kind"]`` selects one), or a function
@@ -108,31 +108,24 @@ class Check:
         )
 
     def format_title(self, facts: Facts) -> str:
-        """Return a finding's title: ``title`` with the values ``facts`` filled in."""
         return _fill_template(self.title, facts)
 
     def format_clause(self, facts: Facts) -> str:
-        """Return a finding's short title, used where another finding names it as its effect."""
         return _fill_template(self.clause or self.name, facts)
 
     def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
         """Return a NotRun for a run with too few steps, or values of ``reward``, for a trend."""
         if reward is not None and run.first is not None:
-            needs = message(
-                "at least {least} values of the reward (this run has {count})",
-                least=MIN_STEPS,
-                count=int(np.isfinite(reward.values).sum()),
-            )
+            literal = marked("at least {least} values of the reward (this run has {count})")
+            count = int(np.isfinite(reward.values).sum())
+            needs = message(literal, least=MIN_STEPS, count=count)
         else:
-            needs = message(
-                "at least {shortest} steps (this run has {steps})",
-                shortest=run.limits[Trend].shortest_run,
-                steps=len(run.steps),
-            )
+            shortest, steps = run.limits[Trend].shortest_run, len(run.steps)
+            literal = marked("at least {shortest} steps (this run has {steps})")
+            needs = message(literal, shortest=shortest, steps=steps)
         return self.not_run(needs)
 
     def not_run(self, needs: str) -> NotRun:
-        """Return the result for a run that lacks the data described by ``needs``."""
         return NotRun(self.id, message(needs))
 
     def finding(
@@ -155,9 +148,8 @@ class Check:
             series = fields.get("series")
             fields["onset"] = None if series is None else run.onset(series)
         steps = fields.pop("steps", run.since(fields["onset"]))
-        first_window = run.first.span if run.first else None
-        windows = {"first_window": first_window, "last_window": run.last.span}
-        values: Facts = {**(facts or {}), **windows}
+        first = run.first.span if run.first else None
+        values: Facts = {**(facts or {}), "first_window": first, "last_window": run.last.span}
         return Finding(
             id=self.id,
             severity=severity,

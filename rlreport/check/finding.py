@@ -159,10 +159,7 @@ class Muted:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Mean reward, KL or length in the first steps of a run (None without values) and in the last.
-
-    ``rose``: whether it rose by more than chance; None if first and last steps overlap.
-    """
+    """Mean reward, KL or length in the first steps of a run, None without values, and the last."""
 
     figure: Figure
     first: float | None
@@ -198,10 +195,7 @@ class Verdict:
     def map(self, change: Callable[[Finding], Finding]) -> Verdict:
         """Return the verdict with ``change`` applied to every finding, including muted ones."""
         findings = [change(finding) for finding in self.findings]
-        muted = [
-            Muted(change(muted_finding.finding), muted_finding.reason)
-            for muted_finding in self.muted
-        ]
+        muted = [Muted(change(one.finding), one.reason) for one in self.muted]
         return replace(self, findings=findings, muted=muted)
 
     def effects_of(self, finding: Finding) -> list[Finding]:
@@ -213,25 +207,17 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
     """Return the content of ``findings.json``, with keys in a fixed order; see docs/data.md."""
     return {
         "schema": SCHEMA,
-        "verdict": {
-            "level": verdict.level,
-            "sentence": verdict.sentence,
-            "lead": verdict.lead,
-            "keep_step": verdict.keep_step,
-        },
+        "verdict": _fields(verdict, "level", "sentence", "lead", "keep_step"),
         "findings": [_finding_json(finding) for finding in verdict.findings],
         "passed": list(verdict.passed),
-        "not_run": [{"id": check.id, "needs": check.needs} for check in verdict.not_run],
+        "not_run": [_fields(check, "id", "needs") for check in verdict.not_run],
         "muted": [{"id": muted.finding.id, "reason": muted.reason} for muted in verdict.muted],
     }
 
 
 def _finding_json(finding: Finding) -> dict[str, Any]:
     return {
-        **{
-            name: getattr(finding, name)
-            for name in ("id", "severity", "rank", "explained_by", "title")
-        },
+        **_fields(finding, "id", "severity", "rank", "explained_by", "title"),
         "facts": _json_value(finding.facts),
         "onset": asdict(finding.onset) if finding.onset else None,
         "until": finding.until,
@@ -249,12 +235,14 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def _example_json(example: Example) -> dict[str, Any]:
-    names = ("step", "n", "token", "value", "unit", "excerpt")
-    return {name: _json_value(getattr(example, name)) for name in names}
+    return _fields(example, "step", "n", "token", "value", "unit", "excerpt")
+
+
+def _fields(record: object, *names: str) -> dict[str, Any]:
+    return {name: _json_value(getattr(record, name)) for name in names}
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value of ``Finding.facts`` for JSON: tuple -> list, NaN or infinity -> None."""
     if isinstance(value, Mapping):
         return {name: _json_value(part) for name, part in value.items()}
     if isinstance(value, tuple):
@@ -309,14 +297,10 @@ class Limit(Generic[N]):
 
 
 class Limits:
-    """Base class for the thresholds of a check, which a subclass declares as ``Limit`` attributes.
-
-    Attributes:
-        given: values that replace defaults: name of the threshold -> value.
-    """
+    """Base class for the thresholds of a check; subclasses declare ``Limit`` attributes."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        self.given = given
+        self.given = given  # values that replace defaults: name of the threshold -> value
 
     @classmethod
     def declared(cls) -> dict[str, Limit[float]]:

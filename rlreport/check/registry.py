@@ -14,9 +14,6 @@ from pathlib import Path
 from rlreport.check.check import Check
 from rlreport.check.finding import Limit, Limits, Thresholds
 from rlreport.check.judges import engine, groups, hacking, log, policy, reward, text
-from rlreport.check.judges import engine as agents
-from rlreport.check.judges import policy as updates
-from rlreport.check.judges import text as length
 from rlreport.check.noise import Trend
 from rlreport.errors import UsageError
 from rlreport.system.documents import load_toml, read_bounded
@@ -26,21 +23,21 @@ CHECKS: tuple[Check, ...] = (
     *(log.nan_metrics, log.mixed_runs, log.broken_log),
     # Causes.
     *(reward.reward_shift, groups.missing_grades, hacking.reward_hacking_token),
-    *(length.length_hacking, engine.stale_rollouts, engine.mismatch_by_turn),
-    *(engine.engine_mismatch, engine.off_policy_weights, agents.failed_rollouts),
-    *(agents.tool_errors, agents.tool_disuse, updates.gradient_explosion),
-    *(updates.ratio_drift, updates.no_updates, engine.negative_kl),
+    *(text.length_hacking, engine.stale_rollouts, engine.mismatch_by_turn),
+    *(engine.engine_mismatch, engine.off_policy_weights, engine.failed_rollouts),
+    *(engine.tool_errors, engine.tool_disuse, policy.gradient_explosion),
+    *(policy.ratio_drift, policy.no_updates, engine.negative_kl),
     *(engine.value_divergence, groups.zero_variance_groups),
     policy.entropy_explosion,
     # Consequences.
-    *(reward.reward_collapse, hacking.watched_reward_fall, length.length_collapse),
+    *(reward.reward_collapse, hacking.watched_reward_fall, text.length_collapse),
     *(text.diversity_collapse, policy.entropy_collapse, text.template_collapse),
-    *(agents.void_turns, agents.turn_limit, agents.unclosed_thinking, length.missing_eos),
+    *(engine.void_turns, engine.turn_limit, engine.unclosed_thinking, text.missing_eos),
     *(policy.kl_explosion, text.language_drift, groups.group_std_fall),
     # Notes.
     *(hacking.format_learned, reward.reward_stalled, groups.persistent_losers),
     *(groups.not_sharpening, hacking.reward_part_dominance, groups.uneven_groups),
-    *(length.cut_texts, log.lost_columns),
+    *(text.cut_texts, log.lost_columns),
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}
@@ -81,12 +78,7 @@ def describe(thresholds: Thresholds | None = None) -> list[ThresholdRow]:
 
 
 def load_thresholds(path: str | Path) -> Thresholds:
-    """Read thresholds from a TOML file (``[kl_explosion]``, ``warn = 10``); defaults fill the rest.
-
-    Raises:
-        UsageError: the file cannot be read, is not TOML, or holds an unknown section, an
-            unknown key or a value that is not a finite number.
-    """
+    """Read thresholds from a TOML file (``[kl_explosion]``, ``warn = 10``) over the defaults."""
     file = Path(path)
     try:
         # Pipes and devices may be endless.
@@ -109,7 +101,6 @@ def load_thresholds(path: str | Path) -> Thresholds:
 
 
 def _problem(declared: Mapping[str, Limit[float]], key: str, value: object) -> str:
-    """Return what is wrong with ``key = value`` in a thresholds file, "" if it is valid."""
     if key not in declared:
         return f"has no threshold {key!r}; known: {', '.join(declared)}"
     try:

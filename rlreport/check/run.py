@@ -53,24 +53,16 @@ class Ranking:
 
 
 class RewardStalled(Limits):
-    """Thresholds of ``reward_stalled``, the check that finds a reward that did not rise."""
-
     solved = Limit(
         0.95, "of responses", "share with the best reward, in every step: nothing left to learn"
     )
 
 
 class Run:
-    """The tables of a run and the thresholds it is judged by.
+    """The training responses and steps of a run or a part of it, and the thresholds of the checks.
 
-    Attributes:
-        tables: tables of the training responses and steps, of the whole run or a part of it.
-        limits: thresholds of the checks.
-        first: window of the first fifth of the steps, None if the run is too short for a trend.
-        last: window of the last fifth; all steps if the run is too short for a trend.
-        steps: int64 (S,), the numbers of the run's steps, ascending.
-        validation: tables of the validation responses, None if there are none.
-        attempted_steps: rows of the step table with at least one response or failed rollout.
+    ``attempted_steps`` are the rows of the step table with a response or a failed rollout. A run
+    too short for a trend has no ``first`` window; its ``last`` window has all steps.
     """
 
     def __init__(
@@ -82,12 +74,11 @@ class Run:
         self.attempted_steps = tables.steps[attempted]
         self.limits = limits or Thresholds()
         self.first, self.last = first_and_last(self.tables, self.limits[Trend])
-        self.steps: Ints = step_numbers(self.tables)
+        self.steps: Ints = step_numbers(self.tables)  # int64 (S,), ascending
         self._computed: dict[Callable[[Run], Any], Any] = {}
 
     @property
     def responses(self) -> pd.DataFrame:
-        """The response table."""
         return self.tables.responses
 
     def once(self, compute: Callable[[Run], T]) -> T:
@@ -98,7 +89,6 @@ class Run:
 
     @property
     def windows_overlap(self) -> bool:
-        """Whether the first and the last window share steps, or there is no first one."""
         return self.first is None or self.first.steps[-1] >= self.last.steps[0]
 
     @cached_property
@@ -121,7 +111,6 @@ class Run:
 
     @property
     def last_index(self) -> int:
-        """Index in ``steps`` of the first step of the last window."""
         return len(self.steps) - len(self.last.steps)
 
     def has(self, column: str) -> bool:
@@ -155,7 +144,6 @@ class Run:
         return Series(self.steps, self.by_step(values), np.where(counts > 0, errors, np.nan))
 
     def steps_of(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return for each step whether ``rows``, bool (rows,), is True for any of its responses."""
         return np.bincount(self.step_index[rows], minlength=len(self.steps)) > 0
 
     def covers(self, series: Series) -> bool:
@@ -207,7 +195,6 @@ class Run:
         return np.asarray(at.groupby(level=0).last().reindex(self.steps), dtype=np.float64)
 
     def last_values(self, series: Floats) -> Floats:
-        """Return the values of a series, float64 (S,), at the steps of the last window."""
         return series[-len(self.last.steps) :]
 
     @property
@@ -230,7 +217,7 @@ class Run:
     ) -> Change:
         """Return the change of the mean of per-response values from one window to another.
 
-        By default, from the run's first window to its last; NaN if there is no first one.
+        By default from the run's first window to its last; NaN if there is no first one.
         """
         start, end = first or self.first, last or self.last
         if start is None:
@@ -238,11 +225,7 @@ class Run:
         return noise.change(self.tables, values, start, end, weights, self.limits[Trend].z)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
-        """Return a list of one ``Met`` if ``value / of`` meets a threshold, else an empty list.
-
-        Rounding errors are tolerated. ``of`` is what a relative threshold refers to, such as the
-        value at the start of the run.
-        """
+        """Return [Met] if ``value`` meets a threshold times ``of``, but for rounding, else []."""
         bound: float = getattr(self.limits[limit.owner], limit.key)
         if not meets(op, value, bound * of):
             return []
@@ -266,8 +249,8 @@ class Run:
     ) -> Onset | None:
         """Return the step at which a series, float64 (S,), left its baseline; see ``check.onset``.
 
-        It is the first step if ``always``, or if the run is too short for a trend. If the series
-        fell from a peak, ``peak`` is the range of indices of the peak.
+        It is the first step if ``always``, or in a short run. ``peak``: range of indices of the
+        peak from which it fell.
         """
         if not len(self.steps):
             return None
@@ -319,17 +302,15 @@ class Run:
         return mean(best) > min_share and all(mean(part) > min_share - 0.02 for part in ends)
 
     def since(self, onset: Onset | None) -> tuple[int, ...]:
-        """Return the steps from the onset on; without an onset, those of the last window."""
         if onset is None:
             return self.last.steps
         return tuple(self.steps[self.steps >= onset.step].tolist())
 
     def examples(self, ranking: Ranking, onset: Onset | None) -> tuple[Example, ...]:
-        """Return up to three responses after the onset, in the order of ``ranking``.
+        """Return up to three responses after the onset (else of the last window) by ``ranking``.
 
-        Only responses whose texts were read can be examples, and the extremes of every figure are
-        among these. Responses to different prompts are preferred. Without an onset, they come
-        from the last window.
+        Responses to different prompts are preferred. Their texts were read: those of the extremes
+        of every figure are.
         """
         by = ranking.by
         step, n, prompts = self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
@@ -342,9 +323,8 @@ class Run:
         order = rows[np.argsort(-by[rows] if ranking.highest else by[rows], kind="stable")]
         order = order[:400]  # enough to find three different prompts
         _, first_rows = np.unique(prompts[order], return_index=True)
-        chosen = dict.fromkeys(
-            [*order[np.sort(first_rows)].tolist()[:MAX_EXAMPLES], *order.tolist()]
-        )
+        different = order[np.sort(first_rows)][:MAX_EXAMPLES]
+        chosen = dict.fromkeys([*different.tolist(), *order.tolist()])
 
         def example(row: int, low: float) -> Example:
             at = np.nan if ranking.token is None else ranking.token[row]

@@ -103,13 +103,9 @@ class SpreadingTexts:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text that spreads: its words, and how often each sampled response contains it.
-
-    ``before`` and ``after`` are the shares of responses with it in the baseline and at the end.
-    """
-
     words: tuple[str, ...]
-    counts: Ints
+    counts: Ints  # how often each sampled response contains it
+    # shares of responses with it in the baseline and at the end
     before: float
     after: float
     z: float
@@ -125,10 +121,7 @@ def has_text(counts: Floats) -> Floats:
 # Rewards may be close to the float64 maximum.
 @np.errstate(over="ignore", invalid="ignore")
 def spreading_texts(run: Run) -> SpreadingTexts:
-    """Return texts in a far larger share of the last responses than of first or reference ones.
-
-    The result is empty if no texts are logged, or no responses to compare with.
-    """
+    """Return texts in a far larger share of the last responses than of first or reference ones."""
     rows: list[dict[str, object]] = []
     by_step = [pd.DataFrame(columns=["step", "ngram", "share"])]
     counts_of: dict[str, Floats] = {}
@@ -148,8 +141,8 @@ def spreading_texts(run: Run) -> SpreadingTexts:
         if run.first is not None and not moved.rose:
             continue
         series = run.by_step(shares)
-        best = run.responses[(run.step_index >= run.last_index) & (shares == 1)]
-        best = best.sort_values("reward", ascending=False, kind="stable")
+        holders = run.responses[(run.step_index >= run.last_index) & (shares == 1)]
+        best = holders.sort_values("reward", ascending=False, kind="stable")
         rows.append(
             {
                 "kind": text.kind,
@@ -162,8 +155,8 @@ def spreading_texts(run: Run) -> SpreadingTexts:
                 "examples": list(zip(best["step"][:EXAMPLES], best["n"][:EXAMPLES], strict=True)),
             }
         )
-        of_text = pd.DataFrame({"step": run.steps, "ngram": text.name, "share": series})
-        by_step.append(of_text.dropna())
+        shares_of_text = {"step": run.steps, "ngram": text.name, "share": series}
+        by_step.append(pd.DataFrame(shares_of_text).dropna())
         counts_of[text.name] = counts
         if len(rows) == MAX_TEXTS:
             break
@@ -408,8 +401,7 @@ def judge_share(
 ) -> Finding | None:
     """Return a finding if a share, such as that of failed calls, is too high or rose too much.
 
-    ``moved`` has the share in the first and last window of steps. ``details`` are further
-    arguments of ``Check.finding``, including ``series``, the share by step.
+    ``details`` are further arguments of ``Check.finding``; ``series`` is the share by step.
     """
     limits = check.limits
     assert issubclass(limits, RiseOrShare)
@@ -431,11 +423,7 @@ def judge_rows(
     weights: Floats | None = None,
     ranking: Ranking | None = None,
 ) -> Finding | None:
-    """Return a finding if the mean of ``values``, a share, is too high or rose too much.
-
-    ``values``, float64 (rows,), are e.g. 1 for cut-off responses, else 0; NaN does not count.
-    ``weights`` are the denominators of the values, such as the number of tool calls.
-    """
+    """Return a finding if the mean of ``values``, a share, is too high or rose too much."""
     moved, series = run.change(values, weights), run.by_step(values, weights)
     ranking = ranking or Ranking(values, among=values > 0)
     return judge_share(check, run, moved, series=series, ranking=ranking)
@@ -456,10 +444,7 @@ def share_of(column: str, per: str = "") -> Callable[[Check, Run], Result]:
 
 
 def series_change(series: Series, first: int | None) -> Change:
-    """Return the change of a trainer's series from its first window to its last.
-
-    ``first`` is the number of steps in the first window; None means as many as in the last.
-    """
+    """Return the change of a trainer's series from its first steps (None: a window) to its last."""
     values = series.values
     size = max(MIN_WINDOW, int(len(values) * Trend.share.default))
     start = min(first or size, len(values))
@@ -471,15 +456,19 @@ def series_change(series: Series, first: int | None) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number to compare with a limit: by step (``series``, float64 (S,)) and at the end.
-
-    The limit is exceeded if ``end op limit`` is true; ``end`` is the value of the last window.
-    """
+    """A number that should not meet its limit (``end op limit``)."""
 
     limit: Limit[float]
     op: Op
-    series: Floats
-    end: float
+    series: Floats  # by step, float64 (S,)
+    end: float  # its value in the last window
+
+
+def mean_figure(
+    run: Run, limit: Limit[float], values: Floats, weights: Floats | None = None
+) -> Figure:
+    """Return the mean of per-response values, which should not exceed its limit."""
+    return Figure(limit, ">", run.by_step(values, weights), run.change(values, weights).last)
 
 
 def judge_figures(
@@ -498,18 +487,11 @@ def judge_figures(
 def same_prompt_change(
     run: Run, values: Floats, late: NDArray[np.bool_], early: NDArray[np.bool_] | None = None
 ) -> float | None:
-    """Return the mean change of ``values`` from early to late responses to the same prompts.
-
-    ``late`` and ``early`` are bool (rows,); by default, responses that are not late are early.
-    Return None if fewer than MIN_SHARED_PROMPTS prompts have both kinds of responses.
-    """
-    by_prompt = [
-        pd.Series(values[side]).groupby(run.responses["prompt_id"].to_numpy()[side]).mean()
-        for side in (
-            np.isfinite(values) & part for part in (late, ~late if early is None else early)
-        )
-    ]
-    changes = (by_prompt[0] - by_prompt[1]).dropna()
+    """Return the mean change of ``values`` from early to late responses to the same prompts."""
+    prompts, early = run.responses["prompt_id"].to_numpy(), ~late if early is None else early
+    sides = (np.isfinite(values) & part for part in (late, early))
+    after, before = (pd.Series(values[side]).groupby(prompts[side]).mean() for side in sides)
+    changes = (after - before).dropna()
     return float(changes.mean()) if len(changes) >= MIN_SHARED_PROMPTS else None
 
 
@@ -532,28 +514,23 @@ def label_contained(run: Run) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class DistinctFall:
-    """Distinct-2 (fraction of distinct bigrams) of first and last steps, and the z of its fall.
-
-    Larger samples repeat more bigrams, so ``first`` and ``last`` are computed from the same
-    number of ``bigrams``. ``series``, float64 (S,), is the distinct-2 of each step, also from
-    equal numbers of bigrams; NaN for steps with too few.
-    """
+    """Distinct-2 (fraction of distinct bigrams) of first and last steps, and the z of its fall."""
 
     first: float
     last: float
     bigrams: int
     z: float
-    series: Floats
+    series: Floats  # of each step, float64 (S,), NaN for steps with too few bigrams
 
     @property
     def share(self) -> float:
-        """Relative fall of distinct-2: 1 - last / first."""
         return 1 - self.last / self.first
 
 
 def distinct_fall(run: Run, least: int) -> DistinctFall | None:
     """Compare distinct-2 in the first and last window; None if either has < ``least`` bigrams.
 
+    Larger samples repeat more bigrams, so both windows, and all steps, are cut to equal numbers.
     The z is computed from the variance between steps. Identical answers to a prompt within a
     step count once.
     """

@@ -83,7 +83,6 @@ def with_excerpts(verdict: Verdict, responses: pd.DataFrame, rollouts: Rollouts)
 
 
 def _excerpt(rollout: Rollout, example: Example) -> str:
-    """Return at most EXCERPT characters of a response, around the position of the example."""
     text = " ".join(rollout.response.split())
     if len(text) <= EXCERPT:
         return text
@@ -107,15 +106,12 @@ def worded(
     Suggestions quote settings from ``card``, the run's configuration (dotted name -> value).
     ``sample_note`` says in which responses phrases were counted, "" if in all.
     """
-    worded_verdict = verdict.map(lambda finding: _fill_texts(finding, card or {}, sample_note))
-    return replace(worded_verdict, sentence=_sentence(worded_verdict))
+    filled = verdict.map(lambda finding: _fill_texts(finding, card or {}, sample_note))
+    return replace(filled, sentence=_sentence(filled))
 
 
 def translatable_title(finding: Mapping[str, Any], title: str) -> str:
-    """Return the title of a finding read from ``report.json``, now as a translatable message.
-
-    A title that this version would write differently is returned unchanged, as plain text.
-    """
+    """Return the title of a finding read from ``report.json``, now as a translatable message."""
     check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
     if check is None or not isinstance(facts, dict):
         return title
@@ -140,13 +136,12 @@ def headline(verdict: Verdict) -> str:
         )
     if lead is None:
         return HEADLINES[verdict.level]
-    level = FIRST_WORDS[verdict.level]
-    if lead.onset:
-        step = lead.onset.step
-        if lead.id == "reward_shift":
-            return message("{level}: {name} at step {step}", level=level, name=lead.name, step=step)
-        return message("{level}: {name} since step {step}", level=level, name=lead.name, step=step)
-    return message("{level}: {name}", level=level, name=lead.name)
+    facts = {"level": FIRST_WORDS[verdict.level], "name": lead.name}
+    if lead.onset is None:
+        return message("{level}: {name}", **facts)
+    if lead.id == FIRST_CHECK:
+        return message("{level}: {name} at step {step}", **facts, step=lead.onset.step)
+    return message("{level}: {name} since step {step}", **facts, step=lead.onset.step)
 
 
 def _leading_finding(verdict: Verdict) -> Finding | None:
@@ -180,15 +175,13 @@ def _suggestion(literal: str, card: Mapping[str, object]) -> str:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a setting is a number, or a string of one (YAML reads 1e-6 as a string)."""
-    try:
+    try:  # YAML reads 1e-6 as a string
         return math.isfinite(float(str(value)))
     except ValueError:
         return False
 
 
 def _sentence(verdict: Verdict) -> str:
-    """Return the verdict in sentences: main finding, its effects, which checkpoint to keep."""
     lead = _leading_finding(verdict)
     parts = [message("{headline}.", headline=headline(verdict))]
     if verdict.level == "unjudged" and verdict.windows is None:
@@ -212,24 +205,15 @@ def _sentence(verdict: Verdict) -> str:
         effects = [f for f in verdict.effects_of(lead) if f.severity != "info"][:MAX_EFFECTS]
         clauses = [f.clause for f in effects]
         if not any(f.id in TELL_THE_REWARD for f in (lead, *effects)):
-            clauses += [
-                _change_clause(moved) for moved in verdict.moved if moved.figure == "reward"
-            ]
+            clauses += [_change_clause(one) for one in verdict.moved if one.figure == "reward"]
+        title = lead.title
         if clauses:
-            parts.append(
-                message(
-                    "{title:clause}; {effects}.", title=lead.title, effects=_join_clauses(clauses)
-                )
-            )
-        else:
-            parts.append(lead.title)
-        others = [
-            f.name
-            for f in verdict.findings
-            if f.severity != "info" and not f.explained_by and f.id != lead.id
-        ]
-        if others:
-            parts.append(message("Also found: {names}.", names=tuple(others)))
+            effect_clauses = _join_clauses(clauses)
+            title = message("{title:clause}; {effects}.", title=title, effects=effect_clauses)
+        parts.append(title)
+        causes = [f for f in verdict.findings if f.severity != "info" and not f.explained_by]
+        if others := tuple(f.name for f in causes if f.id != lead.id):
+            parts.append(message("Also found: {names}.", names=others))
         checkpoint = message(
             "Keep the last checkpoint saved at or before step {step}.", step=verdict.keep_step
         )
@@ -244,15 +228,14 @@ def _join_clauses(clauses: list[str]) -> str:
 
 
 def _change_clause(moved: Moved) -> str:
-    """Return a clause that says how the reward changed, or how large the KL is."""
     facts = {"first": moved.first, "last": moved.last}
     if moved.figure == "kl":
         return told("KL to the reference is {last:figure} nats per response", facts)
     if moved.first is None:
         return told("the mean reward is {last:figure}", facts)
+    if moved.rose is False and moved.last < moved.first:
+        return told("the reward ended lower: {first:figure} → {last:figure}", facts)
     if moved.rose is False:
-        if moved.last < moved.first:
-            return told("the reward ended lower: {first:figure} → {last:figure}", facts)
         return told(
             "the reward did not clearly rise: {first:figure} at first, {last:figure} at the end",
             facts,
@@ -278,10 +261,7 @@ def run_checks(
     checks: Sequence[Check] = CHECKS,
     muted: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Run the checks on a run's tables and return the verdict with its texts.
-
-    ``muted`` maps ids of checks to the reason why the user mutes their findings.
-    """
+    """Run the checks on a run's tables and return the verdict with its texts."""
     return worded(judge(Run(tables, thresholds), checks, muted))
 
 
@@ -323,16 +303,13 @@ def judge(
         not_run=[result for result in results.values() if isinstance(result, NotRun)],
         muted=[Muted(f, reasons[f.id]) for f in findings if f.id in reasons],
         moved=_moved(judged),
-        windows=(judged.first.span, judged.last.span)  # type: ignore[arg-type]
-        if judged.first
-        else None,
+        windows=judged.first and (judged.first.span, judged.last.span),  # type: ignore[arg-type]
         step_count=len(run.steps),
         reward_count=int(np.isfinite(run.reward.values).sum()),
     )
 
 
 def _run_check(check: Check, run: Run, start: int | None) -> Result:
-    """Run a check; a NotRun mentions ``start``, the step from which NaN makes the run useless."""
     if not len(run.steps) and not check.whole_run:
         needs = "responses"
         if start is not None:
@@ -390,21 +367,16 @@ def _is_death(finding: Finding) -> bool:
 
 
 def _rank_index(finding: Finding) -> int:
-    """Return 0 (log invalid) to 3 (note) by rank of the finding, -1 if the policy has collapsed."""
     return -1 if _is_death(finding) else RANKS.index(finding.rank)
 
 
 def _explains(
     cause: Finding, other: Finding, checks: Mapping[str, Check], order: list[str], run: Run
 ) -> bool:
-    if (
-        cause.severity == "info"
-        or other.id not in checks[cause.id].explains
-        or (
-            _rank_index(cause) > _rank_index(other)
-            and not (_is_death(other) and cause.rank != "consequence")
-        )
-    ):
+    if cause.severity == "info" or other.id not in checks[cause.id].explains:
+        return False
+    explains_death = _is_death(other) and cause.rank != "consequence"
+    if _rank_index(cause) > _rank_index(other) and not explains_death:
         return False
     if cause.rank == other.rank and cause.id in checks[other.id].explains:
         starts = [(f.onset.step if f.onset else -1, order.index(f.id)) for f in (cause, other)]
@@ -478,7 +450,6 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
 
 
 def _moved(run: Run) -> tuple[Moved, ...]:
-    """Return reward, KL and length in the first and last steps, from responses or else metrics."""
     in_tokens = run.length == "response_tokens" or run.responses.empty
     length: Figure = "tokens" if in_tokens else "characters"
     columns: dict[Figure, tuple[str, str]] = {
@@ -501,8 +472,6 @@ def _moved(run: Run) -> tuple[Moved, ...]:
             first, last = (windows["start"] if np.isfinite(first) else first), windows["end"]
         if not np.isfinite(last):
             continue
-        first_value = first if np.isfinite(first) else None
-        figures.append(
-            Moved(name, first_value, last, rose or (None if run.windows_overlap else rose))
-        )
+        compared = rose or (None if run.windows_overlap else rose)
+        figures.append(Moved(name, first if np.isfinite(first) else None, last, compared))
     return tuple(figures)

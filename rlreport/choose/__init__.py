@@ -20,6 +20,7 @@ from rlreport.read.choice import METRICS, extremeness
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import marked, message
 
+SEED = 0  # Seed of random samples
 # Fraction of a step's shown responses that have extreme metrics; the others are sampled
 EXTREME_SHARE = 0.5
 
@@ -91,7 +92,7 @@ def rank_by_interest(
     shown: int,
     *,
     evidence: Iterable[int] = (),
-    seed: int = 0,
+    seed: int = SEED,
     recurring: NDArray[np.float64] | None = None,
 ) -> NDArray[np.int64]:
     """Return which rows of a step's ``responses`` to show, the most interesting first.
@@ -321,7 +322,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
     # Pages also contain three computed arrays: log-ratios, advantages and returns.
     arrays = array_count + 3 if has_tokens and array_count else int(has_tokens)
     starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
-    sampling_keys = prompt_sampling_keys(responses, options.seed)
+    sampling_keys = prompt_sampling_keys(responses, SEED)
     plans = []
     for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
         step = int(steps[start])
@@ -331,7 +332,6 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
             step,
             options.max_responses,
             evidence=pinned,
-            seed=options.seed,
             recurring=sampling_keys[start:stop],
         )
         plans.append(StepPlan(step, with_texts[rows], len(pinned), token_counts[rows], arrays))

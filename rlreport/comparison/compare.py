@@ -85,11 +85,7 @@ class Side:
 
 
 def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
-    """Prepare a run's response data, with prompts identified by text, group_id or another field.
-
-    Raises:
-        UsageError: the run has no such field.
-    """
+    """Prepare a run's response data, with prompts identified by text, group_id or another field."""
     if pair_by == PROMPT:
         named = PROMPT in responses
         pairs = responses[PROMPT if named else "prompt_id"].astype(np.uint64)
@@ -110,15 +106,12 @@ def _hash(value: object) -> int:
 
 
 class Windows(NamedTuple):
-    """First and last compared step of each BASE run and of NEW, and the steps that all runs have.
-
-    ``overlap``: whether each run has steps in the last fifth of the range that all runs cover.
-    """
+    """First and last compared step of each BASE run and of NEW, and the steps of all runs."""
 
     bases: list[tuple[int, int]]
     new: tuple[int, int]
     common: Ints
-    overlap: bool
+    overlap: bool  # whether each run has steps in the last fifth of the range that all cover
 
 
 def windows(frames: Sequence[pd.DataFrame]) -> Windows:
@@ -148,31 +141,23 @@ def _last_fifth(steps: Ints) -> Ints:
 
 
 class Guardrail(NamedTuple):
-    """A figure that should not get worse, such as the KL or the response length.
-
-    ``base`` and ``new`` are the figure's mean over prompts in the first BASE run and in NEW,
-    ``effect`` is NEW - BASE, and ``level`` its verdict, Holm-corrected for several guardrails.
-    """
+    """A figure that should not get worse, such as the KL or the response length."""
 
     id: str
     column: str
-    base: float
+    base: float  # mean over prompts in the first BASE run
     new: float
     effect: Effect
-    level: GuardrailLevel
+    level: GuardrailLevel  # Holm-corrected for several guardrails
 
 
 def effect_on(
-    means: Sequence[pd.DataFrame], column: str, *, paired: bool, rounding: pd.Series, seed: int
+    means: Sequence[pd.DataFrame], column: str, *, paired: bool, rounding: pd.Series
 ) -> Effect:
     """Return the difference NEW - BASE of one figure, NaN if a run does not have the figure.
 
-    Args:
-        means: a table per run, NEW last: each prompt's mean figures, indexed by ``pair``.
-        column: name of the figure.
-        paired: compare only the prompts that all runs have.
-        rounding: column -> the maximum difference that rounding can cause.
-        seed: seed of the permutation test.
+    ``means`` has a table per run, NEW last: each prompt's mean figures, indexed by ``pair``.
+    ``rounding`` is by column the maximum difference that rounding can cause.
     """
     if not all(has(table, column) for table in means):
         return Effect(paired=paired)
@@ -180,10 +165,10 @@ def effect_on(
     tolerance = float(rounding[column])
     if paired:
         *bases, new = pd.concat(columns, axis=1, join="inner").sort_index().to_numpy(np.float64).T
-        return paired_effect(np.stack(bases), new, rounding=tolerance, seed=seed)
+        return paired_effect(np.stack(bases), new, rounding=tolerance)
     pooled = pd.concat(columns[:-1]).groupby(level=0).mean().to_numpy(np.float64)
     *bases, new = (values.to_numpy(np.float64) for values in columns)
-    return unpaired_effect(pooled, new, runs=bases, rounding=tolerance, seed=seed)
+    return unpaired_effect(pooled, new, runs=bases, rounding=tolerance)
 
 
 def _guardrails(means: Sequence[pd.DataFrame], **options: Any) -> list[Guardrail]:
@@ -193,19 +178,13 @@ def _guardrails(means: Sequence[pd.DataFrame], **options: Any) -> list[Guardrail
     guardrails, directions = [], {}
     for name, columns, better in [*figures, *((part, (part,), 1) for part in parts)]:
         column = next((c for c in columns if all(has(table, c) for table in means)), columns[0])
-        base, new = (
-            float(table[column].mean()) if column in table else np.nan
-            for table in (means[0], means[-1])
-        )
+        ends = [float(table[column].mean()) if column in table else np.nan for table in means]
         effect = effect_on(means, column, **options)
-        guardrails.append(Guardrail(name, column, base, new, effect, "missing"))
+        guardrails.append(Guardrail(name, column, ends[0], ends[-1], effect, "missing"))
         directions[name] = better
     logged = [g for g in guardrails if np.isfinite(g.effect.low)]
-    p_values = holm([g.effect.p for g in logged])
-    levels = {
-        g.id: _guardrail_level(g, p, directions[g.id])
-        for g, p in zip(logged, p_values, strict=True)
-    }
+    corrected = zip(logged, holm([g.effect.p for g in logged]), strict=True)
+    levels = {g.id: _guardrail_level(g, p, directions[g.id]) for g, p in corrected}
     return [g._replace(level=levels.get(g.id, "missing")) for g in guardrails]
 
 
@@ -237,11 +216,9 @@ class Comparison:
     shared: int  # number of prompts that all runs have in their windows
     only_base: int  # number of prompts in the window of a BASE run but not in that of NEW
     only_new: int  # number of prompts in the window of NEW but not in that of every BASE run
-    seed: int
 
     @property
     def metrics_alone(self) -> bool:
-        """Whether at least one run has only trainer metrics, no responses."""
         return any((frame["split"] == METRICS).all() for frame in self.responses)
 
     @property
@@ -266,7 +243,6 @@ class Comparison:
 
     @property
     def ends(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Responses at all steps of the first BASE run and of NEW."""
         return self.responses[0], self.responses[-1]
 
     @property
@@ -279,14 +255,14 @@ class Comparison:
     @cached_property
     def band(self) -> Band:
         """Reward of NEW minus BASE at each common step, with a 95% band for the whole curve."""
-        paired, rounding, steps = self.effect.paired, self.rounding, self.windows.common
-        return difference_band(*self.ends, steps, paired=paired, rounding=rounding, seed=self.seed)
+        paired, steps = self.effect.paired, self.windows.common
+        return difference_band(*self.ends, steps, paired=paired, rounding=self.rounding)
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL | None]:
         """Reward column -> NEW - BASE at equal KL; None if not logged or KL ranges are disjoint."""
         return {
-            reward: at_equal_kl(*self.ends, reward=reward, seed=self.seed)
+            reward: at_equal_kl(*self.ends, reward=reward)
             if all(has(frame, column) for frame in self.ends for column in (reward, "kl_k1"))
             else None
             for reward in ("reward", "valid_reward")
@@ -320,26 +296,18 @@ class Comparison:
         return reasons
 
 
-def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparison:
+def compare_runs(bases: Sequence[Side], new: Side) -> Comparison:
     """Compare NEW with one or several BASE runs over their last common steps."""
     split, responses = _common_split(_comparable_responses([*bases, new]))
     limits = windows(responses)
-    inside = [
-        frame[frame["step"].between(*window)]
-        for frame, window in zip(responses, (*limits.bases, limits.new), strict=True)
-    ]
+    ranges = zip(responses, (*limits.bases, limits.new), strict=True)
+    inside = [frame[frame["step"].between(*window)] for frame, window in ranges]
     means = [frame.groupby("pair").mean(numeric_only=True) for frame in inside]
     *firsts, last = (table.index for table in means)
     all_bases = reduce(pd.Index.intersection, firsts)
-    magnitudes = [
-        frame.select_dtypes("number").abs().replace(np.inf, np.nan).mean() for frame in inside
-    ]
-    rounding = ROUNDING * pd.concat(magnitudes, axis=1).max(axis=1)
-    options: dict[str, Any] = {
-        "paired": _pairable([*firsts, last]),
-        "rounding": rounding,
-        "seed": seed,
-    }
+    figures = (frame.select_dtypes("number").abs().replace(np.inf, np.nan) for frame in inside)
+    rounding = ROUNDING * pd.concat([table.mean() for table in figures], axis=1).max(axis=1)
+    options: dict[str, Any] = {"paired": _pairable([*firsts, last]), "rounding": rounding}
     return Comparison(
         split,
         responses,
@@ -352,7 +320,6 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
         shared=len(all_bases.intersection(last)),
         only_base=len(reduce(pd.Index.union, firsts).difference(last)),
         only_new=len(last.difference(all_bases)),
-        seed=seed,
     )
 
 

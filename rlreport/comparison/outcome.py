@@ -66,19 +66,17 @@ class Gate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A prompt won or lost by NEW: its mean rewards in both runs, and their difference NEW - BASE.
-
-    ``base_response`` and ``new_response`` are the responses with the reward nearest to these means.
-    ``number`` is the number of the prompt in NEW, from 1. Unavailable texts are None.
-    """
+    """A prompt won or lost by NEW: its mean rewards in both runs, and ``delta``, NEW - BASE."""
 
     pair: int
     base: float
     new: float
     delta: float
+    # the responses with the reward nearest to these means
     base_response: ResponseId
     new_response: ResponseId
-    number: int = 0
+    number: int = 0  # number of the prompt in NEW, from 1
+    # texts, None if unavailable
     prompt: str | None = None
     base_text: str | None = None
     new_text: str | None = None
@@ -114,22 +112,20 @@ class Outcome:
     @property
     def broken(self) -> list[tuple[str, ComparedRun]]:
         """(label such as ``NEW``, run) of each run whose own verdict is critical."""
-        bases = [
-            ("BASE" if self.single_base else message("BASE ({run})", run=run.name), run)
-            for run in self.bases
-        ]
-        return [(name, run) for name, run in (*bases, ("NEW", self.new)) if run.broken]
+        names = [message("BASE ({run})", run=run.name) for run in self.bases]
+        names = ["BASE"] if self.single_base else names
+        runs = zip((*names, "NEW"), (*self.bases, self.new), strict=True)
+        return [(name, run) for name, run in runs if run.broken]
 
 
 def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareOptions) -> Outcome:
     """Compare NEW with one or several BASE runs, and read the texts that the pages show."""
     base = bases[0]
-    comparison = compare_runs([run.side for run in bases], new.side, seed=options.seed)
-    guardrails = [_discount_collapse(g, base, new) for g in comparison.guardrails]
-    if comparison.within_runs:
-        guardrails = [
-            g._replace(level="changed") if g.level in ("better", "worse") else g for g in guardrails
-        ]
+    comparison = compare_runs([run.side for run in bases], new.side)
+    guardrails = [
+        g._replace(level="changed") if _is_undecided(g, base, new, comparison) else g
+        for g in comparison.guardrails
+    ]
     comparison = replace(comparison, guardrails=guardrails)
     changed = _changed_findings(base, new)
     won_and_lost = flips(comparison)
@@ -139,7 +135,7 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
         (base, comparison.inside[0], {flip.base_response for flip in won_and_lost}),
         (new, comparison.inside[-1], {flip.new_response for flip in won_and_lost}),
     ):
-        counted_ids = _ids_to_count(run, frame, options.seed)
+        counted_ids = _ids_to_count(run, frame)
         texts = {} if options.redact else run.texts({*counted_ids, *in_flips})
         texts_by_side.append(texts)
         words.append([texts[key][1] for key in sorted(counted_ids) if key in texts][:MAX_TEXTS])
@@ -157,33 +153,28 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
     )
 
 
-def _discount_collapse(guardrail: Guardrail, base: ComparedRun, new: ComparedRun) -> Guardrail:
-    """Return the guardrail, with level ``changed`` if a collapsed policy explains the difference.
+def _is_undecided(
+    guardrail: Guardrail, base: ComparedRun, new: ComparedRun, comparison: Comparison
+) -> bool:
+    """Return whether a difference is not judged: a collapse explains it, or there are few runs.
 
     A collapse of NEW makes no guardrail better, and one of BASE makes NEW's length no worse.
     """
+    if comparison.within_runs:
+        return guardrail.level in ("better", "worse")
     if new.collapsed:
-        by_collapse = guardrail.level == "better"
-    elif guardrail.id in NEVER_BETTER:
-        by_collapse = base.collapsed and guardrail.level == "worse"
-    else:
-        by_collapse = False
-    return guardrail._replace(level="changed") if by_collapse else guardrail
+        return guardrail.level == "better"
+    return base.collapsed and guardrail.level == "worse" and guardrail.id in NEVER_BETTER
 
 
 def _changed_findings(base: ComparedRun, new: ComparedRun) -> dict[str, list[RunFinding]]:
-    critical_in_base = {
-        name for name, finding in base.findings.items() if finding.severity == "critical"
-    }
+    critical = [finding for finding in new.findings.values() if finding.severity == "critical"]
+    known = {name for name, finding in base.findings.items() if finding.severity == "critical"}
     return {
         "new": [finding for name, finding in new.findings.items() if name not in base.findings],
         "fixed": [finding for name, finding in base.findings.items() if name not in new.findings],
         "still": [finding for name, finding in new.findings.items() if name in base.findings],
-        "critical": [
-            finding
-            for name, finding in new.findings.items()
-            if finding.severity == "critical" and name not in critical_in_base
-        ],
+        "critical": [finding for finding in critical if finding.id not in known],
     }
 
 
@@ -255,27 +246,25 @@ def _with_texts(
     return replace(flip, number=number, prompt=prompt, base_text=base_text, new_text=new_text)
 
 
-def _ids_to_count(run: ComparedRun, inside: pd.DataFrame, seed: int) -> set[ResponseId]:
+def _ids_to_count(run: ComparedRun, inside: pd.DataFrame) -> set[ResponseId]:
     """Return the ids of the responses whose words are counted: for logs, a random sample."""
     if run.from_logs and len(inside) > MAX_TEXTS:
-        inside = inside.iloc[np.random.default_rng(seed).permutation(len(inside))[:MAX_TEXTS]]
+        inside = inside.iloc[np.random.default_rng(0).permutation(len(inside))[:MAX_TEXTS]]
     return set(inside[["step", "n"]].itertuples(index=False, name=None))
 
 
 def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
-    """Find n-grams that are clearly more frequent in responses of NEW than in those of BASE.
+    """Return n-grams that are clearly more frequent in responses of NEW than in those of BASE.
 
-    Returns:
-        Up to MAX_LISTED rows by descending z: ``ngram``, ``base_share`` and ``new_share`` (fraction
-        of responses that contain it) and ``z`` (``log_odds_z``).
+    Columns: ``ngram``, ``base_share`` and ``new_share`` (fraction of responses that contain it) and
+    ``z`` (``log_odds_z``), by which rows descend.
     """
     if not base or not new:
         return pd.DataFrame(columns=["ngram", "base_share", "new_share", "z"])
     before, after = _text_counts(base), _text_counts(new)
     ngrams = sorted(ngram for ngram, count in after.items() if count >= 2)
-    new_counts, base_counts = (
-        np.array([counts[ngram] for ngram in ngrams], np.float64) for counts in (after, before)
-    )
+    new_counts = np.array([after[ngram] for ngram in ngrams], np.float64)
+    base_counts = np.array([before[ngram] for ngram in ngrams], np.float64)
     z = log_odds_z(new_counts, len(new), base_counts, len(base))
     chosen: list[int] = []
     for i in np.argsort(-z, kind="stable").tolist():
@@ -283,21 +272,18 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
             break
         if not any(_is_redundant(ngrams[i], ngrams[j], new_counts[[i, j]]) for j in chosen):
             chosen.append(i)
-    shares = {
-        "base_share": base_counts[chosen] / len(base),
-        "new_share": new_counts[chosen] / len(new),
-    }
+    base_share, new_share = base_counts[chosen] / len(base), new_counts[chosen] / len(new)
+    shares = {"base_share": base_share, "new_share": new_share}
     return pd.DataFrame({"ngram": [ngrams[i] for i in chosen], **shares, "z": z[chosen]})
 
 
 def _text_counts(texts: Sequence[str]) -> Counter[str]:
-    """Return n-gram (words joined by blanks) -> number of texts that contain it."""
     counts: Counter[str] = Counter()
+    sizes = range(1, MAX_NGRAM + 1)
     for text in texts:
         words = units(text)[:MAX_WORDS]
-        lengths = range(1, MAX_NGRAM + 1)
         counts.update(
-            {" ".join(words[i : i + n]) for n in lengths for i in range(len(words) - n + 1)}
+            {" ".join(words[i : i + n]) for n in sizes for i in range(len(words) - n + 1)}
         )
     return counts
 
@@ -311,9 +297,7 @@ def _is_redundant(ngram: str, other: str, counts: Floats) -> bool:
 def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.DataFrame:
     """Compare tokens by their share of a run's KL, given ``token`` and ``kl_share`` of each run.
 
-    Returns:
-        Rows by descending absolute change: ``token``, ``base_share``, ``new_share``, ``change``;
-        none if the tokens of a run are None.
+    Columns: ``token``, ``base_share``, ``new_share``, ``change``; the largest change comes first.
     """
     if base is None or new is None:
         return pd.DataFrame(columns=["token", "base_share", "new_share", "change"])
@@ -401,9 +385,8 @@ def sentence(outcome: Outcome) -> str:
     """Return the verdict as sentences: broken runs, then the effect with its interval."""
     parts = [message("{clause}.", clause=clause) for clause in _broken(outcome)]
     if len(parts) > len(outcome.bases):
-        parts.insert(
-            0, message("{all}, so the difference between them means little.", all=headline(outcome))
-        )
+        literal = marked("{all}, so the difference between them means little.")
+        parts.insert(0, message(literal, all=headline(outcome)))
     comparison, name = outcome.comparison, _level(outcome)
     effect = comparison.effect
     if comparison.level == "incomparable":
@@ -413,17 +396,14 @@ def sentence(outcome: Outcome) -> str:
     unpaired = marked("unpaired, at least {pairs} prompts per side")
     if comparison.metrics_alone:
         unpaired = marked("within these runs, at least {pairs} blocks of steps per side")
-    prompts = message(paired if effect.paired else unpaired, pairs=whole(effect.pairs))
-    parts.append(
-        message(
-            "{name}: reward {effect} (95% interval {interval}; {prompts}, {window}).",
-            name=name,
-            effect=signed(effect.value),
-            interval=message("{low} to {high}", low=figure(effect.low), high=figure(effect.high)),
-            prompts=prompts,
-            window=_window(outcome),
-        )
-    )
+    places = {
+        "effect": signed(effect.value),
+        "interval": message("{low} to {high}", low=figure(effect.low), high=figure(effect.high)),
+        "prompts": message(paired if effect.paired else unpaired, pairs=whole(effect.pairs)),
+        "window": _window(outcome),
+    }
+    literal = marked("{name}: reward {effect} (95% interval {interval}; {prompts}, {window}).")
+    parts.append(message(literal, name=name, **places))
     if comparison.observed_level == "no_evidence":
         most = figure(max(abs(effect.low), abs(effect.high)))
         parts.append(message("The effect could be up to ±{most}.", most=most))
@@ -436,7 +416,6 @@ def _broken(outcome: Outcome) -> list[str]:
 
 
 def _level(outcome: Outcome) -> str:
-    """Return the verdict as text; "Better" or "Worse" only if it is one on the change."""
     level, within_runs = outcome.comparison.observed_level, outcome.comparison.within_runs
     limited = _IN_THESE_RUNS if outcome.broken or within_runs else _LEVELS
     names = _IN_A_PAIR if outcome.single_base else limited
@@ -460,7 +439,6 @@ def _lead(run: ComparedRun) -> str:
 
 
 def check_name(check: str) -> str:
-    """Return the readable name of a check."""
     return message(BY_ID[check].name) if check in BY_ID else check.replace("_", " ")
 
 
@@ -488,7 +466,6 @@ def _base_window(outcome: Outcome) -> str:
 
 
 def _reasons(outcome: Outcome) -> list[str]:
-    """Return one sentence per reason why the comparison is limited."""
     new = span(outcome.comparison.windows.new)
     places = {"base_window": _base_window(outcome), "new_window": new}
     blocks = {"few_prompts": "few_blocks"} if outcome.comparison.metrics_alone else {}
@@ -505,21 +482,17 @@ def notes(outcome: Outcome) -> list[str]:
     if comparison.level != "incomparable" or len(comparison.reasons) > 1:
         parts += _reasons(outcome)
     if not outcome.single_base:
-        parts.append(
-            message(
-                "BASE has {runs} runs: the interval covers one more run (Student's t) and "
-                "the variation of prompts; curves, findings and examples are from the first.",
-                runs=whole(len(outcome.bases)),
-            )
+        literal = marked(
+            "BASE has {runs} runs: the interval covers one more run (Student's t) and "
+            "the variation of prompts; curves, findings and examples are from the first."
         )
+        parts.append(message(literal, runs=whole(len(outcome.bases))))
     elif comparison.observed_level in ("better", "worse"):
-        parts.append(
-            message(
-                "One run on each side can show that these two runs differ, but not that the "
-                "change caused it: for that, give BASE three times or more, one run per "
-                "seed."
-            )
+        one_run = message(
+            "One run on each side can show that these two runs differ, but not that the "
+            "change caused it: for that, give BASE three times or more, one run per seed."
         )
+        parts.append(one_run)
     base, new = outcome.base.side.responses, outcome.new.side.responses
     for here, there, name in ((base, new, "BASE"), (new, base, "NEW")):
         missing = tuple(RESPONSE[c].label for c in _ONE_SIDED if c in here and c not in there)
@@ -568,18 +541,15 @@ def _run_notes(run: ComparedRun) -> list[str]:
 
 def texts_note(outcome: Outcome) -> str:
     """Return a sentence on why texts are missing, "" if all are available."""
-    flips = outcome.flips
-    missing = sum(flip.base_text is None or flip.new_text is None for flip in flips)
     if outcome.redact:
         return message("Texts are left out (--redact).")
-    if missing:
-        return message(
-            "{missing} of {flips} pairs are shown without text, because an earlier report does "
-            "not contain it.",
-            missing=whole(missing),
-            flips=whole(len(flips)),
-        )
-    return ""
+    missing = sum(flip.base_text is None or flip.new_text is None for flip in outcome.flips)
+    literal = marked(
+        "{missing} of {flips} pairs are shown without text, because an earlier report does "
+        "not contain it."
+    )
+    flips = whole(len(outcome.flips))
+    return message(literal, missing=whole(missing), flips=flips) if missing else ""
 
 
 def equal_kl(outcome: Outcome) -> str:
@@ -609,7 +579,6 @@ def equal_kl(outcome: Outcome) -> str:
 
 
 def guardrail_name(guardrail: Guardrail) -> str:
-    """Return the name of a guardrail as shown on pages."""
     if guardrail.id.startswith(PART):
         return message("Reward part: {name}", name=guardrail.id.removeprefix(PART))
     return message(next(label for name, label, *_ in GUARDRAILS if name == guardrail.id))
@@ -619,13 +588,12 @@ def guardrails_note(comparison: Comparison) -> str:
     """Return sentences on the guardrails that are not compared, "" if all are."""
     few: list[str] = []
     missing: list[str] = []
-    for guardrail in comparison.guardrails:
-        if guardrail.level == "missing":
-            logged = all(has(frame, guardrail.column) for frame in comparison.inside)
-            # The trainer's metrics may contain the KL per token, which is not compared.
-            per_response = guardrail.id == "kl" and not logged
-            name = message("KL per response") if per_response else guardrail_name(guardrail)
-            (few if logged else missing).append(name)
+    for guardrail in (one for one in comparison.guardrails if one.level == "missing"):
+        logged = all(has(frame, guardrail.column) for frame in comparison.inside)
+        # The trainer's metrics may contain the KL per token, which is not compared.
+        per_response = guardrail.id == "kl" and not logged
+        name = message("KL per response") if per_response else guardrail_name(guardrail)
+        (few if logged else missing).append(name)
     no_data = marked("Not compared, as a run has no data: {names}.")
     too_few = marked("Not compared, as fewer than three prompts have data: {names}.")
     if comparison.metrics_alone:
@@ -662,7 +630,6 @@ PROMPT_CHARACTERS = 400
 
 
 def compare_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the content of ``compare.json`` as dicts, lists and numbers."""
     comparison, changed = outcome.comparison, outcome.changed
     effect, windows, band = comparison.effect, comparison.windows, comparison.band
     equal_kl = {name: one and one._asdict() for name, one in comparison.equal_kl.items()}
@@ -671,11 +638,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         "generator": {"name": "rlreport", "version": __version__},
         "runs": {"base": [run.name for run in outcome.bases], "new": outcome.new.name},
         "levels": {"base": [run.level for run in outcome.bases], "new": outcome.new.level},
-        "window": {
-            "steps": list(windows.new),
-            "steps_base": list(windows.bases[0]),
-            "split": comparison.split,
-        },
+        "window": {"steps": windows.new, "steps_base": windows.bases[0], "split": comparison.split},
         "gate": {"failed": list(outcome.gate.failed), "exit": outcome.gate.exit},
         "verdict": {
             "level": comparison.level,
@@ -695,9 +658,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
             "step": windows.common.tolist(),
             **{name: values.tolist() for name, values in band._asdict().items()},
         },
-        "findings": {
-            name: [finding.id for finding in changed[name]] for name in ("new", "fixed", "still")
-        },
+        "findings": {name: [one.id for one in changed[name]] for name in ("new", "fixed", "still")},
         "flips": [_flip(flip) for flip in outcome.flips],
         "equal_kl": equal_kl["reward"],
         "equal_kl_watched": equal_kl["valid_reward"],
@@ -711,12 +672,10 @@ def prompts_table(outcome: Outcome) -> pd.DataFrame:
     """
     inside = outcome.comparison.inside
     sides = [
-        frame.groupby("pair")["reward"]
-        .agg(["size", "mean"])
-        .set_axis([f"{name}_responses", f"{name}_reward"], axis=1)
-        for name, frame in (("base", inside[0]), ("new", inside[-1]))
+        frame.groupby("pair")["reward"].agg(responses="size", reward="mean").add_prefix(prefix)
+        for prefix, frame in (("base_", inside[0]), ("new_", inside[-1]))
     ]
-    table = sides[0].join(sides[1], how="outer").sort_index()
+    table: pd.DataFrame = sides[0].join(sides[1], how="outer").sort_index()
     table["difference"] = table["new_reward"] - table["base_reward"]
     table.insert(0, "prompt_new", table.index.map(prompt_numbers(outcome.new)).astype("Int64"))
     if not outcome.redact and outcome.new.side.named and outcome.base.side.named:
@@ -731,11 +690,10 @@ def _effect(effect: Effect) -> dict[str, float]:
 
 
 def _flip(flip: Flip) -> dict[str, Any]:
-    response_ids = {"base": flip.base_response, "new": flip.new_response}
+    prompt = flip.number if flip.prompt is None else flip.prompt[:PROMPT_CHARACTERS]
+    responses = {"base": flip.base_response, "new": flip.new_response}
     return {
-        "prompt": flip.number if flip.prompt is None else flip.prompt[:PROMPT_CHARACTERS],
-        "base": flip.base,
-        "new": flip.new,
-        "delta": flip.delta,
-        "responses": {side: {"step": step, "n": n} for side, (step, n) in response_ids.items()},
+        "prompt": prompt,
+        **{name: getattr(flip, name) for name in ("base", "new", "delta")},
+        "responses": {side: {"step": step, "n": n} for side, (step, n) in responses.items()},
     }

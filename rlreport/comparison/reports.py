@@ -26,6 +26,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from rlreport.check.finding import SCHEMA
+from rlreport.check.run import has
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnreadableReportError, UnusableInputError
 from rlreport.figures.tokens import is_cut_off
@@ -52,20 +53,12 @@ ROWS_TOGETHER = 10_000
 COMPRESSION = 4  # Level of gzip; level 6 takes three times as long and saves only 5%
 MAX_BYTES = 500_000_000  # Maximum decompressed size in bytes of a report's response data
 MAX_CELLS = 50_000_000  # Maximum number of table cells of a report's response data
-_FIGURES = dict.fromkeys(
-    [
-        *(c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed),
-        *("response_chars", "mismatch_k3", "prompt_chars"),
-    ]
-)
+_LISTED = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed]
+_FIGURES = dict.fromkeys([*_LISTED, "response_chars", "mismatch_k3", "prompt_chars"])
 # Value of ``split`` in rows with the trainer's means of a step, not figures of one response
 METRICS = "metrics"
 
-_TRAINER_FIGURES = {
-    "reward": "reward_mean",
-    "kl_k1": "kl_k1_mean",
-    "response_tokens": "response_tokens_mean",
-}
+_TRAINER_FIGURES = ("reward", "kl_k1", "response_tokens")
 _NUMBERS = ("step", "n", "prompt_id")
 _HASHES = ("prompt", "group_hash")
 
@@ -125,9 +118,9 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(
         {"step": steps["step"], "n": 0, "split": METRICS, "prompt_id": block, "group": block}
     )
-    for name, column in _TRAINER_FIGURES.items():
-        if name == "reward" or steps[column].notna().any():
-            table[name] = steps[column]
+    for name in _TRAINER_FIGURES:
+        if name == "reward" or has(steps, f"{name}_mean"):
+            table[name] = steps[f"{name}_mean"]
     return table
 
 
@@ -177,11 +170,7 @@ def _quoted(text: str) -> str:
 
 
 def unpacked(data: bytes, name: str) -> pd.DataFrame:
-    """Parse response data that ``packed`` wrote; ``data`` may be damaged or malicious.
-
-    Raises:
-        UnusableInputError: ``data`` is not response data; the message begins with ``name``.
-    """
+    """Parse response data that ``packed`` wrote; ``data`` may be damaged or malicious."""
     try:
         with gzip.open(io.BytesIO(data)) as stream:
             text = read_stream(stream, MAX_BYTES)
@@ -295,11 +284,7 @@ def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]
 
 
 def earlier_report(path: str | Path) -> Earlier | None:
-    """Open an earlier report; return None if the path is no report, so it may contain logs.
-
-    Raises:
-        UnusableInputError: the report cannot be compared; the message explains why.
-    """
+    """Open an earlier report; return None if the path is no report, so it may contain logs."""
     with _readable_report(str(path)):
         report = _open(path)
         if report is None:
@@ -312,12 +297,7 @@ def earlier_report(path: str | Path) -> Earlier | None:
 
 
 def report_about(path: str | Path) -> dict[str, Any] | None:
-    """Return the parsed ``report.json`` of a report; None if the path may contain logs instead.
-
-    Raises:
-        UnreadableReportError: the report is broken, or was built by a newer version.
-        UnusableInputError: the file has no figures (mail, Markdown), or rlreport did not write it.
-    """
+    """Return the parsed ``report.json`` of a report; None if the path may contain logs instead."""
     with _readable_report(str(path)):
         report = _open(path)
         return report and report[0]
@@ -395,7 +375,6 @@ def _head(path: Path) -> bytes:
 
 
 def _texts_of_step(step: int, packed: str) -> dict[ResponseId, tuple[str, str]]:
-    """Return the prompt and the response of each response that the page of a step shows."""
     data = load_json(_unpacked(packed))
     prompts, responses = (map(safe_text, data["texts"][key]) for key in ("prompt", "response"))
     texts = zip(prompts, responses, strict=True)

@@ -86,7 +86,6 @@ class ComparedRun:
 
     @property
     def broken(self) -> bool:
-        """Whether the verdict on the run is critical."""
         return self.level == "critical"
 
     @property
@@ -98,11 +97,7 @@ class ComparedRun:
 def compared_run(
     path: str | Path, options: CompareOptions, thresholds: Thresholds, progress: Progress
 ) -> ComparedRun:
-    """Read one run from its logs or from an earlier report (folder, zip or one file).
-
-    Raises:
-        RlreportError: the run cannot be read.
-    """
+    """Read one run from its logs or from an earlier report (folder, zip or one file)."""
     if report := earlier_report(path):
         return _of_report(report, options.pair_by)
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
@@ -124,8 +119,7 @@ def compared_run(
         from_logs=True,
         tokens=tables.tokens[["token", "kl_share"]] if len(tables.tokens) else None,
         facts={
-            "gamma": f"{figures.gamma:g}",
-            "lam": f"{figures.lam:g}",
+            **{name: f"{value:g}" for name, value in vars(figures).items()},
             **card_texts(run_card([path]).entries),
         },
         sample_note=tables.sample_note,
@@ -224,12 +218,9 @@ def settings_that_differ(
 def _is_relevant(setting: Difference, *, configured: bool) -> bool:
     if not setting.key.startswith("config."):
         return setting.key in ("gamma", "lam")
-    default = {setting.base, setting.new} <= _UNSET
-    return (
-        configured
-        and not default
-        and (_affects_training(setting.key) or not _BOOKKEEPING.search(setting.key))
-    )
+    if not configured or {setting.base, setting.new} <= _UNSET:
+        return False
+    return _affects_training(setting.key) or not _BOOKKEEPING.search(setting.key)
 
 
 def _affects_training(key: str) -> bool:

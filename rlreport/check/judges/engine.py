@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.check import spreading as shapes
 from rlreport.check.check import KL, Check, Need, Result
 from rlreport.check.finding import (
     AGENTS,
@@ -17,7 +16,6 @@ from rlreport.check.finding import (
     Limit,
     Limits,
     Onset,
-    Op,
     above,
 )
 from rlreport.check.noise import mean_of
@@ -31,6 +29,8 @@ from rlreport.check.spreading import (
     RiseOrShare,
     judge_figures,
     judge_share,
+    mean_figure,
+    series_change,
     share_of,
 )
 from rlreport.figures.ragged import Floats, Ints
@@ -65,11 +65,11 @@ class _EngineMismatch(Limits):
 )
 def engine_mismatch(check: Check, run: Run) -> Result:
     """Find large differences between sampler and trainer probabilities of the same tokens."""
-    weights, figures = run.column("mismatch_tokens"), []
-    for limit in (_EngineMismatch.k3, _EngineMismatch.prob, _EngineMismatch.ratio):
-        values = run.column(f"mismatch_{limit.key}")
-        end = run.change(values, weights).last
-        figures.append(Figure(limit, ">", run.by_step(values, weights), end))
+    weights, limits = run.column("mismatch_tokens"), _EngineMismatch
+    figures = [
+        mean_figure(run, limit, run.column(f"mismatch_{limit.key}"), weights)
+        for limit in (limits.k3, limits.prob, limits.ratio)
+    ]
     facts: Facts = {figure.limit.key: figure.end for figure in figures}
     ranking = Ranking(run.column("mismatch_k3"), unit="nats per token")
     return judge_figures(check, run, figures, ranking, **facts)
@@ -101,13 +101,15 @@ class _MismatchByTurn(Limits):
 )
 def mismatch_by_turn(check: Check, run: Run) -> Result:
     """Find a mismatch of sampler and trainer that is far larger in the last turn than the first."""
-    first, last = run.column("mismatch_first_turn"), run.column("mismatch_last_turn")
-    start, end = run.change(first).last, run.change(last).last
-    if not run.met(_MismatchByTurn.ratio, ">", end, of=start):
+    start, last = (
+        run.change(run.column("mismatch_first_turn")).last,
+        run.column("mismatch_last_turn"),
+    )
+    k3 = mean_figure(run, _MismatchByTurn.k3, last)
+    if not run.met(_MismatchByTurn.ratio, ">", k3.end, of=start):
         return None
-    figures = [Figure(_MismatchByTurn.k3, ">", run.by_step(last), end)]
     ranking = Ranking(last, unit="nats per token")
-    return judge_figures(check, run, figures, ranking, first=start, last=end)
+    return judge_figures(check, run, [k3], ranking, first=start, last=k3.end)
 
 
 class _OffPolicyWeights(Limits):
@@ -134,22 +136,21 @@ class _OffPolicyWeights(Limits):
 def off_policy_weights(check: Check, run: Run) -> Result:
     """Judge responses' importance weights, exp(sum of trainer − sampler logp of their tokens).
 
-    Their mean, effective sample size, std and chi² are computed for each step. The median over
-    the last window of steps is judged, so a single bad step is not a finding.
+    The median over the last steps is judged, so a single bad step is not a finding.
     """
     weight = sequence_weights(run.column("log_weight"))
     mean, square = run.by_step(weight), run.by_step(weight**2)
     std = np.sqrt(np.maximum(square - mean**2, 0))
     by_step = {"mean": mean, "ess": mean**2 / square, "std": std, "chi2": square - 1}
     ends = {name: median(run.last_values(series)) for name, series in by_step.items()}
-    judged: tuple[tuple[str, Limit[float], Op], ...] = (
-        ("ess", _OffPolicyWeights.ess, "<"),
-        ("mean", _OffPolicyWeights.low, "<"),
-        ("mean", _OffPolicyWeights.high, ">"),
-        ("std", _OffPolicyWeights.std, ">"),
-        ("chi2", _OffPolicyWeights.chi2, ">"),
-    )
-    figures = [Figure(limit, op, by_step[name], ends[name]) for name, limit, op in judged]
+    limits = _OffPolicyWeights
+    figures = [
+        Figure(limits.ess, "<", by_step["ess"], ends["ess"]),
+        Figure(limits.low, "<", mean, ends["mean"]),
+        Figure(limits.high, ">", mean, ends["mean"]),
+        Figure(limits.std, ">", std, ends["std"]),
+        Figure(limits.chi2, ">", by_step["chi2"], ends["chi2"]),
+    ]
     ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
     return judge_figures(check, run, figures, ranking, **ends)
 
@@ -173,9 +174,8 @@ class _StaleRollouts(Limits):
 def stale_rollouts(check: Check, run: Run) -> Result:
     """Find that, in the last steps, responses are trained on too many steps after sampling."""
     lag = run.column("lag")
-    end = run.change(lag).last
-    figures = [Figure(_StaleRollouts.lag, ">", run.by_step(lag), end)]
-    return judge_figures(check, run, figures, Ranking(lag, unit="steps"), lag=end)
+    figure = mean_figure(run, _StaleRollouts.lag, lag)
+    return judge_figures(check, run, [figure], Ranking(lag, unit="steps"), lag=figure.end)
 
 
 class _NegativeKl(Limits):
@@ -254,7 +254,7 @@ def value_divergence(check: Check, run: Run) -> Result:
 
 def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
     limits, count = run.limits[_ValueDivergence], len(run.steps)
-    last_window = np.where(run.step_index >= count - len(run.last.steps), 0, -1)
+    last_window = np.where(run.step_index >= run.last_index, 0, -1)
     min_variance = limits.floor * float(_variance(run, returns, np.zeros_like(run.step_index))[0])
     scale = max(float(_variance(run, returns, last_window)[0]), min_variance)
     if not scale > 0:
@@ -324,7 +324,7 @@ def failed_rollouts(check: Check, run: Run) -> Result:
         return check.not_run(check.needs_also)
     steps = run.attempted_steps["step"].to_numpy(np.int64)
     share: Floats = failed / (failed + run.attempted_steps["responses"].to_numpy(np.float64))
-    moved = shapes.series_change(Series(steps, share, None, "rollouts", "failed_rollouts"), None)
+    moved = series_change(Series(steps, share, None, "rollouts", "failed_rollouts"), None)
     start = int(steps[0])
     rise = onset(steps, share) if moved.difference > 0 else Onset(start, start, start)
     later = steps[steps >= rise.step].tolist() if rise else ()

@@ -89,9 +89,7 @@ def _missing_title(facts: Facts) -> str:
     title=_missing_title,
     why="A failed grade that counts as 0 gives the others of its group an unearned advantage.",
     suggestion="Grade again, or mask these responses in the loss; look at the judge's time limits.",
-    explains=(
-        *(*FALLS, "reward_stalled", "reward_shift", "zero_variance_groups", "group_std_fall"),
-    ),
+    explains=(*FALLS, "reward_stalled", "reward_shift", "zero_variance_groups", "group_std_fall"),
     whole_run=True,
 )
 def missing_grades(check: Check, run: Run) -> Result:
@@ -165,10 +163,8 @@ class _UnevenGroups(Limits):
         "{least} to {most}.",
         "split": "{split:percent} of prompts have several group ids in one step.",
     },
-    why=(
-        "Advantages are computed from a group's mean and std, so wrong groups give wrong "
-        "advantages."
-    ),
+    why="Advantages are computed from a group's mean and std, so wrong groups give wrong "
+    "advantages.",
     suggestion="Log the id that the trainer groups by, and look for failed or filtered rollouts.",
     needs_also="group_id",
     whole_run=True,
@@ -183,13 +179,9 @@ def uneven_groups(check: Check, run: Run) -> Result:
     odd = float((sizes != usual).mean()) if usual else 0.0
     split = float((rows.groupby(["step", "prompt_id"])["group"].nunique() > 1).mean())
     met = [*run.met(_UnevenGroups.sizes, ">", odd), *run.met(_UnevenGroups.split, ">", split)]
-    facts: dict[str, Fact] = {
-        "odd": odd,
-        "usual": usual,
-        "least": int(sizes.min()),
-        "most": int(sizes.max()),
-    }
-    facts |= {"split": split, "kind": "sizes" if odd > run.limits[_UnevenGroups].sizes else "split"}
+    kind = "sizes" if odd > run.limits[_UnevenGroups].sizes else "split"
+    facts: Facts = {"odd": odd, "usual": usual, "least": int(sizes.min()), "most": int(sizes.max())}
+    facts = {**facts, "split": split, "kind": kind}
     return check.finding(run, "info", met, facts) if met else None
 
 
@@ -226,20 +218,14 @@ class _ZeroVarianceGroups(Limits):
     needs_also="groups of responses, and no critic",
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
-    """Find many groups, in the last steps, whose responses all have the same reward.
-
-    The severity is info if most of these groups have the best reward, or if the run learns and
-    groups in which all responses are wrong are few or become fewer.
-    """
+    """Find many groups, in the last steps, whose responses all have the same reward."""
     limits, window = run.limits[_ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
     rewards = run.column("reward")
     graded = np.isfinite(rewards)
-    if (
-        last_groups.empty
-        or last_groups["size"].sum() < limits.grouped * graded[run.last.rows].sum()
-    ):
+    min_grouped = limits.grouped * graded[run.last.rows].sum()
+    if last_groups.empty or last_groups["size"].sum() < min_grouped:
         return check.not_run("groups: several responses to a prompt in a step")
     if run.has("value_mean"):
         return check.not_run("a run that learns from groups; this one has a critic")
@@ -258,27 +244,15 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     onset = run.onset(series, always=always)
     if onset is not None and onset.step == run.steps[-1]:
         onset = None  # a single step is too short for an onset
-    counts = last_groups[["equal", "solved", "wrong"]].sum().tolist()
-    return check.finding(
-        run,
-        "info" if kind == "solved" or (run.learned and not too_hard) else "warning",
-        met,
-        {
-            "share": share,
-            "groups": len(last_groups),
-            "solved": solved,
-            "wrong": wrong,
-            "kind": kind,
-            **dict(zip(("equal", "best", "lowest"), map(int, counts), strict=True)),
-        },
-        Ranking(rewards, False, "reward", among=among),
-        series=series,
-        onset=onset,
-    )
+    equal, best, lowest = map(int, last_groups[["equal", "solved", "wrong"]].sum())
+    facts: Facts = {"share": share, "groups": len(last_groups), "solved": solved, "wrong": wrong}
+    facts = {**facts, "kind": kind, "equal": equal, "best": best, "lowest": lowest}
+    severity: Severity = "info" if kind == "solved" or (run.learned and not too_hard) else "warning"
+    ranking = Ranking(rewards, False, "reward", among=among)
+    return check.finding(run, severity, met, facts, ranking, series=series, onset=onset)
 
 
 def _groups(run: Run) -> pd.DataFrame:
-    """Return a table of groups with two or more graded responses: size, step and three flags."""
     rows = run.responses.dropna(subset=["reward"])
     by_group = rows.groupby("group")
     groups = by_group["reward"].agg(["size", "max"])

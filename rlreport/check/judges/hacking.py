@@ -63,7 +63,6 @@ _FORMS = {
 
 
 def _spread_clause(facts: Facts) -> str:
-    """Return a clause on how far a text spread: '"…" appears in 60% of responses'."""
     form = message(_FORMS.get(str(facts["text"]), ""))
     spreads = _SPREADS.get(str(facts["kind"]), _SPREADS["text"])
     return told(spreads, {**facts, "form": form})
@@ -132,17 +131,10 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
     ]
     by_lift = rewarded.sort_values("lift_z", ascending=False)["ngram"]
     others = [LogText(text) for text in by_lift if text not in top["ngram"]][: MAX_NAMED - 1]
-    finding = _text_finding(
-        check,
-        run,
-        met,
-        top,
-        carried=carried,
-        reward_start=start,
-        reward_end=end,
-        others=() if category == "either" else tuple(others),
-        exploit=category == "either",
-    )
+    facts: Facts = {"carried": carried, "reward_start": start, "reward_end": end}
+    either = category == "either"
+    facts = {**facts, "others": () if either else tuple(others), "exploit": either}
+    finding = _text_finding(check, run, met, top, **facts)
     severity: Severity = "critical" if critical else "warning"
     texts = (*finding.texts, *others) if finding.texts else ()
     return replace(finding, severity=severity, rank=check.rank, texts=texts)
@@ -166,7 +158,6 @@ def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **fact
 
 
 def _rewarded_texts(run: Run) -> pd.DataFrame:
-    """Return the rows of spreading texts that earn more reward and explain much of its rise."""
     limits, table = run.limits[Spreading], run.once(spreading_texts).table
     rose = any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
     if not (rose or run.first is None or run.learned):
@@ -178,7 +169,6 @@ def _rewarded_texts(run: Run) -> pd.DataFrame:
 
 
 def _leading_text(texts: pd.DataFrame) -> pd.Series:
-    """Return the row of the text with the largest ``lift_z`` times ``share_last``."""
     return texts.iloc[int(np.argmax((texts["lift_z"] * texts["share_last"]).to_numpy()))]
 
 
@@ -206,7 +196,6 @@ def _does_harm(run: Run, counts: Floats) -> bool:
 
 
 def _carried_gain(run: Run, shares: Floats) -> tuple[float, float, float]:
-    """Return the part of the reward's rise that a text explains, and the first and last reward."""
     if run.first is None:
         return np.nan, np.nan, np.nan
     reward = run.column("reward")
@@ -295,8 +284,8 @@ class _RewardPartDominance(Limits):
 def reward_part_dominance(check: Check, run: Run) -> Result:
     """Find a reward component that causes most of the reward's variance within steps, or its rise.
 
-    A component's share of the variance is its covariance with the reward divided by the reward's
-    variance. If the components add up to the reward, their shares add up to one.
+    Its share of the variance is its covariance with the reward over the reward's variance; of
+    components that add up to the reward, these shares add up to one.
     """
     extras = run.tables.extras
     names = [name for name in run.tables.reward_parts if name in extras]
@@ -307,7 +296,7 @@ def reward_part_dominance(check: Check, run: Run) -> Result:
         return check.not_run(check.needs_also)
     reward = run.column("reward")
     gain = run.change(reward)
-    in_last_window = run.step_index >= len(run.steps) - len(run.last.steps)
+    in_last_window = run.step_index >= run.last_index
 
     def shares(part: Floats) -> tuple[float, float]:
         finite = np.isfinite(reward) & np.isfinite(part) & in_last_window
@@ -373,9 +362,8 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     peak = (watched.best_index, watched.best_index + watched.window)
     facts: dict[str, Fact] = {"kind": "fell" if fell else "apart"}
     facts |= {"start": watched.start, "best": watched.best, "end": watched.end}
-    facts["trained_start"], facts["trained_end"] = (
-        (trained.start, trained.end) if trained else (None, None)
-    )
+    start, end = (trained.start, trained.end) if trained else (None, None)
+    facts |= {"trained_start": start, "trained_end": end}
     facts["series_from"] = watched.series.source
     return check.finding(
         run,

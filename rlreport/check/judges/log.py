@@ -130,7 +130,6 @@ def invalid_since(result: Result) -> int | None:
 
 
 def _metric_nans(run: Run) -> Iterator[_Nan]:
-    """Yield the worst period of NaN in each trainer metric whose kind ("loss") is in ROLES."""
     broken, metrics = run.tables.metrics_broken, run.tables.metrics
     roles = roles_of(map(str, metrics))
     for role in (role for role in ROLES if roles.get(role) in broken):
@@ -149,7 +148,6 @@ def _metric_nans(run: Run) -> Iterator[_Nan]:
 
 
 def _response_nans(run: Run) -> Iterator[_Nan]:
-    """Yield the worst period of NaN in responses' rewards, log-probabilities and other numbers."""
     rows, numbers = run.responses, run.responses["nan_values"].to_numpy()
     has_nan, ungraded = numbers > 0, rows["reward"].isna().to_numpy()
     graded, bad = rows["missing_grade"].to_numpy() == 0, np.zeros(len(rows), np.bool_)
@@ -273,7 +271,6 @@ def broken_log(check: Check, run: Run) -> Result:
 
 
 def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
-    """Yield a fault for unreadable lines, and a mere note for an incomplete last line."""
     torn = sum(line.torn for line in tables.bad_lines)
     bad = tables.bad_count - torn
     if torn:
@@ -310,7 +307,6 @@ def _incomplete_faults(run: Run) -> Iterator[_Fault]:
 
 
 def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
-    """Yield a fault if two successive steps are at least twice as far apart as usual."""
     gaps = np.diff(steps)
     distance = commonest(gaps, limits.usual)
     if len(gaps) < MIN_STEPS or not distance:
@@ -324,7 +320,6 @@ def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
 
 
 def _early_ranks(tables: Tables) -> Iterator[_Fault]:
-    """Yield a fault if files of some ranks end two or more steps before those of other ranks."""
     order = step_numbers(tables)
     pairs = tables.responses[["file", "step"]].drop_duplicates()
     pairs["at"] = np.searchsorted(order, pairs["step"].to_numpy())

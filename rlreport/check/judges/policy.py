@@ -36,8 +36,6 @@ SMOOTH = 5
 
 
 class KlExplosion(Limits):
-    """Thresholds of ``kl_explosion``: KL to the reference policy that is too high."""
-
     warn = Limit(10.0, "nats", "mean KL per response in the last window (warning)", TRL_KL)
     critical = Limit(50.0, "nats", "mean KL per response in the last window (critical)", TRL_KL)
     warn_token = Limit(0.1, "nats per token", "mean KL per token (warning)")
@@ -75,8 +73,7 @@ class KlExplosion(Limits):
 def kl_explosion(check: Check, run: Run) -> Result:
     """Find a mean KL to the reference policy that is too high in the last steps.
 
-    Both KL per response and KL per token must be too high, because long responses have a large KL
-    even if it is small per token. Without log-probabilities the trainer's metric is judged.
+    It must be too high per token, too: long responses have a large KL even if that is small.
     """
     trainers = run.series_of("kl") or run.series_of("kl_token")
     if not KL.met(run):
@@ -102,7 +99,6 @@ def kl_explosion(check: Check, run: Run) -> Result:
 
 
 def _mean_kl(run: Run, rows: slice) -> tuple[float, float]:
-    """Return the mean KL, in nats per response and per token, of rows of the response table."""
     kl, tokens = run.column("kl_k1")[rows], run.column("response_tokens")[rows]
     token_count = float(np.nansum(tokens[np.isfinite(kl)]))
     return mean(kl), float(np.nansum(kl)) / (token_count or np.nan)
@@ -125,7 +121,6 @@ def _level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list
 
 
 def _trainers_kl(check: Check, run: Run, kl: Series) -> Result:
-    """Judge the trainer's KL metric in the last steps; if low there, look for excursions."""
     series = run.align(kl)
     end, tokens = mean(run.last_values(series)), mean(run.column("response_tokens")[run.last.rows])
     length = run.series_of("length")
@@ -331,13 +326,11 @@ class _GradientExplosion(Limits):
     trend=True,
 )
 def gradient_explosion(check: Check, run: Run) -> Result:
-    """Find gradient norms many times the median; only a note unless the reward then falls.
-
-    Norms of 0, as in steps whose groups all have equal rewards, are left out of the median.
-    """
+    """Find gradient norms many times the median; only a note unless the reward then falls."""
     norm = run.series_of("grad_norm")
     if norm is None:
         return check.not_run(check.needs_also)
+    # Norms of 0, as in steps whose groups all have equal rewards, are left out.
     middle = median(norm.values[norm.values > 0])
     spikes = np.flatnonzero(norm.values > run.limits[_GradientExplosion].times * middle)
     if not len(spikes):
@@ -359,7 +352,6 @@ def gradient_explosion(check: Check, run: Run) -> Result:
 
 
 def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
-    """Return for each step with a gradient spike whether the reward fell just after it."""
     shape, none = run.reward_shape, np.zeros(len(spikes), np.bool_)
     if shape is None or not (shape.fell or shape.below_start or shape.dead is not None):
         return none

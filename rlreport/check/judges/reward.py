@@ -51,10 +51,8 @@ EVIDENT = 5.0
     },
     clause="the reward fell from {best:figure} to {end:figure}",
     why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
-    suggestion=(
-        "Go back to a checkpoint before the fall; lower the learning rate or raise the KL "
-        "coefficient."
-    ),
+    suggestion="Go back to a checkpoint before the fall; lower the learning rate or raise the KL "
+    "coefficient.",
     explains=(
         *("length_collapse", "diversity_collapse", "entropy_collapse", "missing_eos"),
         *("kl_explosion", "reward_stalled", "persistent_losers"),
@@ -65,11 +63,7 @@ EVIDENT = 5.0
     trend=True,
 )
 def reward_collapse(check: Check, run: Run) -> Result:
-    """Find a reward that fell to its lowest value for good, fell, or fell and recovered.
-
-    The severity is critical if the reward stays at its lowest value to the end, or if it ends
-    further below its start than its best was above it; info if harder prompts explain the fall.
-    """
+    """Find a reward that fell to its lowest value for good, fell, or fell and recovered."""
     shape = run.reward_shape
     if shape is None:
         return check.too_short(run, run.reward)
@@ -103,7 +97,6 @@ def reward_collapse(check: Check, run: Run) -> Result:
 
 
 def _judge_dip(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
-    """Return a finding about a fall from which the reward recovered; info if it was short."""
     steps, length = shape.series.steps, dip.stop - dip.start
     since, until = int(steps[dip.start]), int(steps[dip.stop])
     met = run.met(RewardCollapse.dip, ">", (length + 1) / len(steps))
@@ -128,7 +121,6 @@ def lost_part(shape: Shape, end: float) -> float:
 
 
 def _has_fallen(run: Run, shape: Shape) -> bool:
-    """Return whether the reward fell, judged by the trainer's metric or else by the responses."""
     if shape.series.source == "metrics":
         return shape.fell
     limits, steps, size = run.limits[RewardCollapse], len(run.steps), len(run.last.steps)
@@ -245,7 +237,6 @@ def reward_shift(check: Check, run: Run) -> Result:
 
     Without a reference policy, the policy's reward must jump at a step at which its length, KL,
     surprisal and distinct-2 do not.
-    The severity is info if only the prompts changed.
     """
     kind = "reference" if run.has("ref_reward") else "reward"
     column = "ref_reward" if kind == "reference" else "reward"
@@ -319,10 +310,7 @@ def _find_jump(series: Floats) -> _Jump | None:
 
 
 def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
-    """Return whether a jump of the reward is at least EVIDENT standard errors of a step's mean.
-
-    The error is that of the steps next to the jump: rewards vary less near their maximum.
-    """
+    """Return whether a jump of the reward is at least EVIDENT standard errors of a step's mean."""
     inside = pd.Series(reward - run.by_step(reward)[run.step_index])
     # Responses to one prompt are correlated. Steps with only one prompt are judged by responses.
     sums = inside.groupby([run.step_index, run.responses["prompt_id"].to_numpy()]).sum()
@@ -337,7 +325,6 @@ def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
 
 
 def _others_jump(run: Run, at: int, still: float) -> bool:
-    """Return whether length, KL, surprisal or diversity of texts also jump at step index ``at``."""
     names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
     first = max(0, at - NEAR)
     near = run.tables.steps[[*names, "distinct_2", "duplicate_rate"]][first : at + NEAR]

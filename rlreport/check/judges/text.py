@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import LENGTH, LOGPROBS, RESPONSE, REWARD, Check, Result
-from rlreport.check.finding import CONTRACT, EOS, Facts, Limit, Limits, Met, Severity
+from rlreport.check.finding import CONTRACT, EOS, Facts, Limit, Limits, Severity
 from rlreport.check.noise import Trend, correlation_within, whole, window
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import LMFLOW, MIN_WINDOW
@@ -74,11 +74,7 @@ def _diversity_clause(facts: Facts) -> str:
     trend=True,
 )
 def diversity_collapse(check: Check, run: Run) -> Result:
-    """Find that responses vary less: more repeated word pairs, or one answer to several prompts.
-
-    A fall of distinct-2 (fraction of distinct word pairs) alone is only a note if the run learns
-    and its reward is computed by labels or rules, or confirmed by validation.
-    """
+    """Find that responses vary less: more repeated word pairs, or one answer to several prompts."""
     # Equal answers to one prompt are normal, so count the prompts that share an answer.
     prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
     times = prompts.transform("nunique").to_numpy(np.float64)
@@ -87,8 +83,7 @@ def diversity_collapse(check: Check, run: Run) -> Result:
     repeats = run.met(_DiversityCollapse.identical, ">", twins.last) if twins.rose else []
     if repeats:
         facts = {"twins": twins.last, "twins_start": twins.first}
-    fall = distinct_fall(run, run.limits[_DiversityCollapse].least_bigrams)
-    met: list[Met] = []
+    fall, met = distinct_fall(run, run.limits[_DiversityCollapse].least_bigrams), []
     if fall is not None and fall.z >= run.limits[Trend].z:
         met = run.met(_DiversityCollapse.fall, ">", fall.share)
     if fall is not None and met:
@@ -392,7 +387,6 @@ def length_collapse(check: Check, run: Run) -> Result:
 
 
 def _all_empty(check: Check, run: Run) -> Result:
-    """Find a run in whose last steps every response is empty or only an end token."""
     tokens, chars = run.column("response_tokens"), run.column("response_chars")
     only_end = (tokens == 1) & (run.column("finished") == 1)
     empty = np.where((chars == 0) | (tokens == 0) | only_end, 1.0, 0.0)
@@ -462,8 +456,6 @@ def _stubs(check: Check, run: Run) -> Result:
 
 
 class MissingEos(RiseOrShare):
-    """Thresholds of ``missing_eos``, the check that finds responses without an end token."""
-
     rise = Limit(0.2, "of responses", "share cut off, rise since the first window", EOS)
     share = Limit(0.5, "of responses", "share cut off in the last window", EOS)
 
@@ -500,7 +492,6 @@ def missing_eos(check: Check, run: Run) -> Result:
 
 
 def _finish_known(run: Run) -> bool:
-    """Return whether the log shows which responses finished, by finish reasons or end tokens."""
     share = mean(run.column("finished"))
     return share == 0 or share >= RARE
 
@@ -516,7 +507,6 @@ def _cut_off(run: Run) -> Floats | None:
 
 
 def _same_length(run: Run, cut_off: Floats) -> bool:
-    """Return whether most cut-off responses of the last window are as long as the longest one."""
     tokens = run.column("response_tokens")[run.last.rows]
     if not np.isfinite(tokens).any() or not (run.column("finished") == 1).any():
         return True
