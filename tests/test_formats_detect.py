@@ -30,6 +30,7 @@ from rlreport.formats import (
     formats,
     refusal,
 )
+from rlreport.formats.base import BaseFormat, adapt
 from rlreport.formats.containers import container_of, iterate
 from rlreport.formats.ids import TokenNames
 from rlreport.formats.mapping import suggest
@@ -132,6 +133,7 @@ PACKAGE = """
 from rlreport.formats.base import Match
 class Own:
     id, description, files, container = "own", "a format of our own", ("*.own.jsonl",), "lines"
+    rewarded = False
     def match(self, name, objects):
         return Match(99, "its name") if name.endswith(".own.jsonl") else None
     def rows(self, obj, where):
@@ -155,7 +157,7 @@ def test_an_object_that_a_format_did_not_foresee_costs_itself_only() -> None:
         def split(self, name: str) -> None: ...
 
     with pytest.raises(RowError, match="not a valid trusting object: KeyError"):
-        list(RowReader(Trusting())({}, Where("x.jsonl")))
+        list(RowReader(adapt(Trusting()))({}, Where("x.jsonl")))
 
 
 def install(folder: Path, entry: str) -> None:
@@ -181,6 +183,11 @@ def test_an_installed_package_adds_a_format(fresh_registry: Path) -> None:
     found = detect("log.own.jsonl", [obj])
     assert found is not None and found.format.id == "own"
     assert next(found.format.rows(obj, Where("log.own.jsonl")))["reward"] == 0.5
+    form = found.format
+    assert isinstance(form, BaseFormat) and form.alone and not (form.rewarded or form.cacheable)
+    assert form.with_siblings(Path("log.own.jsonl"), ()) is form
+    mapped = detect("log.own.jsonl", [obj], mapping={"reward": "w"})
+    assert mapped is not None and not mapped.format.cacheable
 
 
 @pytest.mark.parametrize("entry", ["own = own_formats:Broken", "own = own_formats:Missing"])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rlreport.figures.metadata import normalize_turns_and_mask
-from rlreport.formats import RowReader, Where, beside, detect
+from rlreport.formats import RowReader, Where, detect
 from rlreport.formats.containers import container_of, iterate
 from rlreport.read.tables import Scan
 from rlreport.system.stores import zstd
@@ -40,7 +40,7 @@ def rows_of(root: Path) -> list[Row]:
         name = path.relative_to(root).as_posix()
         objects = objects_of(path)
         found = detect(name, objects)
-        form = found and beside(found.format, str(path), frozenset(paths))
+        form = found and found.format.with_siblings(path, frozenset(paths))
         if not form or isinstance(form, str):
             continue
         reader = RowReader(form)

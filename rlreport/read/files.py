@@ -53,12 +53,12 @@ class LogFormat:
     @property
     def siblings(self) -> tuple[FileStamp, ...]:
         """The files next to the log that are read together with it."""
-        return () if self.reader is None else self.reader.siblings
+        return () if self.reader is None else self.reader.format.siblings
 
     @property
     def rewarded(self) -> bool:
         """Whether files of this format contain rewards."""
-        return self.reader is None or self.reader.rewarded
+        return self.reader is None or self.reader.format.rewarded
 
     def step_in_path(self, obj: dict[str, Any], name: str) -> AssumedStep | None:
         """Return the step in the path of an object of file ``name``, None if it has none."""
