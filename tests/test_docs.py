@@ -11,7 +11,7 @@ from rlreport.bake.overview import STEPS_SHOWN
 from rlreport.columns import RESPONSE_COLUMNS, STEP
 from rlreport.formats import formats
 from tests.format_table import PAGE, Row, capabilities, evidence, page
-from tools.docs import columns_page, data_page, log_format_page
+from tools.docs import columns_page, commands_page, data_page, log_format_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 RENEW = "python -m tools.docs"
@@ -19,6 +19,10 @@ RENEW = "python -m tools.docs"
 
 def test_the_page_of_columns_is_current():
     assert (DOCS / "columns.md").read_text("utf-8") == columns_page(), RENEW
+
+
+def test_the_reference_of_the_command_line_is_current():
+    assert (DOCS / "command-line.md").read_text("utf-8") == commands_page(), RENEW
 
 
 def test_the_table_of_fields_is_current():

@@ -6,6 +6,7 @@ import ast
 import tomllib
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,25 @@ def test_packages_import_only_from_those_before_them() -> None:
     assert wrong == []
     layers = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
     assert " → ".join(LAYERS) in layers
+
+
+def test_the_diagram_of_packages_shows_what_they_import() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
+    lines = page.partition("flowchart BT\n")[2].partition("```")[0].splitlines()
+    arrows = {pair for line in lines for pair in pairwise(line.strip().split(" --> "))}
+    used = {
+        (name.split(".")[1], target.split(".")[1])
+        for name, targets in imports().items()
+        for target in targets
+        if name.count(".") and target.count(".")
+    }
+    used = {(one, other) for one, other in used if one != other and {one, other} <= set(LAYERS)}
+    reached: dict[str, set[str]] = {}
+    for layer in LAYERS:
+        direct = {other for one, other in arrows if one == layer}
+        reached[layer] = direct.union(*(reached[other] for other in direct))
+    assert {layer for arrow in arrows for layer in arrow} == set(LAYERS)
+    assert arrows <= used and [(a, b) for a, b in used if b not in reached[a]] == []
 
 
 def test_a_circle_would_be_found() -> None:
