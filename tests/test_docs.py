@@ -17,12 +17,9 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 RENEW = "python -m tools.docs"
 
 
-def test_the_page_of_columns_is_current():
-    assert (DOCS / "columns.md").read_text("utf-8") == columns_page(), RENEW
-
-
-def test_the_reference_of_the_command_line_is_current():
+def test_the_pages_of_columns_and_of_the_command_line_are_current():
     assert (DOCS / "command-line.md").read_text("utf-8") == commands_page(), RENEW
+    assert (DOCS / "columns.md").read_text("utf-8") == columns_page(), RENEW
 
 
 def test_the_table_of_fields_is_current():
