@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUT ?= report
 OLDEST := $(VENV)-oldest
 
-.PHONY: report pictures docs lint lint-style lint-types lint-scripts lint-files test test-ci test-oldest net net-accept browser format clean
+.PHONY: report pictures docs lint lint-style lint-types lint-scripts lint-files test test-ci test-oldest net net-accept release-check browser format clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -117,6 +117,10 @@ net: $(VENV)/installed-test
 
 net-accept: $(VENV)/installed-test
 	$(BIN)/python -m tests.net --accept
+
+# What a release needs and a change does not: a translation of every message.
+release-check: $(VENV)/installed-test
+	$(BIN)/python -m tools.catalogue --check
 
 format: $(VENV)/installed-test
 	$(BIN)/ruff format rlreport tools tests benchmarks

@@ -79,7 +79,7 @@ def design_table(responses: int, null_pairs: int) -> float:
                     rewards, prompts, responses, paired=paired, runs=runs, seed=seed
                 )
                 rounding = pd.Series({"reward": ROUNDING})
-                effect = effect_on(means, "reward", paired=paired, rounding=rounding, seed=0)
+                effect = effect_on(means, "reward", paired=paired, rounding=rounding)
                 wrong += effect.low > 0 or effect.high < 0
             row.append(wrong / null_pairs)
         cells = " | ".join(f"{rate:.1%}" for rate in row)

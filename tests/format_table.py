@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rlreport.formats import RowError, RowReader, Where, beside, detect, formats
+from rlreport.formats import RowError, RowReader, Where, detect, formats
 from rlreport.formats.containers import container_of
 from rlreport.writer import RolloutWriter
 from tests.format_logs import WRITERS
@@ -57,7 +57,7 @@ def rows_in(root: Path) -> Iterator[tuple[str, Row]]:
         except RowError:
             continue  # without torch; what it holds lies beside as lines, too
         found = detect(name, objects)
-        form = found and beside(found.format, str(path), frozenset(paths))
+        form = found and found.format.with_siblings(path, frozenset(paths))
         if not form or isinstance(form, str):
             continue
         reader = RowReader(form)

@@ -11,13 +11,14 @@ from rlreport.bake.views import TILES
 from rlreport.columns import RESPONSE_COLUMNS, STEP
 from rlreport.formats import formats
 from tests.format_table import PAGE, Row, capabilities, evidence, page
-from tools.docs import columns_page, data_page, log_format_page
+from tools.docs import columns_page, commands_page, data_page, log_format_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 RENEW = "python -m tools.docs"
 
 
-def test_the_page_of_columns_is_current():
+def test_the_pages_of_columns_and_of_the_command_line_are_current():
+    assert (DOCS / "command-line.md").read_text("utf-8") == commands_page(), RENEW
     assert (DOCS / "columns.md").read_text("utf-8") == columns_page(), RENEW
 
 

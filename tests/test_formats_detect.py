@@ -30,6 +30,7 @@ from rlreport.formats import (
     formats,
     refusal,
 )
+from rlreport.formats.base import adapt
 from rlreport.formats.containers import container_of, iterate
 from rlreport.formats.logged import TokenNames
 from rlreport.formats.mapping import suggest
@@ -125,6 +126,7 @@ PACKAGE = """
 from rlreport.formats.base import Match
 class Own:
     id, description, files, container = "own", "a format of our own", ("*.own.jsonl",), "lines"
+    rewarded = False
     def match(self, name, objects):
         return Match(99, "its name") if name.endswith(".own.jsonl") else None
     def rows(self, obj, where):
@@ -148,7 +150,7 @@ def test_an_object_that_a_format_did_not_foresee_costs_itself_only() -> None:
         def split(self, name: str) -> None: ...
 
     with pytest.raises(RowError, match="not a valid trusting object: KeyError"):
-        list(RowReader(Trusting())({}, Where("x.jsonl")))
+        list(RowReader(adapt(Trusting()))({}, Where("x.jsonl")))
 
 
 def install(folder: Path, entry: str) -> None:
@@ -166,6 +168,16 @@ def fresh_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     yield tmp_path
     formats.cache_clear()
     sys.modules.pop("own_formats", None)
+
+
+def test_an_installed_package_adds_a_format(fresh_registry: Path) -> None:
+    install(fresh_registry, "own = own_formats:Own")
+    obj = {"p": "q", "r": "a", "w": 0.5}
+    found = detect("log.own.jsonl", [obj])
+    assert found is not None and found.format.id == "own"
+    assert next(found.format.rows(obj, Where("log.own.jsonl")))["reward"] == 0.5
+    assert found.format.alone and not (found.format.rewarded or found.format.cacheable)
+    assert found.format.with_siblings(Path("log.own.jsonl"), ()) is found.format
 
 
 @pytest.mark.parametrize("entry", ["own = own_formats:Broken", "own = own_formats:Missing"])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rlreport.figures.metadata import normalize_turns_and_mask
-from rlreport.formats import RowReader, Where, beside, detect
+from rlreport.formats import RowReader, Where, detect
 from rlreport.formats.containers import container_of, iterate
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
@@ -41,7 +41,7 @@ def rows_of(root: Path) -> list[Row]:
         name = path.relative_to(root).as_posix()
         objects = objects_of(path)
         found = detect(name, objects)
-        form = found and beside(found.format, str(path), frozenset(paths))
+        form = found and found.format.with_siblings(path, frozenset(paths))
         if not form or isinstance(form, str):
             continue
         reader = RowReader(form)

@@ -26,7 +26,7 @@ from rlreport.fields import FIELDS
 from rlreport.text.language import ENGLISH, FOLDER, Language
 from rlreport.text.messages import message, plural, told
 from tests import judged_runs, pseudo
-from tools.catalogue import extracted
+from tools.catalogue import extracted, untranslated
 
 MAKERS = ("message", "plural")
 SUFFIXES = ("", ".html", ".eml", ".md")
@@ -165,15 +165,25 @@ def test_every_message_that_there_is_is_translated_with_the_same_places(language
     """``python -m tools.catalogue`` brings a catalogue up to date."""
     there = {m.id for m in extracted(pseudo.ROOT) if m.id}
     assert {entry.id for entry in catalogue_of(language)} == there
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_translations_have_the_same_places_as_their_messages(language: str) -> None:
     for entry in catalogue_of(language):
         said = forms(entry)
         asked = [entry.id] if isinstance(entry.id, str) else list(entry.id)
-        assert all(said) and not entry.fuzzy, entry.id
-        for text in said:
+        assert not entry.fuzzy, entry.id
+        for text in filter(None, said):  # a missing one is English: `make release-check` asks
             assert literals(text) == literals(asked[-1]), entry.id
             assert set(re.findall(r"<[^>]*>", text)) == set(re.findall(r"<[^>]*>", asked[0]))
         # No translation can end an attribute.
         assert '"' in str(entry.id) or '"' not in "".join(said), entry.id
+
+
+def test_a_release_needs_a_translation_of_every_message(tmp_path: Path) -> None:
+    po = tmp_path / "zh.po"
+    po.write_text('msgid "run"\nmsgstr "运行"\n\nmsgid "step"\nmsgid_plural "s"\nmsgstr[0] ""\n')
+    assert untranslated(po) == ["step"]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

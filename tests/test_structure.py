@@ -6,6 +6,7 @@ import ast
 import tomllib
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import rlreport
 
 PACKAGE = Path(rlreport.__file__).parent
+PAGE = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
 SIZE = tomllib.loads((PACKAGE.parent / "tests" / "size.toml").read_text("utf-8"))
 LAYERS = [
     *("text", "system", "figures", "about", "formats", "read", "metrics", "summarise", "check"),
@@ -53,8 +55,20 @@ def test_packages_import_only_from_those_before_them() -> None:
         and LAYERS.index(packages[name]) < LAYERS.index(packages[target])
     ]
     assert wrong == []
-    layers = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
-    assert " → ".join(LAYERS) in layers
+    assert " → ".join(LAYERS) in PAGE
+
+
+def test_the_diagram_of_packages_shows_what_they_import() -> None:
+    lines = PAGE.partition("flowchart BT\n")[2].partition("```")[0].splitlines()
+    arrows = {pair for line in lines for pair in pairwise(line.strip().split(" --> "))}
+    parts = ((a.split("."), b.split(".")) for a, targets in imports().items() for b in targets)
+    used = {(*a[1:2], *b[1:2]) for a, b in parts if a[1:2] != b[1:2]}
+    used = {pair for pair in used if len(pair) == 2 and {*pair} <= {*LAYERS}}
+    reached: dict[str, set[str]] = {}
+    for layer in LAYERS:
+        direct = {other for one, other in arrows if one == layer}
+        reached[layer] = direct.union(*(reached[other] for other in direct))
+    assert arrows <= used and {one for one, other in used if other not in reached[one]} == set()
 
 
 def test_a_circle_would_be_found() -> None:

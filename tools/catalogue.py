@@ -1,6 +1,7 @@
 """Update the message catalogues of all translations: ``python -m tools.catalogue``.
 
-Adds new messages without a translation, removes unused ones, and compiles each catalogue.
+Adds new messages without a translation, removes unused ones, and compiles each catalogue. With
+``--check`` it changes nothing and fails if a message has no translation, as before a release.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import ast
 import io
 import re
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,8 +123,19 @@ def update(po: Path, messages: Catalog) -> None:
     po.write_text(_HEADERS.sub("", content.getvalue().decode()), "utf-8")
 
 
+def untranslated(po: Path) -> list[str]:
+    """Return the messages in catalogue file ``po`` that reports show in English."""
+    with po.open("rb") as file:
+        entries = [entry for entry in pofile.read_po(file, locale=po.stem) if entry.id]
+    forms = ((e.id, e.string if isinstance(e.string, tuple) else (e.string,)) for e in entries)
+    return [id if isinstance(id, str) else id[0] for id, texts in forms if not all(texts)]
+
+
 def main() -> None:
-    """Update and compile every catalogue."""
+    """Update and compile every catalogue, or with ``--check`` look for missing translations."""
+    if sys.argv[1:] == ["--check"]:
+        missing = [f"{po}: {text}" for po in FOLDER.glob("*.po") for text in untranslated(po)]
+        sys.exit("\n".join(missing) or 0)
     messages = extracted(ROOT)
     for po in sorted(FOLDER.glob("*.po")):
         update(po, messages)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+import click
+
 from rlreport.check.check import Check
 from rlreport.check.registry import CHECKS, METHOD, describe
+from rlreport.cli import main
 from rlreport.columns import (
     PROMPT_COLUMNS,
     RESPONSE_COLUMNS,
@@ -39,6 +43,15 @@ _CHECKS_HEAD = """# Health checks
 
 <!-- Made by `python -m tools.docs`; change the checks, not this file. -->
 
+"""
+
+_COMMANDS_HEAD = """# Command line
+
+<!-- Made by `python -m tools.docs`;
+change rlreport/cli/ and rlreport/options.py, not this file. -->
+
+Every command and option, as `rlreport COMMAND --help` lists them. How the important ones work
+together: [important options](usage.md).
 """
 
 _TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
@@ -100,6 +113,35 @@ def _limits(group: str) -> str:
     return table.rstrip() if rows else ""
 
 
+def commands_page() -> str:
+    """Return the text of ``docs/command-line.md``."""
+    group = click.Context(main, info_name="rlreport", **main.context_settings)
+    parts, build = [_COMMANDS_HEAD], set[tuple[str, str]]()
+    for name in main.list_commands(group):
+        command = main.get_command(group, name)
+        assert command is not None
+        context = click.Context(command, group, name)
+        records = (option.get_help_record(context) for option in command.get_params(context))
+        options = [(f"`{flags}`", text) for flags, text in filter(None, records) if text]
+        if name == "build":
+            build = set(options)
+        elif "Takes the options of" in (command.help or ""):
+            options = [option for option in options if option not in build]
+        usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
+        parts += [f"## `rlreport {name}`\n", f"```\n{usage}\n```\n", _help(command.help or "")]
+        parts.append(_table(("option", "meaning"), options))
+    return "\n".join(parts)
+
+
+def _help(text: str) -> str:
+    """Return a command's help as Markdown, with the paragraphs that click does not wrap as code."""
+    paragraphs = (
+        f"```\n{part[2:]}\n```" if part.startswith("\b\n") else part
+        for part in inspect.cleandoc(text).split("\n\n")
+    )
+    return "\n\n".join(paragraphs) + "\n"
+
+
 def fields_table() -> str:
     """Return the Markdown table of log fields in ``docs/log-format.md``."""
     heads = ("field", "type", "needed", "meaning", "where to find it in a trainer",
@@ -140,6 +182,7 @@ def write(folder: Path) -> None:
     log_format, data = folder / "log-format.md", folder / "data.md"
     (folder / "columns.md").write_text(columns_page(), "utf-8")
     (folder / "checks.md").write_text(checks_page(), "utf-8")
+    (folder / "command-line.md").write_text(commands_page(), "utf-8")
     log_format.write_text(log_format_page(log_format.read_text("utf-8")), "utf-8")
     data.write_text(data_page(data.read_text("utf-8")), "utf-8")
 

@@ -10,14 +10,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import NamedTuple
 
 from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_field, kind_of
 from rlreport.figures.metadata import split_named
 from rlreport.formats import simple
-from rlreport.formats.base import BaseFormat, FileStamp, Format, Match, Row, Where
+from rlreport.formats.base import BaseFormat, Format, Match, Row, Where, adapt
 from rlreport.formats.episodes import RLLM, SkyRL, Tinker
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.logged import KeyTracker, TokenNames, is_scalar, read_all
@@ -30,13 +29,13 @@ from rlreport.text.messages import message
 
 __all__ = [
     "Detected", "Format", "Match", "Row", "RowError", "RowReader", "Where",
-    "beside", "detect", "format_by_id", "formats", "refusal", "suggest",
+    "detect", "format_by_id", "formats", "refusal", "suggest",
 ]  # fmt: skip
 
 # Entry point group of installed formats: Format classes whose constructor takes no arguments
 ENTRY_POINTS = "rlreport.formats"
 
-_FORMATS: tuple[Callable[[], Format], ...] = (
+_FORMATS: tuple[Callable[[], BaseFormat], ...] = (
     simple.RLBoard, TRL, simple.Verl, NemoRL, SkyRL, simple.PrimeRLTokens, Verifiers, simple.AReaL,
     simple.AgileRL, simple.Roll, simple.RollAgentic, simple.Swift, simple.OpenInstruct, RLLM,
     simple.ART, Slime, Tinker, Trackio, LMEval, InspectAI, ATIF, simple.Plain,
@@ -46,13 +45,17 @@ _FORMATS: tuple[Callable[[], Format], ...] = (
 class Detected(NamedTuple):
     """The format of a file, and the reason for which it was chosen, in words."""
 
-    format: Format
+    format: BaseFormat
     reason: str
 
 
 @cache
-def formats() -> dict[str, Format]:
-    """Return all formats by id: built-in formats, then those of other packages, sorted by name."""
+def formats() -> dict[str, BaseFormat]:
+    """Return all formats by id: built-in formats, then those of other packages, sorted by name.
+
+    Raises:
+        UsageError: an installed format cannot be loaded, or its id is already in use.
+    """
     by_id = {form.id: form for form in (create() for create in _FORMATS)}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:
@@ -65,12 +68,16 @@ def formats() -> dict[str, Format]:
             raise UsageError(f"{entry.value} is no log format: see rlreport.formats.base.Format")
         if form.id in by_id:
             raise UsageError(f"{entry.value}: the id {form.id!r} is already in use")
-        by_id[form.id] = form
+        by_id[form.id] = adapt(form)
     return by_id
 
 
-def format_by_id(identity: str) -> Format:
-    """Return the format with the given id."""
+def format_by_id(identity: str) -> BaseFormat:
+    """Return the format with the given id.
+
+    Raises:
+        UsageError: no format has this id; the message lists the ids.
+    """
     try:
         return formats()[identity]
     except KeyError:
@@ -112,19 +119,6 @@ def detect(
     return Detected(mapped, match.reason) if match else detected
 
 
-def beside(form: Format, path: str, listed: Collection[Path]) -> Format | str:
-    """Return ``form`` set up to also read files next to a log, or why the log is not read.
-
-    Args:
-        form: the format detected for the log.
-        path: path of the log.
-        listed: paths of all log files of the run.
-    """
-    configure = getattr(form, "with_siblings", None)
-    configured: Format | str = configure(Path(path), listed) if configure else form
-    return configured
-
-
 class Preview(NamedTuple):
     """What the rows of a file's first objects tell about the file."""
 
@@ -136,25 +130,9 @@ class Preview(NamedTuple):
 class RowReader:
     """A picklable converter of logged objects to rows, which also decodes token ids to strings."""
 
-    def __init__(self, form: Format, names: TokenNames | None = None) -> None:
-        self._format = form
+    def __init__(self, form: BaseFormat, names: TokenNames | None = None) -> None:
+        self.format = form
         self._names = names or TokenNames()
-
-    @property
-    def rewarded(self) -> bool:
-        """Whether files of the format contain rewards."""
-        return bool(getattr(self._format, "rewarded", True))
-
-    @property
-    def siblings(self) -> tuple[FileStamp, ...]:
-        """The files next to the log that the format reads."""
-        return self._format.siblings if isinstance(self._format, BaseFormat) else ()
-
-    @property
-    def alone(self) -> bool:
-        """Whether rows may be cached: the format is built in and reads no sibling files."""
-        ours = type(self._format).__module__.startswith("rlreport.")
-        return ours and bool(getattr(self._format, "alone", False))
 
     def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the canonical rows of ``obj``; an ``UnreadRow`` for each that cannot be read."""
@@ -168,10 +146,8 @@ class RowReader:
             tracked, member = KeyTracker(obj), getattr(obj, "member", "")
             with suppress(RowError, RecursionError):
                 rows += self._rows(tracked, Where(name, step=AssumedStep(1), member=member), unread)
-                if isinstance(self._format, BaseFormat):
-                    # The keys of the writer's version count as read.
-                    with suppress(AttributeError, LookupError, TypeError, ValueError):
-                        self._format.writer(tracked)
+                with suppress(AttributeError, LookupError, TypeError, ValueError):
+                    self.format.writer(tracked)  # so that the keys of the version count as read
                 for key, value in tracked.unread():
                     add_unread_field(unread, key, kind_of(value))
         stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
@@ -179,7 +155,7 @@ class RowReader:
 
     def _rows(self, obj: Row, where: Where, unread: UnreadFields) -> Iterator[Row]:
         try:
-            for row in self._format.rows(obj, where):
+            for row in self.format.rows(obj, where):
                 if isinstance(row, UnreadRow):
                     yield row
                 else:
@@ -188,10 +164,13 @@ class RowReader:
             raise
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             # Installed formats may raise anything on invalid objects; only this object is lost.
-            why = message(
-                "not a valid {format} object: {why}", format=self._format.id, why=repr(error)[:160]
-            )
-            raise RowError(why) from error
+            raise RowError(
+                message(
+                    "not a valid {format} object: {why}",
+                    format=self.format.id,
+                    why=repr(error)[:160],
+                )
+            ) from error
 
     def _complete(self, row: Row, where: Where, unread: UnreadFields) -> Row:
         row = self._names.fill(row)
@@ -201,7 +180,7 @@ class RowReader:
                 row["advantages"] = [advantage] * len(tokens)
             else:
                 row["advantage"] = row.pop("advantages")
-        if row.get("split") is None and (split := self._format.split(where.name)):
+        if row.get("split") is None and (split := self.format.split(where.name)):
             row["split"] = split
         for name in [n for n in row if not (n in CANONICAL or is_scalar(row[n]))]:
             value = row.pop(name)

@@ -57,15 +57,8 @@ class Match(NamedTuple):
 class Format(Protocol):
     """A log format. It has no state, so that each object can be read separately, in any process.
 
-    A format may also define:
-
-    - ``rewarded = False``: its files have no rewards, so missing rewards are not reported as NaN;
-    - ``alone = True``: its rows depend only on the object and the name of its file, not on other
-      files, so that results may be cached (see ``rlreport.read.chunk``);
-    - ``with_siblings(path, listed)``: called once for each local log with its path and the paths of
-      all log files; returns the format configured for the files next to the log, or a text that
-      explains why the log is not read. The configured format must be picklable, and may have a
-      ``remark`` for readers of the report.
+    This is what an installed format must have. It may also have ``alone``, ``rewarded``, ``remark``
+    and ``with_siblings``, whose meanings and defaults are those of ``BaseFormat``.
 
     Attributes:
         id: the name used on the command line.
@@ -121,7 +114,8 @@ class BaseFormat:
         claims: sets of keys; a file matches if half of its objects or more have all keys of a set.
         confidence: confidence of a claim, from 1 to 100.
         columnar: whether the keys in ``claims`` hold lists, so that a line contains a whole step.
-        alone, rewarded: see ``Format``.
+        alone: whether rows depend only on the object and the name of its file, not on other files.
+        rewarded: whether its files have rewards; if not, missing ones are not reported as NaN.
         evaluates: whether the format logs only evaluations.
         sibling: another file with values for the rows, None if there is none.
         remark: a sentence about the file for readers of the report, or "".
@@ -147,6 +141,11 @@ class BaseFormat:
         """All files next to the log that are read together with it."""
         return (self.sibling,) if self.sibling else ()
 
+    @property
+    def cacheable(self) -> bool:
+        """Whether rows may be cached: the format is built in and reads no sibling files."""
+        return self.alone and type(self).__module__.startswith("rlreport.")
+
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Return a claim if at least half of the objects have the keys of one of ``claims``."""
         for keys in self.claims:
@@ -167,7 +166,10 @@ class BaseFormat:
         return not self.columnar or all(isinstance(obj.get(k), list) for k in self.claims[0])
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Self | str:
-        """Return the format set up to also read files next to ``path``, or why not to read it."""
+        """Return the format set up to also read files next to a local log, or why not to read it.
+
+        ``listed`` are the paths of all log files of the run. The format must be picklable.
+        """
         return self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -177,6 +179,24 @@ class BaseFormat:
     def split(self, name: str) -> str | None:
         """Return ``eval`` for formats of evaluations, else the split that the path contains."""
         return "eval" if self.evaluates else split_of(name)
+
+
+_REQUIRED = ("id", "description", "files", "container", "match", "rows", "split")
+_OPTIONAL = ("alone", "rewarded", "remark", "with_siblings")
+
+
+class _Adapted(BaseFormat):
+    cacheable = False
+
+    def __init__(self, form: Format) -> None:
+        super().__init__()
+        names = (*_REQUIRED, *(name for name in _OPTIONAL if hasattr(form, name)))
+        vars(self).update({name: getattr(form, name) for name in names})
+
+
+def adapt(form: Format) -> BaseFormat:
+    """Return a format that does not derive from ``BaseFormat`` with the defaults of its hooks."""
+    return form if isinstance(form, BaseFormat) else _Adapted(form)
 
 
 _SPLIT_WORDS = (

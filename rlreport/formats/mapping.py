@@ -9,7 +9,7 @@ from typing import Any
 from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, FIELDS, AssumedStep
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Format, Match, Row, Where, has_keys
+from rlreport.formats.base import BaseFormat, Match, Row, Where, has_keys
 from rlreport.formats.logged import is_event
 from rlreport.system import coerce
 from rlreport.text.chat import prompt_fields
@@ -81,7 +81,7 @@ class Mapped(BaseFormat):
         self,
         mapping: Mapping[str, str],
         step_from_path: str | None = None,
-        base: Format | None = None,
+        base: BaseFormat | None = None,
     ) -> None:
         super().__init__()
         unknown = sorted(mapping.keys() - CANONICAL)
@@ -89,8 +89,13 @@ class Mapped(BaseFormat):
             fields = ", ".join(field.name for field in FIELDS)
             raise UsageError(f"--map: there is no field {unknown[0]!r}; fields are {fields}")
         self.mapping, self.base = mapping, base
-        self.alone = base is None or getattr(base, "alone", False)
+        self.alone = base is None or base.alone
         self._step = None if step_from_path is None else _step_pattern(step_from_path)
+
+    @property
+    def cacheable(self) -> bool:
+        """Whether rows may be cached: those of ``base``, if any, may be."""
+        return self.base is None or self.base.cacheable
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         if not all(any(look_up(o, path)[0] for o in objects) for path in self.mapping.values()):

@@ -511,7 +511,8 @@ def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str
     """Return hashes of the formats and the tokenizer for a cache key; [] if not cacheable."""
     keys: dict[int, str] = {}
     for log_format in formats:
-        cacheable = log_format.reader.alone if log_format.reader else log_format.id == NATIVE
+        reader = log_format.reader
+        cacheable = reader.format.cacheable if reader else log_format.id == NATIVE
         if not cacheable or log_format.container not in _CACHED_CONTAINERS:
             return []
         if id(log_format) not in keys:

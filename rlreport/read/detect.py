@@ -306,8 +306,8 @@ def _peeks(sources: list[Source]) -> Iterator[_Peek]:
 def _detect(
     source: Source, options: ReadOptions, listed: frozenset[Path], peek: _Peek
 ) -> _Detection:
-    from rlreport.formats import RowReader, beside, detect, refusal
-    from rlreport.formats.base import split_of
+    from rlreport.formats import RowReader, detect, refusal
+    from rlreport.formats.base import adapt, split_of
     from rlreport.formats.logged import TokenNames
 
     container, (objects, problem) = _container(source), peek
@@ -340,11 +340,11 @@ def _detect(
         return _Detection(None, problem or refusal(source.name, objects), damaged=damaged)
     form, remark = detected.format, ""
     if not is_url(source.path):
-        configured = beside(form, source.path, listed)
+        configured = form.with_siblings(Path(source.path), listed)
         if isinstance(configured, str):
             return _Detection(None, configured)
-        form = configured
-    elif not getattr(form, "alone", True):
+        form = adapt(configured)
+    elif not form.alone:
         remark = message(
             "this format needs other files next to the log, which cannot be read from an object "
             "store; copy the folder to a local disk"
@@ -353,7 +353,7 @@ def _detect(
     by_path = form.split(source.name)
     preview = reader.preview(objects, source.name)
     log_format = LogFormat(form.id, container, reader, detected.reason, by_path or "train")
-    remark, splits = remark or getattr(form, "remark", ""), _row_splits(preview.splits, by_path)
+    remark, splits = remark or form.remark, _row_splits(preview.splits, by_path)
     return _Detection(
         log_format,
         detected.reason,

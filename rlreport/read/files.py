@@ -57,11 +57,13 @@ class LogFormat:
 
     @property
     def siblings(self) -> tuple[FileStamp, ...]:
-        return () if self.reader is None else self.reader.siblings
+        """The files next to the log that are read together with it."""
+        return () if self.reader is None else self.reader.format.siblings
 
     @property
     def rewarded(self) -> bool:
-        return self.reader is None or self.reader.rewarded
+        """Whether files of this format contain rewards."""
+        return self.reader is None or self.reader.format.rewarded
 
     def step_in_path(self, obj: dict[str, Any], name: str) -> AssumedStep | None:
         step = self.steps.get(f"{name}/{getattr(obj, 'member', '')}", self.steps.get(name))
