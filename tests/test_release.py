@@ -75,10 +75,9 @@ def test_the_changelog_begins_with_what_is_unreleased() -> None:
     assert headings[1:], "a version follows"
 
 
-def test_ci_runs_the_hooks_before_a_commit_and_a_release_looks_for_translations() -> None:
+def test_the_hooks_before_a_commit_are_what_ci_runs() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"][0][
         "hooks"
     ]
     assert [hook["entry"] for hook in hooks] == ["make format", "make lint"]
-    assert "make release-check" in (ROOT / ".github/workflows/release.yml").read_text("utf-8")
     assert "make lint" in (ROOT / ".github/workflows/ci.yml").read_text("utf-8")
