@@ -124,8 +124,9 @@ def test_a_cluster_without_a_free_cpu_is_told_once(
 
 
 def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die(
-    store, nodes, log: Path, tmp_path: Path, many_tasks: None
+    store, nodes, log: Path, tmp_path: Path, many_tasks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(logs, "KEPT_BYTES", 0)
     store.put_folder(log.parent, "cluster/run")
     url, out = f"s3://{BUCKET}/cluster/run", f"s3://{BUCKET}/cluster/report"
     build(log.parent, tmp_path / "local", workers=1)
@@ -133,7 +134,7 @@ def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die
     assert len([name for name in wanted if name.startswith("steps/")]) == 20
     build(url, tmp_path / "whole", ray=nodes.address)
     assert local_files(tmp_path / "whole") == wanted
-    killing = Killing(nodes, ["reading", "sample", "pages"])
+    killing = Killing(nodes, ["reading", "texts", "pages"])
     with Workers(ray=nodes.address) as workers:
         build_report(
             [url],

@@ -26,6 +26,7 @@ from rlreport.read.choice import MAX_CHOSEN, METRICS, Choice, choose_rows
 from rlreport.read.chunk import read_chunk
 from rlreport.read.files import ByteRange, find_sources
 from rlreport.read.rollouts import EDGE, Rollout, Selection
+from rlreport.read.sample import _collect
 from rlreport.read.tables import MAX_PROMPTS, Scan
 from tests.net import logs
 from tests.reading import read, row, tokens, write
@@ -240,3 +241,14 @@ def test_texts_are_read_back_alike_from_usual_and_from_odd_lines(
     assert (rollout.ref_response, rollout.ground_truth) == ("ref", shown)
     assert (rollout.prompt, rollout.response) == (rows[0]["prompt"], rows[0]["response"])
     assert rollout.raw_tokens == ["a", "b"]
+
+
+def test_a_pickled_selection_has_the_words_and_tokens_of_the_whole(tmp_path: Path) -> None:
+    rows = [tokens(*(f"t{i * j % 7}" for j in range(9)), step=i) for i in range(20)]
+    whole = Selection(read(write(tmp_path / "a.jsonl", rows)).rollouts, np.array([3, 11, 17]))
+    expected, found = (
+        _collect(one, ReadOptions()) for one in (whole, pickle.loads(pickle.dumps(whole)))
+    )
+    assert (found.tokens, found.strings) == (expected.tokens, expected.strings)
+    np.testing.assert_array_equal(found.units.ids, expected.units.ids)
+    assert len(found.tokens) < len(whole.rollouts.vocabulary) + 1

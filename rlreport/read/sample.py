@@ -53,8 +53,8 @@ class Units(NamedTuple):
 class Part(NamedTuple):
     """Texts and values per token of R sampled responses.
 
-    An id of a token is an index of ``Rollouts.vocabulary``; the id of a word or of GAP is −1 minus
-    its index in ``words``.
+    An id of a token is an index of ``tokens``; the id of a word or of GAP is −1 minus its index in
+    ``strings``.
     """
 
     units: Units  # tokens of the responses; words for a response without logged tokens
@@ -68,6 +68,7 @@ class Part(NamedTuple):
     # float64 (4, DECILES), per tenth of the response: number of tokens with a critic's error, and
     # their sums of absolute errors, of values and of returns
     tenths: Floats
+    tokens: list[str]
     strings: list[str]
 
 
@@ -76,17 +77,14 @@ def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) 
     jobs = [Selection(scan.rollouts, rows[start : start + _JOB_ROWS]) for start in starts]
     seconds = len(rows) / _ROWS_PER_SECOND
     strings = Numbers()
-    # Token strings are model output of any length.
-    vocabulary = [safe_text(string[:_MAX_STRING]) for string in scan.rollouts.vocabulary]
-    token_ids = strings.of(vocabulary)
     parts = [
-        _renumber(part, token_ids, strings)
-        for part in workers.map(_collect, jobs, options, seconds=seconds)
+        _renumber(part, strings) for part in workers.map(_collect, jobs, options, seconds=seconds)
     ]
     return _with_texts(scan, rows, parts, list(strings))
 
 
-def _renumber(part: Part, token_ids: Ids, strings: Numbers) -> Part:
+def _renumber(part: Part, strings: Numbers) -> Part:
+    token_ids = strings.of(part.tokens)
     word_ids = strings.of([string[:_MAX_STRING] for string in part.strings])
 
     def renumbered(text: Units) -> Units:
@@ -179,6 +177,10 @@ class _Collector:
 
     def part(self) -> Part:
         units, words, references = map(_as_units, self._texts)
+        # A pickled selection has a vocabulary of its own.
+        is_token = units.ids >= 0
+        used, units.ids[is_token] = np.unique(units.ids[is_token], return_inverse=True)
+        vocabulary = self._rollouts.vocabulary
         return Part(
             units,
             words,
@@ -188,6 +190,8 @@ class _Collector:
             np.array(self._labels, np.int8),
             np.concatenate(self._values, axis=1),
             self._tenths,
+            # Token strings are model output of any length.
+            [safe_text(vocabulary[number][:_MAX_STRING]) for number in used.tolist()],
             list(self._numbers),
         )
 
