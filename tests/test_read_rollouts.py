@@ -246,9 +246,7 @@ def test_texts_are_read_back_alike_from_usual_and_from_odd_lines(
 def test_a_pickled_selection_has_the_words_and_tokens_of_the_whole(tmp_path: Path) -> None:
     rows = [tokens(*(f"t{i * j % 7}" for j in range(9)), step=i) for i in range(20)]
     whole = Selection(read(write(tmp_path / "a.jsonl", rows)).rollouts, np.array([3, 11, 17]))
-    expected, found = (
-        _collect(one, ReadOptions()) for one in (whole, pickle.loads(pickle.dumps(whole)))
-    )
+    copy = pickle.loads(pickle.dumps(whole))
+    expected, found = (_collect(one, ReadOptions()) for one in (whole, copy))
     assert (found.tokens, found.strings) == (expected.tokens, expected.strings)
     np.testing.assert_array_equal(found.units.ids, expected.units.ids)
-    assert len(found.tokens) < len(whole.rollouts.vocabulary) + 1

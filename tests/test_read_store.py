@@ -82,9 +82,11 @@ def test_scattered_rows_are_read_again_without_what_lies_between(
     assert [r.response.split()[0] for r in rollouts] == ["0", "4", "8"]
 
 
+@pytest.mark.parametrize("kept", [True, False])
 def test_many_small_objects_are_requested_together(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch, *, kept: bool
 ) -> None:
+    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", kept << 28)
     for i in range(300):
         store.put(f"small/step_{i}.jsonl", json.dumps(row(i)).encode() + b"\n")
     together = []
@@ -96,7 +98,7 @@ def test_many_small_objects_are_requested_together(
 
     monkeypatch.setattr(store.system, "cat_ranges", counting)
     assert len(read(f"s3://{BUCKET}/small").responses) == 300
-    assert together == [16, 256, 44]  # detection, and the table in two groups
+    assert together == [16, 256, 44, *([] if kept else [300])]  # detection, table, chosen rows
 
 
 def test_a_small_compressed_object_is_streamed_once(

@@ -51,6 +51,18 @@ class TokenFigures:
     value_error: Floats | None = None
     sampler_logp: Floats | None = None
 
+    def derive(self) -> TokenFigures:
+        """Set the values that follow from others: probabilities, surprisal, k3, value error."""
+        if self.logp is not None:
+            self.prob, self.surprisal = probability(self.logp), surprisal(self.logp)
+        if self.ref_logp is not None:
+            self.ref_prob = probability(self.ref_logp)
+        if self.log_ratio is not None:
+            self.kl = k3(self.log_ratio)
+        if self.value is not None and self.return_ is not None:
+            self.value_error = self.value - self.return_
+        return self
+
     def spread(self, sampled: NDArray[np.bool_]) -> TokenFigures:
         """Expand values of the sampled tokens to all tokens, with NaN for tokens not sampled."""
         arrays = []
@@ -183,14 +195,8 @@ def token_figures(
         advantage=advantage,
         sampler_logp=sampler_logp,
     )
-    if logp is not None:
-        figures.prob = probability(logp)
-        figures.surprisal = surprisal(logp)
-    if ref_logp is not None:
-        figures.ref_prob = probability(ref_logp)
     if logp is not None and ref_logp is not None:
         figures.log_ratio = log_ratio(logp, ref_logp)
-        figures.kl = k3(figures.log_ratio)
     if value is not None:
         estimate = advantage
         if token_reward is not None:
@@ -204,8 +210,7 @@ def token_figures(
             logged = np.full(len(value), np.nan) if advantage is None else advantage
             figures.advantage = np.where(np.isnan(logged), estimate, logged)
             figures.return_ = estimate + value
-            figures.value_error = value - figures.return_
-    return figures
+    return figures.derive()
 
 
 CLIP_RANGE = 0.2

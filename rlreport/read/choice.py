@@ -49,13 +49,14 @@ class Choice(NamedTuple):
 def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
     """Choose responses; the tokens of the most extreme in their step are kept first."""
     sample = sampled_rows(responses, file_names)
-    rank, texts, tokens = step_ranks(responses), *_bytes_of(responses)
+    values = responses[list(METRICS)].to_numpy(np.float64)
+    rank, texts, tokens = _step_ranks(responses, values), *_bytes_of(responses)
     chosen = np.zeros(len(responses), np.bool_)
     chosen[sample] = True
     chosen[np.flatnonzero(responses["tool_errors"].to_numpy(np.float64) > 0)[:1]] = True
-    values = responses[list(METRICS)].to_numpy(np.float64)[::-1]
-    ends = np.where(np.isfinite(values), [[[1]], [[-1]]] * values, np.inf)
-    chosen[len(values) - 1 - ends.argmin(axis=1)] = True  # the run's, as ``choose.extremes``
+    # The run's extremes: the latest of equal rows, as ``choose.extremes`` takes them.
+    ends = np.where(np.isfinite(values), [[[1]], [[-1]]] * values, np.inf)[:, ::-1]
+    chosen[len(values) - 1 - ends.argmin(axis=1)] = True
     whole_run = len(responses) <= MAX_CHOSEN and texts.sum() <= MAX_CHOSEN_BYTES
     per_step = len(responses) if whole_run else MAX_EXTREMES
     while not whole_run and per_step > 0:  # 0 if there are too many steps
@@ -73,11 +74,10 @@ def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
     return Choice(rows, np.isin(rows, sample), whole)
 
 
-def step_ranks(responses: pd.DataFrame) -> Ints:
+def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
     """Return each response's rank in its step, 0 for the most extreme, int64 (R,)."""
     steps = responses["step"].to_numpy()
     starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
-    values = responses[list(METRICS)].to_numpy(np.float64)
     ranks = np.zeros(len(steps), np.int64)
     for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
         order = extremeness(values[start:stop]).argsort(kind="stable")

@@ -527,7 +527,6 @@ def _digest_of(path: str) -> str:
 
 
 def _renumber_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
-
     def at(position: LogPosition) -> LogPosition:
         return position._replace(file=files[position.file])
 

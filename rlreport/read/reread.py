@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import xxhash
 from numpy.typing import NDArray
-from xxhash import xxh3_64_intdigest
 
 from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.figures.ragged import Ints
@@ -155,7 +155,7 @@ def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[Row]:
     for i, logged in _objects(rows, files):
         file, offset, line = int(rows.file[i]), int(rows.offset[i]), int(rows.line[i])
         with _report_changed_file(files.sources[file]):
-            if isinstance(logged, bytes) and xxh3_64_intdigest(logged) != rows.line_hash[i]:
+            if isinstance(logged, bytes) and xxhash.xxh3_64_intdigest(logged) != rows.line_hash[i]:
                 raise RowError("another line")
             if (file, offset) != last:  # the first row of this object
                 obj = load_object(logged)[0] if isinstance(logged, bytes) else logged
@@ -169,13 +169,17 @@ def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[Row]:
 
 
 def _objects(rows: _Rows, files: LogFiles) -> Iterator[tuple[int, bytes | dict[str, Any]]]:
+    requested = _request_lines(rows, files)
     for file, group in groupby(range(len(rows.file)), key=rows.file.tolist().__getitem__):
         source, container = files.sources[file], files.formats[file].container
         with _report_changed_file(source):
             if container != "lines":
                 yield from _objects_of_container(rows, list(group), source, container)
             elif source.store and not source.compression:
-                yield from _requested_lines(rows, list(group), source)
+                for i in group:
+                    if isinstance(line := requested.pop(i), OSError):
+                        raise line
+                    yield i, line
             else:
                 with source.open() as stream:
                     for i in group:
@@ -183,14 +187,14 @@ def _objects(rows: _Rows, files: LogFiles) -> Iterator[tuple[int, bytes | dict[s
                         yield i, stream.read(int(rows.length[i]))
 
 
-def _requested_lines(
-    rows: _Rows, group: Sequence[int], source: Source
-) -> Iterator[tuple[int, bytes]]:
-    ranges = [(source, int(rows.offset[i]), int(rows.offset[i] + rows.length[i])) for i in group]
-    for i, line in zip(group, read_ranges(ranges), strict=True):
-        if isinstance(line, OSError):
-            raise line
-        yield i, line
+def _request_lines(rows: _Rows, files: LogFiles) -> dict[int, bytes | OSError]:
+    # All files in a store are asked at once, as each request takes long.
+    ranges = {}
+    for i, (file, start, size) in enumerate(zip(*map(np.ndarray.tolist, rows[:3]), strict=True)):
+        source = files.sources[file]
+        if source.store and not source.compression and files.formats[file].container == "lines":
+            ranges[i] = source, start, start + size
+    return dict(zip(ranges, read_ranges(list(ranges.values())), strict=True))
 
 
 def _objects_of_container(

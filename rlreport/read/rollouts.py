@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rlreport.errors import OutputError
 from rlreport.figures.metadata import is_number
 from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
-from rlreport.figures.tokens import TokenFigures, k3, probability, surprisal
+from rlreport.figures.tokens import TokenFigures
 from rlreport.options import ReadOptions
 from rlreport.read.rows import Row, TokenRows
 from rlreport.system.cache import pack, unpack
@@ -73,7 +73,7 @@ class Rollout:
 EDGE = 1024
 
 TEXTS = ("prompt", "response", "ref_response", "ground_truth", "details")
-# The other figures of a token follow from these
+# The other figures of a token follow from these, see ``TokenFigures.derive``
 LOGGED = (
     *("logp", "ref_logp", "log_ratio", "token_reward", "value", "advantage", "return_"),
     "sampler_logp",
@@ -144,11 +144,15 @@ class RolloutWriter:
         self._clean = partial(as_text, pads=options.pad_tokens)
         self._numbers = Numbers()
         self._texts: list[bytes] = []
-        self._size = 0
-        self.size = 0  # bytes of texts and tokens
+        self._text_bytes = 0
+        self._token_bytes = 0
         self._prompts: dict[str, tuple[int, int]] = {}
         self._spans: list[list[tuple[int, int]]] = []
         self._batches: list[RolloutPart] = []
+
+    @property
+    def size(self) -> int:  # bytes
+        return self._text_bytes + self._token_bytes
 
     def add(
         self,
@@ -168,8 +172,9 @@ class RolloutWriter:
         for row, response, size in zip(rows, responses, sizes.tolist(), strict=True):
             # If padding was dropped, the token positions of turns are no longer valid.
             self._add_texts(row, response, spans=size == row.tokens.size)
-        self._batches.append(self._tokens(len(rows), tokens, figures, whole))
-        self.size = self._size + sum(batch.size for batch in self._batches)
+        batch = self._tokens(len(rows), tokens, figures, whole)
+        self._batches.append(batch)
+        self._token_bytes += batch.size
 
     def _add_texts(self, row: Row, response: str, *, spans: bool) -> None:
         clean = self._clean
@@ -198,9 +203,10 @@ class RolloutWriter:
         if text is None:
             return _ABSENT, _ABSENT
         data = text.encode()
-        start, self._size = self._size, self._size + len(data)
+        start = self._text_bytes
+        self._text_bytes += len(data)
         self._texts.append(data)
-        return start, self._size
+        return start, self._text_bytes
 
     def _tokens(
         self,
@@ -295,15 +301,17 @@ class _File:
 
     def __init__(self, dtype: type[np.generic]) -> None:
         self.dtype, self.size = dtype, 0
-        self._file = tempfile.TemporaryFile(prefix="rlreport-")  # noqa: SIM115 - kept open
+        self._file: IO[bytes] | None = None
 
     def append(self, values: NDArray[Any]) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="rlreport-")  # noqa: SIM115 - kept open
         self._file.write(np.ascontiguousarray(values, self.dtype).data)
         self._file.flush()  # here, where a full disk is reported
         self.size += len(values)
 
     def mapped(self) -> NDArray[Any]:
-        if not self.size:
+        if self._file is None or not self.size:
             return np.empty(0, self.dtype)
         # Slices of a plain array are made faster than those of a memmap.
         return np.memmap(self._file, self.dtype, "r", shape=(self.size,)).view(np.ndarray)
@@ -323,15 +331,17 @@ class RolloutSpool:
     def append(self, part: RolloutPart) -> None:
         try:
             spans = np.where(part.spans == _ABSENT, _ABSENT, part.spans + self._texts.size)
-            rows = replace(part, spans=spans, ids=part.ids[:0], figures={}, vocabulary=[])
-            self._rows.append(replace(rows, texts=part.texts[:0], sampled=part.sampled[:0]))
+            rows = replace(part, spans=spans, texts=part.texts[:0], figures={}, vocabulary=[])
+            self._rows.append(replace(rows, ids=part.ids[:0], sampled=part.sampled[:0]))
             numbers = self._numbers.of(part.vocabulary)
             for name in {*part.figures, *self._figures}:
                 if name not in self._figures:
                     self._figures[name] = _File(np.float32)
                     self._figures[name].append(np.full(self._ids.size, np.nan))
-                empty = np.full(len(part.ids), np.nan)
-                self._figures[name].append(part.figures.get(name, empty))
+                values = part.figures.get(name)
+                self._figures[name].append(
+                    np.full(len(part.ids), np.nan) if values is None else values
+                )
             self._texts.append(part.texts)
             self._sampled.append(part.sampled)
             self._ids.append(numbers[part.ids] if len(part.ids) else part.ids)
@@ -394,12 +404,9 @@ class Rollouts(RolloutPart):
     def indices(self, rows: Sequence[int] | Ints) -> Ints:
         """Return the index of each row of the response table, or raise LookupError."""
         wanted = np.asarray(rows, np.int64)
-        at = np.searchsorted(self.places.row, wanted)
-        if len(wanted) and not np.array_equal(
-            self.places.row[np.minimum(at, len(self.places.row) - 1)], wanted
-        ):
+        if not np.isin(wanted, self.places.row).all():
             raise LookupError("a response that was not chosen")
-        return at
+        return np.searchsorted(self.places.row, wanted)
 
     def text(self, name: str, index: int) -> str | None:
         """Return a text of a response (by its index), None if it is not logged."""
@@ -482,16 +489,8 @@ class Rollouts(RolloutPart):
         """Return the values of all tokens of some responses, by their indices, float64 (N,)."""
         tokens = self._tokens_of(indices)
         values = {name: flat[tokens].astype(np.float64) for name, flat in self.figures.items()}
-        figures = TokenFigures(**{name: v for name, v in values.items() if not np.isnan(v).all()})
-        if figures.logp is not None:
-            figures.prob, figures.surprisal = probability(figures.logp), surprisal(figures.logp)
-        if figures.ref_logp is not None:
-            figures.ref_prob = probability(figures.ref_logp)
-        if figures.log_ratio is not None:
-            figures.kl = k3(figures.log_ratio)
-        if figures.value is not None and figures.return_ is not None:
-            figures.value_error = figures.value - figures.return_
-        return figures
+        logged = {name: v for name, v in values.items() if not np.isnan(v).all()}
+        return TokenFigures(**logged).derive()
 
 
 def no_rollouts() -> Rollouts:
@@ -532,7 +531,6 @@ def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
 
 
 def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
-
     def text(name: str) -> str | None:
         return clean(value) if isinstance(value := turn.get(name), str) else None
 
@@ -560,11 +558,5 @@ def _call(call: object) -> tuple[str, str]:
 
 
 def _as_turn(values: dict[str, Any]) -> Turn:
-    tokens, calls = values["tokens"], values["calls"]
-    return Turn(
-        **{
-            **values,
-            "tokens": None if tokens is None else tuple(tokens),
-            "calls": tuple(map(tuple, calls)),
-        }
-    )
+    tokens, calls = values["tokens"], tuple(map(tuple, values["calls"]))
+    return Turn(**{**values, "tokens": tokens and tuple(tokens), "calls": calls})
