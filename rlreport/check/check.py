@@ -66,6 +66,9 @@ class Check:
     source: str = ""  # where the thresholds come from; by default the source of the first threshold
     # short title, used where another finding names this one as its effect; or ``name``
     clause: Template | None = None
+    # what the verdict says of it as its lead, before "from step N on"; or ``clause``, or ``name``
+    statement: Template | None = None
+    event: bool = False  # whether it happened at its onset, not from it on
     # ids of other checks whose findings this check's finding may have caused
     explains: tuple[str, ...] = ()
     trend: bool = False  # whether it compares early with late steps; then short runs are not judged
@@ -113,6 +116,9 @@ class Check:
     def format_clause(self, facts: Facts) -> str:
         return _fill_template(self.clause or self.name, facts)
 
+    def format_statement(self, facts: Facts) -> str:
+        return _fill_template(self.statement or self.clause or self.name, facts)
+
     def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
         """Return a NotRun for a run with too few steps, or values of ``reward``, for a trend."""
         if reward is not None and run.first is not None:
@@ -148,6 +154,7 @@ class Check:
             series = fields.get("series")
             fields["onset"] = None if series is None else run.onset(series)
         steps = fields.pop("steps", run.since(fields["onset"]))
+        examples = run.examples(ranking, fields["onset"]) if ranking else ()
         first = run.first.span if run.first else None
         values: Facts = {**(facts or {}), "first_window": first, "last_window": run.last.span}
         return Finding(
@@ -156,7 +163,8 @@ class Check:
             rank="note" if severity == "info" else self.rank,
             facts={name: None if _is_nan(fact) else fact for name, fact in values.items()},
             thresholds=tuple(met),
-            evidence=run.examples(ranking, fields["onset"]) if ranking else (),
+            evidence=examples,
+            unseen=run.with_texts_since(fields["onset"]) if ranking and not examples else 0,
             steps=tuple(sorted(set(steps))),
             charts=self.charts,
             **fields,

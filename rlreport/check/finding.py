@@ -15,7 +15,9 @@ from rlreport.text.messages import marked, message, sentences
 Severity = Literal["critical", "warning", "info"]
 Rank = Literal["invalid", "cause", "consequence", "note"]
 Op = Literal[">", ">=", "<", "<="]
-Figure = Literal["reward", "kl", "tokens", "characters"]
+Quantity = Literal["reward", "watched_reward", "kl", "length", "entropy"]
+PhaseKind = Literal["rise", "flat", "fall", "dead", "recovery"]
+SeriesSource = Literal["rollouts", "metrics"]
 Level = Literal["critical", "warning", "unclear", "healthy", "unjudged"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 # Symbol of each severity ("critical", ...) and of each verdict without one ("healthy", ...)
@@ -33,7 +35,7 @@ FIRST_WORDS = {
     "unjudged": message("Not judged"),
 }
 # Version of the schemas of ``findings.json`` and ``report.json``; see ``rlreport/schemas``
-SCHEMA = 3
+SCHEMA = 4
 # ``Example.unit`` if the value is a reward of the reference model; not shown after the number
 REFERENCE_REWARD = "reward of the reference"
 RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
@@ -102,6 +104,7 @@ class Finding:
     until: int | None = None  # last step of the problem if it ended before the run did, or None
     thresholds: tuple[Met, ...] = ()  # the thresholds that were met
     evidence: tuple[Example, ...] = ()
+    unseen: int = 0  # number of responses since the onset whose texts were read, if none shows it
     steps: tuple[int, ...] = ()  # the steps that the problem concerns
     charts: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()  # texts to highlight in responses
@@ -158,13 +161,48 @@ class Muted:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """Mean reward, KL or length in the first steps of a run, None without values, and the last."""
+class Part:
+    """The mean of consecutive values, and the first and last step that they cover."""
 
-    figure: Figure
-    first: float | None
-    last: float
-    rose: bool | None = None
+    value: float
+    steps: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A piece of a course, with the values of the line fitted to it at its first and last step."""
+
+    kind: PhaseKind
+    steps: tuple[int, int]
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """First, best and last window of a series without gaps, what may be said of them, phases."""
+
+    # int64 and float64 (n,), the steps with a value and their values
+    steps: NDArray[np.int64] = field(repr=False, compare=False)
+    values: NDArray[np.float64] = field(repr=False, compare=False)
+    window: int  # number of values in a window
+    error: float  # standard error of the difference of two windows
+    source: SeriesSource
+    column: str  # in ``data/steps.csv`` or, of the trainer's metrics, in ``data/metrics.csv``
+    lower_is_better: bool
+    first: Part
+    best: Part  # the earliest of equals
+    last: Part
+    phases: tuple[Phase, ...]
+    direction: int  # 1 if the last window lies above the first beyond noise, -1 if below, else 0
+    gained: bool  # whether the best window is better than the first one beyond noise and luck
+    lost: bool  # whether the best window is better than the last one beyond noise and luck
+
+    @property
+    def settled_since(self) -> int | None:
+        """First step of the flat or dead phase that ends the course, None if it ends otherwise."""
+        end = self.phases[-1] if len(self.phases) > 1 else None
+        return end.steps[0] if end and end.kind in ("flat", "dead") else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +217,20 @@ class Verdict:
     passed: list[str] = field(default_factory=list)  # ids of the checks that ran and found nothing
     not_run: list[NotRun] = field(default_factory=list)  # the checks that could not run
     muted: list[Muted] = field(default_factory=list)
-    # changes of reward, KL and length from the first window of steps to the last
-    moved: tuple[Moved, ...] = ()
+    courses: Mapping[Quantity, Course] = field(default_factory=dict)  # of reward, KL, length, ...
     # (first step, last step) of each of these two windows, None for a short run
     windows: tuple[tuple[int, int], tuple[int, int]] | None = None
     step_count: int = 0
+    # first and last step of the run, None without any
+    first_step: int | None = None
+    last_step: int | None = None
+    only_rewards: bool = False  # whether no log-probability, KL, entropy or gradient is logged
     reward_count: int = 0  # number of steps with a reward
-    sentence: str = ""  # the verdict as text, empty until ``check.verdict`` writes it
+    # texts, empty until ``check.sentence`` writes them: what happened with the checkpoint to keep,
+    # the course of the rewards, and all of it
+    headline: str = ""
+    course_text: str = ""
+    sentence: str = ""
 
     def reaches(self, severity: Severity) -> bool:
         """Return whether any finding, also an effect of another, is of this severity or worse."""
@@ -207,11 +252,29 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
     """Return the content of ``findings.json``, with keys in a fixed order; see docs/data.md."""
     return {
         "schema": SCHEMA,
-        "verdict": _fields(verdict, "level", "sentence", "lead", "keep_step"),
+        "verdict": {
+            **_fields(verdict, "level", "sentence", "lead", "keep_step"),
+            "course": [_course_json(name, course) for name, course in verdict.courses.items()],
+        },
         "findings": [_finding_json(finding) for finding in verdict.findings],
         "passed": list(verdict.passed),
         "not_run": [_fields(check, "id", "needs") for check in verdict.not_run],
         "muted": [{"id": muted.finding.id, "reason": muted.reason} for muted in verdict.muted],
+    }
+
+
+def _course_json(quantity: Quantity, course: Course) -> dict[str, Any]:
+    file = "steps.csv" if course.source == "rollouts" else "metrics.csv"
+    parts = {"first": course.first, "best": course.best, "last": course.last}
+    return {
+        "quantity": quantity,
+        "series": {"file": file, "column": course.column},
+        "lower_is_better": course.lower_is_better,
+        **{name: {"value": part.value, "steps": list(part.steps)} for name, part in parts.items()},
+        "phases": [
+            {"kind": p.kind, "steps": list(p.steps), "from": p.start, "to": p.end}
+            for p in course.phases
+        ],
     }
 
 

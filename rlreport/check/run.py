@@ -12,7 +12,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check import noise
-from rlreport.check.finding import Example, Limit, Limits, Met, Onset, Op, Thresholds, meets
+from rlreport.check.course import MIN_EVALUATIONS, course_of
+from rlreport.check.finding import (
+    Course,
+    Example,
+    Limit,
+    Limits,
+    Met,
+    Onset,
+    Op,
+    Quantity,
+    Thresholds,
+    meets,
+)
 from rlreport.check.noise import Change, Trend, Window, first_and_last, step_numbers
 from rlreport.check.onset import onset
 from rlreport.check.series import (
@@ -21,7 +33,6 @@ from rlreport.check.series import (
     RewardCollapse,
     Series,
     Shape,
-    running_mean,
     shape_of,
 )
 from rlreport.figures.ragged import Floats, Ints
@@ -30,6 +41,9 @@ from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
 
 T = TypeVar("T")
+
+# An example's figure lies beyond this part of those of at least so many normal responses
+NORMAL, LEAST_NORMAL = 0.9, 10
 
 MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
 
@@ -161,13 +175,47 @@ class Run:
         size = len(self.last.steps) * len(series.values) // max(len(self.steps), 1)
         return min(max(size, 1), max(len(series.values), 1))
 
+    def leading(self, role: str, column: str) -> Series | None:
+        """Return the trainer's metric of a role if mostly logged, else the mean over responses.
+
+        The metric covers all rollouts of a step, the log perhaps some.
+        """
+        metric = self.series_of(role)
+        if metric is not None and (self.covers(metric) or not self.has(column)):
+            return metric
+        return self.series_by_step(column) if self.has(column) else None
+
     @cached_property
     def reward(self) -> Series:
         """Mean reward by step: from the trainer's metric if mostly logged, or from responses."""
-        trainers = self.series_of("reward")
-        if trainers is not None and (self.covers(trainers) or not self.has("reward")):
-            return trainers
-        return self.series_by_step("reward")
+        return self.leading("reward", "reward") or self.series_by_step("reward")
+
+    @cached_property
+    def courses(self) -> dict[Quantity, Course]:
+        """The course of each quantity that is logged, by its leading series."""
+        kl = self.leading("kl", "kl_k1") or self.series_of("kl_token")
+        entropy = self.leading("entropy", "surprisal_mean")
+        length = self.leading("length", self.length)
+        # The watched reward of training responses, or of validation responses
+        watched = "valid_reward_mean" if self.has("valid_reward") else "validation_reward_mean"
+        series: dict[Quantity, tuple[Series | None, str]] = {
+            "reward": (self.leading("reward", "reward"), "reward_mean"),
+            "watched_reward": (self.watched_reward, watched),
+            "kl": (kl, "kl_k1_mean"),
+            "length": (length, f"{self.length}_mean"),
+            "entropy": (entropy, "surprisal_mean"),
+        }
+        courses = {
+            quantity: course_of(
+                one,
+                one.name or column,
+                lower_is_better=quantity == "kl",
+                **({"minimum": MIN_EVALUATIONS} if quantity == "watched_reward" else {}),
+            )
+            for quantity, (one, column) in series.items()
+            if one is not None
+        }
+        return {quantity: course for quantity, course in courses.items() if course is not None}
 
     @cached_property
     def reward_shape(self) -> Shape | None:
@@ -265,13 +313,8 @@ class Run:
 
     def reward_windows(self) -> dict[str, float]:
         """Return the mean reward of the first, best and last window: "start", "best", "end"."""
-        reward = self.reward.without_gaps()
-        start, end = self.ends_of(reward)
-        if reward.source == "rollouts":
-            moved = self.change(self.column("reward"))
-            start, end = moved.first, moved.last
-        best = running_mean(reward.values, self._window_size_in(reward)).max(initial=-np.inf)
-        return {"start": start, "best": float(best), "end": end}
+        course = self.courses["reward"]
+        return {"start": course.first.value, "best": course.best.value, "end": course.last.value}
 
     @cached_property
     def learned(self) -> bool:
@@ -309,8 +352,9 @@ class Run:
     def examples(self, ranking: Ranking, onset: Onset | None) -> tuple[Example, ...]:
         """Return up to three responses after the onset (else of the last window) by ``ranking``.
 
-        Responses to different prompts are preferred. Their texts were read: those of the extremes
-        of every figure are.
+        Only responses whose figure differs from that of normal ones, those before the onset, are
+        examples. Responses to different prompts are preferred. Their texts were read: those of the
+        extremes of every figure are.
         """
         by = ranking.by
         step, n, prompts = self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
@@ -319,7 +363,9 @@ class Run:
         if ranking.among is not None:
             usable &= ranking.among
         after = usable & (step >= (onset.step if onset else self.last.steps[0]))
-        rows = np.flatnonzero(after if after.any() else usable)
+        if onset is not None:
+            after &= _unusual(by, usable & (step < onset.low), highest=ranking.highest)
+        rows = np.flatnonzero(after if onset is not None or after.any() else usable)
         order = rows[np.argsort(-by[rows] if ranking.highest else by[rows], kind="stable")]
         order = order[:400]  # enough to find three different prompts
         _, first_rows = np.unique(prompts[order], return_index=True)
@@ -343,6 +389,12 @@ class Run:
         low = onset.low if onset else -np.inf
         return tuple(example(row, low) for row in list(chosen)[:MAX_EXAMPLES])
 
+    def with_texts_since(self, onset: Onset | None) -> int:
+        """Return the number of responses since the onset whose texts were read."""
+        since = onset.step if onset else self.last.steps[0]
+        late = self.responses[self.responses["step"] >= since]
+        return int((late["has_texts"] == 1).sum())
+
     def between(self, start: int, stop: int) -> Run:
         """Return the part of the run, and of its validation, with ``start <= step < stop``."""
         validation = self.validation and self.validation.between(start, stop)
@@ -357,6 +409,14 @@ class Run:
             metrics=pd.DataFrame({"step": []}),
         )
         return Run(tables, self.limits, self.validation)
+
+
+def _unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray[np.bool_]:
+    """Return which figures lie among the upper (or lower) NORMAL of the normal ones, or beyond."""
+    if normal.sum() < LEAST_NORMAL:
+        return np.ones(len(by), bool)
+    bound = np.quantile(by[normal], NORMAL if highest else 1 - NORMAL)
+    return by >= bound if highest else by <= bound
 
 
 def mean(values: Floats) -> float:

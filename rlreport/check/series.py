@@ -9,17 +9,15 @@ covariance −e² − a²(1 − ρ)².
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from rlreport.check.finding import Limit, Limits
+from rlreport.check.finding import Limit, Limits, SeriesSource
 from rlreport.check.noise import BIAS, MAX_CORRELATION, ar1_variance, deviate, lag_1
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import marked
 
 LMFLOW = marked("LMFlow post on PPO training")
-SeriesSource = Literal["rollouts", "metrics"]
 
 MIN_STEPS = 5  # Minimum number of values that a series needs to be judged
 # Length of the first, best and last window: fraction of the steps, and minimum number of steps

@@ -15,10 +15,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Result
-from rlreport.check.finding import Fact, Finding, Limit, Limits, Op, at_least
+from rlreport.check.finding import Fact, Finding, Limit, Limits, Op, SeriesSource, at_least
 from rlreport.check.noise import Change, Trend, centred, deviate, log_odds_z
 from rlreport.check.run import Ranking, Run, met_from_start
-from rlreport.check.series import MIN_WINDOW, Series, SeriesSource, noise_of
+from rlreport.check.series import MIN_WINDOW, Series, noise_of
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import GAP, TextSample
 from rlreport.text.clean import REPLACEMENT

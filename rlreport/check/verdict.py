@@ -15,15 +15,13 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import Check, Result
+from rlreport.check.course import best_index
 from rlreport.check.finding import (
-    FIRST_WORDS,
     RANKS,
     SEVERITIES,
     Example,
-    Figure,
     Finding,
     Level,
-    Moved,
     Muted,
     NotRun,
     Thresholds,
@@ -33,24 +31,10 @@ from rlreport.check.judges.log import invalid_since, nan_metrics
 from rlreport.check.onset import smooth
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
+from rlreport.check.sentence import with_sentence
 from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
-from rlreport.text.messages import message, phrases, plural, sentences, told
-
-# Headline of a verdict without warnings, by its level ("healthy", ...)
-HEADLINES: dict[str, str] = {
-    "unjudged": message("Not judged: the run is too short"),
-    "unclear": message("Unclear: no clear learning"),
-    "healthy": FIRST_WORDS["healthy"],
-}
-
-MAX_EFFECTS = 2  # Maximum number of effects of the main finding that the verdict's sentence names
-# Ids of checks whose titles already say what happened to the reward, so nothing is added
-TELL_THE_REWARD = {
-    *("nan_metrics", "broken_log", "reward_shift", "reward_hacking_token", "length_hacking"),
-    *("reward_collapse", "watched_reward_fall"),
-}
-
+from rlreport.text.messages import message, sentences
 
 # Phrase in a suggestion that means a setting -> names of that setting in configurations
 SETTINGS = {
@@ -107,7 +91,7 @@ def worded(
     ``sample_note`` says in which responses phrases were counted, "" if in all.
     """
     filled = verdict.map(lambda finding: _fill_texts(finding, card or {}, sample_note))
-    return replace(filled, sentence=_sentence(filled))
+    return with_sentence(filled)
 
 
 def translatable_title(finding: Mapping[str, Any], title: str) -> str:
@@ -121,31 +105,6 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return title
     return retitled if retitled == title else title
-
-
-def headline(verdict: Verdict) -> str:
-    """Return the verdict in a few words ("Broken: reward collapse since step 40")."""
-    lead = _leading_finding(verdict)
-    if lead is None and verdict.level == "unjudged" and verdict.windows is not None:
-        if not verdict.reward_count:
-            return message("Not judged: no reward is logged")
-        return plural(
-            "Not judged: the reward has only {count} value",
-            "Not judged: the reward has only {count} values",
-            verdict.reward_count,
-        )
-    if lead is None:
-        return HEADLINES[verdict.level]
-    facts = {"level": FIRST_WORDS[verdict.level], "name": lead.name}
-    if lead.onset is None:
-        return message("{level}: {name}", **facts)
-    if lead.id == FIRST_CHECK:
-        return message("{level}: {name} at step {step}", **facts, step=lead.onset.step)
-    return message("{level}: {name} since step {step}", **facts, step=lead.onset.step)
-
-
-def _leading_finding(verdict: Verdict) -> Finding | None:
-    return next((f for f in verdict.findings if f.id == verdict.lead), None)
 
 
 def _fill_texts(finding: Finding, card: Mapping[str, object], sample_note: str) -> Finding:
@@ -181,72 +140,11 @@ def _is_number(value: object) -> bool:
         return False
 
 
-def _sentence(verdict: Verdict) -> str:
-    lead = _leading_finding(verdict)
-    parts = [message("{headline}.", headline=headline(verdict))]
-    if verdict.level == "unjudged" and verdict.windows is None:
-        parts.append(
-            plural(
-                "Only {count} step, too few to judge a trend.",
-                "Only {count} steps, too few to judge a trend.",
-                verdict.step_count,
-            )
-        )
-    if lead is None:
-        figures = [moved for moved in verdict.moved if moved.figure in ("reward", "kl")]
-        if figures:
-            moves = _join_clauses([_change_clause(moved) for moved in figures])
-            parts.append(message("{one:capital}.", one=moves))
-        checkpoint = message(
-            "The best checkpoint is the last one saved at or before step {step}.",
-            step=verdict.keep_step,
-        )
-    else:
-        effects = [f for f in verdict.effects_of(lead) if f.severity != "info"][:MAX_EFFECTS]
-        clauses = [f.clause for f in effects]
-        if not any(f.id in TELL_THE_REWARD for f in (lead, *effects)):
-            clauses += [_change_clause(one) for one in verdict.moved if one.figure == "reward"]
-        title = lead.title
-        if clauses:
-            effect_clauses = _join_clauses(clauses)
-            title = message("{title:clause}; {effects}.", title=title, effects=effect_clauses)
-        parts.append(title)
-        causes = [f for f in verdict.findings if f.severity != "info" and not f.explained_by]
-        if others := tuple(f.name for f in causes if f.id != lead.id):
-            parts.append(message("Also found: {names}.", names=others))
-        checkpoint = message(
-            "Keep the last checkpoint saved at or before step {step}.", step=verdict.keep_step
-        )
-    if verdict.keep_step is not None and verdict.level != "unjudged":
-        parts.append(checkpoint)
-    return sentences(parts)
-
-
-def _join_clauses(clauses: list[str]) -> str:
-    *rest, last = clauses
-    return message("{rest}, and {last}", rest=phrases(rest), last=last) if rest else last
-
-
-def _change_clause(moved: Moved) -> str:
-    facts = {"first": moved.first, "last": moved.last}
-    if moved.figure == "kl":
-        return told("KL to the reference is {last:figure} nats per response", facts)
-    if moved.first is None:
-        return told("the mean reward is {last:figure}", facts)
-    if moved.rose is False and moved.last < moved.first:
-        return told("the reward ended lower: {first:figure} → {last:figure}", facts)
-    if moved.rose is False:
-        return told(
-            "the reward did not clearly rise: {first:figure} at first, {last:figure} at the end",
-            facts,
-        )
-    if moved.rose:
-        return told("the reward rose from {first:figure} to {last:figure}", facts)
-    return told("the reward went from {first:figure} to {last:figure}", facts)
-
-
 # Check that runs first: after a change of the reward function, rewards are not comparable
 FIRST_CHECK = "reward_shift"
+
+# Roles of trainer metrics that show more than rewards and texts do
+BEYOND_REWARDS = {"kl", "kl_token", "entropy", "grad_norm", "clip_fraction", "ratio"}
 
 # Ids of checks whose findings concern only the log, not the policy and its checkpoints
 OF_THE_LOG = ("broken_log", "missing_grades")
@@ -302,9 +200,12 @@ def judge(
         passed=[name for name, result in results.items() if result is None],
         not_run=[result for result in results.values() if isinstance(result, NotRun)],
         muted=[Muted(f, reasons[f.id]) for f in findings if f.id in reasons],
-        moved=_moved(judged),
+        courses=run.courses,
         windows=judged.first and (judged.first.span, judged.last.span),  # type: ignore[arg-type]
         step_count=len(run.steps),
+        first_step=int(run.steps[0]) if len(run.steps) else None,
+        last_step=int(run.steps[-1]) if len(run.steps) else None,
+        only_rewards=not (run.has("surprisal_mean") or BEYOND_REWARDS & run.roles.keys()),
         reward_count=int(np.isfinite(run.reward.values).sum()),
     )
 
@@ -352,8 +253,16 @@ def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> li
 
     def worst(top: Finding) -> tuple[int, int, int]:
         severity = min(SEVERITIES.index(f.severity) for f in ranked if roots[f.id] == top.id)
+        rank = _rank_index(top)
+        # What was there from the start did not keep the reward from rising.
+        if (
+            run.learned
+            and top.rank == "cause"
+            and (top.onset is None or top.onset.step <= run.steps[0])
+        ):
+            rank = RANKS.index("note")
         # A critical death leads before any other finding.
-        return -1 if _is_death(top) else severity, _rank_index(top), severity
+        return -1 if _is_death(top) else severity, rank, severity
 
     ordered = []
     for top in sorted((f for f in ranked if roots[f.id] == f.id), key=worst):
@@ -390,8 +299,9 @@ def _follows(consequence: Finding, cause: Finding, run: Run) -> bool:
     y = consequence.series
     if consequence.rank == "note" or cause.onset is None or y is None:
         return True
-    if consequence.onset is not None and consequence.onset.step >= cause.onset.low:
-        return True
+    if consequence.onset is not None:
+        # Both are dated by means of three steps, so they are exact to one step.
+        return cause.onset.low - 1 <= consequence.onset.high
     finite = np.flatnonzero(np.isfinite(y[: len(run.steps)]))
     if len(finite) < 2:
         return True
@@ -418,60 +328,28 @@ def _level(findings: list[Finding], run: Run) -> Level:
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     """Return the step whose checkpoint to keep, or None if the reward did not rise before problems.
 
-    Of the complete steps before the first problem began, it is the one with the best watched
-    reward (one not trained on) or, without it, reward. Without problems it is the last step if
-    the reward there is about the best. Steps before a change of the reward function are excluded.
-    Effects of other findings are ignored: they may begin while the policy is still sound.
+    Of the complete steps before the first problem began, it is the last of those that are as good
+    as the best by the watched reward (one not trained on) or, without it, the reward. Without
+    problems it is the last step, if that is about the best. Steps before a change of the reward
+    function are excluded.
     """
     if not len(run.steps):
         return None
     judged = [f for f in findings if f.severity != "info"]
     first, end = int(run.steps[0]), int(run.steps[-1]) + 1
     first = max((f.onset.step for f in judged if f.id == FIRST_CHECK and f.onset), default=first)
-    onsets = [
-        f.onset.step if f.onset else first
-        for f in judged
-        if not f.explained_by and f.id not in (*OF_THE_LOG, FIRST_CHECK)
-    ]
+    of_policy = [f for f in judged if f.id not in (*OF_THE_LOG, FIRST_CHECK)]
+    # Only what is critical, or else leads, spoils a checkpoint: the rest may be harmless.
+    critical = [f for f in of_policy if f.severity == "critical"]
+    onsets = [f.onset.step if f.onset else first for f in critical or of_policy[:1]]
     if min(onsets, default=end) <= first:
         return None
     before = run.between(first, min(onsets, default=end))
-    if not before.learned:
+    courses = before.courses
+    course = courses.get("watched_reward") or courses.get("reward")
+    if course is None or not (before.learned or course.gained):
         return None
-    shape = before.watched_shape or before.reward_shape
-    if shape is None:
-        return None
-    steps, best = shape.series.steps, shape.best_index + shape.window // 2
-    if not onsets and shape.best - shape.end <= shape.noise.of_mean(shape.window):
-        best = len(steps) - 1
-    complete = ~np.isin(steps, run.tables.steps.loc[run.tables.steps["incomplete"], "step"])
-    usable = np.flatnonzero(complete[: best + 1])
-    return int(steps[usable[-1]]) if len(usable) else None
-
-
-def _moved(run: Run) -> tuple[Moved, ...]:
-    in_tokens = run.length == "response_tokens" or run.responses.empty
-    length: Figure = "tokens" if in_tokens else "characters"
-    columns: dict[Figure, tuple[str, str]] = {
-        "reward": ("reward", "reward"), "kl": ("kl_k1", "kl"), length: (run.length, "length")
-    }  # fmt: skip
-    figures = []
-    for name, (column, role) in columns.items():
-        rose = False
-        if name == "reward" and run.first is not None and run.reward_shape is None:
-            continue
-        if run.has(column):
-            moved = run.change(run.column(column))
-            first, last, rose = moved.first, moved.last, moved.rose
-        elif (series := run.series_of(role)) is not None and run.first is not None:
-            first, last = run.ends_of(series)
-        else:
-            continue
-        if name == "reward":
-            windows, rose = run.reward_windows(), run.learned
-            first, last = (windows["start"] if np.isfinite(first) else first), windows["end"]
-        if not np.isfinite(last):
-            continue
-        compared = rose or (None if run.windows_overlap else rose)
-        figures.append(Moved(name, first if np.isfinite(first) else None, last, compared))
-    return tuple(figures)
+    last = best_index(course) if onsets or course.lost else len(course.steps) - 1
+    complete = ~np.isin(course.steps, run.tables.steps.loc[run.tables.steps["incomplete"], "step"])
+    usable = np.flatnonzero(complete[: last + 1])
+    return int(course.steps[usable[-1]]) if len(usable) else None

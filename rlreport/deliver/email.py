@@ -26,7 +26,7 @@ from rlreport.bake.notes import plain_notes
 from rlreport.bake.report import STAMP_FORMAT
 from rlreport.bake.templates import GENERATOR, Page, assets, environment, packed
 from rlreport.bake.views import Shell
-from rlreport.check.verdict import headline
+from rlreport.check.sentence import headline
 from rlreport.comparison import outcome as compare_words
 from rlreport.deliver import Builder
 from rlreport.deliver.markdown import overview, pictures

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rlreport.text.numbers import MISSING, written
+from rlreport.text.numbers import MISSING, short, written
 
 _PLACE = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _OUTER_PLACEHOLDERS = re.compile(r"^\{\w+\}|\{\w+\}$")
@@ -73,10 +73,10 @@ def told(literal: str, facts: Places) -> str:
     """Create a message from a literal such as ``{share:percent} of responses``.
 
     ``facts`` maps placeholders to values. A placeholder may name a format after a colon:
-    ``figure``, ``percent`` and ``count`` format numbers; ``quoted`` puts a text in quotes,
-    ``capital`` makes its first letter upper case, ``small`` makes it lower case, ``clause`` removes
-    the full stop at its end. A tuple is written as a list, None as "–". A literal that is a message
-    already is returned unchanged.
+    ``figure``, ``short``, ``percent`` and ``count`` format numbers; ``quoted`` puts a text in
+    quotes, ``capital`` makes its first letter upper case, ``small`` makes it lower case,
+    ``clause`` removes the full stop at its end. A tuple is written as a list, None as "–". A
+    literal that is a message already is returned unchanged.
     """
     is_message = isinstance(literal, Message | Joined) or not literal
     return literal if is_message else Message(literal, facts)
@@ -124,6 +124,11 @@ def sentences(items: Iterable[str]) -> str:
 def figure(value: object) -> str:
     """Format a number with three significant digits; "–" if it is not a number."""
     return written(float(value)) if isinstance(value, int | float) else MISSING
+
+
+def short_figure(value: object) -> str:
+    """Format a number with two significant digits, as people say it; "–" if it is no number."""
+    return short(float(value), 2) if isinstance(value, int | float) else MISSING
 
 
 def percent(share: object) -> str:
@@ -224,6 +229,7 @@ def _format_value(
 _FORMS: dict[str, Callable[[object], str]] = {
     "": str,
     "figure": figure,
+    "short": short_figure,
     "percent": percent,
     "count": whole,
     "quoted": quoted,

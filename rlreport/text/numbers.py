@@ -38,6 +38,24 @@ def written(value: float, kind: NumberKind = "number") -> str:
     return _significant(value)
 
 
+_SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def short(value: float, digits: int) -> str:
+    """Format a number as people say it: "0.36", "1,250", "5.1 × 10⁷", "3 × 10⁻⁵".
+
+    Whole digits are kept; decimals are rounded to so many significant digits.
+    """
+    if not math.isfinite(value) or value == 0:
+        return written(value)
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if not -4 <= power < 6:
+        text = mantissa.replace("-", MINUS).removesuffix(".0")
+        return f"{text} × 10{str(power).translate(_SUPERSCRIPTS)}"
+    return _decimal(value, max(0, digits - 1 - power))
+
+
 def exact(value: float) -> str:
     """Return the shortest text that programs parse to exactly this value; NOT_LOGGED for NaN."""
     if math.isnan(value):

@@ -94,6 +94,7 @@ class _MismatchByTurn(Limits):
     limits=_MismatchByTurn,
     title="Sampler and trainer disagree by {last:figure} nats per token in the last turn, "
     "{first:figure} in the first (k3, the larger of both directions).",
+    statement="sampler and trainer disagree more in later turns",
     why="A conversation that is tokenised again gives the trainer tokens that were not sampled.",
     suggestion="Keep token ids from turn to turn, and check that the chat template drops nothing.",
     source="verl 6719; NeMo-RL (9 one way, 22,015 the other)",
@@ -129,6 +130,7 @@ class _OffPolicyWeights(Limits):
     limits=_OffPolicyWeights,
     title="Importance weights of whole responses vary widely: mean {mean:figure}, std "
     "{std:figure}, effective sample size {ess:percent}.",
+    statement="importance weights vary widely (effective sample size {ess:percent})",
     why="A few responses then carry most of a corrected gradient; an uncorrected one is biased.",
     suggestion="Truncate the weights or mask the outliers, and sample from fresher weights.",
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
@@ -167,6 +169,7 @@ class _StaleRollouts(Limits):
     charts=("lag", "reward"),
     limits=_StaleRollouts,
     title="Responses were sampled {lag:figure} steps before the step that learns from them.",
+    statement="responses are {lag:figure} steps older than the policy that learns from them",
     why="The policy learns from texts that it would no longer write.",
     suggestion="Update the sampler more often, or drop rollouts whose lag exceeds a limit.",
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
@@ -192,6 +195,7 @@ class _NegativeKl(Limits):
     limits=_NegativeKl,
     title="The KL estimate is below zero: {kl:figure} nats per response, negative in "
     "{share:percent} of responses.",
+    statement="the KL estimate is below zero ({kl:figure} nats per response)",
     why="The tokens were sampled from a different distribution than the trainer's, so a KL "
     "penalty acts as an undeserved reward.",
     suggestion="Sample with temperature 1, top_k = 0, top_p = 1, no min_length or forced tokens.",
@@ -236,6 +240,7 @@ class _ValueDivergence(Limits):
         "diverged": "The critic does not follow the returns: explained variance "
         "{explained:figure}, std of values {spread:figure} × that of the returns.",
     },
+    statement="the critic does not follow the returns (explained variance {explained:figure})",
     why="Advantages are returns less values: a critic worse than a constant only adds noise.",
     suggestion="Warm the critic up, lower its learning rate, clip values or normalise returns.",
     explains=FAILURES,
@@ -310,6 +315,7 @@ class _FailedRollouts(RiseOrShare):
     limits=_FailedRollouts,
     title="{share:percent} of rollouts failed before the first response ({before:percent} at the "
     "start).",
+    statement="{share:percent} of rollouts fail before the first response",
     why="Training sees only the tasks that did not fail.",
     suggestion="Read the errors, and repeat these rollouts instead of giving them a reward.",
     source=AGENTS,
@@ -365,6 +371,7 @@ class _ToolDisuse(Limits):
     charts=("tool_calls", "reward"),
     limits=_ToolDisuse,
     title="Responses make {end:figure} tool calls on average ({start:figure} at the start).",
+    statement="responses call tools {end:figure} times, not {start:figure}",
     why="The policy is learning to guess; what is forgotten seldom comes back.",
     suggestion="Look for errors, costs and unrecognised calls; choose tasks that need a tool.",
     explains=(*FALLS, "reward_stalled", "length_collapse", "diversity_collapse"),

@@ -87,6 +87,7 @@ def _missing_title(facts: Facts) -> str:
     charts=("reward",),
     limits=_MissingGrades,
     title=_missing_title,
+    statement="rewards are missing",
     why="A failed grade that counts as 0 gives the others of its group an unearned advantage.",
     suggestion="Grade again, or mask these responses in the loss; look at the judge's time limits.",
     explains=(*FALLS, "reward_stalled", "reward_shift", "zero_variance_groups", "group_std_fall"),
@@ -212,6 +213,7 @@ class _ZeroVarianceGroups(Limits):
         "constant": "{equal:count} of the last {groups:count} groups give no learning signal: all "
         "responses of the run earn the same reward.",
     },
+    statement="{equal:count} of {groups:count} groups give no learning signal",
     why="If all responses of a group earn the same reward, its advantages and gradient are zero.",
     suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
     explains=("reward_stalled", "group_std_fall"),

@@ -92,6 +92,7 @@ def _hacking_title(facts: Facts) -> str:
     charts=("reward",),
     limits=Spreading,
     title=_hacking_title,
+    statement=_spread_clause,
     why="The policy may have found text that raises the reward whatever the answer is.",
     suggestion="Read the responses that contain it; if it is not part of the task, penalise it.",
     explains=(
@@ -337,6 +338,11 @@ class _WatchedRewardFall(Limits):
         "{start:figure}), while the trained one went from {trained_start:figure} to "
         "{trained_end:figure}.",
     },
+    statement={
+        "apart": "the watched reward does not follow the trained one",
+        "fell": "the watched reward fell to {end:short}",
+    },
+    event=True,
     clause="the watched reward went from {best:figure} to {end:figure}",
     why="The policy games or over-fits the reward that it is trained on.",
     suggestion="Keep its best checkpoint; raise the KL coefficient or fix the reward.",

@@ -87,6 +87,12 @@ class _Nan(NamedTuple):
         "other": "{numbers:count} values, advantages or token rewards of {responses:count} "
         "responses are NaN or infinite from step {since} to {until_step}.",
     },
+    statement={
+        "metric": "the trainer's {metric} is NaN",
+        "rewards": "rewards are NaN",
+        "logprobs": "log-probabilities are NaN",
+        "other": "values, advantages or token rewards are NaN",
+    },
     why="One NaN makes the whole update NaN, unless the trainer skips the batch.",
     suggestion="Go back to a checkpoint before it, clip gradients, and look for an overflow.",
     source="logs of diverged runs",
@@ -240,6 +246,7 @@ def _log_title(facts: Facts) -> str:
     looks_for="holes in the log: unreadable lines, missing or incomplete steps, early ends",
     limits=_BrokenLog,
     title=_log_title,
+    statement="the log has holes",
     why="Statistics of an incomplete log describe only the rows that could be read, not the "
     "whole run.",
     suggestion="Read the reasons on the Data page; check disk space and the exit of each rank.",
@@ -340,6 +347,7 @@ def _early_ranks(tables: Tables) -> Iterator[_Fault]:
     name="several runs in one report",
     rank="invalid",
     title="{text}",
+    statement="several runs are in one report",
     why="Means over several runs describe none of them.",
     suggestion="Build a report of each run, or pass --merge if these files are of one.",
     source=CONTRACT,

@@ -319,6 +319,8 @@ class _GradientExplosion(Limits):
     limits=_GradientExplosion,
     title="The gradient norm was {norm:figure} in step {at}, its largest is {peak:figure}, and its "
     "median {median:figure}.",
+    statement="the gradient norm rose to {norm:short} (at most {peak:short})",
+    event=True,
     why="One such update can undo what the policy learned: the steps after it show whether it did.",
     suggestion="Clip the gradient norm, lower the learning rate, and look at this step's batch.",
     explains=(*FAILURES, "nan_metrics", "ratio_drift"),
@@ -383,6 +385,7 @@ class _NoUpdates(Limits):
         "learning_rate": "The learning rate is 0 in {share:percent} of the last steps: their "
         "updates change nothing.",
     },
+    statement="updates change nothing",
     why="The run costs its compute, and the policy stays as it is.",
     suggestion="Check the learning rate's schedule, frozen parameters and the groups' rewards.",
     explains=("reward_stalled",),

@@ -49,6 +49,12 @@ EVIDENT = 5.0
         "explain this: the watched reward, the reward on the same prompts, or the "
         "gap to the reference did not fall.",
     },
+    statement={
+        "dead": "the reward collapsed to {end:short} and stays there",
+        "late": "the reward fell to {end:short} in the last steps",
+        "fell": "the reward fell to {end:short} and stays low",
+        "dip": "the reward fell to {low:short} and recovered",
+    },
     clause="the reward fell from {best:figure} to {end:figure}",
     why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
     suggestion="Go back to a checkpoint before the fall; lower the learning rate or raise the KL "
@@ -227,6 +233,8 @@ class _RewardShift(Limits):
         "reward": "The mean reward changed from {before:figure} to {after:figure} at step {at}, "
         "while length, KL and entropy did not move.",
     },
+    statement="the reward function changed",
+    event=True,
     why="Rewards before and after are not comparable; checks judge the gap or the longer part.",
     suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data.",
     explains=("reward_collapse", "reward_stalled", "persistent_losers", "not_sharpening"),

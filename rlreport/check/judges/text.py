@@ -67,6 +67,7 @@ def _diversity_clause(facts: Facts) -> str:
     sampled=("distinct",),
     limits=_DiversityCollapse,
     title=lambda facts: told("{one:capital}.", {"one": told(_diversity_clause(facts), facts)}),
+    statement="responses become more alike",
     clause=_diversity_clause,
     why="A policy that says one thing to every prompt has stopped answering them.",
     suggestion="Raise the KL coefficient, the entropy bonus or the temperature; fix the reward.",
@@ -306,6 +307,7 @@ class _LengthHacking(Limits):
     title="Responses grew from {start:figure} to {end:figure} {unit}, and longer ones earn more "
     "(correlation {correlation:figure}; mean reward {reward_start:figure} at the start, "
     "{reward_end:figure} at the end).",
+    statement="responses grow from {start:short} to {end:short} {unit}, as longer ones earn more",
     clause="responses grew from {start:figure} to {end:figure} {unit}",
     why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
     suggestion="Normalise or penalise length, or retrain the reward model on equally long pairs.",

@@ -1,0 +1,191 @@
+"""The course of a quantity over a run: its first, best and last window, and its phases.
+
+Sentence, tiles, charts, index, comparison, mail and Markdown print these numbers. Each quantity
+has one leading series: the trainer's metric, which covers all rollouts, else the mean over the
+logged rollouts.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from rlreport.check.finding import Course, Part, Phase, PhaseKind
+from rlreport.check.series import Noise, Series, noise_of, running_mean
+from rlreport.figures.ragged import Floats, Ints
+
+# Window of evaluations and of other series: minimum number of values
+MIN_EVALUATIONS, MIN_VALUES = 1, 3
+MAX_WINDOW = 10  # maximum number of values in a window, which is a 20th of the values otherwise
+
+# The last window differs from the first beyond noise if it is this many standard errors away
+CLAIM_Z = 3.0
+# The best window differs from another if it is this many standard errors above, plus its luck
+BEST_Z = 2.0
+
+MAX_PHASES = 5
+# A further phase has to reduce the squared residuals by this times ln(n) noise variances
+PHASE_PRICE = 4.0
+# A phase is flat if it changes by less than this many standard errors, or this part of the range
+FLAT_Z, FLAT_SHARE = 3.0, 0.08
+DEAD_SHARE = 0.03  # A dead phase lies within this part of the range above the lowest value
+SPIKE_Z = 4.0  # Values further from the running median, in standard errors, are spikes
+MAX_POINTS = 300  # Longer series are averaged to this many points to find phases
+
+
+def window_size(count: int, minimum: int) -> int:
+    """Return the number of values in a window of ``count`` values: a 20th, 10 at most.
+
+    It is at least ``minimum``, but never more than a third of the values.
+    """
+    return min(max(minimum, min(MAX_WINDOW, int(count / 20 + 0.5))), max(1, count // 3))
+
+
+def course_of(
+    series: Series, column: str, *, minimum: int = MIN_VALUES, lower_is_better: bool = False
+) -> Course | None:
+    """Return the course of a series, None if it has no values.
+
+    By chance alone, the best of n / w windows of w values lies √(2 ln(n / w)) standard errors above
+    the others. ``gained`` and ``lost`` demand BEST_Z standard errors more.
+    """
+    series = series.without_gaps()
+    y, steps = series.values, series.steps
+    if not len(y):
+        return None
+    size = window_size(len(y), minimum)
+    means = running_mean(y, size)
+    best_index = int(np.argmin(means) if lower_is_better else np.argmax(means))
+
+    def part(start: int) -> Part:
+        return Part(float(means[start]), (int(steps[start]), int(steps[start + size - 1])))
+
+    first, best, last = part(0), part(best_index), part(len(y) - size)
+    # Evaluations repeat the same prompts and are far apart, so they are not autocorrelated.
+    noise = noise_of(series, independent=minimum == MIN_EVALUATIONS)
+    error = noise.of_mean(size) * math.sqrt(2)
+    margin = (BEST_Z + math.sqrt(2 * math.log(len(y) / size))) * error
+    sign, change = -1 if lower_is_better else 1, last.value - first.value
+    return Course(
+        steps=steps,
+        values=y,
+        window=size,
+        error=error,
+        source=series.source,
+        column=column,
+        lower_is_better=lower_is_better,
+        first=first,
+        best=best,
+        last=last,
+        phases=phases_of(steps, y, noise, size, is_score=not lower_is_better),
+        direction=int(np.sign(change)) if abs(change) > CLAIM_Z * error else 0,
+        gained=sign * (best.value - first.value) > margin,
+        lost=sign * (best.value - last.value) > margin,
+    )
+
+
+def best_index(course: Course) -> int:
+    """Return the index of the latest value whose window is within noise of the best one."""
+    means = running_mean(course.values, course.window)
+    is_best = means >= course.best.value - course.error / math.sqrt(2)
+    return int(np.flatnonzero(is_best)[-1]) + course.window - 1
+
+
+def phases_of(
+    steps: Ints, values: Floats, noise: Noise, window: int, *, is_score: bool = True
+) -> tuple[Phase, ...]:
+    """Cut a series into at most MAX_PHASES straight pieces, each longer than ``window`` values.
+
+    The pieces minimize the squared residuals of one line per piece, plus PHASE_PRICE · ln(n) noise
+    variances for each further piece. Only a score can recover after a fall, or die.
+    """
+    size = -(-len(values) // MAX_POINTS)  # values averaged to one point
+    starts = np.arange(0, len(values), size)
+    points = np.add.reduceat(values, starts) / np.diff(starts, append=len(values))
+    smooth = running_mean(points, min(MIN_VALUES, len(points)))
+    low, span = float(smooth.min()), float(np.ptp(smooth))
+    if not 0 < span < np.inf:
+        flat = float(points.mean())
+        return (Phase("flat", (int(steps[0]), int(steps[-1])), flat, flat),)
+    sigma = max(noise.of_mean(size), 1e-9 * span)
+    shortest = max(2, -(-(window + 1) // size))
+    # A spike of up to three points must not bend the lines: the running median replaces it.
+    median = pd.Series(points).rolling(2 * MIN_VALUES + 1, center=True, min_periods=1).median()
+    points = np.where(abs(points - median) > SPIKE_Z * sigma, median, points)
+    cuts = _cuts((points - low) / sigma, shortest)
+    phases: list[Phase] = []
+    fallen = False
+    for start, stop in pairwise(cuts):
+        piece, count = points[start:stop], stop - start
+        first, last = _line_ends(piece)
+        # A slope through n points has the variance 12 σ² / n³, its whole rise 12 σ² / n.
+        error = sigma * math.sqrt(12 / count)
+        if abs(last - first) < max(FLAT_Z * error, FLAT_SHARE * span):
+            first = last = float(piece.mean())
+        # Lines overshoot curves, so a drop between two pieces is one of the points themselves.
+        before = points[max(start - MIN_VALUES, 0) : start].mean() if start else first
+        drop = before - points[start : start + MIN_VALUES].mean()
+        fallen = fallen or last < first or drop > max(FLAT_Z * sigma, FLAT_SHARE * span)
+        kind: PhaseKind = "rise" if last > first else "fall" if last < first else "flat"
+        if is_score and fallen and kind == "rise":
+            kind, fallen = "recovery", False
+        elif is_score and fallen and kind == "flat" and first - low < DEAD_SHARE * span:
+            kind = "dead"
+        until = int(steps[min(stop * size, len(steps)) - 1])
+        phase = Phase(kind, (int(steps[starts[start]]), until), first, last)
+        previous = phases[-1] if phases else None
+        if previous and previous.kind == kind and (kind != "flat" or previous.end == first):
+            phases[-1] = Phase(kind, (previous.steps[0], until), previous.start, last)
+        else:
+            phases.append(phase)
+    return tuple(phases)
+
+
+def _line_ends(piece: Floats) -> tuple[float, float]:
+    """Return the least-squares line's values at the first and the last of the points."""
+    slope, start = np.polyfit(np.arange(len(piece)), piece, 1) if len(piece) > 1 else (0, piece[0])
+    return float(start), float(start + slope * (len(piece) - 1))
+
+
+def _cuts(points: Floats, shortest: int) -> list[int]:
+    """Return where the best pieces begin, and the end of the last, by dynamic programming.
+
+    ``points`` have noise of std 1.
+    """
+    count = len(points)
+    if count < 2 * shortest:
+        return [0, count]
+    residuals = _residuals(points)
+    lengths = np.subtract.outer(np.arange(count + 1), np.arange(count + 1)).T
+    residuals[lengths < shortest] = np.inf
+    # costs[k][j]: squared residuals of the first j points, cut into k + 1 pieces at best
+    costs, origins = [residuals[0]], []
+    for _ in range(MAX_PHASES - 1):
+        totals = costs[-1][:, None] + residuals
+        origins.append(np.argmin(totals, axis=0))
+        costs.append(totals.min(axis=0))
+    prices = PHASE_PRICE * np.log(count) * np.arange(MAX_PHASES)
+    cuts = [count]
+    for origin in reversed(origins[: int(np.argmin([cost[count] for cost in costs] + prices))]):
+        cuts.append(int(origin[cuts[-1]]))
+    return [0, *reversed(cuts)]
+
+
+def _residuals(points: Floats) -> Floats:
+    """Return the squared residuals of a line through points i to j - 1, float64 (n + 1, n + 1)."""
+    x, y = np.arange(len(points), dtype=np.float64), points - points.mean()
+
+    def sums(values: Floats) -> Floats:
+        ends = np.append(0.0, np.cumsum(values))
+        return np.asarray(ends[None, :] - ends[:, None])
+
+    count = np.maximum(sums(np.ones_like(x)), 1)
+    sum_x, sum_y = sums(x), sums(y)
+    var_x = sums(x * x) - sum_x**2 / count
+    cov = sums(x * y) - sum_x * sum_y / count
+    var_y = sums(y * y) - sum_y**2 / count
+    explained = np.divide(cov**2, var_x, out=np.zeros_like(cov), where=var_x > 0.1)
+    return np.maximum(var_y - explained, 0.0)

@@ -1,0 +1,203 @@
+"""The verdict in words: what happened and since when, the course, and the checkpoint to keep.
+
+Numbers have two significant digits, three where two would print different numbers alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rlreport.check.finding import FIRST_WORDS, Course, Fact, Finding, Quantity, Verdict
+from rlreport.check.registry import BY_ID
+from rlreport.text.messages import (
+    clauses,
+    marked,
+    message,
+    plural,
+    sentences,
+    short_figure,
+    span,
+    told,
+)
+from rlreport.text.numbers import short
+
+MAX_WORDS = 25  # Maximum number of words in the bold sentence, checkpoint included
+
+# Findings about the reward itself: the course tells it, so as effects they are not named
+COLLAPSES = ("reward_collapse", "watched_reward_fall")
+OF_REWARD = (*COLLAPSES, "reward_stalled")
+
+# A level part of at least this part of the steps at the end is worth a word
+LONG_PART = 0.2
+
+STILL = 0.1  # A change beyond doubt has at least this part of the larger value
+
+NAMES: dict[Quantity, str] = {
+    "reward": marked("the reward"),
+    "watched_reward": marked("validation"),
+}
+
+
+def with_sentence(verdict: Verdict) -> Verdict:
+    """Return the verdict with its headline, its course in words, and both with the checkpoint."""
+    lead = next((f for f in verdict.findings if f.id == verdict.lead), None)
+    told_courses = [
+        (quantity, _course_clause(NAMES[quantity], verdict.courses[quantity], verdict, quantity))
+        for quantity in NAMES
+        if quantity in verdict.courses and verdict.windows is not None
+    ]
+    if lead is not None:
+        first = _lead_sentence(lead, verdict)
+    elif verdict.level == "unjudged" or not told_courses:
+        first = message("{headline}.", headline=headline(verdict))
+    else:
+        # What rose, or else the reward, is the headline; the rest is the second line.
+        rose = (one for one in told_courses if _rose(verdict.courses[one[0]]))
+        chosen = next(rose, told_courses[0])
+        told_courses.remove(chosen)
+        first = message("{level}: {clause}.", level=_level_words(verdict), clause=chosen[1])
+    too_short = ""
+    if verdict.level == "unjudged" and verdict.windows is None:
+        too_short = plural(
+            "Only {count} step, too few to judge a trend.",
+            "Only {count} steps, too few to judge a trend.",
+            verdict.step_count,
+        )
+    course = ""
+    if told_courses:
+        text = clauses([clause for _, clause in told_courses])
+        course = message("{one:capital}.", one=text)
+    keep = _keep_sentence(verdict)
+    return replace(
+        verdict,
+        headline=sentences([first, too_short, keep]),
+        course_text=course,
+        sentence=sentences([first, too_short, course, keep]),
+    )
+
+
+def headline(verdict: Verdict) -> str:
+    """Return the verdict in a few words ("Broken: reward collapse since step 40")."""
+    lead = next((f for f in verdict.findings if f.id == verdict.lead), None)
+    if lead is None:
+        if verdict.level == "unjudged" and verdict.windows is not None:
+            if not verdict.reward_count:
+                return message("Not judged: no reward is logged")
+            return plural(
+                "Not judged: the reward has only {count} value",
+                "Not judged: the reward has only {count} values",
+                verdict.reward_count,
+            )
+        if verdict.level == "unjudged":
+            return message("Not judged: the run is too short")
+        if verdict.level == "unclear":
+            return message("Unclear: no clear learning")
+        return _level_words(verdict)
+    facts = {"level": FIRST_WORDS[verdict.level], "name": lead.name}
+    if lead.onset is None or lead.onset.step == verdict.first_step:
+        return message("{level}: {name}", **facts)
+    if BY_ID[lead.id].event:
+        return message("{level}: {name} at step {step}", **facts, step=lead.onset.step)
+    return message("{level}: {name} since step {step}", **facts, step=lead.onset.step)
+
+
+def _level_words(verdict: Verdict) -> str:
+    if verdict.level == "healthy" and verdict.only_rewards:
+        return message("Healthy as far as rewards and texts show")
+    return FIRST_WORDS[verdict.level]
+
+
+def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
+    check = BY_ID[lead.id]
+    facts = {
+        "level": FIRST_WORDS[verdict.level],
+        "statement": check.format_statement(lead.facts),
+        "step": lead.onset and lead.onset.step,
+    }
+    if lead.onset is None or lead.onset.step == verdict.first_step:
+        text = told("{level}: {statement}", facts)
+    elif check.event:
+        text = told("{level}: {statement} at step {step}", facts)
+    else:
+        text = told("{level}: {statement} from step {step} on", facts)
+    effects = [
+        effect
+        for effect in verdict.effects_of(lead)
+        if effect.severity != "info" and effect.id not in OF_REWARD
+    ]
+    for effect in effects[:1]:
+        both = message(
+            "{cause}; {effect}", cause=text, effect=BY_ID[effect.id].format_statement(effect.facts)
+        )
+        if len(f"{both} {_keep_sentence(verdict)}".split()) <= MAX_WORDS:
+            text = both
+    return message("{text}.", text=text)
+
+
+def _keep_sentence(verdict: Verdict) -> str:
+    step = verdict.keep_step
+    if step is None or verdict.level == "unjudged":
+        return ""
+    if step == verdict.last_step:
+        return message("Keep the last checkpoint.")
+    return message("Keep step {step} or the last checkpoint before it.", step=step)
+
+
+def _rose(course: Course) -> bool:
+    return course.direction > 0 or (course.gained and course.last.value > course.first.value)
+
+
+def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quantity) -> str:
+    """Return the course in words, which agree with the printed numbers."""
+    first, best, last = (part.value for part in (course.first, course.best, course.last))
+    texts = numbers_of((first, best, last), course)
+    facts: dict[str, Fact] = dict(zip(("first", "best", "last"), texts, strict=True))
+    facts["name"] = message(name)
+    facts["since"] = since = course.settled_since
+    steps, end = course.steps, course.phases[-1].kind
+    is_long = since is not None and steps[-1] - since >= LONG_PART * (steps[-1] - steps[0])
+    collapsed = {f.id for f in verdict.findings if f.severity != "info"} & set(COLLAPSES)
+    is_lower = best > last and texts[1] != texts[2]
+    if is_lower and (course.lost or (collapsed and course.best.steps[1] < course.last.steps[0])):
+        facts["at"] = span(course.best.steps)
+        if first < best and texts[0] != texts[1]:
+            if is_long and end == "dead":
+                clause = (
+                    "{name} rose from {first} to {best} ({at}) and is {last} since step {since}"
+                )
+                return told(clause, facts)
+            return told("{name} rose from {first} to {best} ({at}), then fell to {last}", facts)
+        return told("{name} fell from {first} to {last}", facts)
+    if _rose(course) and texts[0] != texts[2]:
+        if is_long and end == "flat":
+            return told("{name} rose from {first} to {last} and is flat since step {since}", facts)
+        return told("{name} rose from {first} to {last}", facts)
+    dip = next((f.facts for f in verdict.findings if f.facts.get("kind") == "dip"), None)
+    if dip and quantity == "reward":
+        facts |= {"level": short_figure(dip["low"]), "when": span((dip["since"], dip["until"]))}
+        return told("{name} is {last} at the end, after a fall to {level} ({when})", facts)
+    if course.direction < 0 and texts[0] != texts[2]:
+        return told("{name} fell from {first} to {last}", facts)
+    if texts[0] == texts[2] or abs(last - first) <= STILL * max(abs(first), abs(last)):
+        return told("{name} stays at about {last}", facts)
+    facts |= {"start": span(course.first.steps), "end": span(course.last.steps)}
+    if verdict.level == "healthy":
+        return told("{name} is {last} in {end} ({first} in {start})", facts)
+    return told("{name} did not clearly change: {first} in {start}, {last} in {end}", facts)
+
+
+def numbers_of(values: Sequence[float], course: Course) -> list[str]:
+    """Format numbers with two digits, or three where different numbers would print alike."""
+    unit = "%" if is_percentage(course) else ""
+    texts = [short(value, 2) for value in values]
+    if len(set(texts)) < len(set(values)):
+        texts = [short(value, 3) for value in values]
+    return [text + unit if text != "0" else text for text in texts]
+
+
+def is_percentage(course: Course) -> bool:
+    """Whether the series counts in percent: an accuracy or rate between 1 and 100."""
+    name, top = course.column.lower(), float(course.values.max(initial=0.0))
+    words = ("acc", "percent", "pct", "rate", "pass", "solve")
+    return 1.5 < top <= 100 and any(word in name for word in words)

@@ -1,0 +1,141 @@
+"""The course follows its formula, and sentence, tiles and exported data say the same numbers."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlreport.check.course import course_of
+from rlreport.check.series import Series
+from tests.running import build
+
+STEPS, PROMPTS, EACH = 50, 4, 2
+
+RUNS: dict[str, Callable[[int], float]] = {
+    "rises": lambda step: 0.1 + 0.7 * step / STEPS,
+    "rises_and_stays": lambda step: min(0.2 + step / 20, 0.9),
+    "never_rises": lambda step: 0.4,
+    "is_solved": lambda step: 1.0 if step % 7 else 0.99,
+    "falls_by_half": lambda step: 0.1 + 0.8 * min(step / 20, 1) - 0.5 * (step > 30),
+    "falls_below_its_start": lambda step: 0.6 - 0.5 * (step > 25),
+    "dies": lambda step: 0.1 + step / STEPS if step < 30 else 0.0,
+    "dies_at_the_end": lambda step: 0.1 + step / STEPS if step < 46 else 0.0,
+    "dips": lambda step: 0.2 if 15 < step < 30 else min(0.1 + step / 12, 0.8),
+    "falls_slowly": lambda step: 0.9 - 0.7 * step / STEPS,
+}
+
+
+def write_log(path: Path, mean: Callable[[int], float], *, metrics: bool) -> None:
+    """Write a run whose rewards are 0 or 1; the trainer's metrics say the mean of more of them."""
+    rng = np.random.default_rng(7)
+    rows = [
+        {
+            "step": step,
+            "group_id": f"{step}-{prompt}",
+            "prompt": f"Question {prompt} of step {step}",
+            "response": f"answer {rng.integers(1_000_000)} {rng.integers(1_000_000)}",
+            "reward": float(rng.random() < mean(step)),
+        }
+        for step in range(STEPS)
+        for prompt in range(PROMPTS)
+        for _ in range(EACH)
+    ]
+    path.mkdir()
+    (path / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if metrics:
+        lines = [
+            {"step": step, "reward": rng.binomial(256, mean(step)) / 256} for step in range(STEPS)
+        ]
+        (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def window(count: int, minimum: int) -> int:
+    """The formula of docs/checks.md, written a second time."""
+    return min(max(minimum, min(10, math.floor(count / 20 + 0.5))), max(1, count // 3))
+
+
+def assert_course(course: dict[str, Any], data: Path) -> None:
+    """Recompute first, best and last from the exported tables, and check the phases' order."""
+    with (data / course["series"]["file"]).open(newline="") as file:
+        rows = [(int(row["step"]), row[course["series"]["column"]]) for row in csv.DictReader(file)]
+    steps, values = zip(*((step, float(cell)) for step, cell in rows if cell), strict=True)
+    size = window(len(values), 1 if course["quantity"] == "watched_reward" else 3)
+    means = [sum(values[i : i + size]) / size for i in range(len(values) - size + 1)]
+    best = (min if course["lower_is_better"] else max)(means)
+    for name, mean in (("first", means[0]), ("best", best), ("last", means[-1])):
+        assert course[name]["value"] == pytest.approx(mean, abs=1e-6), name
+        start = steps.index(course[name]["steps"][0])
+        assert means[start] == pytest.approx(mean, abs=1e-6)
+        assert course[name]["steps"][1] == steps[start + size - 1]
+    phases = course["phases"]
+    assert 1 <= len(phases) <= 5
+    assert (phases[0]["steps"][0], phases[-1]["steps"][1]) == (steps[0], steps[-1])
+    for phase in phases:
+        assert (phase["kind"] in ("rise", "recovery")) == (phase["to"] > phase["from"])
+        assert (phase["kind"] == "fall") == (phase["to"] < phase["from"])
+    for before, after in itertools.pairwise(phases):
+        assert steps.index(after["steps"][0]) == steps.index(before["steps"][1]) + 1
+
+
+CHANGES = re.compile(
+    r"(rose|fell) from ([−\d.]+)%? to ([−\d.]+)%?(?: \(steps? [\d–]+\), then (fell) to ([−\d.]+))?"
+)
+
+
+def assert_words_agree(sentence: str) -> None:
+    """Check that what is said to rise or fall does so in the numbers printed beside it."""
+    for word, start, end, then, low in CHANGES.findall(sentence.replace(",", "")):
+        first, second = (float(number.replace("−", "-").rstrip(".")) for number in (start, end))
+        assert (second > first) == (word == "rose"), sentence
+        assert not then or float(low.replace("−", "-").rstrip(".")) < second, sentence
+
+
+@pytest.mark.parametrize("metrics", [False, True], ids=["rollouts", "metrics"])
+@pytest.mark.parametrize("name", RUNS)
+def test_sentence_tile_and_data_agree(name: str, metrics: bool, tmp_path: Path) -> None:
+    write_log(tmp_path / "logs", RUNS[name], metrics=metrics)
+    report = tmp_path / "report"
+    build(tmp_path / "logs", report, "--workers", 1)
+    verdict = json.loads((report / "data/findings.json").read_text())["verdict"]
+    for course in verdict["course"]:
+        assert_course(course, report / "data")
+    assert_words_agree(verdict["sentence"])
+    reward = verdict["course"][0]
+    assert reward["quantity"] == "reward"
+    tile = (report / "index.html").read_text().split('data-figure="reward_mean"')[1]
+    numbers = re.findall(r'class="num"(?: title="([^"]+)")?>([^<]+)<', tile.split("</dd>")[0])
+    shown = [float(exact or text) for exact, text in numbers]
+    assert shown[0] == pytest.approx(reward["first"]["value"])
+    assert shown[-1] == pytest.approx(reward["last"]["value"])
+
+
+def test_phases_tell_rise_plateau_collapse_and_recovery() -> None:
+    rng = np.random.default_rng(3)
+    levels = np.concatenate(
+        [np.linspace(0, 1, 40), np.ones(30), np.zeros(30), np.linspace(0, 0.8, 40)]
+    )
+    series = Series(np.arange(140), levels + rng.normal(0, 0.02, 140))
+    course = course_of(series, "reward_mean")
+    assert course is not None
+    assert [phase.kind for phase in course.phases] == ["rise", "flat", "dead", "recovery"]
+    starts = [phase.steps[0] for phase in course.phases]
+    assert starts == pytest.approx([0, 40, 70, 100], abs=2)
+
+
+def test_a_spike_is_no_phase_and_noise_has_none() -> None:
+    rng = np.random.default_rng(4)
+    values = rng.normal(0.5, 0.05, 200)
+    values[100:103] = 3.0
+    course = course_of(Series(np.arange(200), values), "reward_mean")
+    assert course is not None
+    assert [phase.kind for phase in course.phases] == ["flat"]
+    assert course.direction == 0
