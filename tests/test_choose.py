@@ -18,7 +18,6 @@ from rlreport.choose import (
     fewer_steps,
     fitting_level,
     left_out,
-    prompt_sampling_keys,
     rank_by_interest,
     shown_prompts,
 )
@@ -37,29 +36,23 @@ def responses(steps: int, each: int, seed: int = 0) -> pd.DataFrame:
         table[name] = random.normal(size=count)
     table["response_tokens"] = random.integers(5, 50, count).astype(float)
     table["kl_max_position"] = 3.0
+    table["prompt_id"] = np.arange(count)
     for name in ("response_chars", "prompt_chars"):
         table[name] = random.integers(10, 200, count)
     return table
 
 
 def test_a_small_step_is_shown_whole():
-    assert sorted(rank_by_interest(responses(1, 20), 0, 128)) == list(range(20))
+    assert sorted(rank_by_interest(responses(1, 20), 128)) == list(range(20))
 
 
 def test_evidence_comes_first_then_extremes_then_a_sample():
     table = responses(1, 1000)
-    chosen = rank_by_interest(table, 0, 128, evidence=[777])
+    chosen = rank_by_interest(table, 128, [777])
     assert chosen[0] == 777
     assert len(chosen) == len(set(chosen)) == 128
     for metric in ("reward", "kl_k1", "response_tokens"):
         assert {table[metric].argmin(), table[metric].argmax()} <= set(chosen.tolist())
-
-
-def test_the_sample_depends_on_its_seed_alone():
-    table = responses(1, 1000)
-    first, again = rank_by_interest(table, 5, 100, seed=1), rank_by_interest(table, 5, 100, seed=1)
-    assert first.tolist() == again.tolist()
-    assert set(first) != set(rank_by_interest(table, 5, 100, seed=2))
 
 
 def test_extremes_name_the_response_and_its_token():
@@ -161,11 +154,10 @@ def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
     steps, each, prompts = 4, 400, 100
     table = responses(steps, each)
     table["prompt_id"] = np.tile(np.arange(each) % prompts, steps)
-    keys = prompt_sampling_keys(table, seed=0)
     kept = []
     for step in range(steps):
         own = table["step"].to_numpy() == step
-        rows = rank_by_interest(table[own], step, 80, recurring=keys[own])
+        rows = rank_by_interest(table[own], 80)
         assert len(set(rows.tolist())) == 80
         kept.append(set(table[own]["prompt_id"].to_numpy()[rows].tolist()))
     assert len(set.intersection(*kept)) >= 20

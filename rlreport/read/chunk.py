@@ -203,7 +203,7 @@ def _row_columns(
         "missing_grade": np.array([row.missing_grade for row in rows], np.int64),
     }
     rewards = np.array([row.rewards for row in rows]).T
-    columns |= zip(_REWARDS, np.where(np.isinf(rewards), np.nan, rewards), strict=True)
+    columns |= zip(_REWARDS, rewards, strict=True)
     nan = np.isnan(columns["reward"]) & (columns["missing_grade"] == 0)
     columns["nan_values"] = nan.astype(np.int64)
     for i, row in enumerate(rows):
