@@ -42,7 +42,7 @@ from rlreport.read.files import (
     with_content,
 )
 from rlreport.read.notes import NO_STEP, LogPosition, Oddity, Remarks, UnreadLine
-from rlreport.read.rollouts import RolloutPart, RolloutWriter
+from rlreport.read.rollouts import RolloutPart, rollout_part
 from rlreport.read.rows import Row, TokenRows, load_object, parse_record, token_rows
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
@@ -101,7 +101,7 @@ class Chunk:
     tools: list[tuple[int, str, *tuple[int, ...]]] = field(default_factory=list)
     counts: list[RangeCounts] = field(default_factory=list)  # numbers of lines, one entry per range
     remarks: Remarks = field(default_factory=Remarks)
-    part: RolloutPart | None = None  # texts and tokens of all rows, if they are kept
+    parts: list[RolloutPart] | None = None  # texts and tokens of all rows, if they are kept
 
 
 class Place(NamedTuple):
@@ -123,9 +123,8 @@ def batch_columns(
     options: ReadOptions,
     figures: FigureOptions,
     chunk: Chunk,
-    writer: RolloutWriter | None = None,
 ) -> Columns:
-    """Return table columns of ``rows``; add their other values to ``chunk`` and ``writer``."""
+    """Return table columns of ``rows``; add their other values to ``chunk``."""
     positions = [LogPosition(*place[:3]) for place in places]
     _collect_remarks(rows, positions, chunk)
     texts = [clean_text(row.response, options.pad_tokens) for row in rows]
@@ -140,8 +139,8 @@ def batch_columns(
         if tokens is not None and sampled is not None:
             token_figures = sampled.figures(figures)
             _add_token_columns(columns, tokens, sampled, token_figures)
-    if writer is not None:
-        writer.add(rows, tokens, token_figures, texts)
+    if chunk.parts is not None:
+        chunk.parts.append(rollout_part(rows, tokens, token_figures, texts, options))
     _set_finished(columns, rows, texts, sampled)
     chunk.rows += len(rows)
     return columns
@@ -342,22 +341,20 @@ def read_chunk(
 
     ``keep``: keep the texts and tokens of all rows, too, if they are at most so many bytes.
     """
-    chunk, columns = Chunk(), list[Columns]()
-    writer = RolloutWriter(options) if keep else None
+    chunk, columns = Chunk(parts=[] if keep else None), list[Columns]()
     rows, places, size = list[Row](), list[Place](), 0
     for row, place in _rows(ranges, chunk):
         rows.append(row)
         places.append(place)
         size += place.length
         if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
-            columns.append(batch_columns(rows, places, options, figures, chunk, writer))
+            columns.append(batch_columns(rows, places, options, figures, chunk))
             rows, places, size = [], [], 0
-            if writer and writer.size > keep:
-                writer = None
+            if chunk.parts and sum(part.size for part in chunk.parts) > keep:
+                chunk.parts = None
     if rows:
-        columns.append(batch_columns(rows, places, options, figures, chunk, writer))
+        columns.append(batch_columns(rows, places, options, figures, chunk))
     chunk.columns = joined_columns(columns)
-    chunk.part = writer.part() if writer else None
     return chunk
 
 

@@ -143,11 +143,11 @@ def read_chunks(
             workers.map(_read, groups, shared, seconds=size / _BYTES_PER_SECOND),
             strict=True,
         ):
-            if chunk.part is None or (spool is not None and spool.size > MAX_CHOSEN_BYTES):
+            if chunk.parts is None or (spool is not None and spool.size > MAX_CHOSEN_BYTES):
                 spool = None
             elif spool is not None:
-                spool.append(chunk.part)
-            chunk.part = None
+                spool.extend(chunk.parts)
+            chunk.parts = None
             chunks.append(chunk)
             phase.advance(sum(part.weight for part in group))
     if store:
