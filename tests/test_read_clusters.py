@@ -61,7 +61,7 @@ def test_whole_last_line_without_line_end_is_a_row(tmp_path: Path) -> None:
         (row(prompt=None), "prompt is not text but null"),
         (row(response=["a"]), "response is not text but a list"),
         (row(reward="good"), "reward is not a number"),
-        (row(reward=[1.0]), "reward is not a number"),
+        (row(reward=[1.0, 2.0]), "reward is not a number"),
         (row(reward={}), "reward is not a number"),
     ],
 )

@@ -272,8 +272,6 @@ def evenly(count: int, room: int) -> NDArray[np.int64]:
     return np.linspace(0, count - 1, min(count, room)).round().astype(np.int64)
 
 
-__all__ = ["Extreme", "StepPlan", "choose", "extremes", "fewer_steps", "left_out"]
-
 # Logged fields with a value for each token that the pages of steps contain
 TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
 

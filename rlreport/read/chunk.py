@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import pickle
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import xxhash
@@ -66,6 +66,7 @@ _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
 _REWARDS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 
 Columns = dict[str, NDArray[np.generic]]
+Item = TypeVar("Item")
 
 
 class RangeCounts(NamedTuple):
@@ -342,20 +343,28 @@ def read_chunk(
     ``keep``: keep the texts and tokens of all rows, too, if they are at most so many bytes.
     """
     chunk, columns = Chunk(parts=[] if keep else None), list[Columns]()
-    rows, places, size = list[Row](), list[Place](), 0
-    for row, place in _rows(ranges, chunk):
-        rows.append(row)
-        places.append(place)
-        size += place.length
-        if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
-            columns.append(batch_columns(rows, places, options, figures, chunk))
-            rows, places, size = [], [], 0
-            if chunk.parts and sum(part.size for part in chunk.parts) > keep:
-                chunk.parts = None
-    if rows:
+    for batch in in_batches(_rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES):
+        rows, places = zip(*batch, strict=True)
         columns.append(batch_columns(rows, places, options, figures, chunk))
+        if chunk.parts and sum(part.size for part in chunk.parts) > keep:
+            chunk.parts = None
     chunk.columns = joined_columns(columns)
     return chunk
+
+
+def in_batches(
+    items: Iterable[Item], size: Callable[[Item], int], most: int
+) -> Iterator[list[Item]]:
+    """Group items until their sizes reach ``most``; there are at most _BATCH_ROWS in a group."""
+    batch, total = list[Item](), 0
+    for item in items:
+        batch.append(item)
+        total += size(item)
+        if total >= most or len(batch) >= _BATCH_ROWS:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch
 
 
 def _rows(ranges: Sequence[ByteRange], chunk: Chunk) -> Iterator[tuple[Row, Place]]:

@@ -20,7 +20,7 @@ from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import TokenFigures
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.choice import Choice
-from rlreport.read.chunk import format_keys, text_hash
+from rlreport.read.chunk import format_keys, in_batches, text_hash
 from rlreport.read.detect import LogFiles
 from rlreport.read.files import DAMAGED, reason_of
 from rlreport.read.rollouts import RolloutPart, RolloutSpool, rollout_part
@@ -108,17 +108,19 @@ def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
             parts = [RolloutPart.unpacked(part.tobytes()) for part in unpack(data)[1]]
             if sum(len(part.lengths) for part in parts) == len(rows.file):
                 return parts
-    parts = []
+    parts, stop = [], 0
     try:
-        for numbers, batch in _batches(_parsed_rows(rows, shared.files)):
+        for batch in in_batches(_parsed_rows(rows, shared.files), _weight, _BATCH_TOKENS):
+            start, stop = stop, stop + len(batch)
             tokens = token_rows([row.tokens for row in batch], frozenset(options.pad_tokens))
             values = TokenFigures()
             if tokens is not None:
                 values = tokens.sampled_only().figures(shared.figures)
             texts = [clean_text(row.response, options.pad_tokens) for row in batch]
-            if list(map(text_hash, texts)) != rows.response_hash[numbers].tolist():
+            if list(map(text_hash, texts)) != rows.response_hash[start:stop].tolist():
                 raise RowError("another response")
-            parts.append(rollout_part(batch, tokens, values, texts, options, rows.whole[numbers]))
+            whole = rows.whole[start:stop]
+            parts.append(rollout_part(batch, tokens, values, texts, options, whole))
     except (RowError, IndexError, ValueError, *DAMAGED) as error:
         names = ", ".join(shared.files.sources[file].name for file in np.unique(rows.file))
         raise UnusableInputError(
@@ -128,6 +130,10 @@ def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
         with suppress(TypeError):
             store.put(key, pack({}, [np.frombuffer(part.packed(), np.uint8) for part in parts]))
     return parts
+
+
+def _weight(row: Row) -> int:
+    return max(row.tokens.size, len(row.response) // 4, 16)
 
 
 def _key(rows: _Rows, shared: _Shared) -> bytes:
@@ -140,19 +146,6 @@ def _key(rows: _Rows, shared: _Shared) -> bytes:
     settings = "rollouts", program(), texts, options.step_from_path, shared.figures, names, formats
     arrays = rows.line_hash, rows.sub, rows.whole, np.searchsorted(numbers, rows.file)
     return repr(settings).encode(errors="surrogatepass") + b"".join(a.tobytes() for a in arrays)
-
-
-def _batches(rows: Iterator[Row]) -> Iterator[tuple[slice, list[Row]]]:
-    batch: list[Row] = []
-    first = size = 0
-    for row in rows:
-        batch.append(row)
-        size += max(row.tokens.size, len(row.response) // 4, 16)
-        if size >= _BATCH_TOKENS:
-            yield slice(first, first + len(batch)), batch
-            first, batch, size = first + len(batch), [], 0
-    if batch:
-        yield slice(first, first + len(batch)), batch
 
 
 def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[Row]:

@@ -226,7 +226,6 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({c.name: figures[c.name].astype(c.dtype) for c in STEP_COLUMNS})
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def step_tables(
     training: pd.DataFrame,
     validation: pd.DataFrame,
