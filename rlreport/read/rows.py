@@ -155,7 +155,7 @@ def parse_record(record: dict[str, Any]) -> Row:
         step, prompt, response, rewards, reference, group, finish, tokens, extras,
         {name: record[name] for name in _CARRIED if record.get(name) is not None},
         parts, oddities, unread, row_metadata(record, step, prompt, response, ending),
-        missing_grade(record, null=record["reward"] is None),
+        missing_grade(record, null=coerce.is_null(record["reward"])),
     )  # fmt: skip
 
 
