@@ -339,8 +339,7 @@ def test_an_entry_that_is_whole_and_says_what_cannot_be_is_a_miss(
         if name in LIES and "columns" in head:
             head, arrays = LIES[name](head, arrays)
         elif name in ROLLOUT_LIES and not head:
-            (part,) = arrays
-            head, arrays = unpack(part.tobytes())
+            head, arrays = unpack(arrays[0].tobytes())
             strings, arrays = ROLLOUT_LIES[name](head["vocabulary"], arrays)
             packed = pack({**head, "vocabulary": strings}, arrays)
             head, arrays = {}, [np.frombuffer(packed, np.uint8)]

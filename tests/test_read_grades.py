@@ -56,15 +56,16 @@ def _read(tmp_path: Path, rows: list[dict[str, Any]]) -> Any:
 
 def test_missing_grades_are_in_no_figure_and_counted_by_kind(tmp_path: Path) -> None:
     failed = {"reward": 0.0, "judge_failed": True, "reward_parts": {"right": 0.0}}
-    graded = {"reward_parts": {"right": 1.0}}
-    scan = _read(tmp_path, [{"reward": None}, failed, graded, {"reward": math.nan}])
-    assert scan.responses["missing_grade"].tolist() == [1, 2, 0, 0]
-    assert scan.responses["nan_values"].tolist() == [0, 0, 0, 1]
+    graded = {"reward": [1.0], "reward_parts": {"right": 1.0}}
+    nulls: list[dict[str, Any]] = [{"reward": None}, {"reward": "none"}]
+    scan = _read(tmp_path, [*nulls, failed, graded, {"reward": math.nan}])
+    assert scan.responses["missing_grade"].tolist() == [1, 1, 2, 0, 0]
+    assert scan.responses["nan_values"].tolist() == [0, 0, 0, 0, 1]
     assert scan.responses["reward"].mean() == 1.0
     assert scan.extras["right"].mean() == 1.0
     notes = [(note.text.split(",")[0], note.count) for note in scan.notes
              if note.kind == MISSING_GRADES]  # fmt: skip
-    assert notes == [("responses whose reward is null", 1), ("responses whose judge failed", 1)]
+    assert notes == [("responses whose reward is null", 2), ("responses whose judge failed", 1)]
 
 
 def test_a_mask_on_every_response_means_something_else(tmp_path: Path) -> None:
