@@ -12,7 +12,7 @@ from typing import Any
 from rlreport.errors import RowError
 from rlreport.fields import AssumedStep
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Match, Row, Where, has_phrase
+from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.logged import after_prompt, columns, fields, mapping, mask_runs
 from rlreport.system import coerce
 from rlreport.text.chat import (
@@ -41,23 +41,17 @@ class RLBoard(BaseFormat):
     id = "rlboard"
     description = "RLLoggingBoard and its OpenRLHF fork: one response a line, token arrays"
     files = ("*.jsonl",)
+    claims = (("step", *_TEXTS, "reward"),)
+    confidence = 60
 
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        native_rows = [obj for obj in objects if "step" in obj and _is_native(obj)]
-        if 2 * len(native_rows) <= len(objects) or not native_rows:
-            return None
-        return Match(60, has_phrase(("step", *_TEXTS, "reward")))
+    def recognizes(self, obj: Row) -> bool:
+        tokens = obj.get("response_tokens")
+        ids = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], int)
+        texts = all(isinstance(obj[key], str) for key in _TEXTS)
+        return texts and not ids and not isinstance(obj["reward"], dict | list)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         yield logged.read_all(obj)
-
-
-def _is_native(obj: Row) -> bool:
-    """Return whether prompt and response are text, reward is a scalar, and tokens are not ids."""
-    tokens = obj.get("response_tokens")
-    ids = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], int)
-    texts = all(isinstance(obj.get(key), str) for key in _TEXTS)
-    return texts and not ids and "reward" in obj and not isinstance(obj["reward"], dict | list)
 
 
 class Plain(BaseFormat):
