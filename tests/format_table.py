@@ -1,7 +1,7 @@
 """What each log format gives, measured on its dumps, as the tables of ``docs/frameworks.md``.
 
 ``python -m tests.format_table`` writes them into the page. The dumps are those that the
-frameworks' own code wrote (``tests/data/frameworks``), and those of ``tests/format_logs.py``.
+frameworks' own code wrote (``tests/data/frameworks``), and others (``tests/data/runs/written``).
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from rlreport.formats import RowError, RowReader, Where, detect, formats
-from rlreport.formats.containers import container_of
+from rlreport.formats.containers import container_of, iterate
+from rlreport.system.stores import zstd
 from rlreport.writer import RolloutWriter
-from tests.format_logs import WRITERS
-from tests.test_frameworks import objects_of
+from tests.net import DUMPS, WRITTEN
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
-DUMPS = ROOT / "tests" / "data" / "frameworks"
 BEGIN, END = "<!-- formats: python -m tests.format_table -->", "<!-- end of formats -->"
 NOTHING = "–"
 
@@ -43,6 +42,14 @@ NATIVE: Row = {
     "policy_version": 2, "seconds": 0.5, "finish_reason": "stop",
 }  # fmt: skip
 """A row of ``RolloutWriter``, with what a training loop may know."""
+
+
+def objects_of(path: Path) -> list[Row]:
+    if container_of(path.name) == "lines":
+        with path.open("rb") as file:
+            data = zstd.ZstdFile(file).read() if path.suffix == ".zst" else file.read()
+        return [json.loads(line) for line in data.splitlines()]
+    return [obj for _, obj in iterate(path, container_of(path.name) or "")]
 
 
 def rows_in(root: Path) -> Iterator[tuple[str, Row]]:
@@ -68,23 +75,14 @@ def rows_in(root: Path) -> Iterator[tuple[str, Row]]:
 def evidence() -> dict[str, list[Row]]:
     """Return the rows of each format's dumps, by the format's id."""
     rows: dict[str, list[Row]] = {identity: [] for identity in formats()}
-    for folder in sorted(path for path in DUMPS.iterdir() if path.is_dir()):
-        for identity, row in rows_in(folder):
-            rows[identity].append(row)
     with tempfile.TemporaryDirectory() as scratch:
-        for name, (_, write) in WRITERS.items():
-            folder = Path(scratch) / name
-            folder.mkdir()
-            write(folder)
-            for found, row in rows_in(folder):
-                rows[found].append(row)
-        own = Path(scratch) / "plain"
-        own.mkdir()
-        (own / "rows.jsonl").write_text(json.dumps(PLAIN) + "\n")
-        rows["plain"] += [row for _, row in rows_in(own)]
+        (Path(scratch) / "rows.jsonl").write_text(json.dumps(PLAIN) + "\n")
         with RolloutWriter(Path(scratch) / "native") as writer:
             writer.write(**NATIVE)
-        rows["rlboard"] += [row for _, row in rows_in(Path(scratch) / "native")]
+        folders = [path for path in (*DUMPS.iterdir(), *WRITTEN.iterdir()) if path.is_dir()]
+        for folder in (*sorted(folders), Path(scratch)):
+            for identity, row in rows_in(folder):
+                rows[identity].append(row)
     return rows
 
 

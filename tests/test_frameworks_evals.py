@@ -18,9 +18,10 @@ import pytest
 from rlreport.errors import UnusableInputError
 from rlreport.formats import RowError
 from rlreport.formats.containers import iterate
+from tests.format_table import rows_in
 from tests.net import DUMPS
 from tests.reading import read
-from tests.test_frameworks import by_step, rows_of
+from tests.test_frameworks import by_step
 
 Row = dict[str, Any]
 
@@ -58,7 +59,7 @@ def are_slime_samples(rows: list[Row], step: int) -> None:
 
 def test_slime_dumps_are_read_without_running_their_pickle() -> None:
     pytest.importorskip("torch")
-    rows = rows_of(DUMPS / "slime")
+    rows = [row for _, row in rows_in(DUMPS / "slime")]
     are_slime_samples(rows[:4], 1)
     are_slime_samples(rows[4:8], 2)
     assert (rows[8]["split"], rows[8]["step"], rows[8]["reward"]) == ("eval", 2, 5.0)
@@ -71,7 +72,7 @@ def test_slime_dumps_are_read_without_running_their_pickle() -> None:
 
 def test_miles_conversations_are_joined_to_their_samples() -> None:
     pytest.importorskip("torch")
-    rows = rows_of(DUMPS / "miles")
+    rows = [row for _, row in rows_in(DUMPS / "miles")]
     are_slime_samples(rows[:4], 1)
     spans = [[0, 2], [2, 4], [4, 6]]
     made = [{**turn, "tokens": span} for turn, span in zip(TOOL_TURNS, spans, strict=True)]
