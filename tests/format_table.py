@@ -27,12 +27,6 @@ NOTHING = "–"
 
 Row = dict[str, Any]
 
-PLAIN = {
-    "step": 3, "prompt": [{"role": "user", "content": "2+2?"}], "reward": 1.0,
-    "response": [{"role": "assistant", "content": "4"}],
-}  # fmt: skip
-"""A row of the format ``plain``, which is whatever anyone writes."""
-
 TURN = {"role": "assistant", "text": "4", "sampled": True, "tokens": [0, 1], "seconds": 0.5}
 NATIVE: Row = {
     "step": 3, "prompt": "2+2?", "response": "4", "reward": 1.0, "response_tokens": ["4", "."],
@@ -76,8 +70,7 @@ def evidence() -> dict[str, list[Row]]:
     """Return the rows of each format's dumps, by the format's id."""
     rows: dict[str, list[Row]] = {identity: [] for identity in formats()}
     with tempfile.TemporaryDirectory() as scratch:
-        (Path(scratch) / "rows.jsonl").write_text(json.dumps(PLAIN) + "\n")
-        with RolloutWriter(Path(scratch) / "native") as writer:
+        with RolloutWriter(scratch) as writer:
             writer.write(**NATIVE)
         folders = [path for path in (*DUMPS.iterdir(), *WRITTEN.iterdir()) if path.is_dir()]
         for folder in (*sorted(folders), Path(scratch)):
@@ -86,22 +79,21 @@ def evidence() -> dict[str, list[Row]]:
     return rows
 
 
-def _has(*names: str) -> Callable[[Row], bool]:
-    return lambda row: any(row.get(name) not in (None, [], "") for name in names)
+def _logged(name: str, rows: list[Row]) -> bool:
+    return any(row.get(name) not in (None, [], "") for row in rows)
 
 
 def _text(name: str, ids: str) -> Callable[[list[Row]], str]:
     def cell(rows: list[Row]) -> str:
-        texts = [row[name] for row in rows if row.get(name)]
         kinds = {"ids" if ids in row and str(row[name]).startswith("#") else "text"
                  for row in rows if row.get(name)}  # fmt: skip
-        return " or ".join(sorted(kinds, reverse=True)) if texts else NOTHING
+        return " or ".join(sorted(kinds, reverse=True)) or NOTHING
 
     return cell
 
 
-def _any(*names: str, said: str = "yes") -> Callable[[list[Row]], str]:
-    return lambda rows: said if any(map(_has(*names), rows)) else NOTHING
+def _any(name: str, said: str = "yes", other: str = NOTHING) -> Callable[[list[Row]], str]:
+    return lambda rows: said if _logged(name, rows) else other
 
 
 def _step(rows: list[Row]) -> str:
@@ -111,7 +103,7 @@ def _step(rows: list[Row]) -> str:
 def _reward(rows: list[Row]) -> str:
     if not any(math.isfinite(row["reward"]) for row in rows):
         return NOTHING
-    return "total, parts" if any(map(_has("reward_parts"), rows)) else "total"
+    return "total, parts" if _logged("reward_parts", rows) else "total"
 
 
 _LOGPROBS = {
@@ -127,7 +119,7 @@ _ALSO = {
 
 def _names(names: dict[str, str]) -> Callable[[list[Row]], str]:
     def cell(rows: list[Row]) -> str:
-        found = [said for name, said in names.items() if any(map(_has(name), rows))]
+        found = [said for name, said in names.items() if _logged(name, rows)]
         return ", ".join(dict.fromkeys(found)) or NOTHING
 
     return cell
@@ -148,7 +140,7 @@ CELLS: dict[str, Callable[[list[Row]], str]] = {
     "prompt": _text("prompt", "prompt_token_ids"),
     "response": _text("response", "token_ids"),
     "reward": _reward,
-    "group": lambda rows: "logged" if any(map(_has("group_id"), rows)) else "equal prompts",
+    "group": _any("group_id", "logged", "equal prompts"),
     "split": _any("split"),
     "logprobs": _names(_LOGPROBS),
     "turns": _turns,

@@ -25,8 +25,6 @@ from rlreport.text.chat import (
 from rlreport.text.messages import message
 
 _TEXTS = ("prompt", "response")
-# ROLL's trajectory id ``{tag}_{group}_{episode}_{seed}_{env}_{time}``; the group id ends before env
-_TRAJECTORY = re.compile(r"(.+)_[^_]+_\d{8}_\d{6}_\d{6}(?:_b\d+)?")
 _PRIME_RL_ARRAYS = {
     "trainer_logprobs": "logprobs",
     "inference_logprobs": "sampler_logprobs",
@@ -326,6 +324,7 @@ def _trajectory_row(entry: Row, about: Row, where: Where) -> Row:
         row |= columns(part, ("mode", "group_id", "traj_save_time"))
     reason = coerce.text(failure.get("stop_reason", about.get("finish_reason"))).lower()
     errors, mode = failure.get("error_messages"), environment.get("mode")
+    group = [coerce.text(environment.get(k)) for k in ("tag", "group_id", "episode_id", "seed")]
     return {
         **row,
         **conversation_fields(messages, sampled),
@@ -336,17 +335,9 @@ def _trajectory_row(entry: Row, about: Row, where: Where) -> Row:
             seconds=timing.get("traj_time_env_total"),
             errors=errors if isinstance(errors, list) else None,
             split=mode if mode in ("train", "val") else None,
-            group_id=_trajectory_group(environment, about.get("trajectory_id")),
+            group_id="_".join(group) if "group_id" in environment else None,
         ),
     }
-
-
-def _trajectory_group(environment: Row, trajectory: object) -> str | None:
-    if "group_id" in environment:
-        keys = ("tag", "group_id", "episode_id", "seed")
-        return "_".join(coerce.text(environment.get(key)) for key in keys)
-    match = _TRAJECTORY.fullmatch(trajectory) if isinstance(trajectory, str) else None
-    return match[1] if match else None
 
 
 class Swift(Renamed):
