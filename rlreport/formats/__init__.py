@@ -71,11 +71,7 @@ def formats() -> dict[str, BaseFormat]:
 
 
 def format_by_id(identity: str) -> BaseFormat:
-    """Return the format with the given id.
-
-    Raises:
-        UsageError: no format has this id; the message lists the ids.
-    """
+    """Return the format with the given id; raise a UsageError that lists the ids if none has it."""
     try:
         return formats()[identity]
     except KeyError:
@@ -94,12 +90,8 @@ def detect(
 ) -> Detected | None:
     """Return the format of a file, or None if no format fits (``refusal`` explains why).
 
-    Args:
-        name: path relative to the logs' folder, with ``/`` as separator.
-        objects: the file's first objects (twenty are enough).
-        log_format: id of a format to use without detection.
-        mapping: field -> dotted path in an object, from ``--map`` (e.g. reward -> info.score).
-        step_from_path: regular expression that finds the step in ``name``.
+    ``name`` is the file's path in the logs' folder, ``objects`` are its first ones (twenty are
+    enough). ``log_format`` is used without detection, ``mapping`` is field -> dotted path.
     """
     detected = None
     if log_format is not None:

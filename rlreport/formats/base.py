@@ -163,8 +163,7 @@ class _Adapted(BaseFormat):
 def adapt(form: Any) -> BaseFormat:
     """Return a format that does not derive from ``BaseFormat`` with the defaults of its hooks.
 
-    Raises:
-        AttributeError: it lacks one of the attributes and methods in ``_REQUIRED``.
+    It must have what ``_REQUIRED`` names, and may have what ``_OPTIONAL`` names.
     """
     if isinstance(form, BaseFormat):
         return form

@@ -67,8 +67,9 @@ class Updates:
             file, cut = _open_unpacked(path)
             self._files.append(file)
             name, unread = f"{path.parent.name}/{path.name}", 0
-            for offset, line in _lines(file):
-                unread += not self._add(line, (number, offset))
+            file.seek(0)
+            while line := file.readline(MAX_LINE):
+                unread += not self._add(line, (number, file.tell() - len(line)))
             if cut:
                 self.problems.append(message("{file} ends early: {why}", file=name, why=cut))
             if unread:
@@ -183,14 +184,6 @@ def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
     except (OSError, EOFError, ValueError, zstd.ZstdError) as error:
         why = str(error)
     return plain, why
-
-
-def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    offset = 0
-    file.seek(0)
-    while line := file.readline(MAX_LINE):
-        yield offset, line
-        offset += len(line)
 
 
 _OLD_KEYS = ("example_id", "prompt", "completion", "reward")
