@@ -52,7 +52,7 @@ def test_the_tables_of_formats_are_current() -> None:
 @pytest.mark.parametrize("identity", list(formats()))
 def test_each_format_gives_what_its_row_says(identity: str, found: dict[str, list[Row]]) -> None:
     rows = found[identity]
-    assert rows, f"no dump of {identity} in tests/data/frameworks or tests/format_logs.py"
+    assert rows, f"no dump of {identity} in tests/data/frameworks or tests/data/runs/written"
     row = " | ".join([f"`{identity}`", *capabilities(rows).values()])
     assert f"| {row} |" in PAGE.read_text()
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from rlreport.formats import refusal
 from rlreport.metrics import MAX_BROKEN, find_metrics, metrics_beside
 from rlreport.metrics.roles import GUIDANCE, guide_for
 from rlreport.system.stores import zstd
-from tests.format_logs import write_all
+from tests.net import WRITTEN
 
 
 def _table(path: Path) -> pd.DataFrame:
@@ -240,7 +241,7 @@ def test_what_is_no_metrics_file_is_named(tmp_path: Path, name: str, content: st
 
 
 def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) -> None:
-    write_all(tmp_path)
+    shutil.copytree(WRITTEN, tmp_path, dirs_exist_ok=True)
     (tmp_path / "table.csv").write_text("step,loss\n1,0.5\n")
     (tmp_path / "answers.csv").write_text("step,answer\n1,four\n")
     expected = {

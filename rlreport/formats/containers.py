@@ -340,9 +340,8 @@ def iterate(
 
     A JSON document may be one object, an array of objects, a table of ``columns`` and ``data``, or
     JSON lines with a wrong suffix. A database must be Trackio's; its objects are like the rows of
-    Trackio's parquet export. An Inspect ``.eval`` log is a zip archive with a document per sample;
-    if a document is damaged or too large, its object has only ``error_reading`` and ``HEADER``.
-    In other archives (ZIPPED), an unreadable line or file is an ``UnreadRow``.
+    Trackio's parquet export. An Inspect ``.eval`` log is a zip archive with a document per sample.
+    In archives, a document, line or file that cannot be read is an ``UnreadRow``.
     """
     if isinstance(file, str | Path):
         with Path(file).open("rb") as stream:
@@ -466,7 +465,11 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
                 used += min(infos[name].file_size, MAX_SAMPLE)
                 if used > most:
                     raise RowError(_TOO_MUCH)
-                yield index, {**_document(archive, infos[name]), HEADER: header}
+                sample = _document(archive, infos[name])
+                if not isinstance(sample, UnreadRow):
+                    sample.pop("events", None)
+                    sample[HEADER] = header
+                yield index, sample
 
 
 @contextmanager
@@ -551,15 +554,14 @@ def _row_of_line(line: bytes) -> Row:
 
 
 def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
-    """Return an archive's JSON document without ``events``, or ``{"error_reading": why}``."""
+    """Return an archive's JSON document, or an ``UnreadRow`` if it is no object."""
     try:
         document = load_json(_decompress(archive, info))
     except _ZIP_ERRORS as error:
-        return {"error_reading": f"{info.filename[:80]}: {error}"}
-    if not isinstance(document, dict):
-        return {"error_reading": f"{info.filename[:80]}: no JSON object"}
-    document.pop("events", None)
-    return document
+        return UnreadRow(RowError(f"{info.filename[:80]}: {error}"))
+    if isinstance(document, dict):
+        return document
+    return UnreadRow(RowError(f"{info.filename[:80]}: no JSON object"))
 
 
 def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

@@ -184,12 +184,8 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
     if all(map(is_event, objects)):
         return message(_METRICS)
     missing = [f"`{field}`" for field in _REQUIRED if field not in objects[0]]
-    if len(missing) == 1:
-        return message("its first object has no {field}", field=missing[0])
-    if len(missing) == 2:
-        return message(
-            "its first object has no {fields} and no {last}", fields=(missing[0],), last=missing[1]
-        )
+    if 1 <= len(missing) <= 2:
+        return message("its first object lacks {fields}", fields=tuple(missing))
     return message("no known log format (its first object has {keys})", keys=_keys(objects[0]))
 
 
