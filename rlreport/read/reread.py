@@ -78,12 +78,12 @@ def read_chosen(
     shared = _Shared(files, options, figures, store)
     seconds = float(rows.length.sum()) / _BYTES_PER_SECOND
     spool = RolloutSpool()
-    with progress.phase(message("texts"), len(order), message("responses")) as phase:
+    with progress.phase(message("texts"), len(order), message("responses")) as advance:
         for job, part in zip(
             jobs, workers.map(_read_part, jobs, shared, seconds=seconds), strict=True
         ):
             spool.append(part)
-            phase.advance(len(job.file))
+            advance(len(job.file))
     return spool, np.argsort(order)
 
 
