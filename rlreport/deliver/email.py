@@ -176,7 +176,7 @@ def write_mail(builder: Builder, path: Path) -> None:
     if options.to:
         mail["To"] = addresses("--to", *options.to)
     title = options.language.of(message("{run} · {verdict}", run=builder.run, verdict=verdict))
-    mail["Subject"] = ""  # filled in below
+    mail["Subject"] = "-"  # replaced below
     if builder.stamp:
         stamp = datetime.strptime(builder.stamp, STAMP_FORMAT)
         mail["Date"] = format_datetime(stamp.replace(tzinfo=UTC))
@@ -201,7 +201,7 @@ def write_mail(builder: Builder, path: Path) -> None:
     for number, part in enumerate(multiparts):
         part.set_boundary(f"=_rlreport_{number}_{digest}")
     subject = _header("Subject", one_line(options.subject or title))
-    path.write_bytes(mail.as_bytes().replace(b"Subject: \r\n", subject, 1))
+    path.write_bytes(mail.as_bytes().replace(b"Subject: -\r\n", subject, 1))
 
 
 def _header(name: str, text: str) -> bytes:
