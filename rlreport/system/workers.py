@@ -200,8 +200,11 @@ def _processes(start: str, work: tuple[Any, ...], count: int) -> Iterator[list[C
                 theirs.close()
         if not inherited:  # sent only now, so that all processes import this package at once
             data = pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
-            for connection in connections:
-                connection.send_bytes(data)
+            try:
+                for connection in connections:
+                    connection.send_bytes(data)
+            except ConnectionError:
+                raise RlreportError(_KILLED) from None
         yield connections
         for connection in connections:
             connection.send(None)
