@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,24 +66,18 @@ class Killing(Progress):
 
     def phase(self, name: str, total: float, unit: str):
         progress = self
+        calls = 0
 
-        class Phase:
-            advanced = 0
+        def advance(amount: float) -> None:
+            nonlocal calls
+            calls += 1
+            if name in progress.phases and calls == 2:
+                progress.phases.remove(name)
+                node = next(iter(progress.nodes.worker_nodes))
+                progress.nodes.remove_node(node, allow_graceful=False)
+                progress.nodes.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
 
-            def advance(self, amount: float) -> None:
-                self.advanced += 1
-                if name in progress.phases and self.advanced == 2:
-                    progress.phases.remove(name)
-                    node = next(iter(progress.nodes.worker_nodes))
-                    progress.nodes.remove_node(node, allow_graceful=False)
-                    progress.nodes.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *error: object) -> None: ...
-
-        return Phase()
+        return nullcontext(advance)
 
 
 def test_a_cluster_without_a_free_cpu_is_told_once(

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +42,11 @@ def start(request, monkeypatch):
 
 
 def below() -> list[psutil.Process]:
-    """Return the worker processes of this one (a tracker of loky stays for the next)."""
+    """Return the worker processes of this one (a tracker stays for the next)."""
     processes = psutil.Process().children()
-    return [process for process in processes if "tracker" not in " ".join(process.cmdline())]
+    return [
+        process for process in processes if "resource_tracker" not in " ".join(process.cmdline())
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -159,19 +160,6 @@ def test_no_process_or_thread_is_left_when_the_workers_end(start):
     assert set(threading.enumerate()) <= before
 
 
-def test_without_semaphores_this_process_does_all_jobs(monkeypatch):
-    def refuse(*_: object) -> None:
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr(workers_module, "can_fork", lambda: False)
-    monkeypatch.setattr(import_module("loky.backend.synchronize"), "_SemLock", refuse)
-    environment, path = dict(os.environ), list(sys.path)
-    with Workers(3) as workers:
-        assert set(workers.map(jobs.where, range(20), 0.0)) == {os.getpid()}
-        assert below() == []
-    assert (dict(os.environ), sys.path) == (environment, path)
-
-
 def test_output_of_a_job_goes_to_standard_error(capfd, start):
     with Workers(2) as workers:
         assert len(set(workers.map(jobs.printed, range(20), None))) > 1
@@ -219,9 +207,9 @@ def test_nothing_is_left_when_the_parent_is_stopped(number, to_all):
 @pytest.mark.parametrize("how", ["fork", "spawn"])
 @pytest.mark.parametrize("kind", ["script", "-c", "-m"])
 def test_no_process_imports_from_the_current_folder(kind, how, tmp_path, capfd):
-    # Modules that Python, multiprocessing, loky, NumPy and we import. ``python -m`` itself imports
+    # Modules that Python, multiprocessing, NumPy and we import. ``python -m`` itself imports
     # types, from the current folder, before there is a program.
-    names = ("types", "pickle", "multiprocessing", "loky", "secrets", "numbers")
+    names = ("types", "pickle", "multiprocessing", "secrets", "numbers")
     for name in names[kind == "-m" :]:
         trap = "import os; open(os.environ['TRAP'], 'a').write(__file__ + chr(10))"
         (tmp_path / f"{name}.py").write_text(trap)
@@ -230,7 +218,7 @@ def test_no_process_imports_from_the_current_folder(kind, how, tmp_path, capfd):
         "here = sys.path.pop(0)\n"  # the program itself imports what it should
         "from rlreport.system.workers import Workers, can_fork\n"
         "from tests import jobs\n"
-        "import loky, multiprocessing.resource_tracker, pickle, secrets, numbers\n"
+        "import multiprocessing.resource_tracker, pickle, secrets, numbers\n"
         "from rlreport.system import workers as module\n"
         "module.can_fork = lambda: sys.argv[2] == 'fork' and can_fork()\n"
         "sys.path.insert(0, here)\n"

@@ -40,11 +40,11 @@ _AHEAD = 32  # pages per process that may be rendered while one process draws th
 def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
     """Render the pages of all the builder's steps; ``level`` of detail is an index into LEVELS."""
     plans, result = [plan.at(level) for plan in builder.plans], []
-    with builder.progress.phase(message("pages"), len(plans), message("pages")) as phase:
+    with builder.progress.phase(message("pages"), len(plans), message("pages")) as advance:
         for page in _load_or_render(builder, plans):
             listed = with_interest(page.listed, builder, page.plan.pinned)
             result.append(page._replace(listed=listed))
-            phase.advance(1)
+            advance(1)
     return result
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlreport.cli.terminal import (
-    OUT,
     READING,
     fail_on_option,
     location,
     options,
+    out_option,
     say,
     say_json,
     verdict_lines,
@@ -103,17 +103,10 @@ def formats() -> None:
 
 @click.command(short_help="List many reports on one page.")
 @click.argument("reports", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--out",
-    type=OUT,
-    default=Path("index.html"),
-    show_default=True,
-    help="Path of the page; its links are relative to it.",
-)
+@out_option("index.html", "Path of the page; its links are relative to it.")
 @click.option("--title", metavar="TEXT", default="", show_default="Runs", help="Title of the page.")
 @options(BuildOptions, "lang", "quiet")
-def index(reports: tuple[str, ...], out: Path, title: str, lang: str, quiet: bool) -> None:
+def index(reports: tuple[str, ...], out: str, title: str, lang: str, quiet: bool) -> None:
     """List many REPORTS on one page: folders, .zip or .html files, or folders of these.
 
     Reports that are broken, or written by a newer version, are listed as such.
@@ -125,7 +118,7 @@ def index(reports: tuple[str, ...], out: Path, title: str, lang: str, quiet: boo
     """
     from rlreport.api import index as build_index
 
-    if str(out) == "-":
+    if out == "-":
         raise UsageError("-o -: index needs an output path")
     page = build_index(reports, out, title=title, lang=lang)
     if quiet:
@@ -240,13 +233,9 @@ class BuildCommand(click.Command):
 
 @click.command(cls=BuildCommand, short_help="Build the report of the rollout LOGS.")
 @click.argument("logs", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--out",
-    type=OUT,
-    default=Path("report"),
-    show_default=True,
-    help="Output path, or URL such as s3://bucket/run. The suffix selects the format: none = "
+@out_option(
+    "report",
+    "Output path, or URL such as s3://bucket/run. The suffix selects the format: none = "
     "folder, .html = one file, .eml = mail, .md = Markdown with a folder of pictures, .zip = "
     "zipped folder. '-' writes to standard output and needs --format.",
 )
@@ -267,7 +256,7 @@ def build(logs: tuple[str, ...], out: Path | str, fail_on: Any, **given: Any) ->
     from rlreport.cli.terminal import print_report
 
     with ExitStack() as stack:
-        if str(out) == "-":
+        if out == "-":
             out = stack.enter_context(_to_standard_output(given["form"]))
             given["quiet"] = True
         report = build_report(logs, out, **given)
@@ -301,17 +290,13 @@ def _to_standard_output(form: str | None) -> Iterator[Path]:
 
 @click.command(short_help="Compare two runs.")
 @click.argument("runs", nargs=-1, required=True, metavar="BASE... NEW")
-@click.option(
-    "-o",
-    "--out",
-    type=OUT,
-    default=Path("comparison"),
-    show_default=True,
-    help="Output path, or URL such as s3://bucket/run; the suffix selects the format as in "
+@out_option(
+    "comparison",
+    "Output path, or URL such as s3://bucket/run; the suffix selects the format as in "
     "'rlreport build'.",
 )
 @options(CompareOptions)
-def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
+def compare(runs: tuple[str, ...], out: str, **given: Any) -> None:
     """Compare the run NEW with BASE: logs, or earlier reports (folder, .zip, .html).
 
     Give BASE several times for several seeds. Exit status: 1 if a --fail-on condition is met, 2
@@ -329,7 +314,7 @@ def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
 
     if len(runs) < 2:
         raise UsageError("compare: give BASE and NEW, logs or earlier reports")
-    if str(out) == "-":
+    if out == "-":
         raise UsageError("-o -: compare needs an output path")
     comparison = compare_runs(runs[:-1], runs[-1], out, **given)
     if not given["quiet"]:

@@ -185,7 +185,6 @@ class _Detail(NamedTuple):
     steps: int
     extremes: int
     chars: int
-    reasons: bool
 
 
 class _PairDetail(NamedTuple):
@@ -197,13 +196,13 @@ class _PairDetail(NamedTuple):
 
 
 _DETAILS = (
-    _Detail(40, 12, 2_000, True),
-    _Detail(30, 12, 1_000, True),
-    _Detail(20, 12, 400, True),
-    _Detail(20, 8, 200, True),
-    _Detail(12, 4, 120, True),
-    _Detail(12, 0, 0, False),
-    _Detail(0, 0, 0, False),
+    _Detail(40, 12, 2_000),
+    _Detail(30, 12, 1_000),
+    _Detail(20, 12, 400),
+    _Detail(20, 8, 200),
+    _Detail(12, 4, 120),
+    _Detail(12, 0, 0),
+    _Detail(0, 0, 0),
 )
 _PAIR_DETAILS = (
     _PairDetail(2, 8, 1_500),

@@ -137,7 +137,7 @@ def read_chunks(
     shared = options, figures, store, spool is not None
     chunks: list[Chunk] = []
     size = sum(part.weight for part in ranges)
-    with progress.phase(message("reading"), size, "B") as phase:
+    with progress.phase(message("reading"), size, "B") as advance:
         for group, chunk in zip(
             groups,
             workers.map(_read, groups, shared, seconds=size / _BYTES_PER_SECOND),
@@ -149,7 +149,7 @@ def read_chunks(
                 spool.extend(chunk.parts)
             chunk.parts = None
             chunks.append(chunk)
-            phase.advance(sum(part.weight for part in group))
+            advance(sum(part.weight for part in group))
     if store:
         store.trim()
     return chunks

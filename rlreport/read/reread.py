@@ -78,12 +78,12 @@ def read_chosen(
     shared = _Shared(files, options, figures, store)
     seconds = float(rows.length.sum()) / _BYTES_PER_SECOND
     spool = RolloutSpool()
-    with progress.phase(message("texts"), len(order), message("responses")) as phase:
+    with progress.phase(message("texts"), len(order), message("responses")) as advance:
         for job, parts in zip(
             jobs, workers.map(_read_parts, jobs, shared, seconds=seconds), strict=True
         ):
             spool.extend(parts)
-            phase.advance(len(job.file))
+            advance(len(job.file))
     return spool, np.argsort(order)
 
 

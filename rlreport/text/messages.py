@@ -56,7 +56,7 @@ class Joined(str):
     def __new__(cls, separator: str, parts: Iterable[str]) -> Joined:
         """Join the texts that are not empty; as a ``str`` the result is the English text."""
         filled_parts = tuple(part for part in parts if part)
-        text = super().__new__(cls, between(separator).join(filled_parts))
+        text = super().__new__(cls, bare_separator(separator).join(filled_parts))
         text.separator, text.parts = separator, filled_parts
         return text
 
@@ -92,7 +92,7 @@ def marked(literal: str) -> str:
     return literal
 
 
-def between(separator: str) -> str:
+def bare_separator(separator: str) -> str:
     """Return a separator without the placeholders around it: ", " for "{clause}, {next}".
 
     The placeholders show translators what is joined: clauses or items of a list. With them, a
