@@ -256,11 +256,7 @@ N = TypeVar("N", int, float)
 L = TypeVar("L", bound="Limits")
 
 CONTRACT = marked("this project's convention")
-AGENTS = marked("verl issues 1569, 4998 (calls vanish); AReaL (share at the limit)")
-ENTROPY = marked("entropy-collapse threads of TRL, verl and DAPO")
 EOS = marked("TRL val/num_eos_tokens and --missing_eos_penalty")
-MISMATCH = marked("NeMo-RL guides; verl FAQ")
-PUBLIC_RUNS = marked("public GRPO runs")
 RL_BOARD = marked("RLLoggingBoard post")
 
 

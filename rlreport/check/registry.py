@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rlreport.check.check import Check
 from rlreport.check.finding import Limit, Limits, Thresholds
@@ -58,8 +58,7 @@ def refuse_unknown(ids: Iterable[str]) -> None:
             raise UsageError(f"--mute {name}: unknown check; available checks: {', '.join(BY_ID)}")
 
 
-@dataclass(frozen=True, slots=True)
-class ThresholdRow:
+class ThresholdRow(NamedTuple):
     """A threshold for documentation: section of the file, declaration, and current value."""
 
     group: str
@@ -103,14 +102,10 @@ def load_thresholds(path: str | Path) -> Thresholds:
 def _problem(declared: Mapping[str, Limit[float]], key: str, value: object) -> str:
     if key not in declared:
         return f"has no threshold {key!r}; known: {', '.join(declared)}"
-    try:
-        value_text = f"{value!r:.40}"
-    except ValueError:  # Python refuses to write out such an integer
-        value_text = "one of thousands of digits"
     is_integer = isinstance(declared[key].default, int)
     if isinstance(value, bool) or not isinstance(value, int if is_integer else int | float):
-        return f"{key} must be {'a whole number' if is_integer else 'a number'}, not {value_text}"
-    return "" if abs(value) <= sys.float_info.max else f"{key} must be finite, not {value_text}"
+        return f"{key} must be {'a whole number' if is_integer else 'a number'}"
+    return "" if abs(value) <= sys.float_info.max else f"{key} must be finite"
 
 
 def _section(title: str, *paragraphs: str) -> tuple[str, tuple[str, ...]]:

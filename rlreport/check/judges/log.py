@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import (
-    CONTRACT,
     SEVERITIES,
     Fact,
     Facts,
@@ -97,7 +96,6 @@ class _Nan(NamedTuple):
     whole_run=True,
 )
 def nan_metrics(check: Check, run: Run) -> Result:
-    """Find NaN or infinity in metrics and responses; report only the most severe, earliest case."""
     nans = [*_metric_nans(run), *_response_nans(run)]
     if not nans:
         return None
@@ -246,7 +244,6 @@ def _log_title(facts: Facts) -> str:
     whole_run=True,
 )
 def broken_log(check: Check, run: Run) -> Result:
-    """Find unreadable lines, missing steps and other faults; report all in one finding."""
     tables, limits = run.tables, run.limits[_BrokenLog]
     faults = [
         *_unreadable_lines(tables, limits),
@@ -342,11 +339,10 @@ def _early_ranks(tables: Tables) -> Iterator[_Fault]:
     title="{text}",
     why="Means over several runs describe none of them.",
     suggestion="Build a report of each run, or pass --merge if these files are of one.",
-    source=CONTRACT,
+    source="this project's convention",
     whole_run=True,
 )
 def mixed_runs(check: Check, run: Run) -> Result:
-    """Return a finding if the log reader noted that the logs look like several runs."""
     note = next((note for note in run.tables.notes if note.kind == SEVERAL_RUNS), None)
     if note is None:
         return None
@@ -369,7 +365,6 @@ class _LostColumns(Limits):
     whole_run=True,
 )
 def lost_columns(check: Check, run: Run) -> Result:
-    """Find fields that nearly all responses have up to some step, and none have after it."""
     columns = {LOGGED[name]: run.responses[name].notna() for name in LOGGED if run.has(name)}
     columns |= {str(name): values.notna() for name, values in run.tables.extras.items()}
     ended: list[tuple[int, str]] = []
