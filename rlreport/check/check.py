@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.check.finding import Fact, Facts, Finding, Limits, Met, NotRun, Rank, Severity
+from rlreport.check.finding import Fact, Facts, Finding, Limits, Met, NotRun, Onset, Rank, Severity
 from rlreport.check.noise import Trend
 from rlreport.check.run import Ranking, Run
 from rlreport.check.series import MIN_STEPS, Series
@@ -139,9 +139,9 @@ class Check:
 
         ``facts`` are the values filled into the finding's texts (NaN becomes None), ``met`` the
         thresholds that were met. ``ranking`` selects example responses. ``fields`` are other fields
-        of ``Finding``: by default, ``onset`` (the step at which the problem began) is computed
-        from ``series``, and ``steps`` are all steps from the onset on. ``series`` may be a
-        ``Series``, whose source becomes a fact.
+        of ``Finding``: by default, ``onset`` (the step at which the problem began, also as a
+        number) is computed from ``series``, and ``steps`` are all steps from the onset on.
+        ``series`` may be a ``Series``, whose source becomes a fact.
         """
         first = run.first.span if run.first else None
         values = {**(facts or {}), "first_window": first, "last_window": run.last.span}
@@ -151,6 +151,8 @@ class Check:
             fields["series"] = series = run.align(series)
         if "onset" not in fields:
             fields["onset"] = None if series is None else run.onset(series)
+        elif isinstance(step := fields["onset"], int):
+            fields["onset"] = Onset(step, step, step)
         steps = fields.pop("steps", run.since(fields["onset"]))
         return Finding(
             id=self.id,

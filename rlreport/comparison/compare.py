@@ -171,9 +171,8 @@ def effect_on(
 def _guardrails(means: Sequence[pd.DataFrame], **options: Any) -> list[Guardrail]:
     """Compare all GUARDRAILS and reward parts, with p-values corrected for multiple testing."""
     parts = [name for name in map(str, means[-1]) if name.startswith(PART) and name in means[0]]
-    figures = [(name, columns, better) for name, _, columns, better in GUARDRAILS]
     guardrails, directions = [], {}
-    for name, columns, better in [*figures, *((part, (part,), 1) for part in parts)]:
+    for name, _, columns, better in (*GUARDRAILS, *((part, "", (part,), 1) for part in parts)):
         column = next((c for c in columns if all(has(table, c) for table in means)), columns[0])
         ends = [float(table[column].mean()) if column in table else np.nan for table in means]
         effect = effect_on(means, column, **options)

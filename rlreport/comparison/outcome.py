@@ -131,11 +131,14 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
     won_and_lost = flips(comparison)
     numbers = prompt_numbers(new)
     texts_by_side, words = [], []
-    for run, frame, in_flips in (
+    for run, inside, in_flips in (
         (base, comparison.inside[0], {flip.base_response for flip in won_and_lost}),
         (new, comparison.inside[-1], {flip.new_response for flip in won_and_lost}),
     ):
-        counted_ids = _ids_to_count(run, frame)
+        ids = inside[["step", "n"]]
+        if run.from_logs and len(ids) > MAX_TEXTS:
+            ids = ids.iloc[np.random.default_rng(0).permutation(len(ids))[:MAX_TEXTS]]
+        counted_ids = set(ids.itertuples(index=False, name=None))
         texts = {} if options.redact else run.texts({*counted_ids, *in_flips})
         texts_by_side.append(texts)
         words.append([texts[key][1] for key in sorted(counted_ids) if key in texts][:MAX_TEXTS])
@@ -239,13 +242,6 @@ def _with_texts(flip: Flip, number: int, base: _Texts, new: _Texts) -> Flip:
     new_prompt, new_text = new.get(flip.new_response, (None, None))
     prompt = base_prompt if new_prompt is None else new_prompt
     return replace(flip, number=number, prompt=prompt, base_text=base_text, new_text=new_text)
-
-
-def _ids_to_count(run: ComparedRun, inside: pd.DataFrame) -> set[ResponseId]:
-    """Return the ids of the responses whose words are counted: for logs, a random sample."""
-    if run.from_logs and len(inside) > MAX_TEXTS:
-        inside = inside.iloc[np.random.default_rng(0).permutation(len(inside))[:MAX_TEXTS]]
-    return set(inside[["step", "n"]].itertuples(index=False, name=None))
 
 
 def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:

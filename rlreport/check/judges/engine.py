@@ -13,7 +13,7 @@ from rlreport.check.series import Series
 from rlreport.check.spreading import (
     FAILURES,
     FALLS,
-    Figure,
+    LimitedFigure,
     RiseOrShare,
     judge_figures,
     judge_share,
@@ -128,11 +128,11 @@ def off_policy_weights(check: Check, run: Run) -> Result:
     ends = {name: median(run.last_values(series)) for name, series in by_step.items()}
     limits = _OffPolicyWeights
     figures = [
-        Figure(limits.ess, "<", by_step["ess"], ends["ess"]),
-        Figure(limits.low, "<", mean, ends["mean"]),
-        Figure(limits.high, ">", mean, ends["mean"]),
-        Figure(limits.std, ">", std, ends["std"]),
-        Figure(limits.chi2, ">", by_step["chi2"], ends["chi2"]),
+        LimitedFigure(limits.ess, "<", by_step["ess"], ends["ess"]),
+        LimitedFigure(limits.low, "<", mean, ends["mean"]),
+        LimitedFigure(limits.high, ">", mean, ends["mean"]),
+        LimitedFigure(limits.std, ">", std, ends["std"]),
+        LimitedFigure(limits.chi2, ">", by_step["chi2"], ends["chi2"]),
     ]
     ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
     return judge_figures(check, run, figures, ranking, **ends)

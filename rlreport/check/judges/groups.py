@@ -9,17 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import (
-    RL_BOARD,
-    Fact,
-    Facts,
-    Limit,
-    Limits,
-    Onset,
-    Severity,
-    above,
-    at_least,
-)
+from rlreport.check.finding import RL_BOARD, Facts, Limit, Limits, Severity, above, at_least
 from rlreport.check.run import Ranking, Run, has, mean, met_from_start
 from rlreport.check.series import running_mean
 from rlreport.check.spreading import FALLS
@@ -110,11 +100,11 @@ def missing_grades(check: Check, run: Run) -> Result:
     reason = _reason(run, missing, bad_steps) if met else "few"
     grades = run.responses.assign(graded=~missing).groupby("group")["graded"].agg(["size", "sum"])
     partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
-    facts: dict[str, Fact] = {kind.name.lower(): int((kinds == kind).sum()) for kind in Missing}
-    facts |= {"missing": int(missing.sum()), "responses": len(missing), "reason": reason}
-    facts |= {"share": float(missing.mean()), "window": float(windows[at])}
-    facts |= {"low": int(run.steps[at]), "high": int(run.steps[at + size - 1])}
-    facts |= {"groups": len(partial), "silent": int((partial["sum"] < 2).sum())}
+    facts: Facts = {kind.name.lower(): int((kinds == kind).sum()) for kind in Missing}
+    facts = {**facts, "missing": int(missing.sum()), "responses": len(missing), "reason": reason}
+    facts = {**facts, "share": float(missing.mean()), "window": float(windows[at])}
+    facts = {**facts, "low": int(run.steps[at]), "high": int(run.steps[at + size - 1])}
+    facts = {**facts, "groups": len(partial), "silent": int((partial["sum"] < 2).sum())}
     finding = check.finding(
         run,
         "warning" if met and (many or bad_steps[-size:].any()) else "info",
@@ -122,7 +112,7 @@ def missing_grades(check: Check, run: Run) -> Result:
         facts,
         Ranking(-run.step_index.astype(np.float64), among=missing),
         series=by_step,
-        onset=Onset(since, since, since),
+        onset=since,
         until=last if last < run.steps[-1] else None,
         steps=steps[:200].tolist(),
     )

@@ -9,19 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.check.check import KL, LOGPROBS, Check, Result
-from rlreport.check.finding import (
-    Facts,
-    Limit,
-    Limits,
-    Met,
-    Onset,
-    Severity,
-    above,
-)
+from rlreport.check.finding import Facts, Limit, Limits, Met, Severity, above
 from rlreport.check.noise import Change, Trend
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import Series, running_mean
-from rlreport.check.spreading import FAILURES, FALLS, Figure, judge_figures, series_change
+from rlreport.check.spreading import FAILURES, FALLS, LimitedFigure, judge_figures, series_change
 from rlreport.figures.ragged import Ints, spans
 from rlreport.text.messages import marked
 
@@ -156,7 +148,7 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
         run.met(KlExplosion.excursion, ">", highest, of=usual),
         {**facts, "since": start, "until_step": stop},
         series=kl,
-        onset=Onset(start, start, start),
+        onset=start,
         until=stop if high[-1] < len(kl.steps) - SMOOTH else None,
         steps=kl.steps[kl.values > threshold].tolist(),
     )
@@ -289,9 +281,9 @@ def ratio_drift(check: Check, run: Run) -> Result:
         series, tails = (none if metric is None else run.align(metric) for metric in logged)
         end, tail = mean(run.last_values(series)), mean(run.last_values(tails))
     figures = [
-        Figure(_RatioDrift.low, "<", series, end),
-        Figure(_RatioDrift.high, ">", series, end),
-        Figure(_RatioDrift.outside, ">", tails, tail),
+        LimitedFigure(_RatioDrift.low, "<", series, end),
+        LimitedFigure(_RatioDrift.high, ">", series, end),
+        LimitedFigure(_RatioDrift.outside, ">", tails, tail),
     ]
     kind = "ratio" if np.isfinite(end) else "clipped"
     facts: Facts = {"ratio": end, "outside": tail, "kind": kind, "series_from": source}
@@ -338,7 +330,7 @@ def gradient_explosion(check: Check, run: Run) -> Result:
         run.met(_GradientExplosion.times, ">", highest, of=middle),
         facts,
         series=norm,
-        onset=Onset(step, step, step),
+        onset=step,
         steps=norm.steps[spikes].tolist(),
     )
 

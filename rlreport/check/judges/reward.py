@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import REFERENCE_REWARD, RL_BOARD, Facts, Limit, Limits, Onset, Severity
+from rlreport.check.finding import REFERENCE_REWARD, RL_BOARD, Facts, Limit, Limits, Severity
 from rlreport.check.noise import window
 from rlreport.check.onset import noise
 from rlreport.check.run import Ranking, RewardStalled, Run
@@ -107,7 +107,7 @@ def _judge_dip(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
         facts,
         Ranking(run.column("reward"), False, "reward"),
         series=shape.series,
-        onset=Onset(since, since, since),
+        onset=since,
         until=until,
     )
 
@@ -261,7 +261,7 @@ def reward_shift(check: Check, run: Run) -> Result:
         {**facts, "kind": "prompts" if changed else kind},
         Ranking(reward, size > 0, REFERENCE_REWARD if kind == "reference" else "reward"),
         series=series,
-        onset=Onset(step, step, step),
+        onset=step,
     )
 
 

@@ -15,7 +15,7 @@ from rlreport.check.check import LENGTH, LOGPROBS, RESPONSE, REWARD, Check, Resu
 from rlreport.check.finding import EOS, Facts, Limit, Limits, Severity
 from rlreport.check.noise import Trend, correlation_within, whole, window
 from rlreport.check.run import Ranking, Run, mean, median
-from rlreport.check.series import LMFLOW, MIN_WINDOW
+from rlreport.check.series import LMFLOW, MIN_WINDOW, Series
 from rlreport.check.spreading import (
     RiseOrShare,
     distinct_fall,
@@ -406,14 +406,14 @@ def _shrunk(check: Check, run: Run) -> Result:
         length, trainers = np.where(run.column("finished") == 1, length, np.nan), None
     if trainers is not None and run.covers(trainers):
         severe, moved = (series_change(trainers, steps) for steps in (MIN_WINDOW, None))
-        series, source, unit = run.align(trainers), "metrics", marked("tokens")
+        series, unit = trainers, marked("tokens")
     else:
         first = window(run.tables, 0, MIN_WINDOW)
         medians = [median(length[part.rows]) for part in (run.last, first)]
         if medians[0] >= run.limits[_LengthCollapse].ratio * medians[1]:
             return None  # The mean fell only because a few long responses disappeared.
         severe, moved = run.change(length, first=first), run.change(length)
-        series, source, unit = run.by_step(length), "rollouts", run.length_unit
+        series, unit = Series(run.steps, run.by_step(length)), run.length_unit
     met = run.met(_LengthCollapse.severe, "<", severe.last, of=severe.first) if severe.fell else []
     if not met:
         severe = moved
@@ -424,7 +424,6 @@ def _shrunk(check: Check, run: Run) -> Result:
     ranking = Ranking(run.column(run.length), highest=False, unit=run.length_unit)
     kind = "finished" if _finish_known(run) else "shrunk"
     facts: Facts = {"kind": kind, "start": severe.first, "end": severe.last, "unit": unit}
-    facts = {**facts, "series_from": source}
     return check.finding(run, "warning", met, facts, ranking, series=series)
 
 
