@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from rlreport.check.check import Check
 from rlreport.check.finding import Limit, Limits, Thresholds
@@ -58,7 +58,8 @@ def refuse_unknown(ids: Iterable[str]) -> None:
             raise UsageError(f"--mute {name}: unknown check; available checks: {', '.join(BY_ID)}")
 
 
-class ThresholdRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ThresholdRow:
     """A threshold for documentation: section of the file, declaration, and current value."""
 
     group: str
