@@ -238,7 +238,7 @@ def test_trends_of_a_short_run_are_too_short_to_judge(steps: int) -> None:
     names += ["value_error_mean", "value_error_m2", "return_mean", "return_m2", "value_mean"]
     columns = dict.fromkeys(names, np.ones(kept.sum()))
     made = make_tables({"step": STEP[kept], "reward": SIGN[kept], **columns})
-    fed = [check for check in CHECKS if all(need.met(Run(made)) for need in check.needs)]
+    fed = [check for check in CHECKS if all(need.is_available(Run(made)) for need in check.needs)]
     trends = [check for check in fed if check.trend]
     assert len(trends) >= 6
     for check in trends:

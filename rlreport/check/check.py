@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.check.finding import Fact, Facts, Finding, Limits, Met, NotRun, Rank, Severity
+from rlreport.check.finding import Fact, Facts, Finding, Limits, Met, NotRun, Onset, Rank, Severity
 from rlreport.check.noise import Trend
 from rlreport.check.run import Ranking, Run
 from rlreport.check.series import MIN_STEPS, Series
@@ -30,8 +30,7 @@ class Need:
     columns: tuple[str, ...]
     role: str = ""  # kind of trainer metric ("reward", "length") that suffices instead, "" for none
 
-    def met(self, run: Run) -> bool:
-        """Return whether the run's log has this data: the trainer metric, or all the columns."""
+    def is_available(self, run: Run) -> bool:
         return self.role in run.roles or all(run.has(column) for column in self.columns)
 
 
@@ -88,7 +87,7 @@ class Check:
 
     def run(self, run: Run) -> Result:
         """Return a finding, None if there is no problem, or a NotRun if the run lacks data."""
-        missing = [message(need.words) for need in self.needs if not need.met(run)]
+        missing = [message(need.words) for need in self.needs if not need.is_available(run)]
         if missing and run.responses.empty:
             return self.not_run(message("rollouts with {fields}", fields=listed(missing)))
         if missing:
@@ -103,9 +102,8 @@ class Check:
         texts = [*(need.words for need in self.needs), self.needs_also]
         needs = listed(message(text) for text in texts if text)
         needs = needs or message("nothing beyond the log")
-        return (
-            message("{needs}; a run with at least five steps", needs=needs) if self.trend else needs
-        )
+        literal = marked("{needs}; a run with at least five steps") if self.trend else needs
+        return message(literal, needs=needs)
 
     def format_title(self, facts: Facts) -> str:
         return _fill_template(self.title, facts)
@@ -141,15 +139,21 @@ class Check:
 
         ``facts`` are the values filled into the finding's texts (NaN becomes None), ``met`` the
         thresholds that were met. ``ranking`` selects example responses. ``fields`` are other fields
-        of ``Finding``: by default, ``onset`` (the step at which the problem began) is computed
-        from ``series``, and ``steps`` are all steps from the onset on.
+        of ``Finding``: by default, ``onset`` (the step at which the problem began, also as a
+        number) is computed from ``series``, and ``steps`` are all steps from the onset on.
+        ``series`` may be a ``Series``, whose source becomes a fact.
         """
-        if "onset" not in fields:
-            series = fields.get("series")
-            fields["onset"] = None if series is None else run.onset(series)
-        steps = fields.pop("steps", run.since(fields["onset"]))
         first = run.first.span if run.first else None
-        values: Facts = {**(facts or {}), "first_window": first, "last_window": run.last.span}
+        values = {**(facts or {}), "first_window": first, "last_window": run.last.span}
+        series = fields.get("series")
+        if isinstance(series, Series):
+            values["series_from"] = series.source
+            fields["series"] = series = run.align(series)
+        if "onset" not in fields:
+            fields["onset"] = None if series is None else run.onset(series)
+        elif isinstance(step := fields["onset"], int):
+            fields["onset"] = Onset(step, step, step)
+        steps = fields.pop("steps", run.since(fields["onset"]))
         return Finding(
             id=self.id,
             severity=severity,

@@ -111,7 +111,6 @@ class Windows(NamedTuple):
     bases: list[tuple[int, int]]
     new: tuple[int, int]
     common: Ints
-    overlap: bool  # whether each run has steps in the last fifth of the range that all cover
 
 
 def windows(frames: Sequence[pd.DataFrame]) -> Windows:
@@ -124,16 +123,14 @@ def windows(frames: Sequence[pd.DataFrame]) -> Windows:
     steps = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
     common = reduce(np.intersect1d, steps)
     low, high = max(run[0] for run in steps), min(run[-1] for run in steps)
-    start, overlap = high - WINDOW_SHARE * (high - low), True
+    start = high - WINDOW_SHARE * (high - low)
+    chosen_steps = [run[(run >= start) & (run <= high)] for run in steps]
     if len(common) and common[-1] >= start:
         chosen_steps = [_last_fifth(common)] * len(steps)
-    else:
-        chosen_steps = [run[(run >= start) & (run <= high)] for run in steps]
-        overlap = bool(low <= high) and all(map(len, chosen_steps))
-        if not overlap:
-            chosen_steps = [_last_fifth(run) for run in steps]
+    elif low > high or not all(map(len, chosen_steps)):
+        chosen_steps = [_last_fifth(run) for run in steps]
     *bases, new = [(int(run[0]), int(run[-1])) for run in chosen_steps]
-    return Windows(bases, new, common, overlap)
+    return Windows(bases, new, common)
 
 
 def _last_fifth(steps: Ints) -> Ints:
@@ -174,9 +171,8 @@ def effect_on(
 def _guardrails(means: Sequence[pd.DataFrame], **options: Any) -> list[Guardrail]:
     """Compare all GUARDRAILS and reward parts, with p-values corrected for multiple testing."""
     parts = [name for name in map(str, means[-1]) if name.startswith(PART) and name in means[0]]
-    figures = [(name, columns, better) for name, _, columns, better in GUARDRAILS]
     guardrails, directions = [], {}
-    for name, columns, better in [*figures, *((part, (part,), 1) for part in parts)]:
+    for name, _, columns, better in (*GUARDRAILS, *((part, "", (part,), 1) for part in parts)):
         column = next((c for c in columns if all(has(table, c) for table in means)), columns[0])
         ends = [float(table[column].mean()) if column in table else np.nan for table in means]
         effect = effect_on(means, column, **options)
@@ -278,19 +274,18 @@ class Comparison:
 
     @property
     def reasons(self) -> list[str]:
-        """Reasons why the comparison is limited, as keys of ``words.REASONS``."""
+        """Reasons why the comparison is limited, as keys of ``outcome.REASONS``."""
         reasons = []
-        if not len(self.windows.common):
-            reasons.append("no_common_steps" if self.windows.overlap else "no_overlap")
-        elif self.windows.common[-1] < self.windows.new[1]:
-            reasons.append("early_common_steps")
+        if not (self.windows.common >= self.windows.new[1]).any():
+            reasons.append("other_steps")
         if self.metrics_alone:
             reasons.append("metrics_alone")
         elif not self.effect.paired:
             reasons.append("few_common_prompts" if self.named else "redacted")
         if self.level == "incomparable":
             scored = all(has(frame, "reward") for frame in self.inside)
-            reasons.append("few_prompts" if scored else "no_reward")
+            few = "few_blocks" if self.metrics_alone else "few_prompts"
+            reasons.append(few if scored else "no_reward")
         elif (np.isfinite(self.band.difference) & np.isnan(self.band.low)).any():
             reasons.append("no_band")
         return reasons

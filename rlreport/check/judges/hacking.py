@@ -104,7 +104,6 @@ def _hacking_title(facts: Facts) -> str:
     needs_also="response, and five steps or reference responses",
 )
 def reward_hacking_token(check: Check, run: Run) -> Result:
-    """Find a text that spreads, whose responses earn more, and that explains the reward's gain."""
     if run.tables.words is None:
         return check.not_run("response")
     if run.first is None and run.tables.ref_words is None:
@@ -238,7 +237,6 @@ def _format_title(facts: Facts) -> str:
     trend=True,
 )
 def format_learned(check: Check, run: Run) -> Result:
-    """Find a text that spreads while the run learns and that is a format, not reward hacking."""
     table = run.once(spreading_texts).table
     if run.tables.words is None:
         return check.not_run("response")
@@ -282,11 +280,8 @@ class _RewardPartDominance(Limits):
     trend=True,
 )
 def reward_part_dominance(check: Check, run: Run) -> Result:
-    """Find a reward component that causes most of the reward's variance within steps, or its rise.
-
-    Its share of the variance is its covariance with the reward over the reward's variance; of
-    components that add up to the reward, these shares add up to one.
-    """
+    # A part's share of the variance is its covariance with the reward over the reward's variance;
+    # of parts that add up to the reward, these shares add up to one.
     extras = run.tables.extras
     names = [name for name in run.tables.reward_parts if name in extras]
     numeric = extras[names].select_dtypes(["number", "bool"])
@@ -343,7 +338,6 @@ class _WatchedRewardFall(Limits):
     trend=True,
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
-    """Find a watched reward (not trained on) that fell, or stayed while the trained one rose."""
     watched, trained = run.watched_shape, run.reward_shape
     if run.watched is None and run.series_of("validation") is None:
         return check.not_run(check.needs_also)

@@ -12,10 +12,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import LENGTH, LOGPROBS, RESPONSE, REWARD, Check, Result
-from rlreport.check.finding import CONTRACT, EOS, Facts, Limit, Limits, Severity
+from rlreport.check.finding import EOS, Facts, Limit, Limits, Severity
 from rlreport.check.noise import Trend, correlation_within, whole, window
 from rlreport.check.run import Ranking, Run, mean, median
-from rlreport.check.series import LMFLOW, MIN_WINDOW
+from rlreport.check.series import LMFLOW, MIN_WINDOW, Series
 from rlreport.check.spreading import (
     RiseOrShare,
     distinct_fall,
@@ -74,7 +74,6 @@ def _diversity_clause(facts: Facts) -> str:
     trend=True,
 )
 def diversity_collapse(check: Check, run: Run) -> Result:
-    """Find that responses vary less: more repeated word pairs, or one answer to several prompts."""
     # Equal answers to one prompt are normal, so count the prompts that share an answer.
     prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
     times = prompts.transform("nunique").to_numpy(np.float64)
@@ -117,7 +116,7 @@ class _TemplateCollapse(Limits):
     last = Limit(
         0.1, "beyond chance", "responses from which their prompt can be told, last window", RAGEN_2
     )
-    surprisal = Limit(0.8, "times", "surprisal relative to the first window", CONTRACT)
+    surprisal = Limit(0.8, "times", "surprisal relative to the first window")
 
 
 @Check(
@@ -137,7 +136,6 @@ class _TemplateCollapse(Limits):
     trend=True,
 )
 def template_collapse(check: Check, run: Run) -> Result:
-    """Find responses that no longer depend on their prompts although the surprisal did not fall."""
     series = _match_rates(run, run.limits[_TemplateCollapse].prompts)
     windows = series[: len(run.last.steps)], run.last_values(series)
     if min(np.isfinite(values).sum() for values in windows) < 2:
@@ -223,7 +221,6 @@ class _LanguageDrift(Limits):
     trend=True,
 )
 def language_drift(check: Check, run: Run) -> Result:
-    """Find a rise of the share of responses in another script (e.g. Cyrillic) than their prompt."""
     if run.tables.words is None:
         return check.not_run("response")
     foreign = _in_other_script(run, run.tables.words)
@@ -317,7 +314,6 @@ class _LengthHacking(Limits):
     trend=True,
 )
 def length_hacking(check: Check, run: Run) -> Result:
-    """Find growing responses if longer ones earn more but the validation reward does not rise."""
     length, watched = run.column(run.length), run.watched_shape
     moved, rewards = run.change(length), run.change(run.column("reward"))
     ratio = run.met(_LengthHacking.ratio, ">=", moved.last, of=moved.first)
@@ -380,7 +376,6 @@ class _LengthCollapse(Limits):
     trend=True,
 )
 def length_collapse(check: Check, run: Run) -> Result:
-    """Find that all responses became empty, that they became much shorter, or many are tiny."""
     if run.responses.empty:
         return _shrunk(check, run)
     return _all_empty(check, run) or _shrunk(check, run) or _stubs(check, run)
@@ -411,14 +406,14 @@ def _shrunk(check: Check, run: Run) -> Result:
         length, trainers = np.where(run.column("finished") == 1, length, np.nan), None
     if trainers is not None and run.covers(trainers):
         severe, moved = (series_change(trainers, steps) for steps in (MIN_WINDOW, None))
-        series, source, unit = run.align(trainers), "metrics", marked("tokens")
+        series, unit = trainers, marked("tokens")
     else:
         first = window(run.tables, 0, MIN_WINDOW)
         medians = [median(length[part.rows]) for part in (run.last, first)]
         if medians[0] >= run.limits[_LengthCollapse].ratio * medians[1]:
             return None  # The mean fell only because a few long responses disappeared.
         severe, moved = run.change(length, first=first), run.change(length)
-        series, source, unit = run.by_step(length), "rollouts", run.length_unit
+        series, unit = Series(run.steps, run.by_step(length)), run.length_unit
     met = run.met(_LengthCollapse.severe, "<", severe.last, of=severe.first) if severe.fell else []
     if not met:
         severe = moved
@@ -429,7 +424,6 @@ def _shrunk(check: Check, run: Run) -> Result:
     ranking = Ranking(run.column(run.length), highest=False, unit=run.length_unit)
     kind = "finished" if _finish_known(run) else "shrunk"
     facts: Facts = {"kind": kind, "start": severe.first, "end": severe.last, "unit": unit}
-    facts = {**facts, "series_from": source}
     return check.finding(run, "warning", met, facts, ranking, series=series)
 
 
@@ -473,11 +467,8 @@ class MissingEos(RiseOrShare):
     needs_also="an end-of-sequence token, a finish reason, or lengths in tokens",
 )
 def missing_eos(check: Check, run: Run) -> Result:
-    """Find a rise of the share of cut-off responses, or a share that is always high.
-
-    A share that is always high counts only if most of these responses are as long as the longest
-    or if none finished: responses that end with a stop string have no end token either.
-    """
+    # A share that is always high counts only if most of these responses are as long as the longest
+    # or if none finished: responses that end with a stop string have no end token either.
     trainers, cut_off = run.series_of("truncated"), _cut_off(run)
     if cut_off is not None:
         among = cut_off == 1
@@ -531,7 +522,6 @@ class _CutTexts(Limits):
     whole_run=True,
 )
 def cut_texts(check: Check, run: Run) -> Result:
-    """Find many responses cut by the logger: of the same maximum length, but different texts."""
     chars = run.responses["response_chars"].to_numpy(np.int64)
     largest = int(chars.max(initial=0))
     longest = run.responses.loc[chars == largest, "response_hash"]
