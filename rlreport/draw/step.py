@@ -23,11 +23,9 @@ from rlreport.draw.chart import (
     fill,
     layer_named,
     limits,
-    mean,
-    records,
 )
-from rlreport.draw.curves import MOST_POINTS, Frame, Series, curve_chart, floats, looks
-from rlreport.draw.direct import PLOT_WIDTH, RIGHT, bars, cells, dots, draw, legend, zero_line
+from rlreport.draw.curves import Frame, Series, curve_chart, floats, path_chart
+from rlreport.draw.direct import PLOT_WIDTH, RIGHT, bars, dots, draw, legend, zero_line
 from rlreport.draw.theme import DASHED, LIGHT, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats
 from rlreport.tables import length_column
@@ -37,9 +35,8 @@ from rlreport.text.messages import marked, message, plural, sentences
 # Columns that the charts need
 CHARTED = ("reward", "ref_reward", "reward_gap", "kl_k1", "response_tokens", "response_chars")
 
-MOST_DOTS = 600  # Above this many responses a scatter plot is drawn as a heat map of counts
+MOST_DOTS = 600  # maximum number of dots in the drawing of a scatter plot
 MOST_BARS = 200  # maximum number of bars in the chart of reward gaps
-_CELLS = (36, 20)  # columns and rows of a heat map
 
 
 def step_charts(
@@ -47,8 +44,9 @@ def step_charts(
 ) -> list[Chart]:
     """Return the charts with data; interactive ones use the page's dataset ``rows``."""
     length = length_column(rows)
+    rows = {name: drawable(values) for name, values in rows.items()}
     charts = (
-        _histogram(rows["reward"], rows["ref_reward"], first_rewards, language),
+        _histogram(rows["reward"], rows["ref_reward"], drawable(first_rewards), language),
         _gap(rows, language),
         _plane(rows, "kl_k1", "step_reward_kl", message("Reward against KL"), language),
         _plane(rows, length, "step_reward_length", message("Reward against length"), language),
@@ -62,7 +60,7 @@ def _histogram(
     policy, reference, ghost = (x[np.isfinite(x)] for x in (reward, reference, first_step))
     if not policy.size:
         return None
-    arrays = [drawable(values) for values in (policy, reference, ghost)]
+    arrays = (policy, reference, ghost)
     edges = bins(np.concatenate(arrays))
     histograms = [counts(values, *edges) for values in arrays]
     shares = [
@@ -72,17 +70,17 @@ def _histogram(
     words = [
         message(
             "Policy: mean {mean}, from {low} to {high}.",
-            mean=figure(mean(policy)),
+            mean=figure(float(policy.mean())),
             low=figure(float(policy.min())),
             high=figure(float(policy.max())),
         )
     ]
     if reference.size:
         names.append((message("reference"), "reference"))
-        words.append(message("Reference: mean {mean}.", mean=figure(mean(reference))))
+        words.append(message("Reference: mean {mean}.", mean=figure(float(reference.mean()))))
     if ghost.size:
         names.append((message("first step"), "muted"))
-        words.append(message("First step: mean {mean}.", mean=figure(mean(ghost))))
+        words.append(message("First step: mean {mean}.", mean=figure(float(ghost.mean()))))
     axes = (
         Axis(*edges[1:], message("reward")),
         Axis(0.0, 1.08 * max(shares), message("share of responses"), percent=True, count=4),
@@ -128,7 +126,7 @@ def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
         count,
         better=int((gap > 0).sum()),
         worse=int((gap < 0).sum()),
-        gap=figure(mean(gap)),
+        gap=figure(float(gap.mean())),
     )
     axes = (
         Axis(
@@ -144,7 +142,7 @@ def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
     # Let the axis fit the page's rows, which may be fewer than all logged responses.
     del layer_named(spec, "bars")["encoding"]["x"]["scale"]["domain"]
     # Of many responses, draw those at evenly spaced ranks, each for equally many.
-    ordered = drawable(np.sort(gap)[evenly(count, MOST_BARS)])
+    ordered = np.sort(gap)[evenly(count, MOST_BARS)]
     ends = np.linspace(0.0, count, len(ordered) + 1)
     marks = []
     for side, look in ((ordered >= 0, "policy"), (ordered < 0, "reference")):
@@ -160,7 +158,7 @@ def _plane(
     finite = np.isfinite(rows[field]) & np.isfinite(rows["reward"])
     if not finite.any():
         return None
-    across, up = drawable(rows[field][finite]), drawable(rows["reward"][finite])
+    across, up = rows[field][finite], rows["reward"][finite]
     titles = {field: RESPONSE[field].title, "reward": message("reward")}
     x, y = Axis(*limits([across]), titles[field]), Axis(*limits([up]), titles["reward"])
     r = correlation(across, up)
@@ -169,12 +167,6 @@ def _plane(
         if np.isnan(r)
         else message("{count:count} responses, correlation {r}.", count=len(up), r=figure(r))
     )
-    if len(up) > MOST_DOTS:
-        edges, ends, shares = _cells(across, up, x, y)
-        columns = {"x": edges[0], "x2": edges[1], "y": ends[0], "y2": ends[1], "share": shares}
-        spec, _ = fill("plane_heat", {"rows": records(columns)}, (x, y), size="step", right=RIGHT)
-        svg = draw((x, y), cells((x, y), edges, ends, shares), words, language)
-        return Chart(name, title, words, spec, {}, svg, interactive=False)
     spec = _page_spec("scatter", (x, y), {})
     # Name the fields like the columns of the page's dataset, which the brush filters.
     for layer in spec["layer"]:
@@ -184,7 +176,8 @@ def _plane(
             {"field": key, "type": "quantitative", "title": text, "format": VALUE_FORMAT}
             for key, text in titles.items()
         )
-    svg = draw((x, y), [dots((x, y), across, up)], words, language)
+    selection = evenly(len(up), MOST_DOTS)
+    svg = draw((x, y), [dots((x, y), across[selection], up[selection])], words, language)
     return Chart(name, title, words, spec, {}, svg)
 
 
@@ -197,17 +190,6 @@ def _page_spec(
     """Return a Vega-Lite specification whose rows are the page's."""
     spec, _ = fill(design, {"rows": (), **data}, axes, placeholders, size="step", right=RIGHT)
     return spec | {"data": PAGE_ROWS}
-
-
-def _cells(
-    across: Floats, up: Floats, x: Axis, y: Axis
-) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats], Floats]:
-    """Return the edges in x, the edges in y and the relative count of each cell with responses."""
-    extent = [(x.low, x.high), (y.low, y.high)]
-    cell_counts, x_edges, y_edges = np.histogram2d(across, up, bins=_CELLS, range=extent)
-    i, j = np.nonzero(cell_counts)
-    shares = cell_counts[i, j] / cell_counts.max()
-    return (x_edges[i], x_edges[i + 1]), (y_edges[j], y_edges[j + 1]), shares
 
 
 def _key(names: list[tuple[str, str]]) -> list[tuple[float, str, str]]:
@@ -258,7 +240,7 @@ def comparison_charts(
             ),
         ]
     if paths and not any(path.empty for path in paths):
-        charts.append(_paths(paths))
+        charts.append(_path_chart(paths))
     return [chart for chart in charts if chart is not None]
 
 
@@ -284,37 +266,24 @@ def _findings(steps: Floats, band: Band) -> list[Finding]:
     return findings
 
 
-def _paths(paths: Sequence[pd.DataFrame]) -> Chart:
-    rows, ends, endings = [], [], []
-    for name, path in zip(("BASE", "NEW"), paths, strict=True):
-        table = path.iloc[evenly(len(path), MOST_POINTS)]
-        points = records(
-            {
-                "step": table["step"].astype(int).tolist(),
-                "series": [name] * len(table),
-                "x": floats(table, "distance"),
-                "y": floats(table, "reward"),
-            }
-        )
-        rows += points
-        ends.append({**points[-1], "label": name})
+def _path_chart(tables: Sequence[pd.DataFrame]) -> Chart:
+    paths, endings = [], []
+    curves = _runs(*(floats(table, "reward") for table in tables))
+    for curve, table in zip(curves, tables, strict=True):
+        distance = floats(table, "distance")
+        paths.append((curve, floats(table, "step"), distance, {-1: curve.key}))
         endings.append(
             message(
                 "{name} ends with reward {reward} at a √KL of {distance}.",
-                name=name,
-                reward=figure(float(path["reward"].iloc[-1])),
-                distance=figure(float(path["distance"].iloc[-1])),
+                name=curve.key,
+                reward=figure(curve.values[-1]),
+                distance=figure(distance[-1]),
             )
         )
-    forms = fill(
-        "paths",
-        {"rows": rows, "label": ends, "halo": ends},
-        (
-            Axis(*limits([floats(path, "distance") for path in paths]), message("√KL (√nats)")),
-            Axis(*limits([floats(path, "reward") for path in paths]), message("mean reward")),
-        ),
-        looks(_runs(np.zeros(1), np.zeros(1))),
-        right=72,
+    return path_chart(
+        "reward_at_equal_kl",
+        message("Reward at the same distance from the reference"),
+        sentences(endings),
+        message("√KL (√nats)"),
+        paths,
     )
-    title = message("Reward at the same distance from the reference")
-    return Chart("reward_at_equal_kl", title, sentences(endings), *forms)
