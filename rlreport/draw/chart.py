@@ -139,16 +139,17 @@ def bins(values: Floats) -> tuple[float, float, float]:
     return step, float(start), float(stop)
 
 
-def counts(values: Floats, step: float, low: float, high: float) -> list[tuple[float, float, int]]:
-    """Return (start, end, number of ``values``) of each bin that is not empty.
+def counts(values: Floats, step: float, low: float, high: float) -> tuple[Floats, Floats, Floats]:
+    """Return start, end and number of ``values`` of the bins that are not empty, (B,) each.
 
     A value on an edge falls into the same bin as with Vega's ``bin`` transform, so that a chart
     does not change when the page makes it interactive.
     """
     last = round((high - low) / step) - 1
     indices = np.floor(1e-14 + (values - low) / step).astype(np.int64)
-    bin_counts = np.bincount(np.clip(indices, 0, last), minlength=last + 1).tolist()
-    return [(low + step * i, low + step * (i + 1), n) for i, n in enumerate(bin_counts) if n]
+    present, numbers = np.unique(np.clip(indices, 0, last), return_counts=True)
+    edges = np.array([low + step * i for i in range(last + 2)])
+    return edges[present], edges[present + 1], numbers.astype(np.float64)
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -197,7 +198,7 @@ def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any
 
 
 Rows = Sequence[Mapping[str, Any]]
-Place = Literal["lead", "reward", "open", "more"]
+PageSlot = Literal["lead", "reward", "open", "more"]
 
 # Value of ``data`` in a specification whose rows the page's script provides
 PAGE_ROWS = {"name": "rows"}
@@ -221,7 +222,7 @@ class Chart:
     subject: str = ""  # second name, by which findings refer to this chart if no chart is named so
     # section of the overview page: ``lead`` (most prominent), ``reward``, ``open``, or ``more``
     # (collapsed)
-    place: Place = "open"
+    place: PageSlot = "open"
     smoothed: bool = False  # whether curves are smoothed, with the logged values behind them
 
     def sized(self, size: str) -> Chart:

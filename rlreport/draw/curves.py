@@ -48,7 +48,7 @@ NOISE = 0.08
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class DrawnCurve:
     """A curve over the steps with its style, and optionally a band around it."""
 
     key: str  # id of the curve in the chart's data, safe as a field name
@@ -87,7 +87,7 @@ class Series:
         items = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: array for name, array in items if isinstance(array, np.ndarray)}
 
-    def map(self, change: Callable[[Floats], Floats]) -> Series:
+    def map(self, change: Callable[[Floats], Floats]) -> DrawnCurve:
         """Return a copy with ``change`` applied to the values and to all edges."""
         arrays = {name: change(array) for name, array in self.arrays().items()}
         return replace(self, **arrays)  # type: ignore[arg-type] # arrays only
@@ -110,7 +110,7 @@ def is_sparse(values: Floats) -> bool:
     return bool(2 * (finite[1:] & finite[:-1]).sum() < finite.sum() - 1)
 
 
-def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Series], int]:
+def thinned(steps: Floats, series: Sequence[DrawnCurve]) -> tuple[Floats, list[DrawnCurve], int]:
     """Average neighbouring steps, and keep their range, if there are more than MOST_POINTS.
 
     Returns the steps, the curves, and the number of steps averaged per point (1: unchanged).
@@ -131,7 +131,7 @@ def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Serie
     return group_steps, curves, group_size
 
 
-def in_words(curve: Series, steps: Floats, percent: bool) -> str:
+def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
     """Return a sentence with the first, last, lowest and highest value of a curve."""
     finite = np.flatnonzero(np.isfinite(curve.values))
     values = curve.values[finite]
@@ -278,7 +278,7 @@ def curve_chart(
     frame: Frame,
     name: str,
     title: str,
-    series: Sequence[Series],
+    series: Sequence[DrawnCurve],
     *,
     axis: str = "",
     wide: bool = False,
@@ -326,7 +326,7 @@ def curve_chart(
         f"curves_{y.scale}",
         {"rows": drawn_rows, **layers},
         (frame.axis(min(12 if wide else 6, len(steps))), y),
-        looks(curves),
+        curve_styles(curves),
         size=size,
         right=labels or 16,
     )
@@ -358,7 +358,7 @@ def curve_chart(
     return Chart(name, title, text, spec, vega, wide=wide, shaded=shaded, smoothed=bool(noisy))
 
 
-def looks(series: Sequence[Series]) -> dict[str, Any]:
+def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
     """Return what to fill into a chart template: the curves' keys, colours and dashes."""
     return {
         "$series.key": [curve.key for curve in series],
@@ -367,12 +367,12 @@ def looks(series: Sequence[Series]) -> dict[str, Any]:
     }
 
 
-def curves_of(columns: Iterable[tuple[Any, Any]], prefix: str = "") -> list[Series]:
+def curves_of(columns: Iterable[tuple[Any, Any]], prefix: str = "") -> list[DrawnCurve]:
     """Return a curve per (title, values), as many as PALETTE has styles; keys have the prefix."""
     named = [(str(title), np.asarray(values, np.float64)) for title, values in columns]
     keys = unique_names([title for title, _ in named])
     return [
-        Series(prefix + key, *curve, *style)
+        DrawnCurve(prefix + key, *curve, *style)
         for key, curve, style in zip(keys, named, PALETTE, strict=False)
     ]
 
@@ -382,7 +382,7 @@ def path_chart(
     title: str,
     description: str,
     axis: str,
-    paths: Sequence[tuple[Series, Floats, Floats, Mapping[int, str]]],
+    paths: Sequence[tuple[DrawnCurve, Floats, Floats, Mapping[int, str]]],
 ) -> Chart:
     """Return a chart of mean reward (y) against another quantity, whose title is ``axis``.
 
@@ -402,13 +402,13 @@ def path_chart(
         Axis(*limits([x for _, _, x, _ in paths]), axis),
         Axis(*limits([curve.values for curve, *_ in paths]), message("mean reward")),
     )
-    styles = looks([curve for curve, *_ in paths])
+    styles = curve_styles([curve for curve, *_ in paths])
     forms = fill("paths", {"rows": rows, "label": ends, "halo": ends}, axes, styles, right=72)
     return Chart(name, title, description, *forms)
 
 
 def _value_axis(
-    series: Sequence[Series], title: str, percent: bool, scale: Scale, guide: Guide | None
+    series: Sequence[DrawnCurve], title: str, percent: bool, scale: Scale, guide: Guide | None
 ) -> Axis:
     values = np.concatenate([array for curve in series for array in curve.arrays().values()])
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
@@ -435,7 +435,7 @@ def _guide_rows(guide: Guide | None, y: Axis) -> Rows:
     return [{"low": low, "high": high}] if low < high else []
 
 
-def _rows(steps: Floats, curve: Series) -> list[dict[str, Any]]:
+def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
     columns: dict[str, Any] = {
         "step": [step if step % 1 else int(step) for step in steps.tolist()],
         "series": [curve.key] * len(steps),
@@ -461,7 +461,7 @@ def _point_rows(rows: list[dict[str, Any]]) -> Rows:
     ]
 
 
-def _labels(step: float, series: Sequence[Series], rows: Rows, y: Axis, height: int) -> Rows:
+def _labels(step: float, series: Sequence[DrawnCurve], rows: Rows, y: Axis, height: int) -> Rows:
     """Return rows with the curves' names, at their right ends but moved apart if they overlap."""
     scale = (y.high - y.low) / height
     ends = {row["series"]: row["value"] for row in rows if row["value"] is not None}
@@ -486,7 +486,7 @@ def spread_out(positions: Floats, height: float) -> Floats:
     return lowest + gaps
 
 
-def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
+def _add_tooltip(spec: Spec, series: Sequence[DrawnCurve], percent: bool) -> None:
     tips = [("step", ",~f", message("step"))]
     form = ".1%" if percent else VALUE_FORMAT
     tips += [(f"{curve.key}_value", form, label(curve.title)) for curve in series if curve.has_line]

@@ -26,7 +26,7 @@ from rlreport.draw.chart import (
     unique_names,
     varies,
 )
-from rlreport.draw.curves import Frame, Series, curve_chart, curves_of, floats, path_chart
+from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, curves_of, floats, path_chart
 from rlreport.draw.theme import DASHED, LIGHT, PALETTE
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import guide_for, roles_of
@@ -66,8 +66,8 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         quantiles = pd.Series(reward).groupby(step).quantile(QUANTILES)
         p5, p25, p50, p75, p95 = quantiles.unstack().reindex(frame.steps).to_numpy().T
         series = [
-            Series("median", message("median"), p50, low=p25, high=p75),
-            Series("p5_p95", "", np.full_like(p50, np.nan), low=p5, high=p95),
+            DrawnCurve("median", message("median"), p50, low=p25, high=p75),
+            DrawnCurve("p5_p95", "", np.full_like(p50, np.nan), low=p5, high=p95),
         ]
     yield curve_chart(
         frame,
@@ -168,7 +168,7 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
         message("Reward against KL"),
         message("From reward {first} to {last}; highest reward {highest}.", **words),
         STEP["kl_k1_mean"].title,
-        [(Series("policy", message("policy"), reward), step, kl, labels)],
+        [(DrawnCurve("policy", message("policy"), reward), step, kl, labels)],
     )
 
 
@@ -265,8 +265,8 @@ def prompt_charts(tables: Tables) -> list[Chart]:
             "group_best",
             message("Best of a group"),
             [
-                Series("best", message("best"), best),
-                Series("mean", message("mean"), mean, LIGHT["muted"], DASHED),
+                DrawnCurve("best", message("best"), best),
+                DrawnCurve("mean", message("mean"), mean, LIGHT["muted"], DASHED),
             ],
             axis=message("mean reward: best response of each group, all responses"),
             note=message(
@@ -279,8 +279,8 @@ def prompt_charts(tables: Tables) -> list[Chart]:
             "group_shares",
             message("Groups solved, and groups without variance"),
             [
-                Series("solved", message("solved"), solved_shares),
-                Series("zero", message("no variance"), no_variance, LIGHT["reference"], DASHED),
+                DrawnCurve("solved", message("solved"), solved_shares),
+                DrawnCurve("zero", message("no variance"), no_variance, LIGHT["reference"], DASHED),
             ],
             axis=message("share of groups"),
             percent=True,
@@ -302,9 +302,10 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
     if len(gain) < LEAST_PROMPTS:
         return None
     step, low, high = bins(gain)
-    rows = [{"from": a, "to": b, "y": n} for a, b, n in counts(gain, step, low, high)]
+    starts, ends, numbers = counts(gain, step, low, high)
+    rows = records({"from": starts, "to": ends, "y": numbers})
     x = Axis(low, high, message("gain of mean reward, first to last step of the prompt"))
-    top = limits([np.array([float(row["y"]) for row in rows])])[1]
+    top = limits([numbers])[1]
     return Chart(
         "prompt_gain",
         message("Reward gain of the prompts"),
@@ -346,7 +347,7 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
     )
     series = [
         # Quote the texts, as they may be blank or look like labels.
-        Series(f"text_{i}", f"“{label(text, 18)}”", floats(shares, text), *PALETTE[i])
+        DrawnCurve(f"text_{i}", f"“{label(text, 18)}”", floats(shares, text), *PALETTE[i])
         for i, text in enumerate(texts[:MOST_TEXTS])
     ]
     rest = len(texts) - len(series)
@@ -452,7 +453,7 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
                 metric_frame,
                 group.prefix + key,
                 label(name, 80),
-                [Series(group.prefix + key, name, group.values[name])],
+                [DrawnCurve(group.prefix + key, name, group.values[name])],
                 axis=group.axis,
                 labels=0,
                 note=note,

@@ -23,8 +23,9 @@ from rlreport.draw.chart import (
     fill,
     layer_named,
     limits,
+    records,
 )
-from rlreport.draw.curves import Frame, Series, curve_chart, floats, path_chart
+from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, floats, path_chart
 from rlreport.draw.direct import PLOT_WIDTH, RIGHT, bars, dots, draw, legend, zero_line
 from rlreport.draw.theme import DASHED, LIGHT, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats
@@ -62,10 +63,11 @@ def _histogram(
         return None
     arrays = (policy, reference, ghost)
     edges = bins(np.concatenate(arrays))
-    histograms = [counts(values, *edges) for values in arrays]
-    shares = [
-        n / len(values) for bars, values in zip(histograms, arrays, strict=True) for *_, n in bars
-    ]
+    histograms = []
+    for values in arrays:
+        low, high, numbers = counts(values, *edges)
+        histograms.append(((low, high), numbers / len(values)))
+    highest = max(share for _, shares in histograms for share in shares.tolist())
     names = [(message("policy"), "policy")]
     words = [
         message(
@@ -83,35 +85,33 @@ def _histogram(
         words.append(message("First step: mean {mean}.", mean=figure(float(ghost.mean()))))
     axes = (
         Axis(*edges[1:], message("reward")),
-        Axis(0.0, 1.08 * max(shares), message("share of responses"), percent=True, count=4),
+        Axis(0.0, 1.08 * highest, message("share of responses"), percent=True, count=4),
     )
     key = _key(names)
+    (low, high), ghost_shares = histograms[2]
     spec = _page_spec(
         "histogram",
         axes,
         {
-            "ghost": [{"low": a, "high": b, "share": n / len(ghost)} for a, b, n in histograms[2]],
+            "ghost": records({"low": low, "high": high, "share": ghost_shares}),
             "key": [{"px": x, "label": text, "colour": LIGHT[look]} for x, text, look in key],
         },
         dict(zip(("$bins.step", "$bins.low", "$bins.high"), edges, strict=True)),
     )
     looks = (
-        (histograms[2], ghost, 'fill="var(--muted)" fill-opacity="0.28"'),
-        (histograms[0], policy, 'fill="var(--policy)" fill-opacity="0.7"'),
-        (
-            histograms[1],
-            reference,
-            'stroke="var(--reference)" stroke-width="1.5" stroke-dasharray="4,2"',
-        ),
+        'fill="var(--policy)" fill-opacity="0.7"',
+        'stroke="var(--reference)" stroke-width="1.5" stroke-dasharray="4,2"',
+        'fill="var(--muted)" fill-opacity="0.28"',
     )
-    marks = []
-    for bins_of, values, look in looks:
-        low, high, counted = np.array(bins_of, np.float64).reshape(-1, 3).T
-        marks.append(bars(axes, (low, high), (counted / len(values), 0.0 * low), look))
-    words_in_all = sentences(words)
-    svg = draw(axes, [*marks, legend(key, language)], words_in_all, language)
-    title = message("Reward of the responses")
-    return Chart("step_reward", title, words_in_all, spec, {}, svg)
+    marks = [
+        bars(axes, bin_edges, (shares, 0.0 * shares), look)
+        for (bin_edges, shares), look in zip(histograms, looks, strict=True)
+    ]
+    # The first step is behind the others.
+    marks = [marks[-1], *marks[:-1], legend(key, language)]
+    description = sentences(words)
+    svg = draw(axes, marks, description, language)
+    return Chart("step_reward", message("Reward of the responses"), description, spec, {}, svg)
 
 
 def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
@@ -227,7 +227,7 @@ def comparison_charts(
                 frame,
                 "difference",
                 message("Difference of the reward, NEW − BASE"),
-                [Series("difference", "NEW − BASE", difference, low=low, high=high)],
+                [DrawnCurve("difference", "NEW − BASE", difference, low=low, high=high)],
                 axis=message("difference of the reward, with a 95% band for all steps at once")
                 if has_band
                 else message("difference of the reward, without a band"),
@@ -244,8 +244,8 @@ def comparison_charts(
     return [chart for chart in charts if chart is not None]
 
 
-def _runs(base: Floats, new: Floats) -> list[Series]:
-    return [Series("BASE", "BASE", base, LIGHT["muted"], DASHED), Series("NEW", "NEW", new)]
+def _runs(base: Floats, new: Floats) -> list[DrawnCurve]:
+    return [DrawnCurve("BASE", "BASE", base, LIGHT["muted"], DASHED), DrawnCurve("NEW", "NEW", new)]
 
 
 def _findings(steps: Floats, band: Band) -> list[Finding]:
