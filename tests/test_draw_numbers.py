@@ -185,7 +185,7 @@ def test_spreading_texts_are_drawn_most_telling_first() -> None:
     assert sorted(data["series"].unique()) == [f"text_{i}" for i in range(6)]
     assert data.groupby("series")["value"].first().tolist() == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
     assert "“text 0”" in chart.svg
-    assert "2 more are in the table." in chart.description
+    assert "2 more are not drawn." in chart.description
 
 
 def test_the_highest_reward_is_named_however_many_steps_are_drawn() -> None:

@@ -136,11 +136,7 @@ def reward_chart(listed: Sequence[Listed]) -> Chart | None:
         axis=message("mean over responses"),
         wide=True,
         labels=150,
-        note=message(
-            "The first {some:count} of {all:count} runs.", some=len(selection), all=len(curves)
-        )
-        if len(selection) < len(curves)
-        else "",
+        omitted=len(curves) - len(selection),
     )
     return chart and replace(chart, interactive=False)
 

@@ -32,7 +32,7 @@ from rlreport.draw.chart import (
 )
 from rlreport.draw.theme import INTERACTION, LIGHT, PALETTE, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, spans
-from rlreport.text.messages import clauses, message, sentences, told
+from rlreport.text.messages import clauses, message, plural, sentences, told
 
 MOST_POINTS = 400  # maximum number of points per curve
 AVERAGED_POINTS = 250  # maximum number of points with a range, which take more bytes
@@ -284,6 +284,7 @@ def curve_chart(
     wide: bool = False,
     percent: bool = False,
     note: str = "",
+    omitted: int = 0,
     labels: int = 92,
     scale: Scale = "linear",
     guide: Guide | None = None,
@@ -291,9 +292,10 @@ def curve_chart(
     """Return a chart of curves over the steps; None if no series has a value.
 
     The first of ``series`` is on top. ``axis`` is the title of y with its unit; "" for "as logged"
-    where no steps are averaged. ``percent``: values are fractions of 1. ``labels``: pixels for the
-    names of curves. ``log`` needs positive values; ``symlog`` takes effect beyond ±2. ``guide``:
-    range of y to shade; ``note``, the end of the description, should explain it.
+    where no steps are averaged. ``percent``: values are fractions of 1. ``omitted``: number of
+    curves that are not in ``series``. ``labels``: pixels for the names of curves. ``log`` needs
+    positive values; ``symlog`` takes effect beyond ±2. ``guide``: range of y to shade; ``note``,
+    the end of the description, should explain it.
     """
     curves = [curve.map(drawable) for curve in series]
     curves = [curve for curve in curves if curve.has_line or curve.has_band]
@@ -353,6 +355,8 @@ def curve_chart(
         titles = dict.fromkeys(row["finding"] for row in layers["marked"])
         listed = clauses(message("{mark:clause}", mark=title) for title in titles)
         parts.append(message("Marked: {marks}.", marks=listed))
+    if omitted:
+        parts.append(plural("{count} more is not drawn.", "{count} more are not drawn.", omitted))
     text = sentences([*parts, note])
     shaded = tuple((mark.severity, mark.words) for mark in marks)
     return Chart(name, title, text, spec, vega, wide=wide, shaded=shaded, smoothed=bool(noisy))

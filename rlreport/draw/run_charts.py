@@ -93,7 +93,6 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     means = means.reindex(frame.steps).astype(np.float64).apply(drawable, raw=True)
     widest = (means.max() - means.min()).fillna(-1.0).nlargest(MOST_PARTS).index
     drawn_names = [name for name in names if name in widest]
-    omitted_count = len(names) - len(drawn_names)
     yield curve_chart(
         frame,
         "reward_parts",
@@ -101,13 +100,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         curves_of(means[drawn_names].items(), "part_"),
         axis=message("mean of each part"),
         labels=150,
-        note=plural(
-            "{count} part that varies less is not drawn.",
-            "{count} parts that vary less are not drawn.",
-            omitted_count,
-        )
-        if omitted_count
-        else "",
+        omitted=len(names) - len(drawn_names),
     )
     if len(names) < 2:
         return
@@ -222,7 +215,6 @@ def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     if len(order) < 2:
         return
     shares = rates.reindex(frame.steps)[order[:MOST_TOOLS]]
-    omitted_count = len(order) - len(shares.columns)
     yield curve_chart(
         frame,
         "tool_errors",
@@ -231,13 +223,7 @@ def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         axis=message("share of a tool's answers that are errors"),
         percent=True,
         labels=150,
-        note=plural(
-            "{count} tool that is called less often is not drawn.",
-            "{count} tools that are called less often are not drawn.",
-            omitted_count,
-        )
-        if omitted_count
-        else "",
+        omitted=len(order) - len(shares.columns),
     )
 
 
@@ -350,7 +336,6 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         DrawnCurve(f"text_{i}", f"“{label(text, 18)}”", floats(shares, text), *PALETTE[i])
         for i, text in enumerate(texts[:MOST_TEXTS])
     ]
-    rest = len(texts) - len(series)
     chart = curve_chart(
         Frame(shares.index.to_numpy(np.float64)),
         "spreading",
@@ -360,9 +345,7 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         wide=True,
         percent=True,
         labels=170,
-        note=plural("{count} more is in the table.", "{count} more are in the table.", rest)
-        if rest
-        else "",
+        omitted=len(texts) - len(series),
     )
     return [chart] if chart else []
 
