@@ -97,7 +97,7 @@ def paths() -> Spec:
     behind it.
     """
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
-    place = {"align": "left", "dx": 7, "baseline": "middle"}
+    place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
     line = _layer("line", "line", {"strokeOpacity": 0.5}, **_plane(), order="step:Q")
     tooltip = [_tip("step", ",d", title=marked("step")), _tip("x"), _tip("y")]
     point = _layer("point", "circle", {"size": 22, "opacity": 1}, x="x:Q", y="y:Q", tooltip=tooltip)

@@ -167,6 +167,8 @@ def _plane(
         if np.isnan(r)
         else message("{count:count} responses, correlation {r}.", count=len(up), r=figure(r))
     )
+    if len(up) > MOST_DOTS:
+        words = sentences([words, message("The drawing has {most:count} of them.", most=MOST_DOTS)])
     spec = _page_spec("scatter", (x, y), {})
     # Name the fields like the columns of the page's dataset, which the brush filters.
     for layer in spec["layer"]:
