@@ -185,7 +185,7 @@ def test_spreading_texts_are_drawn_most_telling_first() -> None:
     assert sorted(data["series"].unique()) == [f"text_{i}" for i in range(6)]
     assert data.groupby("series")["value"].first().tolist() == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
     assert "“text 0”" in chart.svg
-    assert "2 more are in the table." in chart.description
+    assert "2 more are not drawn." in chart.description
 
 
 def test_the_highest_reward_is_named_however_many_steps_are_drawn() -> None:
@@ -199,13 +199,16 @@ def test_the_highest_reward_is_named_however_many_steps_are_drawn() -> None:
     assert "highest reward 5.00 at 201 nats (step 201)" in chart.description
 
 
-def test_words_of_the_first_step_are_of_that_step_alone() -> None:
-    rewards = [float(s % 2) for s in range(240)]  # a column of the map holds two steps
-    table = response_table([{"step": s, "reward": rewards[s]} for s in range(240)])
-    (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_distribution")
-    assert "Reward 1.00: 0% of the responses in the first step, 100% in the last" in (
-        chart.description
+def test_of_few_rewards_the_share_of_each_is_drawn() -> None:
+    table = response_table(
+        [{"step": s, "reward": r} for s in range(4) for r in (0.0, 0.5, float(s > 1), np.nan)]
     )
+    (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_distribution")
+    assert "1.00: 0% at step 0, 33.3% at step 3" in chart.description
+    data = pd.DataFrame(chart.spec["data"]["values"]).pivot(
+        index="step", columns="series", values="value"
+    )
+    np.testing.assert_allclose(data.sum(axis=1), 1.0, atol=1e-5)
 
 
 def test_groups_of_validation_are_not_among_those_solved() -> None:

@@ -88,4 +88,4 @@ def test_of_many_parts_those_that_range_widest_are_drawn_in_their_order() -> Non
         assert sorted(map(str, drawn(found[name]))) == [
             f"part_p{i}" for i in range(2, MOST_PARTS + 2)
         ]
-    assert "2 parts that vary less are not drawn." in found["reward_parts"].description
+    assert "2 more are not drawn." in found["reward_parts"].description

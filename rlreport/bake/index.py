@@ -17,8 +17,8 @@ from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.verdict import translatable_title
 from rlreport.columns import STEP
 from rlreport.comparison.reports import section, verdict_of
-from rlreport.draw.chart import Chart, unique_names
-from rlreport.draw.curves import Frame, Series, curve_chart, sparkline
+from rlreport.draw.chart import Chart
+from rlreport.draw.curves import Frame, curve_chart, curves_of, sparkline
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats
 from rlreport.summarise.steps import window_size
@@ -126,25 +126,17 @@ def reward_chart(listed: Sequence[Listed]) -> Chart | None:
         return None
     selection = curves[: len(PALETTE)]
     steps = np.unique(np.concatenate([pairs for _, pairs, _ in selection]))
-    names = [name for name, *_ in selection]
     chart = curve_chart(
         Frame(steps),
         "reward",
         message("Reward of the runs"),
-        [
-            Series(key, name, np.interp(steps, at, reward, np.nan, np.nan), *style)
-            for key, name, (_, at, reward), style in zip(
-                unique_names(names), names, selection, PALETTE, strict=False
-            )
-        ],
+        curves_of(
+            (name, np.interp(steps, at, reward, np.nan, np.nan)) for name, at, reward in selection
+        ),
         axis=message("mean over responses"),
         wide=True,
         labels=150,
-        note=message(
-            "The first {some:count} of {all:count} runs.", some=len(selection), all=len(curves)
-        )
-        if len(selection) < len(curves)
-        else "",
+        omitted=len(curves) - len(selection),
     )
     return chart and replace(chart, interactive=False)
 

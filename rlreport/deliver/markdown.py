@@ -31,7 +31,7 @@ from rlreport.choose import Extreme, evenly
 from rlreport.columns import STEP
 from rlreport.deliver import FORMS, Builder
 from rlreport.deliver.publish import pictures_of
-from rlreport.draw.chart import Chart, Place
+from rlreport.draw.chart import Chart, PageSlot
 from rlreport.draw.svg import png
 from rlreport.errors import OutputError, UsageError
 from rlreport.read.rollouts import Rollout
@@ -106,7 +106,7 @@ def _ranked_charts(builder: Builder) -> list[Chart]:
     subjects = names - {chart.name for chart in builder.charts}  # drawn from trainer metrics only
     charts = [c for c in builder.charts if c.name in names or c.subject in subjects]
     # Sorting is stable: in each place the charts keep the order of the overview.
-    return sorted(charts, key=lambda chart: get_args(Place).index(chart.place))
+    return sorted(charts, key=lambda chart: get_args(PageSlot).index(chart.place))
 
 
 def notebook_html(

@@ -26,7 +26,6 @@ from rlreport.draw.theme import (
     VALUE_FORMAT,
     Spec,
     design_sources,
-    unsigned_scale,
     vega_config,
 )
 from rlreport.text.messages import marked
@@ -91,47 +90,6 @@ def curves(scale: Any) -> Spec:
     )
 
 
-def steps_heat() -> Spec:
-    """Return the design of a heat map with steps on x, values on y, and a share as the colour.
-
-    Data: ``from``, ``to`` (steps), ``low``, ``high`` (values), ``share`` (of a step's responses).
-    Layers with their own data: ``marked``, ``marked_bar``.
-    """
-    cells = _layer(
-        "cells",
-        "rect",
-        {"strokeWidth": 0},
-        x=_x("from", tickMinStep=1),
-        x2="to:Q",
-        y=_y("low"),
-        y2="high:Q",
-        color=_share_color(domain=[0, 1]),
-        tooltip=[
-            alt.Tooltip("from:Q", title=marked("step from")),
-            _tip("low", title=marked("from")),
-            _tip("high", title=marked("to")),
-            _tip("share", ".1%", title=marked("share")),
-        ],
-    )
-    return _design(cells, *_mark_layers())
-
-
-def path() -> Spec:
-    """Return the design of a path with one point per step. Data: ``step``, ``x``, ``y``.
-
-    Layers with their own data: ``label`` and the ``halo`` behind it.
-    """
-    place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
-    tooltip = [_tip("step", ",d", title=marked("step")), _tip("x"), _tip("y")]
-    point = _ink("policy", size=22, opacity=1)
-    return _design(
-        _layer("line", "line", _ink("policy", strokeOpacity=0.45), **_plane(), order="step:Q"),
-        _layer("point", "circle", point, x="x:Q", y="y:Q", tooltip=tooltip),
-        _data_layer("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
-        _data_layer("label", "text", place | _ink("text"), x="x:Q", y="y:Q", text="label:N"),
-    )
-
-
 def paths() -> Spec:
     """Return the design of one path per series. Data: ``step``, ``series``, ``x``, ``y``.
 
@@ -139,10 +97,9 @@ def paths() -> Spec:
     behind it.
     """
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
-    place = {"align": "left", "dx": 7, "baseline": "middle"}
+    place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
     line = _layer("line", "line", {"strokeOpacity": 0.5}, **_plane(), order="step:Q")
-    run = alt.Tooltip("series:N", title=marked("run"))
-    tooltip = [run, _tip("step", ",d", title=marked("step")), _tip("x"), _tip("y")]
+    tooltip = [_tip("step", ",d", title=marked("step")), _tip("x"), _tip("y")]
     point = _layer("point", "circle", {"size": 22, "opacity": 1}, x="x:Q", y="y:Q", tooltip=tooltip)
     return _design(
         line.encode(color=color, strokeDash=dash),
@@ -254,15 +211,6 @@ def scatter() -> Spec:
     return _design(point.transform_filter(PASSES_FILTERS), _brush(["x", "y"], x="x:Q", y="y:Q"))
 
 
-def plane_heat() -> Spec:
-    """Return the design of a heat map of counts.
-
-    Data: a row per cell with its edges ``x``, ``x2``, ``y``, ``y2``, and ``share`` (the colour).
-    """
-    cells = _layer("cells", "rect", {"strokeWidth": 0}, **_plane(), x2="x2:Q", y2="y2:Q")
-    return _design(cells.encode(color=_share_color()))
-
-
 def _design(*layers: Any) -> Spec:
     chart = alt.layer(*layers).resolve_scale(color="independent", strokeDash="independent")
     spec: Spec = chart.to_dict(validate=False)
@@ -324,11 +272,6 @@ def _by_series(channel: type[Channel]) -> Channel:
     return channel("series:N", scale=scale, legend=None)
 
 
-def _share_color(**extent: Any) -> alt.Color:
-    scale = alt.Scale(type="quantize", range=unsigned_scale(), **extent)
-    return alt.Color("share:Q", scale=scale, legend=None)
-
-
 def _zero() -> Any:
     return _data_layer("zero", "rule", THIN | {"strokeDash": [2, 2]}, y="zero:Q")
 
@@ -357,11 +300,11 @@ def _brush(encodings: list[Any], **places: Any) -> Any:
 
 def compile_designs() -> bytes:
     """Build and compile every design; return the content of ``designs.json``."""
-    specs = {function.__name__: function() for function in (steps_heat, path, paths, columns)}
+    specs = {function.__name__: function() for function in (paths, columns)}
     specs |= {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
     designs = {name: {"spec": spec, "vega": _compile(spec)} for name, spec in specs.items()}
     # Charts of step pages are drawn by ``draw.direct``.
-    for function in (histogram, ordered_bars, scatter, plane_heat):
+    for function in (histogram, ordered_bars, scatter):
         designs[function.__name__] = {"spec": function()}
     content = {"sources": design_sources(), "designs": designs}
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)

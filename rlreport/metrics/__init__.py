@@ -287,7 +287,7 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
 _READERS: dict[str, Callable[[Path, LeftOut], Iterator[Block]]] = {
     "events": lambda path, _: readers.tensorboard_blocks(path),
     ".wandb": lambda path, _: blocks_of(readers.wandb_records(path)),
-    ".jsonl": readers.json_line_blocks,
+    ".jsonl": lambda path, left_out: blocks_of(readers.json_line_records(path, left_out)),
     ".json": lambda path, left_out: blocks_of(readers.json_records(path, left_out)),
     "console": lambda path, left_out: blocks_of(readers.console_records(path, left_out)),
 }
