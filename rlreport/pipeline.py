@@ -32,9 +32,9 @@ from rlreport.bake.redact import (
     redacted_verdict,
     without_names,
 )
-from rlreport.bake.report import page_context, prepare, stamp
+from rlreport.bake.report import ReportBuilder, page_context, stamp
 from rlreport.bake.templates import Page, environment
-from rlreport.bake.views import KeyFigure, RunContext, Shell
+from rlreport.bake.views import KeyFigure, Shell
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
@@ -136,7 +136,7 @@ def build_report(
         name = "run"
     tables = replace(tables, notes=[*([note] if note else []), *tables.notes])
     if options.in_progress:
-        tables = tables.growing()
+        tables = tables.mark_in_progress()
     verdict, spreading = _judge(tables, rollouts, limits, options)
     texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
     tables = tables.without_samples()  # they are large, and no later stage needs them
@@ -152,7 +152,7 @@ def build_report(
     tables = replace(tables, notes=[*tables.notes, *chart_errors])
 
     title, one_file = options.title or name, chosen_form.one_file
-    run = RunContext(
+    builder = ReportBuilder(
         **vars(page_context(title, tables, options, aliases, one_file=one_file)),
         chosen=rollouts,
         tables=tables,
@@ -162,17 +162,19 @@ def build_report(
         card=card,
         author_notes=author_notes,
         plans=choose(tables, verdict, options),
-    )
-    data_room = int(limit * DATA_SHARE)
-    prepared = prepare(run, charts, chosen_form.finish, data_room, progress, workers)
+        own_charts=charts,
+        finish=chosen_form.finish,
+        progress=progress,
+        workers=workers,
+    ).with_data(int(limit * DATA_SHARE))
     release_memory()
     with publishing(out, chosen_form) as path:
         try:
-            builder, size = deliver(path, chosen_form, limit, prepared)
+            builder, size = deliver(path, chosen_form, limit, builder)
         except OutputError:
             if options.max_size or limit == chosen_form.default_size:
                 raise
-            builder, size = deliver(path, chosen_form, chosen_form.default_size, prepared)
+            builder, size = deliver(path, chosen_form, chosen_form.default_size, builder)
     if summary:
         append_summary(builder, summary)
     return Report(
@@ -239,13 +241,9 @@ def _read(
 def _judge(
     tables: Tables, rollouts: Rollouts, limits: Thresholds, options: BuildOptions
 ) -> tuple[Verdict, SpreadingTexts]:
-    run = Run(tables.settled(), limits)
-    verdict, spreading = (
-        judge(run, muted=options.mute),
-        replace(run.once(spreading_texts), counts={}),
-    )
-    del run
-    return with_excerpts(verdict, tables.responses, rollouts), spreading
+    run = Run(tables.without_step_in_progress(), limits)
+    verdict = with_excerpts(judge(run, muted=options.mute), tables.responses, rollouts)
+    return verdict, replace(run.once(spreading_texts), counts={})
 
 
 def _sampled_rows(tables: Tables) -> Ints:

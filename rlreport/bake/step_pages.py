@@ -124,7 +124,7 @@ def _columns(
     if any(column in GROUP_COLUMNS for column in builder.columns):
         responses |= group_figures(tables.responses)
     names = ["step", "responses", "incomplete", *builder.tile_names]
-    usual = commonest(tables.settled().training().steps["responses"].to_numpy())
+    usual = commonest(tables.without_step_in_progress().training().steps["responses"].to_numpy())
     return responses, {name: tables.steps[name].to_numpy() for name in names}, usual
 
 
