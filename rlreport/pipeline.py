@@ -130,9 +130,8 @@ def build_report(
     remarks += [Note("card", text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
     note = None if options.merge else several_runs(logs, tables, named=not options.redact_names)
-    aliases: dict[str, str] = {}
     if options.redact_names:
-        tables, aliases = without_names(tables)
+        tables, rollouts = without_names(tables, rollouts)
         name = "run"
     tables = replace(tables, notes=[*([note] if note else []), *tables.notes])
     if options.in_progress:
@@ -153,7 +152,7 @@ def build_report(
 
     title, one_file = options.title or name, chosen_form.one_file
     builder = ReportBuilder(
-        **vars(page_context(title, tables, options, aliases, one_file=one_file)),
+        **vars(page_context(title, tables, options, one_file=one_file)),
         chosen=rollouts,
         tables=tables,
         verdict=verdict,
@@ -367,14 +366,7 @@ def build_index(
     title: str = "",
     language: Language = ENGLISH,
 ) -> Index:
-    """List reports on one page, one row each; if that fails, ``out`` is unchanged.
-
-    Args:
-        reports: reports (folder, zip or one file), or folders that contain some.
-        out: path of the page, ending in ``.html``; its links are relative to it.
-        title: title of the page, "" for the default.
-        language: language of the page.
-    """
+    """List reports on one page, one row each; if that fails, ``out`` is unchanged."""
     if is_url(str(out)):
         raise UsageError(f"{shown(str(out))}: write the index to a local path, next to its reports")
     out = Path(out)

@@ -94,12 +94,12 @@ def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
     """Return the run's extremes, such as its lowest reward, each with its response."""
     ends = extremes(run.tables.responses)
     rows = sorted({extreme.row for extreme in ends})
-    rollouts = dict(zip(rows, run.chosen.read(rows), strict=True))
+    texts = run.chosen.read(rows)
     if run.options.redact:
-        table = run.tables.responses
-        prompt_ids, numbers = table["prompt_id"].tolist(), response_numbers(table)
-        for row, rollout in rollouts.items():
-            rollouts[row] = redacted(rollout, prompt_ids[row], int(numbers[row]))
+        responses = run.tables.responses
+        prompts, numbers = responses["prompt_id"].to_numpy(), response_numbers(responses)
+        texts = list(map(redacted, texts, prompts[rows].tolist(), numbers[rows].tolist()))
+    rollouts = dict(zip(rows, texts, strict=True))
     return [(extreme, rollouts[extreme.row]) for extreme in ends]
 
 

@@ -29,7 +29,7 @@ from rlreport.bake.views import (
     RunFigure,
     StepJob,
     TableView,
-    fed,
+    columns_with_data,
     name_cell,
     number_cell,
     number_columns_of,
@@ -402,7 +402,7 @@ def _extreme_cell(extreme: Extreme) -> Cell:
 
 def _steps(context: RunContext, addresses: Addresses) -> TableView:
     steps, notes = context.steps, []
-    columns = [STEP[name] for name in fed(steps, STEPS_SHOWN)]
+    columns = [STEP[name] for name in columns_with_data(steps, STEPS_SHOWN)]
     if not context.rollouts and len(steps) > MOST_ROWS:
         text = message("{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps))
         notes, steps = [text], steps.iloc[evenly(len(steps), MOST_ROWS)]

@@ -20,7 +20,7 @@ from rlreport.check.spreading import SpreadingTexts
 from rlreport.metrics.roles import PLAIN_NAMES, roles_of
 from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT, UNREAD_FIELDS
-from rlreport.read.rollouts import Rollout, Turn
+from rlreport.read.rollouts import Rollout, Rollouts, Turn
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import Message, message
 
@@ -126,7 +126,7 @@ def _note_text(note: Note, redact: Redactor) -> str:
     return _unquoted(text)
 
 
-def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
+def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]:
     """Replace names of extra fields, metrics and files by e.g. "field 1", before checks run."""
     extras = [str(name) for name in tables.extras.columns]
     fields = {name: name for name in tables.fields if name not in extras}
@@ -145,17 +145,6 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
         text = _unquoted(text)
         return _NAMELESS if any(name in text for name in (*names, *extras)) else text
 
-    bad_lines = [
-        replace(bad, file=alias(bad.file), reason=nameless(bad.reason)) for bad in tables.bad_lines
-    ]
-    notes = [
-        replace(
-            note,
-            file=note.file and alias(note.file),
-            text=_NAMELESS if note.kind == UNREAD_FIELDS else nameless(note.text),
-        )
-        for note in tables.notes
-    ]
     renamed = replace(
         tables,
         extras=tables.extras.rename(columns=fields),
@@ -173,10 +162,21 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
             )
             for file in tables.metrics_files
         ],
-        bad_lines=bad_lines,
-        notes=notes,
+        bad_lines=[
+            replace(bad, file=alias(bad.file), reason=nameless(bad.reason))
+            for bad in tables.bad_lines
+        ],
+        notes=[
+            replace(
+                note,
+                file=note.file and alias(note.file),
+                text=_NAMELESS if note.kind == UNREAD_FIELDS else nameless(note.text),
+            )
+            for note in tables.notes
+        ],
     )
-    return renamed, files
+    file_names = [files.get(name, _NAMELESS) for name in rollouts.places.names]
+    return renamed, replace(rollouts, places=rollouts.places._replace(names=file_names))
 
 
 def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:

@@ -43,7 +43,7 @@ from rlreport.bake.views import (
     RunContext,
     Shell,
     StepPage,
-    fed,
+    columns_with_data,
     number_columns,
     string_columns,
 )
@@ -265,10 +265,7 @@ def draw_pages(charts: Mapping[str, list[Chart]], language: Language) -> dict[st
     return {page: drawn(of_page, language) for page, of_page in charts.items()}
 
 
-def page_context(
-    run: str, tables: Tables, options: BuildOptions, aliases: dict[str, str], *, one_file: bool
-) -> PageContext:
-    """Return what the pages of steps share; ``aliases`` replace names of files, if redacted."""
+def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: bool) -> PageContext:
     judged = tables.without_step_in_progress().training()
     responses, steps = tables.responses, judged.responses["step"].to_numpy()
     first = int(judged.steps["step"].iloc[0])
@@ -286,10 +283,9 @@ def page_context(
         first_rewards=judged.responses["reward"].to_numpy()[steps == first],
         one_file=one_file,
         advantages_logged=bool(tables.fields.get("advantages")),
-        file_aliases=aliases,
         asset_files={} if one_file else {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT},
         stamp=stamp(options),
-        tile_names=tuple(fed(tables.steps, TILES)),
+        tile_names=tuple(columns_with_data(tables.steps, TILES)),
         sampled=bool(tables.sample_note),
     )
 

@@ -273,7 +273,6 @@ class PageContext:
     first_rewards: NDArray[np.float64]  # rewards of these responses
     one_file: bool
     advantages_logged: bool
-    file_aliases: dict[str, str]  # name of a log file -> alias, if names are redacted
     # name of a style sheet or script -> path; empty for a one-file report
     asset_files: dict[str, str]
     stamp: str  # time of building, or ""
@@ -288,10 +287,10 @@ class StepJob:
 
     plan: StepPlan  # which responses the page shows, and in which detail
     selection: Selection  # the texts and tokens of ``plan.rows``
-    # all responses of the step: RESPONSE_COLUMNS, and further logged fields by ``extra_key``
+    # all responses of the step: RESPONSE_COLUMNS, further logged fields by ``extra_key``, and with
+    # ``--redact`` the number that replaces the response's text
     columns: dict[str, NDArray[Any]]
     shown: NDArray[np.int64]  # positions of ``plan.rows`` in ``columns``
-    texts: list[int]  # with ``--redact``, the number that replaces each response's text
     # columns of the table of steps, with values of the first, the previous and this step
     figures: dict[str, list[Any]]
     # this step and those the page links to: neighbours, the first, onsets of findings
@@ -358,7 +357,7 @@ def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, l
     return names
 
 
-def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
+def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """Return the columns with data; ``response_tokens_mean`` replaces ``response_chars_mean``."""
     columns = [name for name in names if steps[name].notna().any()]
     tokens = "response_tokens_mean" in columns
