@@ -32,9 +32,9 @@ from rlreport.bake.redact import (
     redacted_verdict,
     without_names,
 )
-from rlreport.bake.report import page_context, prepare, stamp
+from rlreport.bake.report import ReportBuilder, page_context, stamp
 from rlreport.bake.templates import Page, environment
-from rlreport.bake.views import KeyFigure, RunContext, Shell
+from rlreport.bake.views import KeyFigure, Shell
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
@@ -130,13 +130,12 @@ def build_report(
     remarks += [Note("card", text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
     note = None if options.merge else several_runs(logs, tables, named=not options.redact_names)
-    aliases: dict[str, str] = {}
     if options.redact_names:
-        tables, aliases = without_names(tables)
+        tables, rollouts = without_names(tables, rollouts)
         name = "run"
     tables = replace(tables, notes=[*([note] if note else []), *tables.notes])
     if options.in_progress:
-        tables = tables.growing()
+        tables = tables.mark_in_progress()
     verdict, spreading = _judge(tables, rollouts, limits, options)
     texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
     tables = tables.without_samples()  # they are large, and no later stage needs them
@@ -152,8 +151,8 @@ def build_report(
     tables = replace(tables, notes=[*tables.notes, *chart_errors])
 
     title, one_file = options.title or name, chosen_form.one_file
-    run = RunContext(
-        **vars(page_context(title, tables, options, aliases, one_file=one_file)),
+    builder = ReportBuilder(
+        **vars(page_context(title, tables, options, one_file=one_file)),
         chosen=rollouts,
         tables=tables,
         verdict=verdict,
@@ -162,17 +161,19 @@ def build_report(
         card=card,
         author_notes=author_notes,
         plans=choose(tables, verdict, options),
-    )
-    data_room = int(limit * DATA_SHARE)
-    prepared = prepare(run, charts, chosen_form.finish, data_room, progress, workers)
+        own_charts=charts,
+        finish=chosen_form.finish,
+        progress=progress,
+        workers=workers,
+    ).with_data(int(limit * DATA_SHARE))
     release_memory()
     with publishing(out, chosen_form) as path:
         try:
-            builder, size = deliver(path, chosen_form, limit, prepared)
+            builder, size = deliver(path, chosen_form, limit, builder)
         except OutputError:
             if options.max_size or limit == chosen_form.default_size:
                 raise
-            builder, size = deliver(path, chosen_form, chosen_form.default_size, prepared)
+            builder, size = deliver(path, chosen_form, chosen_form.default_size, builder)
     if summary:
         append_summary(builder, summary)
     return Report(
@@ -239,13 +240,9 @@ def _read(
 def _judge(
     tables: Tables, rollouts: Rollouts, limits: Thresholds, options: BuildOptions
 ) -> tuple[Verdict, SpreadingTexts]:
-    run = Run(tables.settled(), limits)
-    verdict, spreading = (
-        judge(run, muted=options.mute),
-        replace(run.once(spreading_texts), counts={}),
-    )
-    del run
-    return with_excerpts(verdict, tables.responses, rollouts), spreading
+    run = Run(tables.without_step_in_progress(), limits)
+    verdict = with_excerpts(judge(run, muted=options.mute), tables.responses, rollouts)
+    return verdict, replace(run.once(spreading_texts), counts={})
 
 
 def _sampled_rows(tables: Tables) -> Ints:
@@ -369,14 +366,7 @@ def build_index(
     title: str = "",
     language: Language = ENGLISH,
 ) -> Index:
-    """List reports on one page, one row each; if that fails, ``out`` is unchanged.
-
-    Args:
-        reports: reports (folder, zip or one file), or folders that contain some.
-        out: path of the page, ending in ``.html``; its links are relative to it.
-        title: title of the page, "" for the default.
-        language: language of the page.
-    """
+    """List reports on one page, one row each; if that fails, ``out`` is unchanged."""
     if is_url(str(out)):
         raise UsageError(f"{shown(str(out))}: write the index to a local path, next to its reports")
     out = Path(out)

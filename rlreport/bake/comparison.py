@@ -6,8 +6,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pandas as pd
-
 from rlreport.about.card import redacted_text
 from rlreport.bake.data import csv
 from rlreport.bake.templates import (
@@ -20,12 +18,22 @@ from rlreport.bake.templates import (
     environment,
     script_json,
 )
-from rlreport.bake.views import Cell, ColumnView, Shell, TableView, name_cell, table
+from rlreport.bake.views import (
+    PROMPT_TEXT,
+    Cell,
+    Columns,
+    ColumnView,
+    Shell,
+    TableView,
+    attribute_columns,
+    name_cell,
+    table,
+)
 from rlreport.columns import RESPONSE
 from rlreport.comparison import outcome as words
 from rlreport.comparison.compare import Guardrail
 from rlreport.comparison.outcome import Flip, Outcome, compare_json, prompts_table
-from rlreport.comparison.run import Difference, settings_that_differ
+from rlreport.comparison.run import Difference, RunFinding, settings_that_differ
 from rlreport.draw.chart import Chart
 from rlreport.options import CompareOptions
 from rlreport.text.messages import figure, message
@@ -42,12 +50,16 @@ LEVELS = {
     "incomparable": "unjudged",
 }
 
+_CHANGES = {"new": message("New"), "fixed": message("Fixed"), "still": message("Still there")}
 _MEAN = message("mean of the prompts' means in the window")
-_GUARDRAILS = (
-    ColumnView("name", message("Figure"), kind="text"),
+_MEANS = (
     ColumnView("base", message("BASE"), help=_MEAN),
     ColumnView("new", message("NEW"), help=_MEAN),
-    ColumnView("effect", message("Difference"), help=message("of the shared prompts, NEW − BASE")),
+)
+_EFFECT = ColumnView(
+    "effect", message("Difference"), help=message("of the shared prompts, NEW − BASE")
+)
+_INTERVAL = (
     ColumnView("low", message("Low"), help=message("lower end of the 95% interval")),
     ColumnView("high", message("High"), help=message("upper end of the 95% interval")),
     ColumnView(
@@ -55,20 +67,17 @@ _GUARDRAILS = (
         message("Minimum detectable effect"),
         help=message("minimum effect detected with 80% power"),
     ),
-    ColumnView(
-        "level",
-        message("Shows"),
-        kind="text",
-        help=message("with Holm's correction; ~ means that no difference is shown"),
-    ),
+)
+_SHOWS = ColumnView(
+    "level",
+    message("Shows"),
+    kind="text",
+    help=message("with Holm's correction; ~ means that no difference is shown"),
 )
 _CARD = message("Differences of configuration")
 _VERSIONS = message("Package versions, defaults, names and locations")
-_SETTINGS = (
-    ColumnView("name", message("Setting"), kind="text"),
-    ColumnView("base", "BASE", kind="text"),
-    ColumnView("new", "NEW", kind="text"),
-)
+_SETTING = ColumnView("name", message("Setting"), kind="text")
+_SIDES = (ColumnView("base", "BASE", kind="text"), ColumnView("new", "NEW", kind="text"))
 _REWARD = message("mean reward of the prompt in the window")
 _FLIP_NUMBERS = (
     ColumnView(
@@ -78,13 +87,9 @@ _FLIP_NUMBERS = (
     ColumnView("new", message("NEW"), help=_REWARD),
 )
 _NEAREST = message("nearest to the prompt's mean")
-_FLIPS = (
-    ColumnView("n", "#", help=message("the clearest difference first"), written="count"),
-    *_FLIP_NUMBERS,
-    ColumnView("prompt", message("Prompt"), kind="text"),
-    ColumnView("response", message("NEW's response"), kind="text", help=_NEAREST),
-    ColumnView("ref_response", message("BASE's response"), kind="text", help=_NEAREST),
-)
+_NUMBER = ColumnView("n", "#", help=message("the clearest difference first"), written="count")
+_NEW_TEXT = ColumnView("response", message("NEW's response"), kind="text", help=_NEAREST)
+_BASE_TEXT = ColumnView("ref_response", message("BASE's response"), kind="text", help=_NEAREST)
 _NGRAMS = (
     ColumnView("ngram", message("Text"), kind="token"),
     ColumnView("new_share", message("Responses of NEW"), written="share"),
@@ -163,6 +168,9 @@ class ComparisonBuilder(Maker):
 
 
 def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict[str, Any]:
+    def title(finding: RunFinding) -> str:
+        return words.check_name(finding.id) if outcome.redact else finding.title or finding.id
+
     flips, changed = outcome.flips[:shown], outcome.changed
     caveats = words.caveats(outcome)
     left_out = [words.texts_note(outcome)]
@@ -187,18 +195,8 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
         "equal_kl": words.equal_kl(outcome),
         "guardrails": _guardrails(outcome),
         "findings": [
-            (
-                label,
-                [
-                    (f.severity, words.check_name(f.id) if outcome.redact else f.title or f.id)
-                    for f in findings
-                ],
-            )
-            for label, findings in (
-                (message("New"), changed["new"]),
-                (message("Fixed"), changed["fixed"]),
-                (message("Still there"), changed["still"]),
-            )
+            (label, [(f.severity, title(f)) for f in changed[change]])
+            for change, label in _CHANGES.items()
         ],
         "card": _settings("card", _CARD, card, redact=outcome.redact),
         "versions": _settings("versions", _VERSIONS, versions, redact=outcome.redact),
@@ -227,16 +225,15 @@ def _severity(outcome: Outcome, caveats: str) -> str:
 def _guardrails(outcome: Outcome) -> TableView:
     guardrails = [g for g in outcome.comparison.guardrails if g.level != "missing"]
     note = words.guardrails_note(outcome.comparison)
-    values: dict[str, list[Any]] = {
-        "name": [_guardrail_label(g) for g in guardrails],
-        "base": [g.base for g in guardrails],
-        "new": [g.new for g in guardrails],
-        "effect": [g.effect.value for g in guardrails],
-        **{key: [getattr(g.effect, key) for g in guardrails] for key in ("low", "high", "mde")},
-        "level": [words.guardrail_level(g, in_a_pair=outcome.single_base) for g in guardrails],
+    columns: Columns = {
+        ColumnView("name", message("Figure"), kind="text"): map(_guardrail_label, guardrails),
+        **attribute_columns(guardrails, _MEANS),
+        _EFFECT: [g.effect.value for g in guardrails],
+        **attribute_columns([g.effect for g in guardrails], _INTERVAL),
+        _SHOWS: [words.guardrail_level(g, in_a_pair=outcome.single_base) for g in guardrails],
     }
     ids = [g.id for g in guardrails]
-    return table("guardrails", message("Guardrails"), _GUARDRAILS, values, ids=ids, note=note)
+    return table("guardrails", message("Guardrails"), columns, ids=ids, note=note)
 
 
 def _guardrail_label(guardrail: Guardrail) -> str:
@@ -252,29 +249,27 @@ def _settings(
     if not differences:
         return None
     keys = [difference.key for difference in differences]
-    values = {"name": keys}
-    for side in ("base", "new"):
-        texts = [(difference.key, getattr(difference, side)) for difference in differences]
-        values[side] = [
+    columns: Columns = {_SETTING: keys}
+    for side, texts in attribute_columns(differences, _SIDES).items():
+        columns[side] = [
             MISSING if text is None else redacted_text(key, text) if redact else text
-            for key, text in texts
+            for key, text in zip(keys, texts, strict=True)
         ]
-    return table(name, caption, _SETTINGS, values, ids=keys)
+    return table(name, caption, columns, ids=keys)
 
 
 def _flips(flips: Sequence[Flip]) -> TableView:
     missing_cell = Cell(MISSING, None, message("not in the report"))
-    values: dict[str, list[Any]] = {
-        "n": [name_cell(number) for number in range(1, len(flips) + 1)],
-        **{key: [getattr(f, key) for f in flips] for key in ("delta", "base", "new")},
-        "prompt": [_prompt(f) for f in flips],
-        "response": [missing_cell if f.new_text is None else _cut(f.new_text) for f in flips],
-        "ref_response": [missing_cell if f.base_text is None else _cut(f.base_text) for f in flips],
-    }
     ids = range(1, len(flips) + 1)
+    columns: Columns = {
+        _NUMBER: map(name_cell, ids),
+        **attribute_columns(flips, _FLIP_NUMBERS),
+        PROMPT_TEXT: map(_prompt, flips),
+        _NEW_TEXT: [missing_cell if f.new_text is None else _cut(f.new_text) for f in flips],
+        _BASE_TEXT: [missing_cell if f.base_text is None else _cut(f.base_text) for f in flips],
+    }
     hrefs = (f"#r={number}" for number in ids)
-    caption = message("Prompts won and lost")
-    return table("flips", caption, _FLIPS, values, ids=ids, hrefs=hrefs)
+    return table("flips", message("Prompts won and lost"), columns, ids=ids, hrefs=hrefs)
 
 
 def _prompt(flip: Flip) -> str:
@@ -337,21 +332,16 @@ def _ngrams(outcome: Outcome) -> TableView:
         if base and new
         else message("The reports do not contain the texts of the window.")
     )
-    return _table("ngrams", message("Texts more frequent in NEW"), _NGRAMS, outcome.ngrams, note)
+    columns = {column: outcome.ngrams[column.key].tolist() for column in _NGRAMS}
+    return table("ngrams", message("Texts more frequent in NEW"), columns, note=note)
 
 
 def _tokens(outcome: Outcome) -> TableView:
     tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
     note = message("Not available for both runs: only logs, folders and zips contain tokens.")
     caption = message("Tokens by change of their share of the KL")
-    return _table("kl_tokens", caption, _TOKENS, tokens, "" if len(tokens) else note)
-
-
-def _table(
-    name: str, caption: str, columns: Sequence[ColumnView], frame: pd.DataFrame, note: str
-) -> TableView:
-    values = {column.key: frame[column.key].tolist() for column in columns}
-    return table(name, caption, columns, values, note=note)
+    columns = {column: tokens[column.key].tolist() for column in _TOKENS}
+    return table("kl_tokens", caption, columns, note="" if len(tokens) else note)
 
 
 def _pair(flip: Flip) -> dict[str, str]:

@@ -17,7 +17,16 @@ from rlreport import __version__
 from rlreport.bake.lists import sampling
 from rlreport.bake.redact import USUAL_SPLITS
 from rlreport.bake.templates import PROMPTS, Addresses, canonical_json
-from rlreport.bake.views import Cell, ColumnView, Link, RunContext, TableView, table
+from rlreport.bake.views import (
+    Cell,
+    Columns,
+    ColumnView,
+    Link,
+    RunContext,
+    TableView,
+    attribute_columns,
+    table,
+)
 from rlreport.check import findings_json
 from rlreport.draw.chart import Chart
 from rlreport.fields import CANONICAL, FIELDS
@@ -126,75 +135,70 @@ def versions() -> tuple[tuple[str, str], ...]:
     )
 
 
+_NAME = ColumnView("name", message("File"), kind="text")
+_SIZE = ColumnView("size", message("Size"))
+_FILE_COLUMNS = (
+    _NAME,
+    ColumnView("format", message("Format"), kind="text"),
+    _SIZE,
+    ColumnView("lines", message("Lines"), written="count"),
+    ColumnView("rows", message("Responses"), written="count"),
+    ColumnView("bad", message("Left out"), written="count"),
+)
+
+
 def _files(tables: Tables) -> TableView:
-    columns = [
-        ColumnView("name", message("File"), kind="text"),
-        ColumnView("format", message("Format"), kind="text"),
-        ColumnView("size", message("Size")),
-        ColumnView("lines", message("Lines"), written="count"),
-        ColumnView("rows", message("Responses"), written="count"),
-        ColumnView("bad", message("Left out"), written="count"),
+    values = attribute_columns(tables.files, _FILE_COLUMNS)
+    values[_SIZE] = [
+        Cell(
+            byte_size(file.size), float(file.size), message("{count:count} bytes", count=file.size)
+        )
+        for file in tables.files
     ]
-    values = _by_attribute(tables.files, columns)
-    values["size"] = [
-        Cell(byte_size(size), float(size), message("{count:count} bytes", count=size))
-        for size in values["size"]
-    ]
-    caption = message("Files read")
-    return table("files", caption, columns, values)
-
-
-def _by_attribute(items: Sequence[object], columns: Sequence[ColumnView]) -> dict[str, list[Any]]:
-    return {column.key: [getattr(item, column.key) for item in items] for column in columns}
+    return table("files", message("Files read"), values)
 
 
 def _metrics(files: Sequence[MetricsFile]) -> TableView:
-    columns = [
-        ColumnView("name", message("File"), kind="text"),
-        ColumnView("steps", message("Steps"), written="count"),
-        ColumnView("count", message("Metrics"), written="count"),
-        ColumnView("metrics", message("Names"), kind="text"),
-    ]
-    rows = [(file.name, file.steps, len(file.metrics), ", ".join(file.metrics)) for file in files]
-    values = dict(zip((c.key for c in columns), zip(*rows, strict=True), strict=True))
-    caption = message("Trainer metrics read")
-    return table("metrics-files", caption, columns, values)
+    names = [file.metrics for file in files]
+    columns: Columns = {
+        _NAME: [file.name for file in files],
+        ColumnView("steps", message("Steps"), written="count"): [file.steps for file in files],
+        ColumnView("count", message("Metrics"), written="count"): map(len, names),
+        ColumnView("metrics", message("Names"), kind="text"): map(", ".join, names),
+    }
+    return table("metrics-files", message("Trainer metrics read"), columns)
 
 
 def _fields(tables: Tables) -> TableView:
-    columns = [
-        ColumnView("field", message("Field"), kind="text"),
-        ColumnView("meaning", message("Meaning"), kind="text"),
-        ColumnView("rows", message("Rows with the field"), written="count"),
-    ]
     meanings = {field.name: message(field.meaning) for field in FIELDS}
     missing_names = tuple(name for name in meanings if not tables.fields.get(name))
     extra_names = [str(name) for name in tables.extras.columns if str(name) not in CANONICAL]
     meanings |= dict.fromkeys(extra_names, message("as logged"))
     names = [name for name in meanings if tables.fields.get(name)]
-    values: dict[str, list[Any]] = {
-        "field": names,
-        "meaning": [meanings[name] for name in names],
-        "rows": [tables.fields[name] for name in names],
+    rows = [tables.fields[name] for name in names]
+    columns: Columns = {
+        ColumnView("field", message("Field"), kind="text"): names,
+        ColumnView("meaning", message("Meaning"), kind="text"): [meanings[name] for name in names],
+        ColumnView("rows", message("Rows with the field"), written="count"): rows,
     }
     note = message("Missing in all rows: {fields}.", fields=missing_names) if missing_names else ""
-    caption = message("Fields found and missing")
-    return table("fields", caption, columns, values, ids=names, note=note)
+    return table("fields", message("Fields found and missing"), columns, ids=names, note=note)
 
 
 def _bad_lines(tables: Tables) -> TableView:
-    columns = [
-        ColumnView("file", message("File"), kind="text"),
-        ColumnView("line", message("Line"), written="count"),
-        ColumnView("reason", message("Reason"), kind="text"),
-    ]
-    values = _by_attribute(tables.bad_lines, columns)
-    values["line"] = [line or Cell(message("whole file"), 0.0) for line in values["line"]]
+    lines = tables.bad_lines
+    whole_file = Cell(message("whole file"), 0.0)
+    columns: Columns = {
+        ColumnView("file", message("File"), kind="text"): [bad.file for bad in lines],
+        ColumnView("line", message("Line"), written="count"): [
+            bad.line or whole_file for bad in lines
+        ],
+        ColumnView("reason", message("Reason"), kind="text"): [bad.reason for bad in lines],
+    }
     count, note = len(tables.bad_lines), ""
     if count < tables.bad_count:
         note = message("{some:count} of {all:count} listed.", some=count, all=tables.bad_count)
-    caption = message("Lines that could not be read")
-    return table("bad-lines", caption, columns, values, note=note)
+    return table("bad-lines", message("Lines that could not be read"), columns, note=note)
 
 
 def exports(context: RunContext, charts: Sequence[Chart]) -> Iterator[tuple[str, bytes]]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rlreport.about.card import Scalar, card_values
-from rlreport.bake.views import Cell, ColumnView, table
+from rlreport.bake.views import Cell, Columns, ColumnView, table
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.verdict import translatable_title
 from rlreport.columns import STEP
@@ -85,11 +85,7 @@ def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
     settings = [_key_column(key, cards, hidden=i >= KEYS_SHOWN) for i, key in enumerate(keys)]
     rows = [_row(report) for report in listed]
     has_duplicate_names = len({row["run"] for row in rows}) < len(rows)
-    fixed = [*_COLUMNS, *_LAST, replace(_PLACE, hidden=not has_duplicate_names)]
-    values = {column.key: [row.get(column.key) for row in rows] for column in fixed} | {
-        column.key: [_key_value(card, key, column) for card in cards]
-        for key, column in zip(keys, settings, strict=True)
-    }
+    place = replace(_PLACE, hidden=not has_duplicate_names)
     broken = sum(report.about is None for report in listed)
     summary = [plural("{count} report.", "{count} reports.", len(listed))]
     if broken:
@@ -101,9 +97,11 @@ def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
             some=len(keys),
             all=len(differing),
         )
-    columns = [*_COLUMNS, *settings, *fixed[len(_COLUMNS) :]]
+    columns: Columns = {column: [row.get(column.key) for row in rows] for column in _COLUMNS}
+    columns |= {column: [_key_value(card, column) for card in cards] for column in settings}
+    columns |= {column: [row.get(column.key) for row in rows] for column in (*_LAST, place)}
     hrefs = [report.href for report in listed]
-    runs = table("runs", message("Runs"), columns, values, hrefs=hrefs, note=note)
+    runs = table("runs", message("Runs"), columns, hrefs=hrefs, note=note)
     return {"summary": sentences(summary), "table": runs}
 
 
@@ -198,7 +196,8 @@ def _key_column(key: str, cards: Sequence[Mapping[str, Scalar]], *, hidden: bool
     )
 
 
-def _key_value(card: Mapping[str, Scalar], key: str, column: ColumnView) -> object:
+def _key_value(card: Mapping[str, Scalar], column: ColumnView) -> object:
+    key = column.label
     if column.kind == "number" and key in card:
         text, value = _text(card[key]), _number(card[key])  # as it is: 32, not 32.0
         return Cell(text, None if math.isnan(value) else value, text)

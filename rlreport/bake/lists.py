@@ -8,8 +8,8 @@ appear in more and more responses during training.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from rlreport.bake.redact import redacted, response_numbers
 from rlreport.bake.step import NUMBERED, STATIC_ROWS, number_cells, rounded, strings_of
 from rlreport.bake.templates import PROMPTS, Addresses, packed_json
 from rlreport.bake.views import (
+    PROMPT_TEXT,
+    STEP_LINK,
     Cell,
     ColumnView,
     PageContext,
@@ -29,7 +31,7 @@ from rlreport.bake.views import (
     TableView,
     findings_of_responses,
     name_cell,
-    number_column,
+    number_columns_of,
     reading_order,
     table,
 )
@@ -41,7 +43,7 @@ from rlreport.figures.ragged import Floats
 from rlreport.read.rollouts import EDGE, Rollout
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken, turns
-from rlreport.text.messages import listed, message, plural, sentences, span, told
+from rlreport.text.messages import listed, message, plural, sentences, span
 
 PROMPTS_LISTED = 300
 
@@ -75,55 +77,48 @@ _RANKINGS = (
 
 _TOKEN = ColumnView("token", message("Token"), kind="token")
 _NGRAM = ColumnView("ngram", message("Text"), kind="token")
+_SHARE = message("share of responses that contain it")
+_SPREAD = (
+    ColumnView("share_first", message("First steps"), help=_SHARE, written="share"),
+    ColumnView("share_last", message("Last steps"), help=_SHARE, written="share"),
+    ColumnView("z", "z", help=message("significance of the rise of its share, in standard errors")),
+    ColumnView("reward_lift", message("Reward lift"), help=message("inside a step")),
+)
+_PATH = ColumnView("path", message("Reward over steps"), kind="path")
 _SEEN_IN = ColumnView(
     "example", message("Seen in"), kind="link", help=message("a response that contains it")
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RunTexts:
-    """The extreme responses of the run, and the prompts that the prompts page lists."""
-
-    # e.g. the lowest reward of the run, each with its response from the logs
-    extremes: list[tuple[Extreme, Rollout]]
-    prompts: pd.DataFrame  # rows of the prompt table, in the order of the page
-
-
-def run_texts(run: RunContext) -> RunTexts:
-    # Prompts that never beat the reference first, then the longest losing streaks.
-    prompts = run.tables.prompts.sort_values(
-        ["never_won", "losing_streak", "reward_gain", "prompt_id"],
-        ascending=[False, False, True, True],
-    ).head(PROMPTS_LISTED)
+def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
+    """Return the run's extremes, such as its lowest reward, each with its response."""
     ends = extremes(run.tables.responses)
     rows = sorted({extreme.row for extreme in ends})
-    rollouts = dict(zip(rows, run.chosen.read(rows), strict=True))
+    texts = run.chosen.read(rows)
     if run.options.redact:
-        table = run.tables.responses
-        prompt_ids, numbers = table["prompt_id"].tolist(), response_numbers(table)
-        for row, rollout in rollouts.items():
-            rollouts[row] = redacted(rollout, prompt_ids[row], int(numbers[row]))
-    return RunTexts([(extreme, rollouts[extreme.row]) for extreme in ends], prompts)
+        responses = run.tables.responses
+        prompts, numbers = responses["prompt_id"].to_numpy(), response_numbers(responses)
+        texts = list(map(redacted, texts, prompts[rows].tolist(), numbers[rows].tolist()))
+    rollouts = dict(zip(rows, texts, strict=True))
+    return [(extreme, rollouts[extreme.row]) for extreme in ends]
 
 
 def prompts_view(
-    tables: Tables,
-    texts: RunTexts,
-    charts: Sequence[Chart],
-    addresses: Addresses,
-    shown: Container[int],
+    tables: Tables, charts: Sequence[Chart], addresses: Addresses, shown: Container[int]
 ) -> dict[str, Any]:
     """Return what the page prints; ``shown``: prompts with a row on the responses page."""
     return {
-        "table": _prompts(tables, texts.prompts, addresses, shown),
+        "table": _prompts(tables, addresses, shown),
         "groups": _groups(tables, addresses),
         "charts": charts,
     }
 
 
-def _prompts(
-    tables: Tables, prompts: pd.DataFrame, addresses: Addresses, shown: Container[int]
-) -> TableView:
+def _prompts(tables: Tables, addresses: Addresses, shown: Container[int]) -> TableView:
+    prompts = tables.prompts.sort_values(
+        ["never_won", "losing_streak", "reward_gain", "prompt_id"],
+        ascending=[False, False, True, True],
+    ).head(PROMPTS_LISTED)
     ids = prompts["prompt_id"].tolist()
     paths = _reward_paths(tables.responses, ids)
     columns = [PROMPT[name] for name in _SHOWN if prompts[name].notna().any()]
@@ -145,18 +140,13 @@ def _prompts(
     return table(
         "prompts",
         message("Prompts over the steps"),
-        [
-            ColumnView("prompt", message("Prompt"), kind="text"),
-            ColumnView("path", message("Reward over steps"), kind="path"),
-            *map(number_column, columns),
-        ],
         {
-            **{c.name: prompts[c.name].astype(float) for c in columns},
-            "prompt": [
+            PROMPT_TEXT: [
                 Cell(text, text[:80], "" if prompt_id in shown else absent)
                 for prompt_id, text in zip(ids, questions, strict=True)
             ],
-            "path": [Cell(sparkline(paths[prompt_id]), float(last)) for prompt_id, last in lines],
+            _PATH: [Cell(sparkline(paths[prompt_id]), float(last)) for prompt_id, last in lines],
+            **number_columns_of(prompts, columns),
         },
         ids=[f"prompt-{prompt_id}" for prompt_id in ids],
         hrefs=[addresses.prompt(prompt_id) if prompt_id in shown else None for prompt_id in ids],
@@ -170,18 +160,10 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
     steps = tables.steps[tables.steps["groups"] > 0]
     if steps.empty:
         return None
-    columns = [STEP[name] for name in _OF_GROUPS]
     names = steps["step"].tolist()
-    return table(
-        "groups",
-        message("Groups by step"),
-        [ColumnView("step", message("Step"), kind="link"), *map(number_column, columns)],
-        {
-            **{c.name: steps[c.name].astype(float) for c in columns},
-            "step": [name_cell(step, addresses.step(step)) for step in names],
-        },
-        ids=names,
-    )
+    links = [name_cell(step, addresses.step(step)) for step in names]
+    columns = number_columns_of(steps, [STEP[name] for name in _OF_GROUPS])
+    return table("groups", message("Groups by step"), {STEP_LINK: links, **columns}, ids=names)
 
 
 def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[int, Floats]:
@@ -226,11 +208,10 @@ def _rankings(tokens: pd.DataFrame, windows: Windows, addresses: Addresses) -> I
         yield table(
             name,
             caption,
-            [_TOKEN, *map(number_column, columns), _SEEN_IN],
             {
-                **top[[c.name for c in columns]].astype(float),
-                "token": map(Cell, top["token"].astype(str), top["raw"], top["raw"]),
-                "example": [_example(addresses, *example) for example in examples],
+                _TOKEN: map(Cell, top["token"].astype(str), top["raw"], top["raw"]),
+                **number_columns_of(top, columns),
+                _SEEN_IN: [_example(addresses, *example) for example in examples],
             },
             ids=[f"{name}-{rank}" for rank in range(len(top))],
             note=note,
@@ -257,17 +238,6 @@ def sampling(tables: Tables) -> str:
 
 
 def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView:
-    share_help = message("share of responses that contain it")
-    columns = [
-        _NGRAM,
-        ColumnView("share_first", message("First steps"), help=share_help, written="share"),
-        ColumnView("share_last", message("Last steps"), help=share_help, written="share"),
-        ColumnView(
-            "z", "z", help=message("significance of the rise of its share, in standard errors")
-        ),
-        ColumnView("reward_lift", message("Reward lift"), help=message("inside a step")),
-        _SEEN_IN,
-    ]
     examples = [
         _example(addresses, *references[0]) if references else Cell("–")
         for references in map(list, spreading["examples"])
@@ -276,8 +246,7 @@ def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView:
     return table(
         "ngrams",
         message("Texts that spread through the responses"),
-        columns,
-        {**spreading, "ngram": texts, "example": examples},
+        {_NGRAM: texts, **{c: spreading[c.key] for c in _SPREAD}, _SEEN_IN: examples},
     )
 
 
@@ -292,6 +261,7 @@ _TEXTS = ("prompt", "response")
 _ORDER = message(
     "negative: cited by a finding; 0: an extreme of the run; positive: rank within its step"
 )
+_STEP = ColumnView("step", message("Step"), help=RESPONSE["step"].help, written="count")
 _INTEREST = ColumnView("worth", message("Interest"), help=_ORDER, hidden=True, written="count")
 _SAME_PROMPT = message("the same for all responses to a prompt")
 _PROMPT = ColumnView(
@@ -395,8 +365,7 @@ def responses_view(
 def _columns(context: PageContext, with_findings: bool) -> list[ColumnView]:
     texts = [column for column in context.text_columns if column.key in _TEXTS]
     columns = reading_order(context.columns, [*texts, *([_FINDING] if with_findings else [])])
-    step = ColumnView("step", message("Step"), help=RESPONSE["step"].help, written="count")
-    return [step, NUMBERED, *columns]
+    return [_STEP, NUMBERED, *columns]
 
 
 def _table(
@@ -408,19 +377,19 @@ def _table(
     order = np.argsort(values[_INTEREST.key], kind="stable")
     first = order[:STATIC_ROWS].tolist()
     names = [(int(rows["step"][row]), rows["n"][row]) for row in first]
-    cells: dict[str, Iterable[Any]] = {
-        c.key: number_cells(c.written, values[c.key][order])
-        if c.key in values
-        else [rows[c.key][row] for row in first]
-        for c in columns
-    }
-    cells["step"] = [name_cell(step) for step, _ in names]
-    cells["n"] = [name_cell(n) for _, n in names]
     return table(
         "run-responses",
         message("Responses of the run"),
-        columns,
-        cells,
+        {
+            **{
+                c: number_cells(c.written, values[c.key][order])
+                if c.key in values
+                else [rows[c.key][row] for row in first]
+                for c in columns
+            },
+            _STEP: [name_cell(step) for step, _ in names],
+            NUMBERED: [name_cell(n) for _, n in names],
+        },
         ids=[f"{step}-{n}" for step, n in names],
         hrefs=[addresses.response(step, n) for step, n in names],
         total=len(order),
@@ -428,16 +397,11 @@ def _table(
 
 
 def _summary(count: int, shown: int, total: int) -> str:
-    places = {"some": count, "all": total, "shown": shown}
-    if count < shown:
-        return told(
-            "{some:count} of {all:count} responses of the run ({shown:count} have their text on "
-            "the page of their step), most interesting first: responses cited by findings and the "
-            "extremes of the run, then the extremes of each step, then a sample.",
-            places,
-        )
-    return told(
+    order = message(
         "{some:count} of {all:count} responses of the run, most interesting first: responses cited "
         "by findings and the extremes of the run, then the extremes of each step, then a sample.",
-        places,
+        some=count,
+        all=total,
     )
+    texts = message("{count:count} have their text on the page of their step.", count=shown)
+    return sentences([order, texts if count < shown else ""])

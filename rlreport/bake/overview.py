@@ -14,8 +14,11 @@ from rlreport.about.card import card_view
 from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.bake.templates import Addresses
 from rlreport.bake.views import (
+    PROMPT_TEXT,
+    RESPONSE_TEXT,
     RUN_TILES,
     SAMPLED_FIGURE,
+    STEP_LINK,
     Cell,
     Change,
     ColumnView,
@@ -26,10 +29,10 @@ from rlreport.bake.views import (
     RunFigure,
     StepJob,
     TableView,
-    fed,
+    columns_with_data,
     name_cell,
     number_cell,
-    number_column,
+    number_columns_of,
     table,
 )
 from rlreport.check.finding import REFERENCE_REWARD, Example, Finding, Met, Thresholds, Verdict
@@ -200,6 +203,11 @@ class _Turns(NamedTuple):
     errors: tuple[float, ...] = (np.nan, np.nan, np.nan)
 
 
+_WHO = ColumnView("who", message("Turns of"), kind="link")
+_TURNS = ColumnView("turns", message("Turns"), written="count")
+_PER_RESPONSE = ColumnView("per_response", message("Turns per response"))
+
+
 def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
     """Return the table of turns in training responses, None if no tools were called."""
     tools, training = context.tables.tools, context.tables.training().responses
@@ -211,33 +219,27 @@ def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
     total = sum(row.size for row in rows)
     unit = message("tokens") if in_tokens else message("characters")
     first, last = context.windows
-    columns = [
-        ColumnView("who", message("Turns of"), kind="link"),
-        ColumnView("turns", message("Turns"), written="count"),
-        ColumnView("per_response", message("Turns per response")),
-        ColumnView("size", message("Length of a turn"), unit, help=message("mean over turns")),
-        ColumnView("share", message("Share of all"), unit, written="share"),
+    size = ColumnView("size", message("Length of a turn"), unit, help=message("mean over turns"))
+    share = ColumnView("share", message("Share of all"), unit, written="share")
+    errors = [
         ColumnView("errors", message("Error rate"), written="share",
                    help=message("share of a tool's answers that are errors")),
         ColumnView("errors_first", message("Error rate at first"), span(first), written="share"),
         ColumnView("errors_last", message("Error rate at last"), span(last), written="share"),
     ]  # fmt: skip
-    if first == last:
-        del columns[-2:]
     left_out = tools["tool"].nunique() - MOST_TOOLS
     return table(
         "turns",
         message("Turns and tools"),
-        columns,
         {
-            "who": [Cell(row.name, row.name) for row in rows],
-            "turns": [row.turns for row in rows],
-            "per_response": [row.turns / len(rollouts) for row in rows],
-            "size": [row.size / row.sized if row.sized else np.nan for row in rows],
-            "share": [row.size / total if total else np.nan for row in rows],
+            _WHO: [Cell(row.name, row.name) for row in rows],
+            _TURNS: [row.turns for row in rows],
+            _PER_RESPONSE: [row.turns / len(rollouts) for row in rows],
+            size: [row.size / row.sized if row.sized else np.nan for row in rows],
+            share: [row.size / total if total else np.nan for row in rows],
             **{
-                name: [number_cell(row.errors[i], "share", message("no answers")) for row in rows]
-                for i, name in enumerate(("errors", "errors_first", "errors_last"))
+                column: [number_cell(row.errors[i], "share", message("no answers")) for row in rows]
+                for i, column in enumerate(errors if first < last else errors[:1])
             },
         },
         hrefs=[
@@ -337,66 +339,45 @@ def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
 
 
 def _summary(tables: Tables) -> str:
-    steps = tables.steps["step"].tolist()
+    steps, names = tables.steps["step"].tolist(), [file.name for file in tables.metrics_files]
+    few = len(names) <= MOST_NAMED
+    metrics_files = listed(names) if few else plural("{count} file", "{count} files", len(names))
+    places = {"low": steps[0], "high": steps[-1], "steps": len(steps)}
     if tables.responses.empty:
-        return _metrics_summary(tables)
-    places = {
-        "responses": plural("{count} response", "{count} responses", len(tables.responses)),
-        "files": plural("{count} file", "{count} files", len(tables.files)),
-        "low": steps[0],
-        "high": steps[-1],
-        "steps": len(steps),
-    }
+        metrics = len(tables.metrics.columns) - 1
+        return message(
+            "{metrics} of the trainer over {steps:count} steps ({low}–{high}), from {files}. No "
+            "rollouts are logged.",
+            metrics=plural("{count} metric", "{count} metrics", metrics),
+            files=metrics_files,
+            **places,
+        )
+    places["responses"] = plural("{count} response", "{count} responses", len(tables.responses))
+    places["files"] = plural("{count} file", "{count} files", len(tables.files))
     if len(steps) == 1:
         logs = told("{responses} at step {low}, from {files}.", places)
     else:
         logs = told("{responses} over {steps:count} steps ({low}–{high}), from {files}.", places)
     sample = tables.sample_note
     texts = message("Counts of texts and tokens come {sample}.", sample=sample) if sample else ""
-    names, metrics = [file.name for file in tables.metrics_files], ""
-    if len(names) > MOST_NAMED:
-        metrics = message("Trainer metrics from {count:count} files.", count=len(names))
-    elif names:
-        metrics = message("Trainer metrics from {names}.", names=listed(names))
-    return sentences([logs, texts, metrics])
+    metrics_note = message("Trainer metrics from {names}.", names=metrics_files)
+    return sentences([logs, texts, metrics_note if names else ""])
 
 
-def _metrics_summary(tables: Tables) -> str:
-    steps, names = tables.steps["step"].tolist(), [file.name for file in tables.metrics_files]
-    metrics = len(tables.metrics.columns) - 1
-    if len(names) > MOST_NAMED:
-        files = plural("{count} file", "{count} files", len(names))
-    else:
-        files = listed(names)
-    return message(
-        "{metrics} of the trainer over {steps:count} steps ({low}–{high}), from {files}. No "
-        "rollouts are logged.",
-        metrics=plural("{count} metric", "{count} metrics", metrics),
-        steps=len(steps),
-        low=steps[0],
-        high=steps[-1],
-        files=files,
-    )
+_WHICH = ColumnView("which", message("Which"), kind="link")
 
 
 def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses) -> TableView:
-    columns = [
-        ColumnView("which", message("Which"), kind="link"),
-        ColumnView("value", message("Extreme")),
-        ColumnView("step", message("Step")),
-        ColumnView("prompt", message("Prompt"), kind="text"),
-        ColumnView("response", message("Response"), kind="text"),
-    ]
+    rollouts = [rollout for _, rollout in extremes]
     return table(
         "extremes",
         message("Extreme responses of the run"),
-        columns,
         {
-            "which": [Cell(extreme.label, extreme.label) for extreme, _ in extremes],
-            "value": [_extreme_cell(extreme) for extreme, _ in extremes],
-            "step": [name_cell(rollout.step) for _, rollout in extremes],
-            "prompt": [snippet(spoken(r.turns) or r.prompt) for _, r in extremes],
-            "response": [snippet(r.response) or message("(empty)") for _, r in extremes],
+            _WHICH: [Cell(extreme.label, extreme.label) for extreme, _ in extremes],
+            ColumnView("value", message("Extreme")): [_extreme_cell(e) for e, _ in extremes],
+            ColumnView("step", message("Step")): [name_cell(r.step) for r in rollouts],
+            PROMPT_TEXT: [snippet(spoken(r.turns) or r.prompt) for r in rollouts],
+            RESPONSE_TEXT: [snippet(r.response) or message("(empty)") for r in rollouts],
         },
         ids=[f"{r.step}-{r.n}-{extreme.metric}" for extreme, r in extremes],
         hrefs=[
@@ -421,7 +402,7 @@ def _extreme_cell(extreme: Extreme) -> Cell:
 
 def _steps(context: RunContext, addresses: Addresses) -> TableView:
     steps, notes = context.steps, []
-    columns = [STEP[name] for name in fed(steps, STEPS_SHOWN)]
+    columns = [STEP[name] for name in columns_with_data(steps, STEPS_SHOWN)]
     if not context.rollouts and len(steps) > MOST_ROWS:
         text = message("{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps))
         notes, steps = [text], steps.iloc[evenly(len(steps), MOST_ROWS)]
@@ -439,15 +420,10 @@ def _steps(context: RunContext, addresses: Addresses) -> TableView:
     return table(
         "steps",
         message("Steps"),
-        [
-            ColumnView("step", message("Step"), kind="link"),
-            *map(number_column, columns),
-            *(ColumnView(f"metric:{name}", str(name)) for name in trainer),
-        ],
         {
-            **{c.name: steps[c.name].to_numpy(np.float64).tolist() for c in columns},
-            **{f"metric:{name}": trainer[name].tolist() for name in trainer},
-            "step": map(name_cell, names),
+            STEP_LINK: map(name_cell, names),
+            **number_columns_of(steps, columns),
+            **{ColumnView(f"metric:{name}", str(name)): trainer[name] for name in trainer},
         },
         ids=names,
         hrefs=[addresses.step(step) for step in names],
@@ -511,7 +487,7 @@ def trainer_figures(run: Run) -> dict[str, RunFigure]:
 def run_figures(context: RunContext) -> list[KeyFigure]:
     """Return the run's key figures: means over its first and its last steps, and a sparkline."""
     before, after = context.windows
-    judged = context.tables.settled()
+    judged = context.tables.without_step_in_progress()
     means = window_table(judged.training(), (before, after))
     figures = {
         name: RunFigure(

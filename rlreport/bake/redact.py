@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.bake.views import is_numeric
-from rlreport.check.finding import Example, Fact, Finding, LogText, Verdict
+from rlreport.check.finding import Example, Finding, LogText, Verdict
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.metrics.roles import PLAIN_NAMES, roles_of
 from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT, UNREAD_FIELDS
-from rlreport.read.rollouts import Rollout, Turn
+from rlreport.read.rollouts import Rollout, Rollouts, Turn
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import Message, message
 
@@ -125,7 +126,7 @@ def _note_text(note: Note, redact: Redactor) -> str:
     return _unquoted(text)
 
 
-def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
+def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]:
     """Replace names of extra fields, metrics and files by e.g. "field 1", before checks run."""
     extras = [str(name) for name in tables.extras.columns]
     fields = {name: name for name in tables.fields if name not in extras}
@@ -144,17 +145,6 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
         text = _unquoted(text)
         return _NAMELESS if any(name in text for name in (*names, *extras)) else text
 
-    bad_lines = [
-        replace(bad, file=alias(bad.file), reason=nameless(bad.reason)) for bad in tables.bad_lines
-    ]
-    notes = [
-        replace(
-            note,
-            file=note.file and alias(note.file),
-            text=_NAMELESS if note.kind == UNREAD_FIELDS else nameless(note.text),
-        )
-        for note in tables.notes
-    ]
     renamed = replace(
         tables,
         extras=tables.extras.rename(columns=fields),
@@ -172,28 +162,45 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
             )
             for file in tables.metrics_files
         ],
-        bad_lines=bad_lines,
-        notes=notes,
+        bad_lines=[
+            replace(bad, file=alias(bad.file), reason=nameless(bad.reason))
+            for bad in tables.bad_lines
+        ],
+        notes=[
+            replace(
+                note,
+                file=note.file and alias(note.file),
+                text=_NAMELESS if note.kind == UNREAD_FIELDS else nameless(note.text),
+            )
+            for note in tables.notes
+        ],
     )
-    return renamed, files
+    file_names = [files.get(name, _NAMELESS) for name in rollouts.places.names]
+    return renamed, replace(rollouts, places=rollouts.places._replace(names=file_names))
 
 
 def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
     """Replace log texts in a verdict: excerpts, and values its sentences will be filled with."""
 
-    def hidden(finding: Finding) -> Finding:
-        return replace(
-            finding,
-            facts={name: _redacted_fact(fact, redact) for name, fact in finding.facts.items()},
-            texts=tuple(redact(text) for text in finding.texts),
-            evidence=tuple(_redacted_example(example, redact) for example in finding.evidence),
-        )
+    def hidden(value: Any) -> Any:
+        match value:
+            case Finding():
+                facts = {name: hidden(fact) for name, fact in value.facts.items()}
+                texts = tuple(map(redact, value.texts))
+                return replace(value, facts=facts, texts=texts, evidence=hidden(value.evidence))
+            case Example():
+                excerpt = None if value.excerpt is None else redact(value.excerpt)
+                return replace(value, excerpt=excerpt, before=hidden(value.before), look_for="")
+            case tuple():
+                return tuple(map(hidden, value))
+            case Message():
+                return _unquoted(value)
+            case LogText():
+                return redact(value)
+        return value
 
-    return replace(
-        verdict,
-        findings=[hidden(finding) for finding in verdict.findings],
-        muted=[replace(muted, finding=hidden(muted.finding)) for muted in verdict.muted],
-    )
+    muted = [replace(muted, finding=hidden(muted.finding)) for muted in verdict.muted]
+    return replace(verdict, findings=list(map(hidden, verdict.findings)), muted=muted)
 
 
 def redacted_ngrams(spreading: SpreadingTexts, redact: Redactor) -> SpreadingTexts:
@@ -202,23 +209,6 @@ def redacted_ngrams(spreading: SpreadingTexts, redact: Redactor) -> SpreadingTex
         for frame in (spreading.table, spreading.by_step)
     )
     return SpreadingTexts(table, by_step)
-
-
-def _redacted_fact(fact: Fact, redact: Redactor) -> Fact:
-    if isinstance(fact, tuple):
-        return tuple(_redacted_fact(part, redact) for part in fact)
-    if isinstance(fact, Message):
-        return _unquoted(fact)
-    return redact(fact) if isinstance(fact, LogText) else fact
-
-
-def _redacted_example(example: Example, redact: Redactor) -> Example:
-    return replace(
-        example,
-        excerpt=None if example.excerpt is None else redact(example.excerpt),
-        before=example.before and _redacted_example(example.before, redact),
-        look_for="",
-    )
 
 
 def _unquoted(text: str) -> str:

@@ -14,11 +14,10 @@ import xxhash
 
 from rlreport.bake.data import chart_path, csv, data_view, exports, report_json
 from rlreport.bake.lists import (
-    RunTexts,
+    extreme_responses,
     prompts_view,
     responses_view,
     rows_listed,
-    run_texts,
     tokens_view,
 )
 from rlreport.bake.notes import Targets, render_notes
@@ -44,11 +43,11 @@ from rlreport.bake.views import (
     RunContext,
     Shell,
     StepPage,
-    fed,
+    columns_with_data,
     number_columns,
     string_columns,
 )
-from rlreport.choose import StepPlan, left_out, shown_prompts
+from rlreport.choose import Extreme, StepPlan, left_out, shown_prompts
 from rlreport.comparison.reports import PATH as RESPONSES
 from rlreport.comparison.reports import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
@@ -56,6 +55,7 @@ from rlreport.draw.overview import arranged, overview_charts
 from rlreport.draw.run_charts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn
 from rlreport.options import BuildOptions, OutputOptions
+from rlreport.read.rollouts import Rollout
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import Tables
 from rlreport.text.language import Language
@@ -76,21 +76,41 @@ class ReportBuilder(RunContext, Maker):
     """What an output format needs; first ``step_pages`` are rendered, then ``pages`` the others."""
 
     finish: Finish  # encodes a page for the output format
-    texts: RunTexts  # the run's extreme responses (e.g. lowest reward) and the prompts to list
-    figures: list[KeyFigure]  # key figures of the run
     progress: Progress
     workers: Workers
-    # charts of the pages "overview", "prompts" and "tokens"; ``drawings`` has their drawings
-    page_charts: dict[str, list[Chart]]
+    own_charts: Sequence[Chart]  # charts of the user's functions
     # content of ``data/responses.csv.gz``, and the number of its rows
-    response_data: tuple[bytes, int]
-    metrics_data: bytes  # content of ``data/metrics.csv``, empty if there is no such file
+    response_data: tuple[bytes, int] = (b"", 0)
+    metrics_data: bytes = b""  # content of ``data/metrics.csv``, empty if there is no such file
     # cache of values that ``Maker.once`` has computed
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
     @property
     def charts(self) -> Sequence[Chart]:
         return self.page_charts["overview"]
+
+    @property
+    def page_charts(self) -> dict[str, list[Chart]]:
+        """Charts of the pages "overview", "prompts" and "tokens", which are not drawn yet."""
+        return self.once("charts", self._page_charts)
+
+    def _page_charts(self) -> dict[str, list[Chart]]:
+        tables, verdict = self.tables, self.verdict
+        lead = [finding for finding in verdict.findings if finding.id == verdict.lead]
+        charts = overview_charts(tables, lead, band=self.options.band, run=self.run)
+        return {
+            "overview": [*arranged(charts, verdict.findings, verdict.lead), *self.own_charts],
+            "prompts": prompt_charts(tables) if self.rollouts else [],
+            "tokens": token_charts(self.spreading.by_step) if self.rollouts else [],
+        }
+
+    @property
+    def extremes(self) -> list[tuple[Extreme, Rollout]]:
+        return self.once("extremes", lambda: extreme_responses(self))
+
+    @property
+    def figures(self) -> list[KeyFigure]:
+        return self.once("figures", lambda: run_figures(self))
 
     @property
     def sentence(self) -> str:
@@ -101,21 +121,31 @@ class ReportBuilder(RunContext, Maker):
         """Number of responses shown with their text on the pages of steps and the overview."""
         if self.step_pages:
             return sum(len(page.plan.rows) for page in self.step_pages)
-        return len({(rollout.step, rollout.n) for _, rollout in self.texts.extremes})
+        return len({(rollout.step, rollout.n) for _, rollout in self.extremes})
 
-    def linking(self, plans: list[StepPlan], limit: int) -> ReportBuilder:
+    def with_step_links(self, plans: list[StepPlan], limit: int) -> ReportBuilder:
         """Return a copy that gives these steps a page, in a report of at most ``limit`` bytes."""
         return replace(self, plans=plans, listed=rows_listed(plans, limit))
 
-    def without_responses(self) -> ReportBuilder:
-        """Return a copy without rows in the data of responses, and without trainer metrics."""
-        data = response_data(self.tables, redact=bool(self.options.redact))
-        return replace(self, response_data=packed(data, 0), metrics_data=b"")
+    def with_data(self, room: int) -> ReportBuilder:
+        """Return a copy with the data of responses in at most ``room`` bytes, and of the trainer.
+
+        It has no data of the trainer if ``room`` is 0.
+        """
+        tables, metrics = self.tables, self.tables.metrics
+        data = packed(response_data(tables, redact=bool(self.options.redact)), room)
+        without_metrics = self.one_file or metrics.empty or not room
+        return replace(
+            self,
+            response_data=data,
+            metrics_data=b"" if without_metrics else csv(metrics),
+            left_out=_data_left_out(data[1], len(tables.responses)),
+        )
 
     def without_metrics(self) -> ReportBuilder:
         return replace(self, metrics_data=b"", left_out=[*self.left_out, _NO_METRICS])
 
-    def holding(self, pages: list[StepPage]) -> ReportBuilder:
+    def with_step_pages(self, pages: list[StepPage]) -> ReportBuilder:
         """Return a copy with these step pages; ``left_out`` then tells what they do not show."""
         responses = self.tables.responses
         has_views = any(plan.arrays for plan in self.plans)  # else no token strings
@@ -134,18 +164,18 @@ class ReportBuilder(RunContext, Maker):
         yield from (page.content for page in self.step_pages)
 
     def _run_pages(self) -> Iterator[Page]:
-        addresses, texts = self.addresses, self.texts
+        addresses = self.addresses
         drawings = self.once(DRAWINGS, lambda: draw_pages(self.page_charts, self.options.language))
         notes = render_notes(self.author_notes, self._targets)
         charts = drawings["overview"]
-        overview = overview_view(self, addresses, charts, texts.extremes, self.figures)
+        overview = overview_view(self, addresses, charts, self.extremes, self.figures)
         views = {"overview": overview | {"notes": notes.html}}
         if self.rollouts:
             listed = [page.listed for page in self.step_pages]
             views |= {
                 "responses": responses_view(listed, self, addresses, self.shown),
                 "prompts": prompts_view(
-                    self.tables, texts, drawings["prompts"], addresses, self._listed_prompts
+                    self.tables, drawings["prompts"], addresses, self._listed_prompts
                 ),
                 "tokens": tokens_view(self, drawings["tokens"], addresses),
             }
@@ -235,15 +265,12 @@ def draw_pages(charts: Mapping[str, list[Chart]], language: Language) -> dict[st
     return {page: drawn(of_page, language) for page, of_page in charts.items()}
 
 
-def page_context(
-    run: str, tables: Tables, options: BuildOptions, aliases: dict[str, str], *, one_file: bool
-) -> PageContext:
-    """Return what the pages of steps share; ``aliases`` replace names of files, if redacted."""
-    judged, sampled = tables.settled().training(), bool(tables.sample_note)
+def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: bool) -> PageContext:
+    judged = tables.without_step_in_progress().training()
     responses, steps = tables.responses, judged.responses["step"].to_numpy()
     first = int(judged.steps["step"].iloc[0])
     files = {key: path for key, (path, _) in assets(options.language).files.items()}
-    columns = number_columns(responses, tables.extras, tables.reward_parts, sampled=sampled)
+    columns = number_columns(tables)
     grouped = len(judged.steps) and judged.steps["groups"].iloc[0] > 0  # so in all steps
     return PageContext(
         run=run,
@@ -256,42 +283,10 @@ def page_context(
         first_rewards=judged.responses["reward"].to_numpy()[steps == first],
         one_file=one_file,
         advantages_logged=bool(tables.fields.get("advantages")),
-        file_aliases=aliases,
         asset_files={} if one_file else {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT},
         stamp=stamp(options),
-        tile_names=tuple(fed(tables.steps, TILES)),
-        sampled=sampled,
-    )
-
-
-def prepare(
-    run: RunContext,
-    own_charts: Sequence[Chart],
-    finish: Finish,
-    data_room: int,
-    progress: Progress,
-    workers: Workers,
-) -> ReportBuilder:
-    """Return a builder without pages of steps; ``data_room``: most bytes of responses' figures."""
-    tables, verdict, options = run.tables, run.verdict, run.options
-    lead_findings = [finding for finding in verdict.findings if finding.id == verdict.lead]
-    charts = overview_charts(tables, lead_findings, band=options.band, run=run.run)
-    charts = arranged(charts, verdict.findings, verdict.lead)
-    data = packed(response_data(tables, redact=bool(options.redact)), data_room)
-    return ReportBuilder(
-        **vars(replace(run, left_out=_data_left_out(data[1], len(tables.responses)))),
-        finish=finish,
-        texts=run_texts(run),
-        figures=run_figures(run),
-        progress=progress,
-        workers=workers,
-        page_charts={
-            "overview": [*charts, *own_charts],
-            "prompts": prompt_charts(tables) if run.rollouts else [],
-            "tokens": token_charts(run.spreading.by_step) if run.rollouts else [],
-        },
-        response_data=data,
-        metrics_data=b"" if run.one_file or tables.metrics.empty else csv(tables.metrics),
+        tile_names=tuple(columns_with_data(tables.steps, TILES)),
+        sampled=bool(tables.sample_note),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any
@@ -22,6 +22,7 @@ from rlreport.bake.templates import Addresses, canonical_json, packed, packed_js
 from rlreport.bake.views import (
     SAMPLED_FIGURE,
     Cell,
+    Columns,
     ColumnView,
     Link,
     PageContext,
@@ -296,24 +297,24 @@ def token_metrics(
 
 def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
     """Return for each logged token figure whether any token has a value other than NaN."""
-    figures_of, result = [rollout.figures for rollout in rollouts if rollout.raw_tokens], {}
+    result, with_tokens = {}, [rollout for rollout in rollouts if rollout.raw_tokens]
     for name in (figure.name for figure in TOKEN_FIGURES):
-        attribute = ATTRIBUTES.get(name, name)
-        arrays = [getattr(figures, attribute) for figures in figures_of]
+        arrays = [_figure(rollout, name) for rollout in with_tokens]
         if logged_arrays := [values for values in arrays if values is not None]:
             result[name] = any(not np.isnan(values).all() for values in logged_arrays)
     return result
 
 
+def _figure(rollout: Rollout, name: str) -> Floats | None:
+    values: Floats | None = getattr(rollout.figures, ATTRIBUTES.get(name, name))
+    return values
+
+
 def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
     """Return a figure of all tokens, concatenated; NaN for responses that do not have it."""
-    attribute = ATTRIBUTES.get(name, name)
-    figures = [getattr(rollout.figures, attribute) for rollout in rollouts]
+    figures = [(rollout, _figure(rollout, name)) for rollout in rollouts]
     return np.concatenate(
-        [
-            np.full(len(rollout.raw_tokens), np.nan) if values is None else values
-            for rollout, values in zip(rollouts, figures, strict=True)
-        ]
+        [np.full(len(r.raw_tokens), np.nan) if values is None else values for r, values in figures]
     )
 
 
@@ -459,12 +460,11 @@ def step_view(
 
 def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses) -> TableView:
     step, count, total = job.plan.step, len(rows.rollouts), len(job.columns["n"])
-    columns = reading_order(context.columns, context.text_columns)
-    values: dict[str, Iterable[Any]] = {
-        c.key: rows.texts[c.key][:STATIC_ROWS]
+    values: Columns = {
+        c: rows.texts[c.key][:STATIC_ROWS]
         if c.key in rows.texts
         else number_cells(c.written, rows.listed[c.key])
-        for c in columns
+        for c in reading_order(context.columns, context.text_columns)
     }
     names = [rollout.n for rollout in rows.rollouts[:STATIC_ROWS]]
     findings = findings_of_responses(job.findings, step)
@@ -479,8 +479,7 @@ def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addres
     return table(
         "responses",
         message("Responses of step {step}", step=step),
-        [NUMBERED, *columns],
-        {**values, "n": map(name_cell, names)},
+        {NUMBERED: map(name_cell, names), **values},
         ids=names,
         hrefs=[addresses.response(step, n) if context.one_file else f"#r={n}" for n in names],
         badges=[findings.get(n, []) for n in names],

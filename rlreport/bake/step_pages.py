@@ -34,6 +34,7 @@ from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message
 
 _SECONDS_PER_PAGE = 0.02  # to decide whether several processes are worth their start
+_TEXT_NUMBER = "text_number"  # key in ``StepJob.columns``
 _AHEAD = 32  # pages per process that may be rendered while one process draws the charts
 
 
@@ -85,10 +86,6 @@ def _job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> 
     tables, step = builder.tables, plan.step
     responses, steps, usual = builder.once("columns", lambda: _columns(builder))
     first, last = np.searchsorted(responses["step"], [step, step + 1]).tolist()
-    texts = []
-    if builder.options.redact:
-        numbers = builder.once("texts", lambda: response_numbers(tables.responses))
-        texts = numbers[first:last].tolist()
     findings = [
         finding.at(step)
         for finding in builder.verdict.findings
@@ -105,7 +102,6 @@ def _job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> 
         selection=Selection(builder.chosen, plan.rows),
         columns={name: values[first:last] for name, values in responses.items()},
         shown=plan.rows - first,
-        texts=texts,
         figures=figures,
         linked=sorted(linked),
         findings=findings,
@@ -121,10 +117,12 @@ def _columns(
     responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}
     for name, values in tables.extras.items():
         responses[extra_key(name)] = values.to_numpy()
+    if builder.options.redact:
+        responses[_TEXT_NUMBER] = response_numbers(tables.responses)
     if any(column in GROUP_COLUMNS for column in builder.columns):
         responses |= group_figures(tables.responses)
     names = ["step", "responses", "incomplete", *builder.tile_names]
-    usual = commonest(tables.settled().training().steps["responses"].to_numpy())
+    usual = commonest(tables.without_step_in_progress().training().steps["responses"].to_numpy())
     return responses, {name: tables.steps[name].to_numpy() for name in names}, usual
 
 
@@ -150,14 +148,8 @@ def _rollouts(job: StepJob, context: PageContext) -> list[Rollout]:
     rollouts = job.selection.rollouts.read(job.selection.rows, job.plan.with_tokens)
     if not context.options.redact:
         return rollouts
-    prompts = job.columns["prompt_id"].tolist()
-    hidden = [
-        redacted(rollout, prompts[row], job.texts[row])
-        for row, rollout in zip(job.shown.tolist(), rollouts, strict=True)
-    ]
-    if context.options.redact_names:
-        hidden = [replace(r, file=context.file_aliases[r.file]) for r in hidden]
-    return hidden
+    prompts, numbers = (job.columns[key][job.shown].tolist() for key in ("prompt_id", _TEXT_NUMBER))
+    return list(map(redacted, rollouts, prompts, numbers))
 
 
 def _page_key(job: StepJob, digest: bytes) -> bytes:
@@ -172,7 +164,7 @@ def _page_key(job: StepJob, digest: bytes) -> bytes:
     names = [places.names[file] for file in places.file.tolist()]
     texts = replace(texts, places=places._replace(row=places.n, file=places.n, names=names))
     try:
-        return _digest(digest.hex(), columns, run_facts, detail, job.texts, texts)
+        return _digest(digest.hex(), columns, run_facts, detail, texts)
     except TypeError:  # text that is not Unicode
         return b""
 

@@ -55,6 +55,9 @@ class ColumnView:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
+Columns = dict[ColumnView, Iterable[Any]]  # Columns of a table, with a value for each row
+
+
 class Cell(NamedTuple):
     """A table cell."""
 
@@ -168,11 +171,18 @@ def number_column(column: Column) -> ColumnView:
     )
 
 
+def number_columns_of(frame: pd.DataFrame, columns: Iterable[Column]) -> Columns:
+    return {number_column(column): frame[column.name].astype(float) for column in columns}
+
+
+def attribute_columns(items: Sequence[object], columns: Iterable[ColumnView]) -> Columns:
+    return {column: [getattr(item, column.key) for item in items] for column in columns}
+
+
 def table(
     name: str,
     caption: str,
-    columns: Sequence[ColumnView],
-    values: Mapping[str, Iterable[Any]],
+    columns: Mapping[ColumnView, Iterable[Any]],
     *,
     ids: Iterable[object] | None = None,
     hrefs: Iterable[str | None] = repeat(None),
@@ -180,12 +190,12 @@ def table(
     note: str = "",
     total: int = 0,
 ) -> TableView:
-    """Build a table; ``values`` has one number, text, None or Cell per row for each column key.
+    """Build a table; each of ``columns`` has one number, text, None or Cell per row.
 
     ``ids`` are a response's n, a step or a prompt id; 0, 1, … by default. ``badges`` follow the
     first cell of a row, ``note`` says what was left out. Scripts list ``total`` responses.
     """
-    cells = zip(*(_cells(values[column.key], column) for column in columns), strict=True)
+    cells = zip(*(_cells(values, column) for column, values in columns.items()), strict=True)
     rows = [
         RowView(str(row_id), list(row), href, words)
         for row_id, row, href, words in zip(ids or count(), cells, hrefs, badges, strict=False)
@@ -210,9 +220,12 @@ def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
             yield Cell(MISSING, None, message("not logged")) if value is None else Cell(value)
 
 
+STEP_LINK = ColumnView("step", message("Step"), kind="link")
+PROMPT_TEXT = ColumnView("prompt", message("Prompt"), kind="text")
+RESPONSE_TEXT = ColumnView("response", message("Response"), kind="text")
 TEXT_COLUMNS = (
-    ColumnView("prompt", message("Prompt"), kind="text"),
-    ColumnView("response", message("Response"), kind="text"),
+    PROMPT_TEXT,
+    RESPONSE_TEXT,
     ColumnView("ref_response", message("Reference response"), kind="text"),
     ColumnView("ground_truth", message("Ground truth"), kind="text"),
 )
@@ -260,7 +273,6 @@ class PageContext:
     first_rewards: NDArray[np.float64]  # rewards of these responses
     one_file: bool
     advantages_logged: bool
-    file_aliases: dict[str, str]  # name of a log file -> alias, if names are redacted
     # name of a style sheet or script -> path; empty for a one-file report
     asset_files: dict[str, str]
     stamp: str  # time of building, or ""
@@ -275,10 +287,10 @@ class StepJob:
 
     plan: StepPlan  # which responses the page shows, and in which detail
     selection: Selection  # the texts and tokens of ``plan.rows``
-    # all responses of the step: RESPONSE_COLUMNS, and further logged fields by ``extra_key``
+    # all responses of the step: RESPONSE_COLUMNS, further logged fields by ``extra_key``, and with
+    # ``--redact`` the number that replaces the response's text
     columns: dict[str, NDArray[Any]]
     shown: NDArray[np.int64]  # positions of ``plan.rows`` in ``columns``
-    texts: list[int]  # with ``--redact``, the number that replaces each response's text
     # columns of the table of steps, with values of the first, the previous and this step
     figures: dict[str, list[Any]]
     # this step and those the page links to: neighbours, the first, onsets of findings
@@ -324,7 +336,9 @@ class RunContext(PageContext):
         """(From step, to step) at the start and at the end of the run, to be compared."""
         if self.verdict.windows:
             return self.verdict.windows
-        steps = self.tables.settled().training().steps["step"].tolist()  # a very short run
+        steps = (
+            self.tables.without_step_in_progress().training().steps["step"].tolist()
+        )  # a very short run
         return (steps[0], steps[0]), (steps[-1], steps[-1])
 
     @property
@@ -343,28 +357,26 @@ def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, l
     return names
 
 
-def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
+def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """Return the columns with data; ``response_tokens_mean`` replaces ``response_chars_mean``."""
     columns = [name for name in names if steps[name].notna().any()]
     tokens = "response_tokens_mean" in columns
     return [name for name in columns if not (tokens and name == "response_chars_mean")]
 
 
-def number_columns(
-    responses: pd.DataFrame, extras: pd.DataFrame, parts: Sequence[str], *, sampled: bool = False
-) -> list[ColumnView]:
+def number_columns(tables: Tables) -> list[ColumnView]:
     """Return the numeric columns of the response list that have values, in reading order.
 
-    Logged parts of the reward (named by ``parts``) and other logged fields are last; if there are
-    many, they are hidden by default. ``sampled``: whether texts are counted in a sample only.
+    Logged parts of the reward and other logged fields are last, hidden if there are many.
     """
+    responses, extras, parts = tables.responses, tables.extras, tables.reward_parts
     base_columns = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
     tokens = any(c.name == "response_tokens" for c in base_columns)
     columns = []
     for column in map(number_column, base_columns):
         hidden = column.hidden or (tokens and column.key == "response_chars")
         help_text = column.help
-        if sampled and column.key == SAMPLED_FIGURE:
+        if tables.sample_note and column.key == SAMPLED_FIGURE:
             help_text = message("{help}; of sampled responses only", help=help_text)
         columns.append(replace(column, hidden=hidden, help=help_text))
     extra_names = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]

@@ -63,9 +63,7 @@ class Picture:
 
 def overview(builder: ReportBuilder) -> dict[str, Any]:
     """Return the values for the template of the overview page, translated and without links."""
-    view = overview_view(
-        builder, Addresses(), builder.charts, builder.texts.extremes, builder.figures
-    )
+    view = overview_view(builder, Addresses(), builder.charts, builder.extremes, builder.figures)
     view |= {"notes": render_notes(builder.author_notes).html}
     return builder.options.language.of(view)
 
@@ -306,7 +304,7 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
     for detail in _DETAILS:
         yield template.render(
             steps=_short_table(view["steps"], detail.steps),
-            extremes=language.of(_extremes(builder.texts.extremes[: detail.extremes])),
+            extremes=language.of(_extremes(builder.extremes[: detail.extremes])),
             detail=detail,
             **shared,
         )
