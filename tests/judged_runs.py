@@ -157,13 +157,11 @@ def agents(seed: int, *, link: Callable[[Any], Any] = lambda step: 0.5, **column
 
 def texts_of(rng: Any, step: Any, prompt: Any, link: Any) -> list[list[str]]:
     """Return texts of which a part of the words is the prompt's own."""
-    link = np.broadcast_to(link, len(step))
+    own = rng.random((len(step), 20)) < np.broadcast_to(link, len(step))[:, None]
+    words = np.where(own, rng.integers(6, size=own.shape), rng.integers(300, size=own.shape))
     return [
-        [
-            f"p{p}_{rng.integers(6)}" if rng.random() < part else f"w{rng.integers(300)}"
-            for _ in range(20)
-        ]
-        for p, part in zip(prompt.tolist(), link.tolist(), strict=True)
+        [f"p{p}_{word}" if of_prompt else f"w{word}" for word, of_prompt in zip(*row, strict=True)]
+        for p, *row in zip(prompt.tolist(), words.tolist(), own.tolist(), strict=True)
     ]
 
 
