@@ -18,7 +18,8 @@ from rlreport.check.noise import mean_of
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.tables import BadLine, LogFile, Note, Tables
-from tests.check_cases import (
+from tests.judged_runs import texts_of
+from tests.tables_builder import (
     INDEX,
     SIGN,
     SIZE,
@@ -26,16 +27,16 @@ from tests.check_cases import (
     STEPS,
     WINDOW,
     find,
+    make_tables,
     moved,
     run,
+    sample,
     severity,
     share,
     solve,
     tables,
     title,
 )
-from tests.judged_runs import texts_of
-from tests.tables_builder import make_tables, sample
 
 PLACE = np.arange(STEPS)
 
@@ -346,7 +347,7 @@ def test_a_check_warns_beyond_its_limits_only(claim: str, value: Any) -> None:
     "check",
     [
         *("kl_explosion", "ratio_drift", "zero_variance_groups", "entropy_explosion"),
-        *("gradient_explosion", "failed_rollouts"),
+        *("gradient_explosion", "failed_rollouts", "reward_hacking_token"),
     ],
 )
 def test_a_check_without_what_it_needs_does_not_run(check: str) -> None:
