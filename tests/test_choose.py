@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,7 +31,9 @@ from tests.tables_builder import response_table
 
 def responses(steps: int, each: int) -> pd.DataFrame:
     random, count = np.random.default_rng(0), steps * each
-    columns = {name: random.normal(size=count) for name in ("reward", "kl_k1", "kl_k3", "kl_max")}
+    columns: dict[str, Any] = {
+        name: random.normal(size=count) for name in ("reward", "kl_k1", "kl_k3", "kl_max")
+    }
     columns["response_tokens"] = random.integers(5, 50, count).astype(float)
     for name in ("response_chars", "prompt_chars"):
         columns[name] = random.integers(10, 200, count)
