@@ -48,7 +48,6 @@ Texts = dict[str, str]
 
 
 def report(name: str, root: Path) -> Path:
-    """Build a report in ``root``, unless it is there; return its path."""
     out = root / name
     if name == "comparison":
         rlreport.compare(root / "runs" / "ppo_healthy", root / "runs" / "ppo_reward_hacking", out)
@@ -141,7 +140,6 @@ def carried(page: str) -> str:
 
 
 def chart(path: Path) -> str:
-    """Return titles, fields and data of a chart's specification."""
     objects: list[dict[str, Any]] = []
 
     def collect(one: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,25 +23,21 @@ from rlreport.choose import (
     rank_by_interest,
     shown_prompts,
 )
-from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
 from tests.hostile import write_log
+from tests.tables_builder import response_table
 
 
-def responses(steps: int, each: int, seed: int = 0) -> pd.DataFrame:
-    random = np.random.default_rng(seed)
-    count = steps * each
-    table = pd.DataFrame({c.name: np.full(count, np.nan) for c in RESPONSE_COLUMNS})
-    table["step"] = np.repeat(np.arange(steps), each)
-    table["n"] = np.tile(np.arange(each), steps)
-    for name in ("reward", "kl_k1", "kl_k3", "kl_max"):
-        table[name] = random.normal(size=count)
-    table["response_tokens"] = random.integers(5, 50, count).astype(float)
-    table["kl_max_position"] = 3.0
-    table["prompt_id"] = np.arange(count)
+def responses(steps: int, each: int) -> pd.DataFrame:
+    random, count = np.random.default_rng(0), steps * each
+    columns: dict[str, Any] = {
+        name: random.normal(size=count) for name in ("reward", "kl_k1", "kl_k3", "kl_max")
+    }
+    columns["response_tokens"] = random.integers(5, 50, count).astype(float)
     for name in ("response_chars", "prompt_chars"):
-        table[name] = random.integers(10, 200, count)
-    return table
+        columns[name] = random.integers(10, 200, count)
+    step = np.repeat(np.arange(steps), each)
+    return response_table({"step": step, "kl_max_position": 3.0, **columns})
 
 
 def test_evidence_comes_first_then_extremes_then_a_sample():
@@ -65,11 +63,7 @@ def candidate(each: int = 12, pinned: int = 0, arrays: int = 4, tokens: float = 
     return StepPlan(0, rows, pinned, np.full(each, tokens), arrays)
 
 
-@given(
-    each=st.integers(1, 128),
-    pinned=st.integers(0, 128),
-    arrays=st.sampled_from([0, 1, 4, 8]),
-)
+@given(each=st.integers(1, 128), pinned=st.integers(0, 128), arrays=st.sampled_from([0, 1, 4, 8]))
 def test_each_level_shows_no_more_than_the_one_before(each, pinned, arrays):
     step = candidate(each, min(pinned, each), arrays)
     plans = [step.at(level) for level in range(len(LEVELS))]

@@ -16,7 +16,6 @@ BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def cells(table: pd.DataFrame) -> list[list[str]]:
-    """The file's rows, the header first."""
     return list(reader.reader(io.StringIO(csv(table).decode(), newline="")))
 
 

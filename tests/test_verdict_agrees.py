@@ -56,7 +56,6 @@ def write_log(path: Path, mean: Callable[[int], float], *, metrics: bool) -> Non
 
 
 def tile_of(page: str, name: str) -> list[float]:
-    """Return the exact numbers of a tile: the first window's and the last's."""
     tile = page.split(f'data-figure="{name}"')[1].split("</dd>")[0].split("<svg")[0]
     numbers = re.findall(r'class="num"(?: title="([^"]+)")?>([^<]+)<', tile)
     return [float(exact or shown) for exact, shown in numbers]

@@ -35,7 +35,6 @@ with Workers(3) as workers:
 
 @pytest.fixture(params=["forked", "spawned"])
 def start(request, monkeypatch):
-    """How processes are started."""
     forks = request.param == "forked" and sys.platform == "linux"
     monkeypatch.setattr(workers_module, "can_fork", lambda: forks)
     return request.param
@@ -55,12 +54,8 @@ def test_results_come_in_the_order_of_their_jobs(count, start):
         for jobs_in_all in (0, 1, 7, 60):
             results = workers.map(jobs.named, iter(range(jobs_in_all)), "page")
             assert list(results) == [f"page {i}" for i in range(jobs_in_all)]
-
-
-def test_results_larger_than_a_pipe_come_in_order(start):
-    with Workers(3) as workers:
-        results = workers.map(jobs.repeated, range(40), 1 << 20)
-        assert [result[:3] for result in results] == [f"{i:03}".encode() for i in range(40)]
+        larger_than_a_pipe = workers.map(jobs.repeated, range(40), 1 << 20)
+        assert [result[:3] for result in larger_than_a_pipe] == [b"%03d" % i for i in range(40)]
 
 
 @pytest.mark.parametrize(
@@ -115,9 +110,7 @@ def test_only_a_few_jobs_are_done_ahead_of_the_result_that_is_taken(tmp_path, st
 def test_workers_can_be_used_again_after_results_were_given_up(start):
     with Workers(2) as workers:
         given_up: Any = workers.map(jobs.repeated, range(MANY), 1 << 24)
-        for i in range(
-            5
-        ):  # processes are killed at different moments, also in the middle of a pipe
+        for i in range(5):  # processes are killed at different moments, also amid a pipe
             next(given_up)
             time.sleep(0.003 * i)
         given_up.close()
@@ -168,7 +161,6 @@ def test_output_of_a_job_goes_to_standard_error(capfd, start):
 
 
 def working() -> tuple[subprocess.Popen[str], list[psutil.Process]]:
-    """Return a program whose workers are busy, and these."""
     process = subprocess.Popen(
         [sys.executable, "-c", WORK],
         stdout=subprocess.PIPE,
@@ -184,11 +176,6 @@ def working() -> tuple[subprocess.Popen[str], list[psutil.Process]]:
     return process, children
 
 
-def gone(children: list[psutil.Process]) -> bool:
-    """Whether all have ended."""
-    return not psutil.wait_procs(children, timeout=60)[1]
-
-
 @pytest.mark.parametrize("to_all", [True, False])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_the_parent_is_stopped(number, to_all):
@@ -198,7 +185,7 @@ def test_nothing_is_left_when_the_parent_is_stopped(number, to_all):
     else:
         process.send_signal(number)
     _, said = process.communicate(timeout=60)
-    assert gone(children)
+    assert not psutil.wait_procs(children, timeout=60)[1]
     assert process.returncode == -number
     if number == signal.SIGINT:  # the parent's own traceback, and nobody else's
         assert said.count("Traceback") == said.count("KeyboardInterrupt") == 1
