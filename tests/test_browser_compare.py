@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Browser
 
 import rlreport
 from tests.browser import serious, visiting
@@ -15,7 +12,7 @@ pytestmark = pytest.mark.untraced
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("compared")
     base = write_run(root / "main")
     new = write_run(root / "lost", seed=2, drop=0.4)
@@ -28,9 +25,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("page", "scheme"),
     [("folder/compare.html", "light"), ("folder/compare.html", "dark"), ("one.html", "light")],
 )
-def test_a_row_opens_both_responses_with_their_differences(
-    browser: Browser, made: Path, page: str, scheme: str
-) -> None:
+def test_a_row_opens_both_responses_with_their_differences(browser, made, page, scheme):
     with visiting(browser, made / page, color_scheme=scheme) as opened:
         assert not serious(opened)
         opened.click('.responses tr[data-n="1"] td[data-key="response"]')
@@ -42,7 +37,7 @@ def test_a_row_opens_both_responses_with_their_differences(
         assert opened.locator('.response [data-text="ref_response"] del').count()
 
 
-def test_the_folder_opens_at_its_index(browser: Browser, made: Path) -> None:
+def test_the_folder_opens_at_its_index(browser, made):
     context = browser.new_context()
     index = context.new_page()
     index.goto((made / "folder" / "index.html").as_uri())
@@ -50,7 +45,7 @@ def test_the_folder_opens_at_its_index(browser: Browser, made: Path) -> None:
     context.close()
 
 
-def test_without_scripts_and_on_a_phone_it_reads_whole(browser: Browser, made: Path) -> None:
+def test_without_scripts_and_on_a_phone_it_reads_whole(browser, made):
     size = {"width": 390, "height": 844}
     page = made / "folder" / "compare.html"
     with visiting(browser, page, viewport=size, java_script_enabled=False) as opened:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 import rlreport
 from tests.browser import in_url, listed, until, visiting
@@ -17,12 +16,12 @@ SAMPLE = Path(__file__).resolve().parents[1] / "sample_logs"
 
 
 @pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def step(tmp_path_factory):
     return write_step(tmp_path_factory.mktemp("step"), Made(responses=37, tokens=40))
 
 
 @pytest.fixture
-def page(browser: Browser, step: Path) -> Iterator[Page]:
+def page(browser, step):
     with visiting(browser, step) as opened:
         yield opened
 
@@ -30,7 +29,7 @@ def page(browser: Browser, step: Path) -> Iterator[Page]:
 FOCUSED = "() => document.activeElement.textContent"
 
 
-def test_the_focus_stays_on_next_and_goes_to_the_row_of_a_closed_response(page: Page) -> None:
+def test_the_focus_stays_on_next_and_goes_to_the_row_of_a_closed_response(page):
     page.click(".responses tbody tr:first-child")
     page.focus("button:text('Next →')")
     for place in (2, 3):
@@ -58,7 +57,7 @@ def test_the_focus_stays_on_next_and_goes_to_the_row_of_a_closed_response(page: 
     assert page.locator(".response h2").count() == 0
 
 
-def test_on_a_phone_the_opened_response_has_the_focus(browser: Browser, step: Path) -> None:
+def test_on_a_phone_the_opened_response_has_the_focus(browser, step):
     with visiting(browser, step, viewport={"width": 390, "height": 844}) as page:
         page.focus(".responses tbody tr a")
         page.keyboard.press("Enter")
@@ -66,9 +65,8 @@ def test_on_a_phone_the_opened_response_has_the_focus(browser: Browser, step: Pa
         assert page.evaluate("() => document.activeElement.closest('.response') !== null")
 
 
-def test_the_whole_header_sorts_a_click_closes_menus_and_altgr_types_brackets(page: Page) -> None:
+def test_the_whole_header_sorts_a_click_closes_menus_and_altgr_types_brackets(page):
     box = page.locator('.responses th[data-key="reward"]').bounding_box()
-    assert box is not None
     page.mouse.click(box["x"] + 3, box["y"] + 3)
     assert page.get_attribute('.responses th[data-key="reward"]', "aria-sort") == "descending"
     page.click(".menu > button:text('Filter')")
@@ -81,7 +79,7 @@ def test_the_whole_header_sorts_a_click_closes_menus_and_altgr_types_brackets(pa
         assert not page.evaluate(said)
 
 
-def test_what_does_not_parse_leaves_the_url(browser: Browser, step: Path) -> None:
+def test_what_does_not_parse_leaves_the_url(browser, step):
     bad = "#min.reward=abc&has.prompt=&sort=nope&max.nope=3&min.kl_k1="
     with visiting(browser, step, bad) as page:
         assert len(listed(page)) == 37
@@ -89,7 +87,7 @@ def test_what_does_not_parse_leaves_the_url(browser: Browser, step: Path) -> Non
         until(page, "() => location.hash === ''", timeout=2000)
 
 
-def test_many_changes_write_the_url_a_few_times(page: Page) -> None:
+def test_many_changes_write_the_url_a_few_times(page):
     page.click(".responses tbody tr:first-child")
     page.wait_for_selector(".token-text .t")
     page.evaluate(
@@ -111,7 +109,7 @@ def test_many_changes_write_the_url_a_few_times(page: Page) -> None:
     assert page.evaluate("() => globalThis.calls") < 30
 
 
-def test_a_held_key_loses_no_token(browser: Browser, step: Path) -> None:
+def test_a_held_key_loses_no_token(browser, step):
     with visiting(browser, step, "#r=1&token=0") as page:
         page.wait_for_selector(".token-text .at")
         page.focus(".token-text .at")
@@ -127,7 +125,7 @@ def test_a_held_key_loses_no_token(browser: Browser, step: Path) -> None:
         assert tip.startswith("7:")
 
 
-def test_print_keeps_colours_and_headers_and_forced_colours_show_the_open_row(page: Page) -> None:
+def test_print_keeps_colours_and_headers_and_forced_colours_show_the_open_row(page):
     page.click(".responses tbody tr:first-child")
     page.wait_for_selector(".token-text .t")
     page.emulate_media(media="print")
@@ -146,7 +144,7 @@ def test_print_keeps_colours_and_headers_and_forced_colours_show_the_open_row(pa
 
 
 @pytest.fixture(scope="module")
-def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("long")
     out = folder / "report"
     lines = [
@@ -163,7 +161,6 @@ def click_on_a_chart(page: Page) -> None:
     page.wait_for_selector('figure[data-live="true"]')
     plot.scroll_into_view_if_needed()
     box = plot.bounding_box()
-    assert box is not None
     page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
     page.wait_for_timeout(100)
     page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
@@ -171,8 +168,8 @@ def click_on_a_chart(page: Page) -> None:
 
 
 def test_the_overview_keeps_its_sort_in_the_url_and_a_click_on_a_chart_opens_a_hidden_step(
-    browser: Browser, long_run: Path
-) -> None:
+    browser, long_run
+):
     with visiting(browser, long_run / "index.html") as page:
         assert page.locator(".steps .list-tools .count").count() == 1
         assert page.locator(".steps .list-tools input[type=search]").count() == 0
@@ -184,7 +181,7 @@ def test_the_overview_keeps_its_sort_in_the_url_and_a_click_on_a_chart_opens_a_h
         click_on_a_chart(page)
 
 
-def test_an_open_response_leaves_the_list_its_texts_at_any_width(page: Page) -> None:
+def test_an_open_response_leaves_the_list_its_texts_at_any_width(page):
     page.click(".responses tbody tr:nth-child(3)")
     page.wait_for_selector(".response h2")
     text = page.locator('.responses tbody tr:nth-child(3) td[data-key="response"]')
@@ -204,7 +201,7 @@ def test_an_open_response_leaves_the_list_its_texts_at_any_width(page: Page) -> 
 
 
 @pytest.fixture(scope="module")
-def sample(real_report: Callable[[str], Path]) -> Path:
+def sample(real_report):
     return real_report("ppo_reward_hacking")
 
 
@@ -221,15 +218,12 @@ def names_of_curves(page: Page, figure: str) -> dict[str, float]:
     )
 
 
-def test_a_zoomed_chart_keeps_the_names_of_its_curves_and_a_finding_points_once(
-    browser: Browser, sample: Path
-) -> None:
+def test_a_zoomed_chart_keeps_the_names_of_its_curves_and_a_finding_points_once(browser, sample):
     figure = 'figure[data-chart="reward"]'
     with visiting(browser, sample / "index.html") as page:
         page.wait_for_selector(f'{figure}[data-live="true"]')
         before = names_of_curves(page, figure)
         box = page.locator(f"{figure} .plot").bounding_box()
-        assert box is not None
         page.mouse.move(box["x"] + 120, box["y"] + 80)
         page.mouse.down()
         page.mouse.move(box["x"] + 260, box["y"] + 80, steps=8)
@@ -271,8 +265,8 @@ def test_a_zoomed_chart_keeps_the_names_of_its_curves_and_a_finding_points_once(
 
 
 def test_a_link_to_a_response_leaves_no_half_heading_and_a_removed_filter_the_focus_nearby(
-    browser: Browser, step: Path
-) -> None:
+    browser, step
+):
     with visiting(browser, step, "#r=3&min.reward=0") as page:
         page.wait_for_selector(".response h2")
         page.wait_for_timeout(300)

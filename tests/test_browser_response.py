@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from tests.browser import copy, listed, rest, visiting
 from tests.pages import Made, write_step
@@ -16,12 +13,12 @@ TITLE = ".response h2"
 
 
 @pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def step(tmp_path_factory):
     return write_step(tmp_path_factory.mktemp("response"), Made(with_tokens=3))
 
 
 @pytest.fixture
-def page(browser: Browser, step: Path) -> Iterator[Page]:
+def page(browser, step):
     with visiting(browser, step) as opened:
         yield opened
 
@@ -31,7 +28,7 @@ def open_row(page: Page, n: int) -> None:
     page.wait_for_selector(TITLE)
 
 
-def test_a_row_opens_in_place_with_an_address_that_survives_reload_and_back(page: Page) -> None:
+def test_a_row_opens_in_place_with_an_address_that_survives_reload_and_back(page):
     open_row(page, 4)
     assert page.text_content(TITLE) == "Response 4"
     assert page.url.endswith("r=4")
@@ -48,7 +45,7 @@ def test_a_row_opens_in_place_with_an_address_that_survives_reload_and_back(page
     assert page.text_content(TITLE) == "Response 4"
 
 
-def test_keys_open_and_close_and_slash_searches(page: Page) -> None:
+def test_keys_open_and_close_and_slash_searches(page):
     page.focus('.responses tr[data-n="2"] a')
     page.keyboard.press("Enter")
     page.wait_for_selector(TITLE)
@@ -61,7 +58,7 @@ def test_keys_open_and_close_and_slash_searches(page: Page) -> None:
     assert page.locator(".response").is_hidden()
 
 
-def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page: Page) -> None:
+def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page):
     open_row(page, 5)
     texts = page.eval_on_selector_all(
         ".texts details",
@@ -115,7 +112,7 @@ def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page: Pa
     assert prompt["width"] > response["width"] == reference["width"]
 
 
-def test_previous_and_next_follow_the_list_as_it_is_sorted_and_filtered(page: Page) -> None:
+def test_previous_and_next_follow_the_list_as_it_is_sorted_and_filtered(page):
     page.click('.responses th[data-key="kl_k1"] button')
     order = listed(page)
     open_row(page, int(order[0]))
@@ -133,9 +130,7 @@ def test_previous_and_next_follow_the_list_as_it_is_sorted_and_filtered(page: Pa
     page.wait_for_selector(".response", state="hidden")
 
 
-def test_a_log_location_is_copied_even_if_the_clipboard_is_refused(
-    browser: Browser, step: Path
-) -> None:
+def test_a_log_location_is_copied_even_if_the_clipboard_is_refused(browser, step):
     with visiting(browser, step, "#r=7", permissions=["clipboard-read", "clipboard-write"]) as page:
         page.click(".response-more .menu > button")
         copy(page, ".sheet button:has-text('Log location')")
@@ -146,9 +141,7 @@ def test_a_log_location_is_copied_even_if_the_clipboard_is_refused(
 
 
 @pytest.mark.parametrize(("width", "beside"), [(1400, True), (420, False)])
-def test_list_and_panel_stand_side_by_side_only_on_wide_screens(
-    browser: Browser, step: Path, width: int, beside: bool
-) -> None:
+def test_list_and_panel_stand_side_by_side_only_on_wide_screens(browser, step, width, beside):
     with visiting(browser, step, "#r=2", viewport={"width": width, "height": 800}) as page:
         page.wait_for_selector(TITLE)
         if not beside:
@@ -156,7 +149,5 @@ def test_list_and_panel_stand_side_by_side_only_on_wide_screens(
             page.click("button:has-text('List')")
         table = page.locator(".responses").bounding_box()
         panel = page.locator(".response").bounding_box()
-        assert table is not None
-        assert panel is not None
         assert (panel["x"] >= table["x"] + table["width"]) is beside
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

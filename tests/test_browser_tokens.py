@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 import rlreport
 from tests.browser import in_url, visiting
@@ -20,12 +19,12 @@ MADE = Made(responses=4, with_tokens=3, tokens=60)
 
 
 @pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def step(tmp_path_factory):
     return write_step(tmp_path_factory.mktemp("tokens"), MADE)
 
 
 @pytest.fixture
-def page(browser: Browser, step: Path) -> Iterator[Page]:
+def page(browser, step):
     with visiting(browser, step, "#r=1") as opened:
         opened.wait_for_selector(".token-text .t")
         yield opened
@@ -82,7 +81,7 @@ def tip(page: Page) -> dict[str, str]:
     return dict(pairs)
 
 
-def test_all_twelve_metrics_are_offered_and_colour_the_text(page: Page, step: Path) -> None:
+def test_all_twelve_metrics_are_offered_and_colour_the_text(page, step):
     offered = page.eval_on_selector_all('[name="metric"] option', "all => all.map(o => o.value)")
     assert set(offered) == {metric["key"] for metric in TOKEN_METRICS}
     assert len(offered) == 12
@@ -117,9 +116,7 @@ def test_all_twelve_metrics_are_offered_and_colour_the_text(page: Page, step: Pa
     assert "step" in page.inner_text(".legend .unit")
 
 
-def test_white_space_special_and_partial_tokens_can_be_seen_and_values_on_hover_and_tap(
-    page: Page, step: Path
-) -> None:
+def test_white_space_special_and_partial_tokens_can_be_seen_and_values_on_hover_and_tap(page, step):
     shown = page.eval_on_selector_all(
         ".token-text .t", "all => all.map(span => [span.textContent, span.className.split(' ')[1]])"
     )
@@ -154,9 +151,7 @@ def test_white_space_special_and_partial_tokens_can_be_seen_and_values_on_hover_
     ],
     ids=["byte-level", "sentencepiece", "plain"],
 )
-def test_a_token_says_how_it_was_logged(
-    browser: Browser, tmp_path: Path, logged: dict[str, str]
-) -> None:
+def test_a_token_says_how_it_was_logged(browser, tmp_path, logged):
     made = Made(responses=1, with_tokens=1, words=(*logged, ""), logged=logged)
     step = write_step(tmp_path, made)
     raw = page_tokens(step)[0][0]
@@ -172,7 +167,7 @@ def test_a_token_says_how_it_was_logged(
                 assert said.endswith(f"(logged as {string})")
 
 
-def test_arrows_walk_tokens_and_a_finding_leads_to_its_own(page: Page) -> None:
+def test_arrows_walk_tokens_and_a_finding_leads_to_its_own(page):
     page.locator(".token-text .t").nth(0).click()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
@@ -196,9 +191,7 @@ def test_arrows_walk_tokens_and_a_finding_leads_to_its_own(page: Page) -> None:
     ("metric", "name"),
     [("advantage", "Next largest"), ("prob", "Next least likely"), ("value", "Next furthest")],
 )
-def test_a_button_and_keys_jump_through_the_extremes(
-    page: Page, step: Path, metric: str, name: str
-) -> None:
+def test_a_button_and_keys_jump_through_the_extremes(page, step, metric, name):
     page.select_option('[name="metric"]', metric)
     values = columns(step, 1)[metric]
     middle = sorted(values)[(MADE.tokens - 1) // 2]
@@ -217,9 +210,7 @@ def test_a_button_and_keys_jump_through_the_extremes(
     assert current(page) == order[2]
 
 
-def test_nan_is_said_and_figures_without_a_number_are_listed(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_nan_is_said_and_figures_without_a_number_are_listed(browser, tmp_path):
     step = write_step(tmp_path, Made(responses=1, with_tokens=1, tokens=20, nan=True))
     with visiting(browser, step, "#r=0&metric=logp&token=3") as page:
         page.wait_for_selector(".token-text .t.at")
@@ -228,16 +219,14 @@ def test_nan_is_said_and_figures_without_a_number_are_listed(
         assert page.locator('[name="metric"] option[value="value"]').count() == 0
 
 
-def test_a_token_has_an_address(browser: Browser, step: Path) -> None:
+def test_a_token_has_an_address(browser, step):
     with visiting(browser, step, "#r=2&token=7&metric=kl") as page:
         page.wait_for_selector(".token-text .t.at")
         assert current(page) == 7
         assert page.input_value('[name="metric"]') == "kl"
 
 
-def test_the_table_holds_every_metric_of_every_token_and_cuts_no_number(
-    page: Page, step: Path
-) -> None:
+def test_the_table_holds_every_metric_of_every_token_and_cuts_no_number(page, step):
     page.click(".token-table summary")
     page.wait_for_selector(".token-table tbody tr")
     values = columns(step, 1)
@@ -264,9 +253,7 @@ def test_the_table_holds_every_metric_of_every_token_and_cuts_no_number(
         assert cell.evaluate(look) == before
 
 
-def test_in_a_short_response_the_largest_value_has_a_colour_of_its_own(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_in_a_short_response_the_largest_value_has_a_colour_of_its_own(browser, tmp_path):
     ratios = [0.001, 0.02, -0.01, 0.333, 0.0, 0.1, -0.05, 0.2, 1.41, 0.03, 0.04, 0.15]
     rows = [
         row(step, response_tokens=[f" t{i}" for i in range(12)], logprobs=[-2.0] * 12,
@@ -282,10 +269,9 @@ def test_in_a_short_response_the_largest_value_has_a_colour_of_its_own(
         assert "percentile" not in page.inner_text(".legend")
 
 
-def test_the_line_is_linked_to_the_text(page: Page) -> None:
+def test_the_line_is_linked_to_the_text(page):
     plot = page.locator(".line-plot").first
     box = plot.bounding_box()
-    assert box is not None
     plot.click(position={"x": box["width"] * 0.5, "y": 20})
     assert current(page) == MADE.tokens // 2
     here = float(plot.locator(".here").get_attribute("x1") or "nan")
@@ -294,7 +280,7 @@ def test_the_line_is_linked_to_the_text(page: Page) -> None:
     assert page.locator(".line-plot").count() == 12
 
 
-def test_two_metrics_stand_side_by_side_around_one_token(page: Page, step: Path) -> None:
+def test_two_metrics_stand_side_by_side_around_one_token(page, step):
     page.select_option('[name="metric"]', "prob")
     page.select_option('[name="b"]', "ref_prob")
     in_url(page, "b=ref_prob")
@@ -313,7 +299,7 @@ def test_two_metrics_stand_side_by_side_around_one_token(page: Page, step: Path)
     assert tops[0] == tops[1]
 
 
-def test_long_responses_open_whole(browser: Browser, tmp_path: Path) -> None:
+def test_long_responses_open_whole(browser, tmp_path):
     step = write_step(tmp_path, Made(responses=1, with_tokens=1, tokens=32_000))
     with visiting(browser, step, "#r=0") as page:
         page.wait_for_selector(".token-text .t")
@@ -321,6 +307,5 @@ def test_long_responses_open_whole(browser: Browser, tmp_path: Path) -> None:
         page.keyboard.press("n")
         page.keyboard.press("n")
         at = page.locator(".token-text .t.at").bounding_box()
-        assert at is not None
         assert 0 <= at["y"] <= 880
         assert page.locator(".tip:not([hidden])").count() == 1

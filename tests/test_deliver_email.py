@@ -163,7 +163,7 @@ def test_a_header_is_one_printable_line():
 
 
 @pytest.fixture(scope="module")
-def exploded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exploded(tmp_path_factory):
     """A folder with a mail and a Markdown report of a run that dies after a gradient explosion."""
     folder = tmp_path_factory.mktemp("lead")
     random = np.random.default_rng(0)
@@ -194,7 +194,7 @@ def plain(mail: Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["run.eml", "noted.eml"])
-def test_the_first_lines_of_a_plain_mail_have_every_critical_finding(exploded, name) -> None:
+def test_the_first_lines_of_a_plain_mail_have_every_critical_finding(exploded, name):
     verdict = rlreport.build(exploded / "metrics.jsonl", exploded / "again.md", workers=1).verdict
     critical = [f for f in verdict.findings if f.severity == "critical"]
     assert any(f.explained_by for f in critical), "the run needs a critical effect"
@@ -204,7 +204,7 @@ def test_the_first_lines_of_a_plain_mail_have_every_critical_finding(exploded, n
         assert f"- Critical. {finding.title}" in first_lines
 
 
-def test_the_chart_of_the_verdict_stands_beside_the_reward(exploded) -> None:
+def test_the_chart_of_the_verdict_stands_beside_the_reward(exploded):
     markdown = (exploded / "run.md").read_text("utf-8")
     visible = markdown.partition("### Charts")[2].partition("<details>")[0]
     assert re.findall(r"run_files/(\w+)\.png", visible) == ["reward", "metric_grad_norm"]

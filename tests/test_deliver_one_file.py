@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ from tests.hostile import MARK, hostile_rows, write_log
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory) -> tuple[Path, Path]:
+def hostile(tmp_path_factory):
     """The same hostile log as one file and as a folder."""
     folder = tmp_path_factory.mktemp("hostile")
     log = write_log(folder / "log.jsonl", hostile_rows())

@@ -10,7 +10,7 @@ from rlreport.bake.overview import STEPS_SHOWN
 from rlreport.bake.views import TILES
 from rlreport.columns import RESPONSE_COLUMNS, STEP
 from rlreport.formats import formats
-from tests.format_table import PAGE, Row, capabilities, evidence, page
+from tests.format_table import PAGE, capabilities, evidence, page
 from tools.docs import columns_page, commands_page, data_page, log_format_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -45,12 +45,12 @@ def test_no_two_columns_of_a_list_look_alike():
         assert len(titles) == len(set(titles))
 
 
-def test_the_tables_of_formats_are_current() -> None:
+def test_the_tables_of_formats_are_current():
     assert PAGE.read_text() == page(), "python -m tests.format_table"
 
 
 @pytest.mark.parametrize("identity", list(formats()))
-def test_each_format_gives_what_its_row_says(identity: str, found: dict[str, list[Row]]) -> None:
+def test_each_format_gives_what_its_row_says(identity, found):
     rows = found[identity]
     assert rows, f"no dump of {identity} in tests/data/frameworks or tests/format_logs.py"
     row = " | ".join([f"`{identity}`", *capabilities(rows).values()])
@@ -58,5 +58,5 @@ def test_each_format_gives_what_its_row_says(identity: str, found: dict[str, lis
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, list[Row]]:
+def found():
     return evidence()

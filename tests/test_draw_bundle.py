@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-
-from playwright.sync_api import Browser
 
 from rlreport.draw.bundle import vega_bundle
 from rlreport.draw.overview import overview_charts
@@ -26,12 +23,12 @@ vegaEmbed("#chart", %s, { ast: true, actions: false, renderer: "svg", defaultSty
 """
 
 
-def test_the_bundle_cannot_end_its_script_element() -> None:
+def test_the_bundle_cannot_end_its_script_element():
     assert "</script" not in vega_bundle().lower()
     assert "<!--" not in vega_bundle()
 
 
-def test_the_bundle_draws_under_a_strict_policy(browser: Browser, tmp_path: Path) -> None:
+def test_the_bundle_draws_under_a_strict_policy(browser, tmp_path):
     tables = tables_of(response_table([{"step": s, "reward": s / 3} for s in range(9)]))
     spec = overview_charts(tables)[0].spec
     (tmp_path / "index.html").write_text(PAGE, "utf-8")

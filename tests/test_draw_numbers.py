@@ -17,15 +17,16 @@ from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import PADDING
-from tests.draw_tables import charts_of_step, response_table, responses_of, tables_of
+from tests.draw_tables import charts_of_step, response_table, tables_of
+from tests.reading import read
 
 NUMBER = re.compile(r"-?\d+\.?\d*")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def step_of(shared_data) -> tuple[pd.DataFrame, dict[str, Chart]]:
-    responses = responses_of(shared_data / "ppo_healthy")
+def step_of(shared_data):
+    responses = read(shared_data / "ppo_healthy").responses
     rows = responses[responses["step"] == responses["step"].max()]
     first = responses[responses["step"] == responses["step"].min()]
     charts = drawn(charts_of_step(rows, first, step=int(rows["step"].iloc[0])))
@@ -79,7 +80,7 @@ def texts(chart: Chart) -> dict[str, tuple[float, float]]:
     }
 
 
-def test_scatters_show_kl_and_length_against_reward(step_of) -> None:
+def test_scatters_show_kl_and_length_against_reward(step_of):
     for name, column in (("step_reward_kl", "kl_k1"), ("step_reward_length", "response_tokens")):
         place = step_of[1][name].spec["layer"][0]["encoding"]
         assert (place["x"]["field"], place["y"]["field"]) == (column, "reward")
@@ -92,8 +93,8 @@ def test_scatters_show_kl_and_length_against_reward(step_of) -> None:
     assert low <= gap.min() <= gap.max() <= high
 
 
-def test_curves_hold_the_means_of_pandas(shared_data) -> None:
-    responses = responses_of(shared_data / "ppo_healthy")
+def test_curves_hold_the_means_of_pandas(shared_data):
+    responses = read(shared_data / "ppo_healthy").responses
     charts = {chart.name: chart for chart in drawn(overview_charts(tables_of(responses), band=2.0))}
     data = pd.DataFrame(charts["reward"].spec["data"]["values"])
     policy = data[data["series"] == "policy"].set_index("step")
@@ -109,7 +110,7 @@ def test_curves_hold_the_means_of_pandas(shared_data) -> None:
     np.testing.assert_allclose(k1["value"], responses.groupby("step")["kl_k1"].mean(), rtol=1e-5)
 
 
-def test_a_line_runs_through_its_values() -> None:
+def test_a_line_runs_through_its_values():
     values = [0.0, 3.0, 1.0, 2.0]
     table = response_table([{"step": i, "reward": value} for i, value in enumerate(values)])
     chart = drawn(overview_charts(tables_of(table)))[0]
@@ -120,7 +121,7 @@ def test_a_line_runs_through_its_values() -> None:
         assert value_at(chart, "y", y) == pytest.approx(value, abs=slack(chart, "y"))
 
 
-def test_the_axis_of_a_run_that_was_resumed_begins_at_its_first_step() -> None:
+def test_the_axis_of_a_run_that_was_resumed_begins_at_its_first_step():
     table = response_table([{"step": 500 + i, "reward": float(i)} for i in range(4)])
     chart = drawn(overview_charts(tables_of(table)))[0]
     path = next(d for d in re.findall(r'd="(M[^"]*)"', chart.svg) if d.count("L") == 3)
@@ -128,7 +129,7 @@ def test_the_axis_of_a_run_that_was_resumed_begins_at_its_first_step() -> None:
     assert across == pytest.approx(np.linspace(0, chart.spec["width"], 4), abs=0.1)
 
 
-def test_steps_that_findings_name_are_marked() -> None:
+def test_steps_that_findings_name_are_marked():
     table = response_table([{"step": s, "reward": float(s)} for s in range(9)])
     finding = Finding(
         "reward_up", "warning", "note", title="It rose", steps=(3, 4, 7), charts=("reward",)
@@ -140,7 +141,7 @@ def test_steps_that_findings_name_are_marked() -> None:
     assert "var(--warning)" in chart.svg
 
 
-def test_labels_of_curves_never_overlap() -> None:
+def test_labels_of_curves_never_overlap():
     table = response_table(
         [{"step": s, "reward": 1.0, "ref_reward": 1.001, "valid_reward": 1.002} for s in range(5)]
     )
@@ -150,7 +151,7 @@ def test_labels_of_curves_never_overlap() -> None:
     assert all(below - above >= 12 for above, below in pairwise(places))
 
 
-def test_solved_groups_are_counted_by_the_best_reward() -> None:
+def test_solved_groups_are_counted_by_the_best_reward():
     rewards = {(0, 0): [0, 1], (0, 1): [0, 0], (1, 2): [1, 1], (1, 3): [0, 1], (1, 4): [1]}
     table = response_table(
         [
@@ -164,7 +165,7 @@ def test_solved_groups_are_counted_by_the_best_reward() -> None:
     assert solved["value"].tolist() == [0.5, 1.0]
 
 
-def test_gains_count_prompts_seen_twice_or_more() -> None:
+def test_gains_count_prompts_seen_twice_or_more():
     tables = tables_of(response_table([{"step": s, "reward": float(s)} for s in range(3)]))
     gains = [-0.5, 0.0, 0.25, 0.25, 0.75, np.nan, 9.0]
     tables.prompts = pd.DataFrame({"reward_gain": gains, "steps": [2, 2, 3, 2, 2, 2, 1]})
@@ -175,7 +176,7 @@ def test_gains_count_prompts_seen_twice_or_more() -> None:
     )
 
 
-def test_spreading_texts_are_drawn_most_telling_first() -> None:
+def test_spreading_texts_are_drawn_most_telling_first():
     names = [f"text {i}" for i in range(8)]
     shares = pd.DataFrame(
         [{"step": s, "ngram": n, "share": i / 10} for i, n in enumerate(names) for s in (1, 2)]
@@ -188,7 +189,7 @@ def test_spreading_texts_are_drawn_most_telling_first() -> None:
     assert "2 more are in the table." in chart.description
 
 
-def test_the_highest_reward_is_named_however_many_steps_are_drawn() -> None:
+def test_the_highest_reward_is_named_however_many_steps_are_drawn():
     table = response_table(
         [
             {"step": s, "reward": 5.0 if s == 201 else s / 1000, "kl_k1": float(s)}
@@ -199,7 +200,7 @@ def test_the_highest_reward_is_named_however_many_steps_are_drawn() -> None:
     assert "highest reward 5.00 at 201 nats (step 201)" in chart.description
 
 
-def test_words_of_the_first_step_are_of_that_step_alone() -> None:
+def test_words_of_the_first_step_are_of_that_step_alone():
     rewards = [float(s % 2) for s in range(240)]  # a column of the map holds two steps
     table = response_table([{"step": s, "reward": rewards[s]} for s in range(240)])
     (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_distribution")
@@ -208,7 +209,7 @@ def test_words_of_the_first_step_are_of_that_step_alone() -> None:
     )
 
 
-def test_groups_of_validation_are_not_among_those_solved() -> None:
+def test_groups_of_validation_are_not_among_those_solved():
     rows = [
         {"step": step, "group": group, "reward": float(reward), "validation": group}
         for step in (0, 1)

@@ -26,6 +26,7 @@ from rlreport.fields import FIELDS
 from rlreport.text.language import ENGLISH, FOLDER, Language
 from rlreport.text.messages import message, plural, told
 from tests import judged_runs, pseudo
+from tests.test_compare import read_runs_once
 from tools.catalogue import extracted, untranslated
 
 MAKERS = ("message", "plural")
@@ -42,14 +43,17 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def spoken(tmp_path_factory):
     """Every form of a report, of a comparison and an index, in the language of the tests."""
+    folder = tmp_path_factory.mktemp("pseudo")
     with pytest.MonkeyPatch.context() as patch:
-        return write_all(tmp_path_factory.mktemp("pseudo"), patch)
+        pseudo.speak(folder, patch)
+        read_runs_once(patch)
+        write_all(folder)
+    return folder
 
 
-def write_all(folder: Path, patch: pytest.MonkeyPatch) -> Path:
-    pseudo.speak(folder, patch)
+def write_all(folder: Path) -> None:
     runs = [pseudo.log(folder / "run"), pseudo.log(folder / "other", seed=1)]
     options: dict[str, Any] = {"lang": pseudo.CODE, "title": "ω", "workers": 1}
     for suffix in SUFFIXES:
@@ -58,7 +62,6 @@ def write_all(folder: Path, patch: pytest.MonkeyPatch) -> Path:
         rlreport.compare(runs[1], runs[0], compared, fail_on=["any"], **options)
     (folder / "broken.zip").write_bytes(b"PK")
     rlreport.index([folder], folder / "index.html", lang=pseudo.CODE)
-    return folder
 
 
 def parts_of(file: Path) -> list[str]:
@@ -92,7 +95,7 @@ FORMS += ["index.html"]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_no_text_is_left_in_english_or_glued_of_several(spoken: Path, form: str) -> None:
+def test_no_text_is_left_in_english_or_glued_of_several(spoken, form):
     known, parts = NAMES, parts_of(spoken / form)
     if form == "index.html":  # a reason is a text of the report that is listed
         known = NAMES | {"not", "an", "object", "but", "list"}
@@ -102,9 +105,7 @@ def test_no_text_is_left_in_english_or_glued_of_several(spoken: Path, form: str)
 
 
 @pytest.mark.parametrize("name", sorted(judged_runs.FAULTY))
-def test_every_finding_is_told_in_whole_messages(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_finding_is_told_in_whole_messages(name, tmp_path, monkeypatch):
     spoken = pseudo.speak(tmp_path, monkeypatch)
     verdict = run_checks(judged_runs.FAULTY[name][0](0))
     told_of = [
@@ -120,7 +121,7 @@ def test_every_finding_is_told_in_whole_messages(
         assert "⟦" in spoken.of(line)
 
 
-def test_no_message_is_joined_to_another_text() -> None:
+def test_no_message_is_joined_to_another_text():
     """Where text is added to a message, no language can put it elsewhere."""
     makers = {"message", "told", "plural", "listed", "clauses", "phrases", "sentences", "span"}
 
@@ -161,14 +162,14 @@ def forms(entry: Entry) -> list[str]:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_message_that_there_is_is_translated_with_the_same_places(language: str) -> None:
+def test_every_message_that_there_is_is_translated_with_the_same_places(language):
     """``python -m tools.catalogue`` brings a catalogue up to date."""
     there = {m.id for m in extracted(pseudo.ROOT) if m.id}
     assert {entry.id for entry in catalogue_of(language)} == there
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_translations_have_the_same_places_as_their_messages(language: str) -> None:
+def test_translations_have_the_same_places_as_their_messages(language):
     for entry in catalogue_of(language):
         said = forms(entry)
         asked = [entry.id] if isinstance(entry.id, str) else list(entry.id)
@@ -180,20 +181,20 @@ def test_translations_have_the_same_places_as_their_messages(language: str) -> N
         assert '"' in str(entry.id) or '"' not in "".join(said), entry.id
 
 
-def test_a_release_needs_a_translation_of_every_message(tmp_path: Path) -> None:
+def test_a_release_needs_a_translation_of_every_message(tmp_path):
     po = tmp_path / "zh.po"
     po.write_text('msgid "run"\nmsgstr "运行"\n\nmsgid "step"\nmsgid_plural "s"\nmsgstr[0] ""\n')
     assert untranslated(po) == ["step"]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_stands_in_a_message_stays_text(language: str) -> None:
+def test_what_stands_in_a_message_stays_text(language):
     hostile = "{0} {name} %(x)s </script><b>&amp;"
     said = Language(language).of(message("{name}: needs {needs}", name=hostile, needs="{needs}"))
     assert hostile in said and "{needs}" in said
 
 
-def test_counts_choose_their_form_in_english() -> None:
+def test_counts_choose_their_form_in_english():
     assert [plural("{count} step", "{count} steps", n) for n in (0, 1, 1234)] == [
         "0 steps",
         "1 step",
@@ -201,13 +202,13 @@ def test_counts_choose_their_form_in_english() -> None:
     ]
 
 
-def test_a_message_is_english_until_it_is_said() -> None:
+def test_a_message_is_english_until_it_is_said():
     text = told("{share:percent} of responses", {"share": 0.5})
     assert text == "50% of responses" and ENGLISH.of([text]) == ["50% of responses"]
     assert told("{none:figure} nats", {"none": None}) == "– nats"
 
 
-def test_a_placeholder_without_a_value_is_an_error() -> None:
+def test_a_placeholder_without_a_value_is_an_error():
     for make in (
         lambda: message("{gone:figure} nats", here=1),
         lambda: plural("{count} step", "{count} steps of {gone}", 2),
@@ -217,7 +218,7 @@ def test_a_placeholder_without_a_value_is_an_error() -> None:
             make()
 
 
-def test_every_message_is_made_with_exactly_its_values() -> None:
+def test_every_message_is_made_with_exactly_its_values():
     """Also where no test makes it."""
     wrong = []
     for path in (pseudo.ROOT / "rlreport").rglob("*.py"):
@@ -249,14 +250,14 @@ def test_every_message_is_made_with_exactly_its_values() -> None:
         "{% from 'macros/table.html' import gone %}{{ gone() }}",
     ],
 )
-def test_a_name_that_a_template_does_not_get_is_an_error(template: str, language: str) -> None:
+def test_a_name_that_a_template_does_not_get_is_an_error(template, language):
     for templates in (environment(Language(language)), _environment(Language(language))):
         with pytest.raises((UndefinedError, KeyError), match="gone"):
             templates.from_string(template).render(view={})
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def three(tmp_path_factory):
     """One run in English, in Chinese, and in English again, one after another."""
     folder = tmp_path_factory.mktemp("three")
     logs = pseudo.log(folder / "run", steps=9, each=8)
@@ -266,7 +267,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return made
 
 
-def test_two_languages_in_one_process_do_not_mix(three: list[Path]) -> None:
+def test_two_languages_in_one_process_do_not_mix(three):
     first, chinese, again = (
         {p.relative_to(d): p for p in d.rglob("*") if p.is_file()} for d in three
     )
@@ -281,7 +282,7 @@ def test_two_languages_in_one_process_do_not_mix(three: list[Path]) -> None:
         assert "回复" in chinese[name].read_text("utf-8"), name  # whoever baked it
 
 
-def test_data_are_english_in_every_language(three: list[Path]) -> None:
+def test_data_are_english_in_every_language(three):
     first, chinese, _ = three
     kept = (".json", ".csv", ".gz")
     names = [p.relative_to(first) for p in (first / "data").rglob("*") if p.suffix in kept]
@@ -290,6 +291,6 @@ def test_data_are_english_in_every_language(three: list[Path]) -> None:
         assert (first / name).read_bytes() == (chinese / name).read_bytes(), name
 
 
-def test_a_language_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_language_that_is_none_is_refused(tmp_path):
     with pytest.raises(UsageError, match="one of en, zh"):
         rlreport.build(tmp_path, tmp_path / "out", lang="xx")
