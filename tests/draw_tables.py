@@ -9,7 +9,7 @@ from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, TOKEN_COLUMNS
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import floats
 from rlreport.draw.step import CHARTED, step_charts
-from rlreport.summarise.steps import step_table
+from rlreport.summarise.steps import step_tables
 from rlreport.tables import Tables
 from rlreport.text.language import ENGLISH, Language
 
@@ -48,10 +48,11 @@ def tables_of(
 ) -> Tables:
     """Tables of a run; every numeric extra is taken for a part of the reward."""
     more = pd.DataFrame(extras or {}, index=responses.index)
+    bigrams = pd.DataFrame({"step": [], "bigrams": [], "distinct": []})
     return Tables(
         responses=responses,
         extras=more,
-        steps=step_table(responses, pd.DataFrame({"step": [], "bigrams": [], "distinct": []})),
+        steps=step_tables(responses, responses.iloc[:0], bigrams, {})[0],
         prompts=pd.DataFrame(columns=[c.name for c in PROMPT_COLUMNS]),
         tokens=pd.DataFrame(columns=[c.name for c in TOKEN_COLUMNS]),
         positions=pd.DataFrame(),

@@ -1,7 +1,5 @@
 """A comparison in a browser: the folder and the one file, the panel, without scripts."""
 
-from __future__ import annotations
-
 import pytest
 
 import rlreport

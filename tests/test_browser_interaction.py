@@ -1,14 +1,12 @@
 """Clicks, keys, focus, print and the URL in a browser: what each must do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
 
 import rlreport
-from tests.browser import in_url, listed, until, visiting
+from tests.browser import box_of, in_url, listed, until, visiting
 from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
@@ -66,7 +64,7 @@ def test_on_a_phone_the_opened_response_has_the_focus(browser, step):
 
 
 def test_the_whole_header_sorts_a_click_closes_menus_and_altgr_types_brackets(page):
-    box = page.locator('.responses th[data-key="reward"]').bounding_box()
+    box = box_of(page.locator('.responses th[data-key="reward"]'))
     page.mouse.click(box["x"] + 3, box["y"] + 3)
     assert page.get_attribute('.responses th[data-key="reward"]', "aria-sort") == "descending"
     page.click(".menu > button:text('Filter')")
@@ -160,7 +158,7 @@ def click_on_a_chart(page: Page) -> None:
     plot = page.locator('figure[data-live="true"] .plot').first
     page.wait_for_selector('figure[data-live="true"]')
     plot.scroll_into_view_if_needed()
-    box = plot.bounding_box()
+    box = box_of(plot)
     page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
     page.wait_for_timeout(100)
     page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
@@ -191,8 +189,7 @@ def test_an_open_response_leaves_the_list_its_texts_at_any_width(page):
     assert page.locator('.responses tbody a[tabindex="-1"]').count() == 0
     for width in (1200, 1400, 1700, 1900, 2500):
         page.set_viewport_size({"width": width, "height": 900})
-        box, frame = text.bounding_box(), page.locator(".responses .scroll").bounding_box()
-        assert box is not None and frame is not None
+        box, frame = box_of(text), box_of(page.locator(".responses .scroll"))
         assert box["width"] >= 200 and box["x"] + box["width"] <= frame["x"] + frame["width"] + 1
         # Navigation and page begin at the same line.
         left = "all => all.map(node => node.getBoundingClientRect().left)"
@@ -223,7 +220,7 @@ def test_a_zoomed_chart_keeps_the_names_of_its_curves_and_a_finding_points_once(
     with visiting(browser, sample / "index.html") as page:
         page.wait_for_selector(f'{figure}[data-live="true"]')
         before = names_of_curves(page, figure)
-        box = page.locator(f"{figure} .plot").bounding_box()
+        box = box_of(page.locator(f"{figure} .plot"))
         page.mouse.move(box["x"] + 120, box["y"] + 80)
         page.mouse.down()
         page.mouse.move(box["x"] + 260, box["y"] + 80, steps=8)

@@ -1,7 +1,5 @@
 """What scripts say, in another language: of every page with all that opens opened."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Page
 

@@ -1,7 +1,5 @@
 """The list of responses in a browser: sort, search, filter, columns, copies, long lists."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -17,7 +15,7 @@ import rlreport
 from rlreport.bake.step import STATIC_ROWS
 from rlreport.bake.templates import join_scripts
 from rlreport.text.clean import escape
-from tests.browser import copy, in_url, listed, numbers, until, visiting
+from tests.browser import box_of, copy, in_url, listed, numbers, until, visiting
 from tests.hostile import write_log
 from tests.pages import Made, write_step
 from tests.test_compare_data import FORMULAS, IDS
@@ -210,7 +208,7 @@ def test_without_scripts_every_baked_row_reads_in_full(browser, step):
         assert "明月何时照我还" in page.inner_text('[id="r=5"]')
         assert page.locator(".noscript").is_visible()
         folded = page.locator('[id="r=4"] td[data-key="response"]')
-        before = folded.bounding_box()
+        before = box_of(folded)
         page.click('a[href="#r=4"]')
-        after = folded.bounding_box()
+        after = box_of(folded)
         assert after["height"] > before["height"]

@@ -1,7 +1,5 @@
 """Pages of ``--live`` show a newer report by themselves, and nothing else does."""
 
-from __future__ import annotations
-
 import rlreport
 from tests.browser import until, visiting
 from tests.reading import write

@@ -1,7 +1,5 @@
 """The one file in a browser: its views, and all that the pages of the folder form can do."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import replace
 from pathlib import Path

@@ -1,11 +1,9 @@
 """Whole reports of real runs in a browser: silent, offline, accessible, and linked up."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser import listed, numbers, rest, serious, visiting
+from tests.browser import box_of, listed, numbers, rest, serious, visiting
 
 pytestmark = pytest.mark.untraced
 KINDS = ["index.html", "steps/59.html", "prompts.html", "tokens.html", "data.html"]
@@ -78,7 +76,7 @@ def test_live_charts_follow_the_theme_and_a_click_opens_the_step(browser, report
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
         page.goto((report / "index.html").as_uri())
         page.wait_for_selector(live("reward"))
-        box = page.locator(f"{live('reward')} .plot").bounding_box()
+        box = box_of(page.locator(f"{live('reward')} .plot"))
         x, y = box["x"] + box["width"] * 0.5, box["y"] + 100
         page.mouse.move(x - 5, y)
         page.mouse.move(x, y)
@@ -93,7 +91,7 @@ def test_brushing_a_chart_filters_the_list_and_other_charts_follow(browser, repo
         page.wait_for_selector(live("step_reward_kl"))
         plot = page.locator(f"{live('step_reward_kl')} .plot")
         plot.scroll_into_view_if_needed()
-        box = plot.bounding_box()
+        box = box_of(plot)
         everything = len(listed(page))
         page.mouse.move(box["x"] + 60, box["y"] + 40)
         page.mouse.down()
@@ -157,8 +155,8 @@ def test_keys_and_the_scrubber_move_between_steps(browser, report):
 def lead_is_in_sight(page: Page) -> None:
     """The chart of the verdict is seen without scrolling, and the rest is folded."""
     lead = page.locator(".verdict + section figure.chart, .verdict ~ section figure.chart").first
-    box = lead.bounding_box()
-    assert box is not None and box["y"] + box["height"] < 900
+    box = box_of(lead)
+    assert box["y"] + box["height"] < 900
     assert lead.locator(".shaded").count() == 1
     assert page.locator('figure[data-chart="reward"]').count() == 1
     assert 3 < page.locator("figure.chart:visible").count() <= 8

@@ -1,7 +1,5 @@
 """The response panel on real runs: what leads, its group, its prompt at other steps."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser import listed, rest, serious, until, visiting
+from tests.browser import box_of, listed, rest, serious, until, visiting
 from tests.pages import Made, write_step
 from tests.pages_reading import rows_data
 from tests.reading import row, write
@@ -38,7 +36,7 @@ def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(browser, real
 def look_at_figures(math: Page) -> None:
     line = math.locator(".response-figures.line > div")
     assert line.count() == 6
-    assert len({line.nth(k).bounding_box()["y"] for k in range(6)}) == 1  # type: ignore[index]
+    assert len({box_of(line.nth(k))["y"] for k in range(6)}) == 1
     rest = math.locator(".response-figures.rest")
     assert rest.is_hidden()
     math.click(".all-figures summary")
@@ -188,6 +186,6 @@ def test_a_link_to_a_token_shows_it_and_its_figures_whole(browser, tmp_path):
             page.wait_for_selector(".token-text .t.at")
             rest(page, 100)
             for selector in (".token-text .t.at", ".tip:not([hidden])"):
-                box = page.locator(selector).bounding_box()
+                box = box_of(page.locator(selector))
                 assert box["y"] >= 0
                 assert box["y"] + box["height"] <= size["height"]

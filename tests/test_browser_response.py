@@ -1,11 +1,9 @@
 """The response panel in a browser: address, texts, figures, differences, moving on."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser import copy, listed, rest, visiting
+from tests.browser import box_of, copy, listed, rest, visiting
 from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
@@ -104,10 +102,9 @@ def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page):
     assert page.locator("ins, del").count() == 0
     # The response stands beside that of the reference.
     prompt, response, reference = (
-        page.locator(f'[data-text="{key}"]').bounding_box()
+        box_of(page.locator(f'[data-text="{key}"]'))
         for key in ("prompt", "response", "ref_response")
     )
-    assert prompt and response and reference
     assert prompt["y"] + prompt["height"] <= response["y"] == reference["y"]
     assert prompt["width"] > response["width"] == reference["width"]
 
@@ -147,7 +144,7 @@ def test_list_and_panel_stand_side_by_side_only_on_wide_screens(browser, step, w
         if not beside:
             assert page.locator(".responses").is_hidden()
             page.click("button:has-text('List')")
-        table = page.locator(".responses").bounding_box()
-        panel = page.locator(".response").bounding_box()
+        table = box_of(page.locator(".responses"))
+        panel = box_of(page.locator(".response"))
         assert (panel["x"] >= table["x"] + table["width"]) is beside
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,7 +1,5 @@
 """The list of the run in a browser: 20,000 rows, filters, keys, and where its rows lead."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
@@ -14,7 +12,7 @@ from playwright.sync_api import Page
 
 import rlreport
 from rlreport.bake.step import STATIC_ROWS
-from tests.browser import in_url, listed, rest, serious, until, visiting
+from tests.browser import box_of, in_url, listed, rest, serious, until, visiting
 from tests.hostile import write_log
 from tests.pages import write_list
 from tests.pages_reading import node
@@ -126,8 +124,8 @@ def test_what_the_leading_finding_points_at_comes_first_and_length_is_in_sight(b
         ) as opened:
             if scripts:
                 ready(opened)
-                box = opened.locator('th[data-key="response_tokens"]').bounding_box()
-                assert box and box["x"] + box["width"] <= 1400
+                box = box_of(opened.locator('th[data-key="response_tokens"]'))
+                assert box["x"] + box["width"] <= 1400
             assert sorted(listed(opened)[:3]) == first
 
 
@@ -189,7 +187,7 @@ def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(browser, repor
         page.set_viewport_size({"width": 390, "height": 844})
         for name in ("Filter", "Columns"):
             page.click(f".menu > button:text-is('{name}')")
-            box = page.locator(".menu .sheet:popover-open").bounding_box()
+            box = box_of(page.locator(".menu .sheet:popover-open"))
             assert box["x"] >= 0
             assert box["x"] + box["width"] <= 390
             page.keyboard.press("Escape")
@@ -261,10 +259,9 @@ def test_a_row_opens_beside_the_list_and_keys_walk_in_its_order(browser, report)
         page.wait_for_selector(".response h2:has-text('response 17')")
         rest(page, 100)
         row, head, box = (
-            page.locator(one).bounding_box()
+            box_of(page.locator(one))
             for one in ('tr[data-n="30-17"]', ".responses thead", ".responses .scroll")
         )
-        assert row and head and box
         assert row["y"] >= head["y"] + head["height"] - 1
         assert row["y"] + row["height"] <= min(box["y"] + box["height"], 900) + 1
         assert row["height"] < 60

@@ -1,18 +1,16 @@
 """The token view in a browser: colours, values, walking, extremes, table, line, A|B."""
 
-from __future__ import annotations
-
-import math
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
 
 import rlreport
-from tests.browser import in_url, visiting
+from tests.browser import box_of, in_url, visiting
 from tests.pages import TOKEN_METRICS, Made, write_step
-from tests.pages_reading import page_tokens
+from tests.pages_reading import node, page_tokens
 from tests.reading import row, write
+from tests.test_browser_formulas import in_python
 
 pytestmark = pytest.mark.untraced
 MADE = Made(responses=4, with_tokens=3, tokens=60)
@@ -32,29 +30,9 @@ def page(browser, step):
 
 def columns(step: Path, n: int) -> dict[str, list[float]]:
     """Every metric of a response, computed from what the page carries."""
-    shipped = {key: values.tolist() for key, values in page_tokens(step)[n][1].items()}
-    logp, ratio = shipped["logp"], shipped["log_ratio"]
-    # A page of few digits leaves advantages to be derived: GAE(1, 0.95) with nothing after the end.
-    advantage: list[float] = []
-    following = 0.0
-    after = [*shipped["value"][1:], 0.0]
-    for reward, value, later in reversed(
-        list(zip(shipped["token_reward"], shipped["value"], after, strict=True))
-    ):
-        following = reward + later - value + 0.95 * following
-        advantage.insert(0, following)
-    target = [v + a for v, a in zip(shipped["value"], advantage, strict=True)]
-    ref = [p - r for p, r in zip(logp, ratio, strict=True)]
-    return shipped | {
-        "advantage": advantage,
-        "kl": [math.expm1(-r) + r for r in ratio],
-        "prob": [math.exp(p) for p in logp],
-        "ref_prob": [math.exp(p) for p in ref],
-        "ref_logp": ref,
-        "surprisal": [-p for p in logp],
-        "return": target,
-        "value_error": [v - t for v, t in zip(shipped["value"], target, strict=True)],
-    }
+    found = in_python(node(step.read_text("utf-8"), "tokens-data"))
+    part = slice(n * MADE.tokens, (n + 1) * MADE.tokens)
+    return {name: values[part].tolist() for name, values in found.items()}
 
 
 def classes(page: Page, view: int = 0) -> list[str]:
@@ -188,19 +166,18 @@ def test_arrows_walk_tokens_and_a_finding_leads_to_its_own(page):
 
 
 @pytest.mark.parametrize(
-    ("metric", "name"),
-    [("advantage", "Next largest"), ("prob", "Next least likely"), ("value", "Next furthest")],
+    ("metric", "name", "extent"),
+    [
+        ("advantage", "Next largest", lambda value, middle: -abs(value)),
+        ("prob", "Next least likely", lambda value, middle: value),
+        ("value", "Next furthest", lambda value, middle: -abs(value - middle)),
+    ],
 )
-def test_a_button_and_keys_jump_through_the_extremes(page, step, metric, name):
+def test_a_button_and_keys_jump_through_the_extremes(page, step, metric, name, extent):
     page.select_option('[name="metric"]', metric)
     values = columns(step, 1)[metric]
     middle = sorted(values)[(MADE.tokens - 1) // 2]
-    extent = {
-        "advantage": lambda value: -abs(value),
-        "prob": lambda value: value,
-        "value": lambda value: -abs(value - middle),
-    }[metric]
-    order = sorted(range(MADE.tokens), key=lambda i: extent(values[i]))
+    order = sorted(range(MADE.tokens), key=lambda i: extent(values[i], middle))
     for place in order[:3]:
         page.click(f"button:has-text('{name}')")
         assert current(page) == place
@@ -271,7 +248,7 @@ def test_in_a_short_response_the_largest_value_has_a_colour_of_its_own(browser, 
 
 def test_the_line_is_linked_to_the_text(page):
     plot = page.locator(".line-plot").first
-    box = plot.bounding_box()
+    box = box_of(plot)
     plot.click(position={"x": box["width"] * 0.5, "y": 20})
     assert current(page) == MADE.tokens // 2
     here = float(plot.locator(".here").get_attribute("x1") or "nan")
@@ -306,6 +283,6 @@ def test_long_responses_open_whole(browser, tmp_path):
         assert page.locator(".token-text .t").count() == 32_000
         page.keyboard.press("n")
         page.keyboard.press("n")
-        at = page.locator(".token-text .t.at").bounding_box()
+        at = box_of(page.locator(".token-text .t.at"))
         assert 0 <= at["y"] <= 880
         assert page.locator(".tip:not([hidden])").count() == 1

@@ -1,7 +1,5 @@
 """Turns in the response panel, from a log to the page: the spine, its keys, its tokens."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -11,7 +9,7 @@ from playwright.sync_api import Page
 import rlreport
 from rlreport.bake.step import conversation_data
 from rlreport.read.rollouts import Rollout, Turn
-from tests.browser import serious, visiting
+from tests.browser import box_of, serious, visiting
 from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
@@ -78,7 +76,7 @@ def test_the_first_tool_error_is_one_click_from_the_overview(browser, agents):
         page.wait_for_selector(".spine li.at")
         assert page.inner_text(".spine li.at .role").startswith("4 · tool view")
         assert page.inner_text(".spine li.at .error") == "<img src=x onerror=alert(1)>"
-        box = page.locator(".spine li.at").bounding_box()
+        box = box_of(page.locator(".spine li.at"))
         assert 0 <= box["y"] < 800
 
 
@@ -92,7 +90,7 @@ def test_a_response_opened_from_a_search_shows_the_first_turn_with_a_match(brows
         page.wait_for_selector(".spine li.at")
         assert page.inner_text(".spine li.at .role").startswith("5 ·")
         page.wait_for_selector(".token-text .t")
-        box = page.locator(".spine li.at").bounding_box()
+        box = box_of(page.locator(".spine li.at"))
         assert 0 <= box["y"] < 400
 
 
@@ -159,7 +157,7 @@ def test_a_conversation_of_200_turns_and_128_000_tokens_opens_whole(browser, tmp
         assert page.locator(".spine li").count() == 200
         assert page.locator(".token-text .t").count() == 128_000
         page.keyboard.press("a")
-        box = page.locator(".spine li.at").bounding_box()
+        box = box_of(page.locator(".spine li.at"))
         assert 0 <= box["y"] < 800
 
 

@@ -1,7 +1,5 @@
 """Runs against runs: from logs and from earlier reports, in words, as data, and at the gate."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
@@ -368,15 +366,18 @@ def test_responses_without_the_field_of_pairs_are_left_out_and_counted(tmp_path,
     assert lacking == ["new: 7 responses lack the field of --pair-by and are left out."]
 
 
-def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
+def test_other_step_spacing_no_overlap_and_what_only_one_side_logs_are_said(runs, tmp_path):
     odd = write_run(tmp_path / "odd", steps=[2.0 * i + 1 for i in range(5)])
-    even = write_run(tmp_path / "even", steps=range(0, 10, 2))
-    found, outcome = compared(even, odd)
+    found, outcome = compared(write_run(tmp_path / "even", steps=range(0, 10, 2)), odd)
     assert any("The runs have no steps in common" in note for note in notes(outcome))
     assert found["verdict"]["pairs"] == 48
     found, outcome = compared(runs["main"], write_run(tmp_path / "late", steps=range(100, 110)))
     assert any("neither common steps" in note for note in notes(outcome))
     assert found["curves"]["step"] == []
+    bare = write_run(tmp_path / "bare", without=("ref_reward",))
+    found, outcome = compared(bare, runs["same"])
+    assert any("Only NEW logs reference reward" in note for note in notes(outcome))
+    assert found["verdict"]["level"] == "no_evidence"
 
 
 def test_a_step_in_common_long_before_the_end_is_not_what_is_compared(tmp_path):
@@ -422,21 +423,12 @@ def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_pat
     assert "704" in page and "705" in page
 
 
-def test_what_only_one_side_logs_is_said(runs, tmp_path):
-    bare = write_run(tmp_path / "bare", without=("ref_reward",))
-    found, outcome = compared(bare, runs["same"])
-    assert any("Only NEW logs reference reward" in note for note in notes(outcome))
-    assert found["verdict"]["level"] == "no_evidence"
-
-
-def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
-    third = write_run(tmp_path / "third", seed=3)
-    found, outcome = compared([runs["main"], runs["same"], third], runs["lost"])
+def test_several_seeds_of_base_are_one_interval_over_runs_within_the_steps_of_all(runs, tmp_path):
+    found, outcome = compared(
+        [runs["main"], runs["same"], write_run(tmp_path / "third", seed=3)], runs["lost"]
+    )
     assert any("BASE has 3 runs" in note for note in notes(outcome))
     assert found["verdict"]["level"] == "worse"
-
-
-def test_a_second_seed_that_ended_early_moves_the_window_of_all(runs, tmp_path):
     short = write_run(tmp_path / "short", seed=3, steps=range(6))
     found = compared([runs["main"], short], runs["same"])[0]
     assert found["window"] == {"steps": [5, 5], "steps_base": [5, 5], "split": "train"}
@@ -472,12 +464,8 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     no_data, too_few = page.split("Not compared, as ")[1:]
     assert no_data.startswith("a run has no data: ") and "Length" not in no_data
     assert too_few.startswith("fewer than three prompts have data: Length, ")
-
-
-def test_one_prompt_is_counted_in_the_singular(tmp_path):
-    base = write_run(tmp_path / "base", prompts=range(2))
-    new = write_run(tmp_path / "new", prompts=range(1, 3))
-    note = notes(compared(base, new)[1])[0]
+    # One prompt is counted in the singular.
+    note = notes(compared(base, write_run(tmp_path / "next", prompts=range(1, 3)))[1])[0]
     assert note.endswith("; 1 prompt in common. 1 prompt only in BASE. 1 prompt only in NEW.")
 
 

@@ -1,7 +1,5 @@
 """Response data in reports: exact numbers, and texts that are neither formulas nor numbers."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

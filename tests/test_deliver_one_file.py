@@ -1,7 +1,5 @@
 """One file: everything in it, nothing outside it, only what is looked at unpacked."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

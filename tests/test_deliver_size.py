@@ -1,7 +1,5 @@
 """--max-size holds to the byte, shows what is most worth a look, and fills what it may have."""
 
-from __future__ import annotations
-
 import json
 import re
 

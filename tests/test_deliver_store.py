@@ -1,7 +1,5 @@
 """Reports in an object store: all files of the local report, the page to open last."""
 
-from __future__ import annotations
-
 import pytest
 
 from rlreport.api import build

@@ -1,7 +1,5 @@
 """Curves: averages of many steps with their range, and moving averages over the steps."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Charts of the user's own: drawn and carried like ours, and no more harm than one chart."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from textwrap import dedent
@@ -129,22 +127,17 @@ def lengths(tables):
     assert not [note for note in report.tables.notes if note.kind == "charts"]
 
 
-@pytest.mark.parametrize("text", ["def broken(:", "1 / 0", "exit(3)", "x = 1"])
+@pytest.mark.parametrize(
+    "text", ["def broken(:", "1 / 0", "exit(3)", "raise SystemExit('run')", "x = 1"]
+)
 def test_a_file_that_cannot_be_used_is_refused(logs, tmp_path, text):
     with pytest.raises(UsageError, match=r"--charts .*mine\.py"):
         rlreport.build(logs, tmp_path / "r", charts=[file(tmp_path, text)], workers=1)
     assert not (tmp_path / "r").exists()
-
-
-def test_the_command_line_ends_with_status_2(logs, tmp_path):
     done = command("build", logs, "-o", tmp_path / "r", "--charts", tmp_path / "none.py")
     assert done.returncode == 2
     assert "not a Python file" in done.stderr
-
-
-def test_a_file_beside_the_logs_is_never_run(logs, tmp_path):
-    file(tmp_path, "raise SystemExit('run')")
-    rlreport.build(logs, tmp_path / "r", workers=1)
+    rlreport.build(logs, tmp_path / "r", workers=1)  # a file beside the logs is never run
 
 
 def test_a_function_that_asks_gets_the_texts_of_the_sample(logs, tmp_path):

@@ -1,7 +1,5 @@
 """Direct drawings: what Vega draws of the exported specification, mark by mark."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 from xml.etree import ElementTree as ET

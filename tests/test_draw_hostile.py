@@ -1,7 +1,5 @@
 """Charts of poor, hostile and extreme tables: they draw, or are left out; none breaks a page."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -90,13 +88,6 @@ def test_a_run_of_any_shape_draws(steps, each, columns):
         assert charts[0].name == "step_reward"
 
 
-def test_steps_too_large_for_floats_draw():
-    responses = noise(2, 3)
-    responses["step"] += 2**60
-    check(overview_charts(tables_of(responses)))
-    check(overview_charts(tables_of(responses[responses["step"] == 2**60])))
-
-
 def test_names_from_logs_are_only_text():
     responses = noise(6, 8)
     random = np.random.default_rng(1)
@@ -133,7 +124,11 @@ def test_a_label_is_one_printable_line(text):
     assert not re.search(r"[\x00-\x1f\u202a-\u202e\u2066-\u2069]", shown)
 
 
-def test_no_table_no_chart():
+def test_steps_too_large_for_floats_draw_and_no_table_has_no_chart():
+    responses = noise(2, 3)
+    responses["step"] += 2**60
+    check(overview_charts(tables_of(responses)))
+    check(overview_charts(tables_of(responses[responses["step"] == 2**60])))
     nothing = tables_of(noise(1, 1).iloc[:0])
     assert overview_charts(nothing) == []
     assert prompt_charts(nothing) == []

@@ -1,7 +1,5 @@
 """Marks stand where the data say: baked charts are read back and compared with pandas."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -110,23 +108,18 @@ def test_curves_hold_the_means_of_pandas(shared_data):
     np.testing.assert_allclose(k1["value"], responses.groupby("step")["kl_k1"].mean(), rtol=1e-5)
 
 
-def test_a_line_runs_through_its_values():
+@pytest.mark.parametrize("first", [0, 500], ids=["from the start", "of a run that was resumed"])
+def test_a_line_runs_through_its_values_and_its_axis_begins_at_the_first_step(first):
     values = [0.0, 3.0, 1.0, 2.0]
-    table = response_table([{"step": i, "reward": value} for i, value in enumerate(values)])
+    table = response_table([{"step": first + i, "reward": v} for i, v in enumerate(values)])
     chart = drawn(overview_charts(tables_of(table)))[0]
     path = next(d for d in re.findall(r'd="(M[^"]*)"', chart.svg) if d.count("L") == 3)
     line = [tuple(map(float, pair)) for pair in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
-    for (x, y), (step, value) in zip(line, enumerate(values), strict=True):
+    across = np.linspace(0, chart.spec["width"], 4)
+    assert [x for x, _ in line] == pytest.approx(across, abs=0.1)
+    for (x, y), (step, value) in zip(line, enumerate(values, first), strict=True):
         assert value_at(chart, "x", x) == pytest.approx(step, abs=slack(chart, "x"))
         assert value_at(chart, "y", y) == pytest.approx(value, abs=slack(chart, "y"))
-
-
-def test_the_axis_of_a_run_that_was_resumed_begins_at_its_first_step():
-    table = response_table([{"step": 500 + i, "reward": float(i)} for i in range(4)])
-    chart = drawn(overview_charts(tables_of(table)))[0]
-    path = next(d for d in re.findall(r'd="(M[^"]*)"', chart.svg) if d.count("L") == 3)
-    across = [float(x) for x, _ in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
-    assert across == pytest.approx(np.linspace(0, chart.spec["width"], 4), abs=0.1)
 
 
 def test_steps_that_findings_name_are_marked():

@@ -1,7 +1,5 @@
 """A report in another language: nothing left in English, nothing glued, nothing mixed up."""
 
-from __future__ import annotations
-
 import ast
 import email
 import email.policy

@@ -1,7 +1,5 @@
 """Trainer metrics beside the logs become charts over the same steps, with guidance shaded."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -76,6 +74,7 @@ def extent(spec: dict, channel: str) -> tuple[float, float]:
 
 
 def test_each_kind_of_file_beside_the_logs_becomes_charts_on_our_steps(logs):
+    assert charts(logs)[0] == {}
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     (logs / "progress.csv").write_text("step,lr\n10,0.5\n30,0.25\n")
     verl = [{"step": s, "data": {"actor/entropy": s / 10}} for s in (0, *STEPS, 40)]
@@ -144,6 +143,12 @@ def test_pages_name_the_files_that_the_metrics_come_from(logs, tmp_path):
     for page in ("index.html", "data.html"):
         assert str(tmp_path) not in (Path(report.out) / page).read_text("utf-8")
 
+    for i in range(5):  # many are counted on the overview
+        (logs / f"progress_{i}.csv").write_text(f"step,m{i}\n10,0.5\n")
+    _, report = charts(logs)
+    assert "Trainer metrics from 7 files." in main_of(Path(report.out) / "index.html")
+    assert "progress_4.csv" in main_of(Path(report.out) / "data.html")
+
 
 def test_files_that_are_used_are_not_said_to_be_unread(logs):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
@@ -162,14 +167,6 @@ def test_files_that_are_used_are_not_said_to_be_unread(logs):
     assert [note.file for note in notes] == ["mlflow/meta.yaml"]
     assert "charts.py" not in main_of(Path(report.out) / "data.html")
     assert not list(logs.rglob("__pycache__"))
-
-
-def test_many_files_of_metrics_are_counted_on_the_overview(logs):
-    for i in range(5):
-        (logs / f"progress_{i}.csv").write_text(f"step,m{i}\n10,0.5\n")
-    _, report = charts(logs)
-    assert "Trainer metrics from 5 files." in main_of(Path(report.out) / "index.html")
-    assert "progress_4.csv" in main_of(Path(report.out) / "data.html")
 
 
 def test_metrics_that_are_read_are_nothing_odd_to_strict(logs):
@@ -191,10 +188,6 @@ def test_every_command_knows_the_metrics_beside_the_logs(logs, command):
     assert done.returncode == 0, done.stderr
     if command == "inspect":
         assert "trainer_state.json  1 metric of 3 steps" in done.stdout
-
-
-def test_a_log_without_metrics_has_no_such_chart(logs):
-    assert charts(logs)[0] == {}
 
 
 def charted(**metrics: list[float]) -> dict[str, Chart]:
@@ -284,9 +277,11 @@ def test_what_is_looked_for_first_stands_first_and_constants_are_one_line(tmp_pa
 
 
 def test_further_columns_of_the_log_have_charts_and_parts_of_the_reward_their_own():
-    reward = np.arange(6.0)
+    reward = np.array([0.0, 3.0, 1.0, 4.0, 2.0, 5.0])
     tables = tables_of(
-        response_table([{"step": s, "reward": r} for s, r in zip(2 * STEPS, reward, strict=True)]),
+        response_table(
+            [{"step": s, "reward": r} for s, r in zip(sorted(2 * STEPS), reward, strict=True)]
+        ),
         extras={"right": reward, "latency": reward * 2, "question_index": reward, "userId": reward},
     )
     tables.reward_parts = ["right"]

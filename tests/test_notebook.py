@@ -1,7 +1,5 @@
 """A report in a notebook: what stands in the cell, and what hostile logs can do from there."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -46,6 +44,7 @@ def reports(tmp_path_factory):
 
 def test_it_is_the_verdict_the_key_figures_and_the_file(reports):
     report = reports[".html"]
+    assert len(repr(report)) < 1000
     shown = Parsed(report._repr_html_())
     assert report.verdict.sentence[:500] in shown.text
     reward = report.tables.steps["reward_mean"].iloc[-3:].mean()
@@ -54,10 +53,6 @@ def test_it_is_the_verdict_the_key_figures_and_the_file(reports):
     assert shown.only("iframe")["srcdoc"] == Path(report.out).read_text("utf-8").replace(
         "<head>", '<head><base href="about:srcdoc">', 1
     )
-
-
-def test_as_text_it_is_short(reports):
-    assert len(repr(reports[".html"])) < 1000
 
 
 @pytest.mark.parametrize("form", ["", ".html"])
@@ -74,17 +69,14 @@ def test_no_script_stands_outside_the_sandbox(reports, form):
             assert (attributes["href"] or "").startswith(("./", "file:"))
 
 
-def test_a_folder_is_linked_alone(reports):
+def test_a_folder_and_a_large_file_are_linked_alone(reports, monkeypatch):
     shown = Parsed(reports[""]._repr_html_())
     assert (shown.only("a")["href"] or "").endswith("/index.html")
     assert "iframe" not in dict(shown.elements)
-
-
-def test_a_large_file_is_linked_alone(reports, monkeypatch):
     monkeypatch.setattr(summary, "MOST_EMBEDDED", reports[".html"].size - 1)
-    shown = reports[".html"]._repr_html_()
-    assert "iframe" not in shown
-    assert len(shown) < 10_000
+    linked = reports[".html"]._repr_html_()
+    assert "iframe" not in linked
+    assert len(linked) < 10_000
 
 
 def test_a_file_that_is_gone_is_no_error(reports, tmp_path):

@@ -1,7 +1,5 @@
 """The author's notes: Markdown at the top of the overview, in every format, and never more."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Every number of a report equals what a few lines of NumPy compute from the same rows."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -1,7 +1,5 @@
 """Reports of runs with more responses than are sampled say which figures come from the sample."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """The documentation's site: every page in its menu, every link followed."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -9,14 +7,10 @@ import pytest
 from tests import site
 
 
-def test_every_page_is_in_the_menu(tmp_path):
+def test_every_page_is_in_the_menu_and_links_fit_or_lead_to_the_repository(tmp_path):
     site.gather(tmp_path)
     menu = re.findall(r'= "([^"]+\.md)"', site.SITE.read_text("utf-8"))
     assert sorted(menu) == sorted(page.name for page in tmp_path.glob("*.md"))
-
-
-def test_links_between_pages_fit_and_others_lead_to_the_repository(tmp_path):
-    site.gather(tmp_path)
     text = (tmp_path / "index.md").read_text("utf-8")
     assert "](log-format.md)" in text
     assert "](decisions.md#figures)" in text
