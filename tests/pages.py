@@ -210,7 +210,13 @@ def step_view(made: Made) -> dict[str, Any]:
         "step": "100",
         "total": made.responses,
         "n": list(range(made.responses)),
-        "columns": [_plain(column) for column in columns],
+        "columns": [
+            {
+                key: getattr(column, key)
+                for key in ("key", "label", "unit", "kind", "help", "hidden")
+            }
+            for column in columns
+        ],
         "values": values,
         "strings": {},
         "texts": carried,
@@ -307,8 +313,3 @@ def converse(rollout: Rollout, count: int) -> None:
 
 def _cell(value: float) -> Cell:
     return Cell(written(value), value, exact(value), bar=min(20, round(6 * abs(value))))
-
-
-def _plain(column: ColumnView) -> dict[str, Any]:
-    keys = ("key", "label", "unit", "kind", "help", "hidden")
-    return {key: getattr(column, key) for key in keys}

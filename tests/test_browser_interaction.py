@@ -55,14 +55,6 @@ def test_the_focus_stays_on_next_and_goes_to_the_row_of_a_closed_response(page):
     assert page.locator(".response h2").count() == 0
 
 
-def test_on_a_phone_the_opened_response_has_the_focus(browser, step):
-    with visiting(browser, step, viewport={"width": 390, "height": 844}) as page:
-        page.focus(".responses tbody tr a")
-        page.keyboard.press("Enter")
-        page.wait_for_selector(".response h2")
-        assert page.evaluate("() => document.activeElement.closest('.response') !== null")
-
-
 def test_the_whole_header_sorts_a_click_closes_menus_and_altgr_types_brackets(page):
     box = box_of(page.locator('.responses th[data-key="reward"]'))
     page.mouse.click(box["x"] + 3, box["y"] + 3)
@@ -77,15 +69,22 @@ def test_the_whole_header_sorts_a_click_closes_menus_and_altgr_types_brackets(pa
         assert not page.evaluate(said)
 
 
-def test_what_does_not_parse_leaves_the_url(browser, step):
+def test_what_does_not_parse_leaves_the_url_and_on_a_phone_the_response_has_the_focus(
+    browser, step
+):
     bad = "#min.reward=abc&has.prompt=&sort=nope&max.nope=3&min.kl_k1="
     with visiting(browser, step, bad) as page:
         assert len(listed(page)) == 37
         assert page.locator(".chips button").count() == 0
         until(page, "() => location.hash === ''", timeout=2000)
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.focus(".responses tbody tr a")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".response h2")
+        assert page.evaluate("() => document.activeElement.closest('.response') !== null")
 
 
-def test_many_changes_write_the_url_a_few_times(page):
+def test_many_changes_write_the_url_a_few_times_and_a_held_key_loses_no_token(page):
     page.click(".responses tbody tr:first-child")
     page.wait_for_selector(".token-text .t")
     page.evaluate(
@@ -105,22 +104,14 @@ def test_many_changes_write_the_url_a_few_times(page):
     assert at == 1
     page.wait_for_timeout(700)
     assert page.evaluate("() => globalThis.calls") < 30
-
-
-def test_a_held_key_loses_no_token(browser, step):
-    with visiting(browser, step, "#r=1&token=0") as page:
-        page.wait_for_selector(".token-text .at")
-        page.focus(".token-text .at")
-        for _ in range(4):
-            for _ in range(39):
-                page.keyboard.press("ArrowRight")
-            for _ in range(39):
-                page.keyboard.press("ArrowLeft")
-        for _ in range(7):
-            page.keyboard.press("ArrowRight")
-        in_url(page, "token=7")
-        tip = page.text_content(".tip .raw") or ""
-        assert tip.startswith("7:")
+    # A held key loses no token.
+    page.keyboard.press("Home")
+    for key, times in (("ArrowRight", 39), ("ArrowLeft", 39)) * 2 + (("ArrowRight", 7),):
+        for _ in range(times):
+            page.keyboard.press(key)
+    in_url(page, "token=7")
+    tip = page.text_content(".tip .raw") or ""
+    assert tip.startswith("7:")
 
 
 def test_print_keeps_colours_and_headers_and_forced_colours_show_the_open_row(page):

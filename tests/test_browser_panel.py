@@ -139,10 +139,6 @@ def test_a_prompt_is_followed_over_the_steps_with_sort_and_search(browser, real_
         page.wait_for_selector("html[data-ready]", state="attached")
         assert "sort=-reward" in page.url
         assert page.input_value("input[type=search]") == "review"
-
-
-def test_a_prompt_that_no_other_step_shows_is_said_so(browser, real_report):
-    steps = real_report("ppo_healthy") / "steps"
     last = max(int(page.stem) for page in steps.glob("*.html"))
     with visiting(browser, steps / f"{last}.html", "#r=0") as page:
         page.wait_for_selector(TITLE)
@@ -172,14 +168,7 @@ def test_a_prompt_is_followed_past_steps_that_do_not_show_it(browser, tmp_path, 
         page.wait_for_selector(".response", state="hidden")
 
 
-def test_a_response_that_is_not_carried_is_said_to_be_so(browser, tmp_path):
-    with visiting(browser, write_step(tmp_path, Made()), "#r=999") as page:
-        assert "does not include the text" in page.inner_text(".response .note")
-        page.keyboard.press("Escape")
-        page.wait_for_selector(".response", state="hidden")
-
-
-def test_a_link_to_a_token_shows_it_and_its_figures_whole(browser, tmp_path):
+def test_a_link_shows_a_token_and_its_figures_whole_or_says_what_is_not_carried(browser, tmp_path):
     step = write_step(tmp_path, Made(responses=30, with_tokens=2, tokens=1400))
     for size in ({"width": 1400, "height": 900}, {"width": 390, "height": 800}):
         with visiting(browser, step, "#r=1&token=1200", viewport=size) as page:
@@ -189,3 +178,7 @@ def test_a_link_to_a_token_shows_it_and_its_figures_whole(browser, tmp_path):
                 box = box_of(page.locator(selector))
                 assert box["y"] >= 0
                 assert box["y"] + box["height"] <= size["height"]
+    with visiting(browser, step, "#r=999") as page:
+        assert "does not include the text" in page.inner_text(".response .note")
+        page.keyboard.press("Escape")
+        page.wait_for_selector(".response", state="hidden")

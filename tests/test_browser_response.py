@@ -41,9 +41,9 @@ def test_a_row_opens_in_place_with_an_address_that_survives_reload_and_back(page
     page.go_forward()
     page.wait_for_selector(TITLE)
     assert page.text_content(TITLE) == "Response 4"
-
-
-def test_keys_open_and_close_and_slash_searches(page):
+    # So it does by keys, and the slash key searches.
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".response", state="hidden")
     page.focus('.responses tr[data-n="2"] a')
     page.keyboard.press("Enter")
     page.wait_for_selector(TITLE)

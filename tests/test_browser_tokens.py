@@ -187,20 +187,17 @@ def test_a_button_and_keys_jump_through_the_extremes(page, step, metric, name, e
     assert current(page) == order[2]
 
 
-def test_nan_is_said_and_figures_without_a_number_are_listed(browser, tmp_path):
+def test_a_token_has_an_address_and_figures_without_a_number_are_listed(browser, step, tmp_path):
+    with visiting(browser, step, "#r=2&token=7&metric=kl") as page:
+        page.wait_for_selector(".token-text .t.at")
+        assert current(page) == 7
+        assert page.input_value('[name="metric"]') == "kl"
     step = write_step(tmp_path, Made(responses=1, with_tokens=1, tokens=20, nan=True))
     with visiting(browser, step, "#r=0&metric=logp&token=3") as page:
         page.wait_for_selector(".token-text .t.at")
         assert tip(page)["Logp"] == "NaN"
         assert "NaN or not logged in every token: Value." in page.inner_text(".token-view .note")
         assert page.locator('[name="metric"] option[value="value"]').count() == 0
-
-
-def test_a_token_has_an_address(browser, step):
-    with visiting(browser, step, "#r=2&token=7&metric=kl") as page:
-        page.wait_for_selector(".token-text .t.at")
-        assert current(page) == 7
-        assert page.input_value('[name="metric"]') == "kl"
 
 
 def test_the_table_holds_every_metric_of_every_token_and_cuts_no_number(page, step):

@@ -24,6 +24,7 @@ from rlreport.comparison.run import ComparedRun, compared_run, settings_that_dif
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import CompareOptions
 from rlreport.system.workers import Progress
+from tests.browser import serious, visiting
 from tests.schemas import validate
 
 SUFFIXES = ("", ".zip", ".html", ".md", ".eml")
@@ -585,3 +586,27 @@ def test_fewer_pairs_are_shown_where_the_size_is_small(runs, loss, tmp_path):
     rlreport.compare(runs["main"], runs["lost"], small, max_size=size - 2_000)
     assert small.stat().st_size <= size - 2_000
     assert "prompts won or lost are shown" in small.read_text()
+
+
+@pytest.mark.parametrize(("form", "scheme"), [("", "light"), ("", "dark"), (".html", "light")])
+def test_a_row_opens_both_responses_with_their_differences(browser, loss, form, scheme):
+    page = loss[1].with_suffix(form) if form else loss[1] / "compare.html"
+    with visiting(browser, page, color_scheme=scheme) as opened:
+        assert not serious(opened)
+        opened.click('.responses tr[data-n="1"] td[data-key="response"]')
+        assert opened.text_content(".response h2") == "Prompt 1"
+        titles = opened.locator(".response .texts summary").all_text_contents()
+        assert titles == ["Prompt", "NEW's response", "BASE's response"]
+        opened.click("text=Mark differences to BASE")
+        assert opened.locator('.response [data-text="response"] ins').count()
+        assert opened.locator('.response [data-text="ref_response"] del').count()
+
+
+def test_the_folder_opens_at_its_index_and_reads_whole_without_scripts_on_a_phone(browser, loss):
+    with visiting(browser, loss[1] / "index.html", java_script_enabled=False) as opened:
+        opened.wait_for_url("**/compare.html")
+        opened.set_viewport_size({"width": 390, "height": 844})
+        assert "Lower in this pair" in (opened.text_content(".verdict .sentence") or "")
+        assert opened.locator(".charts svg").count() == 2
+        assert opened.locator(".responses tbody tr").count() > 10
+        assert opened.evaluate("document.documentElement.scrollWidth") <= 390

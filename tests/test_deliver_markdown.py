@@ -173,7 +173,7 @@ def test_long_text_is_cut_and_says_so_and_a_bar_in_a_code_span_ends_no_cell():
 
 
 def test_another_s_folder_of_that_name_is_left_alone(tmp_path):
-    log = write_log(tmp_path / "log.jsonl", hostile_rows())
+    log = write_log(tmp_path / "log.jsonl", hostile_rows(steps=2))
     theirs = tmp_path / "run_files"
     theirs.mkdir()
     (theirs / "thesis.txt").write_text("years of work")

@@ -76,6 +76,9 @@ def test_a_place_that_cannot_be_written_is_told_in_a_line_before_anything_is_rea
     assert done.returncode == 2
     assert reason in done.stderr
     assert done.stderr.count("\n") == 1
+    done = rlreport("index", tmp_path, "-o", f"s3://{BUCKET}/index.html")
+    assert done.returncode == 2
+    assert "local path" in done.stderr
 
 
 def test_a_store_that_does_not_take_files_says_so(store, logs, monkeypatch):
@@ -87,9 +90,3 @@ def test_a_store_that_does_not_take_files_says_so(store, logs, monkeypatch):
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith("cannot be written: Access Denied for …")
     assert store.files("refused") == {}
-
-
-def test_an_index_is_made_beside_its_reports_on_a_disk(store, tmp_path):
-    done = rlreport("index", tmp_path, "-o", f"s3://{BUCKET}/index.html")
-    assert done.returncode == 2
-    assert "local path" in done.stderr

@@ -61,16 +61,13 @@ def test_averaged_points_have_the_range_of_their_steps():
     assert "range" in [layer["name"] for layer in chart.spec["layer"]]
 
 
-def test_a_chart_that_draws_every_step_shows_them_as_logged():
+def test_a_chart_that_draws_every_step_shows_them_as_logged_and_a_logarithmic_axis_the_range():
     chart = metric_chart(spiky(MOST_POINTS))
     rows = chart.spec["data"]["values"]
     assert len(rows) == MOST_POINTS
     assert not {"min", "max"} & {key for row in rows for key in row}
     assert axis_of(chart)[0] == "as logged"
     assert "range" not in [layer["name"] for layer in chart.spec["layer"]]
-
-
-def test_a_logarithmic_axis_includes_the_range():
     values = np.full(1_000, 0.01)
     values[500], values[700] = 90.0, 1e-5
     title, (low, high) = axis_of(metric_chart(values))
@@ -108,7 +105,7 @@ def heights(path: str) -> list[tuple[float, float]]:
     return [(float(x), (22 - float(y)) / 20) for x, y in points]
 
 
-def test_a_sparkline_keeps_the_lowest_and_highest_values_in_order():
+def test_a_sparkline_keeps_extremes_in_order_and_gaps_where_all_neighbours_are_missing():
     values = spiky(1_000)
     points = heights(sparkline(values))
     assert len(points) <= SPARKLINE_POINTS
@@ -117,10 +114,6 @@ def test_a_sparkline_keeps_the_lowest_and_highest_values_in_order():
     tops = {up: x for x, up in points}
     assert tops[1.0] == pytest.approx(100 * 333 / 999, abs=0.1)
     assert tops[0.0] == pytest.approx(100 * 500 / 999, abs=0.1)
-
-
-def test_a_sparkline_has_gaps_only_where_all_neighbours_are_missing():
-    values = spiky(1_000)
     values[np.arange(1_000) % 10 != 0] = np.nan
     assert sparkline(values).count("M") == 1
     values[400:600] = np.nan

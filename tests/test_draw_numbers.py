@@ -15,6 +15,7 @@ from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import PADDING
+from rlreport.tables import Tables
 from tests.draw_tables import charts_of_step, response_table, tables_of
 from tests.reading import read
 
@@ -144,18 +145,30 @@ def test_labels_of_curves_never_overlap():
     assert all(below - above >= 12 for above, below in pairwise(places))
 
 
-def test_solved_groups_are_counted_by_the_best_reward():
+def solved(tables: Tables) -> list[float]:
+    (chart,) = (c for c in prompt_charts(tables) if c.name == "group_shares")
+    values = pd.DataFrame(chart.spec["data"]["values"])
+    return values.query("series == 'solved'")["value"].tolist()
+
+
+def test_solved_groups_of_training_are_counted_by_the_best_reward():
     rewards = {(0, 0): [0, 1], (0, 1): [0, 0], (1, 2): [1, 1], (1, 3): [0, 1], (1, 4): [1]}
-    table = response_table(
-        [
-            {"step": step, "group": group, "reward": float(reward)}
-            for (step, group), held in rewards.items()
-            for reward in held
-        ]
-    )
-    charts = {chart.name: chart for chart in drawn(prompt_charts(tables_of(table)))}
-    solved = pd.DataFrame(charts["group_shares"].spec["data"]["values"]).query("series == 'solved'")
-    assert solved["value"].tolist() == [0.5, 1.0]
+    rows = [
+        {"step": step, "group": group, "reward": float(reward)}
+        for (step, group), held in rewards.items()
+        for reward in held
+    ]
+    assert solved(tables_of(response_table(rows))) == [0.5, 1.0]
+    rows = [
+        {"step": step, "group": group, "reward": float(reward), "validation": group}
+        for step in (0, 1)
+        for group, held in enumerate([(0, 1), (0, 0)])
+        for reward in held
+    ]
+    tables = tables_of(response_table(rows))
+    tables.validation = tables.steps
+    tables.prompts["validation"] = 0
+    assert solved(tables) == [1.0, 1.0]
 
 
 def test_gains_count_prompts_seen_twice_or_more():
@@ -182,7 +195,7 @@ def test_spreading_texts_are_drawn_most_telling_first():
     assert "2 more are in the table." in chart.description
 
 
-def test_the_highest_reward_is_named_however_many_steps_are_drawn():
+def test_the_highest_reward_and_the_first_step_are_described_however_many_steps_are_drawn():
     table = response_table(
         [
             {"step": s, "reward": 5.0 if s == 201 else s / 1000, "kl_k1": float(s)}
@@ -191,27 +204,9 @@ def test_the_highest_reward_is_named_however_many_steps_are_drawn():
     )
     (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_kl_frontier")
     assert "highest reward 5.00 at 201 nats (step 201)" in chart.description
-
-
-def test_words_of_the_first_step_are_of_that_step_alone():
     rewards = [float(s % 2) for s in range(240)]  # a column of the map holds two steps
     table = response_table([{"step": s, "reward": rewards[s]} for s in range(240)])
     (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_distribution")
     assert "Reward 1.00: 0% of the responses in the first step, 100% in the last" in (
         chart.description
     )
-
-
-def test_groups_of_validation_are_not_among_those_solved():
-    rows = [
-        {"step": step, "group": group, "reward": float(reward), "validation": group}
-        for step in (0, 1)
-        for group, held in enumerate([(0, 1), (0, 0)])
-        for reward in held
-    ]
-    tables = tables_of(response_table(rows))
-    tables.validation = tables.steps
-    tables.prompts["validation"] = 0
-    (chart,) = (c for c in prompt_charts(tables) if c.name == "group_shares")
-    solved = pd.DataFrame(chart.spec["data"]["values"]).query("series == 'solved'")
-    assert solved["value"].tolist() == [1.0, 1.0]

@@ -154,22 +154,13 @@ def catalogue_of(language: str) -> list[Entry]:
         return [entry for entry in pofile.read_po(file, locale=language) if entry.id]
 
 
-def forms(entry: Entry) -> list[str]:
-    """What a message is in a catalogue, for each count."""
-    return [entry.string] if isinstance(entry.string, str) else list(entry.string or ())
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_message_that_there_is_is_translated_with_the_same_places(language):
-    """``python -m tools.catalogue`` brings a catalogue up to date."""
+def test_every_message_is_in_the_catalogue_and_its_translation_has_the_same_places(language):
     there = {m.id for m in extracted(pseudo.ROOT) if m.id}
-    assert {entry.id for entry in catalogue_of(language)} == there
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_translations_have_the_same_places_as_their_messages(language):
-    for entry in catalogue_of(language):
-        said = forms(entry)
+    catalogue = catalogue_of(language)
+    assert {entry.id for entry in catalogue} == there, "python -m tools.catalogue"
+    for entry in catalogue:
+        said = [entry.string] if isinstance(entry.string, str) else list(entry.string or ())
         asked = [entry.id] if isinstance(entry.id, str) else list(entry.id)
         assert not entry.fuzzy, entry.id
         for text in filter(None, said):  # a missing one is English: `make release-check` asks
@@ -192,21 +183,12 @@ def test_what_stands_in_a_message_stays_text(language):
     assert hostile in said and "{needs}" in said
 
 
-def test_counts_choose_their_form_in_english():
-    assert [plural("{count} step", "{count} steps", n) for n in (0, 1, 1234)] == [
-        "0 steps",
-        "1 step",
-        "1,234 steps",
-    ]
-
-
-def test_a_message_is_english_until_it_is_said():
+def test_messages_are_english_until_they_are_told_and_need_all_their_values():
+    counts = [plural("{count} step", "{count} steps", n) for n in (0, 1, 1234)]
+    assert counts == ["0 steps", "1 step", "1,234 steps"]
     text = told("{share:percent} of responses", {"share": 0.5})
     assert text == "50% of responses" and ENGLISH.of([text]) == ["50% of responses"]
     assert told("{none:figure} nats", {"none": None}) == "– nats"
-
-
-def test_a_placeholder_without_a_value_is_an_error():
     for make in (
         lambda: message("{gone:figure} nats", here=1),
         lambda: plural("{count} step", "{count} steps of {gone}", 2),
@@ -265,7 +247,7 @@ def three(tmp_path_factory):
     return made
 
 
-def test_two_languages_in_one_process_do_not_mix(three):
+def test_two_languages_in_one_process_do_not_mix_and_data_are_english(three):
     first, chinese, again = (
         {p.relative_to(d): p for p in d.rglob("*") if p.is_file()} for d in three
     )
@@ -278,15 +260,10 @@ def test_two_languages_in_one_process_do_not_mix(three):
         assert '<html lang="zh-CN">' in chinese[name].read_text("utf-8"), name
         assert '<html lang="en">' in first[name].read_text("utf-8"), name
         assert "回复" in chinese[name].read_text("utf-8"), name  # whoever baked it
-
-
-def test_data_are_english_in_every_language(three):
-    first, chinese, _ = three
-    kept = (".json", ".csv", ".gz")
-    names = [p.relative_to(first) for p in (first / "data").rglob("*") if p.suffix in kept]
-    names.remove(Path("data/manifest.json"))  # names of scripts are by what they say
-    for name in names:
-        assert (first / name).read_bytes() == (chinese / name).read_bytes(), name
+    # Data are English, but for the names of scripts, which are by what these say.
+    for name, file in first.items():
+        if name.suffix in (".json", ".csv", ".gz") and name != Path("data/manifest.json"):
+            assert file.read_bytes() == chinese[name].read_bytes(), name
 
 
 def test_a_language_that_is_none_is_refused(tmp_path):
