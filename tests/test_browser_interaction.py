@@ -145,17 +145,6 @@ def long_run(tmp_path_factory):
     return Path(rlreport.build(folder / "run.jsonl", out, workers=1).out)
 
 
-def click_on_a_chart(page: Page) -> None:
-    plot = page.locator('figure[data-live="true"] .plot').first
-    page.wait_for_selector('figure[data-live="true"]')
-    plot.scroll_into_view_if_needed()
-    box = box_of(plot)
-    page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
-    page.wait_for_timeout(100)
-    page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
-    page.wait_for_url("**/steps/*.html")
-
-
 def test_the_overview_keeps_its_sort_in_the_url_and_a_click_on_a_chart_opens_a_hidden_step(
     browser, long_run
 ):
@@ -167,7 +156,14 @@ def test_the_overview_keeps_its_sort_in_the_url_and_a_click_on_a_chart_opens_a_h
         address = page.url.split("#")[1]
     with visiting(browser, long_run / "index.html", "#" + address) as page:
         assert page.get_attribute('.steps th[data-key="reward_mean"]', "aria-sort") == "descending"
-        click_on_a_chart(page)
+        plot = page.locator('figure[data-live="true"] .plot').first
+        page.wait_for_selector('figure[data-live="true"]')
+        plot.scroll_into_view_if_needed()
+        box = box_of(plot)
+        page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
+        page.wait_for_timeout(100)
+        page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
+        page.wait_for_url("**/steps/*.html")
 
 
 def test_an_open_response_leaves_the_list_its_texts_at_any_width(page):

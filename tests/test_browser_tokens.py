@@ -35,16 +35,10 @@ def columns(step: Path, n: int) -> dict[str, list[float]]:
     return {name: values[part].tolist() for name, values in found.items()}
 
 
-def classes(page: Page, view: int = 0) -> list[str]:
-    return (
-        page.locator(".token-text")
-        .nth(view)
-        .evaluate("box => [...box.querySelectorAll('.t')].map(span => span.className)")
-    )
-
-
 def bins(page: Page, view: int = 0) -> list[int]:
-    return [int(name.split("-")[1].split()[0]) for name in classes(page, view)]
+    spans = "box => [...box.querySelectorAll('.t')].map(span => span.className)"
+    names = page.locator(".token-text").nth(view).evaluate(spans)
+    return [int(name.split("-")[1].split()[0]) for name in names]
 
 
 def current(page: Page) -> int:

@@ -69,16 +69,6 @@ def placed(
             yield child, x + move[0], y + move[1], inherited
 
 
-def texts(chart: Chart) -> dict[str, tuple[float, float]]:
-    """Each text of a drawing and its place in the plot."""
-    root = ET.fromstring(chart.svg)
-    return {
-        mark.text or "": (x + float(mark.get("x", 0)), y + float(mark.get("y", 0)))
-        for mark, x, y, _ in placed(root)
-        if mark.tag == f"{SVG}text"
-    }
-
-
 def test_scatters_show_kl_and_length_against_reward(step_of):
     for name, column in (("step_reward_kl", "kl_k1"), ("step_reward_length", "response_tokens")):
         place = step_of[1][name].spec["layer"][0]["encoding"]
@@ -140,7 +130,8 @@ def test_labels_of_curves_never_overlap():
         [{"step": s, "reward": 1.0, "ref_reward": 1.001, "valid_reward": 1.002} for s in range(5)]
     )
     chart = drawn(overview_charts(tables_of(table)))[0]
-    height = {text: y for text, (_, y) in texts(chart).items()}
+    marks = [(mark, y) for mark, _, y, _ in placed(ET.fromstring(chart.svg))]
+    height = {mark.text: y + float(mark.get("y", 0)) for mark, y in marks if mark.text}
     places = sorted(height[name] for name in ("policy", "reference", "valid, policy"))
     assert all(below - above >= 12 for above, below in pairwise(places))
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from babel.messages import pofile
-from babel.messages.catalog import Message as Entry
 from jinja2 import UndefinedError
 
 import rlreport
@@ -47,19 +46,15 @@ def spoken(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         pseudo.speak(folder, patch)
         read_runs_once(patch)
-        write_all(folder)
+        runs = [pseudo.log(folder / "run"), pseudo.log(folder / "other", seed=1)]
+        options: dict[str, Any] = {"lang": pseudo.CODE, "title": "ω", "workers": 1}
+        for suffix in SUFFIXES:
+            report, compared = folder / f"report{suffix}", folder / f"compared{suffix}"
+            rlreport.build(runs[0], report, mute={"reward_stalled": "ψ"}, **options)
+            rlreport.compare(runs[1], runs[0], compared, fail_on=["any"], **options)
+        (folder / "broken.zip").write_bytes(b"PK")
+        rlreport.index([folder], folder / "index.html", lang=pseudo.CODE)
     return folder
-
-
-def write_all(folder: Path) -> None:
-    runs = [pseudo.log(folder / "run"), pseudo.log(folder / "other", seed=1)]
-    options: dict[str, Any] = {"lang": pseudo.CODE, "title": "ω", "workers": 1}
-    for suffix in SUFFIXES:
-        report, compared = folder / f"report{suffix}", folder / f"compared{suffix}"
-        rlreport.build(runs[0], report, mute={"reward_stalled": "ψ"}, **options)
-        rlreport.compare(runs[1], runs[0], compared, fail_on=["any"], **options)
-    (folder / "broken.zip").write_bytes(b"PK")
-    rlreport.index([folder], folder / "index.html", lang=pseudo.CODE)
 
 
 def parts_of(file: Path) -> list[str]:
@@ -149,15 +144,11 @@ def literals(text: str) -> list[str]:
     return sorted({f"{name}:{form}" for _, name, form, _ in Formatter().parse(text) if name})
 
 
-def catalogue_of(language: str) -> list[Entry]:
-    with (FOLDER / f"{language}.po").open("rb") as file:
-        return [entry for entry in pofile.read_po(file, locale=language) if entry.id]
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_message_is_in_the_catalogue_and_its_translation_has_the_same_places(language):
     there = {m.id for m in extracted(pseudo.ROOT) if m.id}
-    catalogue = catalogue_of(language)
+    with (FOLDER / f"{language}.po").open("rb") as file:
+        catalogue = [entry for entry in pofile.read_po(file, locale=language) if entry.id]
     assert {entry.id for entry in catalogue} == there, "python -m tools.catalogue"
     for entry in catalogue:
         said = [entry.string] if isinstance(entry.string, str) else list(entry.string or ())
