@@ -1,7 +1,5 @@
 """What a page derives from the figures it carries equals what Python's formulas give."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs against runs: from logs and from earlier reports, in words, as data, and at the gate."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
@@ -26,8 +24,10 @@ from rlreport.comparison.run import ComparedRun, compared_run, settings_that_dif
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import CompareOptions
 from rlreport.system.workers import Progress
+from tests.browser import serious, visiting
 from tests.schemas import validate
 
+SUFFIXES = ("", ".zip", ".html", ".md", ".eml")
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "red", "kite", "two", "sun"]
 
 
@@ -91,9 +91,10 @@ def report(built, tmp_path):
 
 @pytest.fixture(scope="module")
 def loss(runs, tmp_path_factory):
-    """What main against lost came to, and its folder."""
+    """What main against lost came to, and its folder, beside which it is in every other form."""
     out = tmp_path_factory.mktemp("loss") / "out"
-    return rlreport.compare(runs["main"], runs["lost"], out), out
+    made = [rlreport.compare(runs["main"], runs["lost"], f"{out}{suffix}") for suffix in SUFFIXES]
+    return made[0], out
 
 
 def told(out: Path) -> dict:
@@ -107,8 +108,24 @@ def valid(found: dict) -> dict:
 
 
 @cache
-def run_at(path: Path, pair_by: str) -> ComparedRun:
-    return compared_run(path, CompareOptions(pair_by=pair_by), Thresholds(), Progress())
+def run_at(path: Path, pair_by: str = "prompt", metrics: tuple[Path, ...] = ()) -> ComparedRun:
+    options = CompareOptions(pair_by=pair_by, metrics=metrics)
+    return compared_run(path, options, Thresholds(), Progress())
+
+
+def read_runs_once(patch: pytest.MonkeyPatch) -> None:
+    """Compare runs as they were first read: most of the time goes into reading."""
+    patch.setattr(
+        "rlreport.pipeline.compared_run",
+        lambda path, options, *_: run_at(Path(path), options.pair_by, tuple(options.metrics)),
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runs_read_once():
+    with pytest.MonkeyPatch.context() as patch:
+        read_runs_once(patch)
+        yield
 
 
 def compared(base: Path | list[Path], new: Path, **options) -> tuple[dict, Outcome]:
@@ -175,18 +192,19 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     )
     # A finding that turned critical is new to the gate and to the verdict, and not to the list.
     losses = [{"step": step, "loss": 0.1 if step < 8 else np.nan} for step in range(10)]
+    broken = broken.rename(tmp_path / "nan")
     (broken / "metrics.jsonl").write_text("\n".join(map(json.dumps, losses)))
     rlreport.build(broken, tmp_path / "report", workers=1)
     still = rlreport.compare(tmp_path / "report", broken, tmp_path / "d", fail_on=["any"])
     assert still.sentence.startswith("Both are broken")
     assert not still.gate.failed
-    about = tmp_path / "report" / "data" / "report.json"
+    about = shutil.copytree(tmp_path / "report", tmp_path / "warned") / "data" / "report.json"
     said = json.loads(about.read_text())
     for finding in said["findings"]:
         finding["severity"] = "warning"
     said["verdict"]["level"] = "warning"
     about.write_text(json.dumps(said))
-    turned = rlreport.compare(tmp_path / "report", broken, tmp_path / "b", fail_on=["any"])
+    turned = rlreport.compare(tmp_path / "warned", broken, tmp_path / "b", fail_on=["any"])
     assert turned.sentence.startswith("NEW is broken: ")
     assert "new-critical:kl_explosion" in turned.gate.failed
     assert told(tmp_path / "b")["findings"]["new"] == []
@@ -197,11 +215,11 @@ def test_a_collapse_makes_no_guardrail_better(tmp_path):
     base = write_graded(tmp_path / "base", words=lambda step: 40)
     shrinks = write_graded(tmp_path / "shrinks", words=lambda step: 40 if step < 10 else 1)
     shorter = write_graded(tmp_path / "shorter", words=lambda step: 30)
-    assert run_at(shrinks, "prompt").collapsed
+    assert run_at(shrinks).collapsed
     assert "better" not in levels(base, shrinks).values()
     # A run is not worse for answering at length where BASE had stopped to; nor is shorter better
     # where nothing collapsed.
-    assert not run_at(shorter, "prompt").collapsed
+    assert not run_at(shorter).collapsed
     for pair in ((base, shrinks), (shrinks, base), (base, shorter)):
         assert levels(*pair)["length"] == "changed"
 
@@ -252,7 +270,7 @@ def test_settings_that_change_training_come_first_and_versions_are_folded(tmp_pa
     page = (tmp_path / "out" / "compare.html").read_text()
     assert "Package versions, defaults, names and locations (4)" in page
     # Without a configuration on one side nothing is known to differ.
-    bare = run_at(write_run(tmp_path / "bare", prompts=range(4)), "prompt")
+    bare = run_at(write_run(tmp_path / "bare", prompts=range(4)))
     assert not settings_that_differ(made.outcome.base, bare)[0]
 
 
@@ -284,11 +302,11 @@ def test_an_earlier_report_says_what_its_logs_say(runs, loss, tmp_path, form):
     assert texts_note(outcome) == ""
 
 
-def test_the_same_runs_give_the_same_bytes(runs, tmp_path):
-    for suffix in ("", ".zip", ".html", ".md", ".eml"):
-        first, second = tmp_path / f"a{suffix}", tmp_path / f"b/a{suffix}"
-        for out in (first, second):
-            rlreport.compare(runs["main"], runs["lost"], out)
+def test_the_same_runs_give_the_same_bytes(runs, loss, tmp_path):
+    run_at.cache_clear()
+    for suffix in SUFFIXES:
+        first, second = Path(f"{loss[1]}{suffix}"), tmp_path / f"out{suffix}"
+        rlreport.compare(runs["main"], runs["lost"], second)
         for one, other in zip(files(first), files(second), strict=True):
             assert one.name == other.name
             assert one.read_bytes() == other.read_bytes()
@@ -299,29 +317,21 @@ def files(out: Path) -> list[Path]:
     return [out] if out.is_file() else sorted(p for p in out.rglob("*") if p.is_file())
 
 
-@pytest.mark.parametrize(
-    ("options", "status"),
-    [
-        (["--fail-on", "worse", "--margin", "0.9"], 0),
-        (["--fail-on", "any"], 1),
-    ],
-)
-def test_the_gate_fails_on_what_it_is_told_and_writes_first(runs, tmp_path, options, status):
-    out = tmp_path / "out"
-    given = ["compare", str(runs["main"]), str(runs["lost"]), "-o", str(out), *options]
-    result = CliRunner().invoke(main, given)
-    assert result.exit_code == status, result.output
-    assert told(out)["gate"]["exit"] == status
-    assert (out / "compare.html").exists()
-
-
-def test_without_evidence_the_gate_is_inconclusive_only_where_it_is_required(runs, tmp_path):
-    for base, new in ((runs["main"], runs["same"]), (runs["main"], runs["lost"])):
-        assert compared(base, new)[1].gate.exit == 0
-    assert compared(runs["main"], runs["lost"], fail_on=["worse"])[1].gate.exit == 1
-    given = ["compare", str(runs["main"]), str(runs["same"]), "-o", str(tmp_path / "out")]
-    assert CliRunner().invoke(main, [*given, "--require-evidence"]).exit_code == 3
-    assert told(tmp_path / "out")["gate"] == {"failed": [], "exit": 3}
+def test_the_gate_fails_on_what_it_is_told_and_writes_first(runs, tmp_path):
+    for new, options, status in (
+        ("lost", ["--fail-on", "worse", "--margin", "0.9"], 0),
+        ("lost", ["--fail-on", "any"], 1),
+        ("same", ["--require-evidence"], 3),
+    ):
+        out = tmp_path / str(status)
+        given = ["compare", str(runs["main"]), str(runs[new]), "-o", str(out), *options]
+        result = CliRunner().invoke(main, given)
+        assert result.exit_code == status, result.output
+        assert told(out)["gate"]["exit"] == status
+        assert (out / "compare.html").exists()
+    assert told(out)["gate"] == {"failed": [], "exit": 3}
+    for new, fail_on, status in (("same", [], 0), ("lost", [], 0), ("lost", ["worse"], 1)):
+        assert compared(runs["main"], runs[new], fail_on=fail_on)[1].gate.exit == status
 
 
 def test_other_prompts_are_compared_unpaired_and_that_is_said(runs, tmp_path):
@@ -357,7 +367,7 @@ def test_responses_without_the_field_of_pairs_are_left_out_and_counted(tmp_path,
     assert lacking == ["new: 7 responses lack the field of --pair-by and are left out."]
 
 
-def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
+def test_other_step_spacing_no_overlap_and_what_only_one_side_logs_are_said(runs, tmp_path):
     odd = write_run(tmp_path / "odd", steps=[2.0 * i + 1 for i in range(5)])
     even = write_run(tmp_path / "even", steps=range(0, 10, 2))
     found, outcome = compared(even, odd)
@@ -366,6 +376,10 @@ def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
     found, outcome = compared(runs["main"], write_run(tmp_path / "late", steps=range(100, 110)))
     assert any("compared are steps 8–9 of BASE and steps 108–109" in n for n in notes(outcome))
     assert found["curves"]["step"] == []
+    bare = write_run(tmp_path / "bare", without=("ref_reward",))
+    found, outcome = compared(bare, runs["same"])
+    assert any("Only NEW logs reference reward" in note for note in notes(outcome))
+    assert found["verdict"]["level"] == "no_evidence"
 
 
 def test_a_step_in_common_long_before_the_end_is_not_what_is_compared(tmp_path):
@@ -416,9 +430,6 @@ def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
     found, outcome = compared([runs["main"], runs["same"], third], runs["lost"])
     assert any("BASE has 3 runs" in note for note in notes(outcome))
     assert found["verdict"]["level"] == "worse"
-
-
-def test_a_second_seed_that_ended_early_moves_the_window_of_all(runs, tmp_path):
     short = write_run(tmp_path / "short", seed=3, steps=range(6))
     found = compared([runs["main"], short], runs["same"])[0]
     assert found["window"] == {"steps": [5, 5], "steps_base": [5, 5], "split": "train"}
@@ -454,12 +465,8 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     no_data, too_few = page.split("Not compared, as ")[1:]
     assert no_data.startswith("a run has no data: ") and "Length" not in no_data
     assert too_few.startswith("fewer than three prompts have data: Length, ")
-
-
-def test_one_prompt_is_counted_in_the_singular(tmp_path):
-    base = write_run(tmp_path / "base", prompts=range(2))
-    new = write_run(tmp_path / "new", prompts=range(1, 3))
-    note = notes(compared(base, new)[1])[0]
+    # One prompt is counted in the singular.
+    note = notes(compared(base, write_run(tmp_path / "next", prompts=range(1, 3)))[1])[0]
     assert note.endswith("; 1 prompt in common. 1 prompt only in BASE. 1 prompt only in NEW.")
 
 
@@ -562,22 +569,44 @@ def test_one_trainers_metrics_are_not_taken_for_those_of_two_runs(runs, built, t
     assert CliRunner().invoke(main, ["compare", str(built), logs[1], *given]).exit_code == 0
 
 
-def test_markdown_and_mail_carry_the_verdict_and_two_pairs(runs, tmp_path):
-    made = rlreport.compare(runs["main"], runs["lost"], tmp_path / "out.md", title="a PR")
-    text = (tmp_path / "out.md").read_text()
+def test_markdown_and_mail_carry_the_verdict_and_two_pairs(loss):
+    made, out = loss
+    text = out.with_suffix(".md").read_text()
     assert text.startswith("<!-- rlreport ")
     assert "**Lower in this pair: reward −0." in text
     assert text.count("what?") >= 2
     assert len(text) < 60_000
-    rlreport.compare(runs["main"], runs["lost"], tmp_path / "out.eml", to=["a@example.org"])
-    assert b"Lower in this pair: reward" in (tmp_path / "out.eml").read_bytes()
+    assert b"Lower in this pair: reward" in out.with_suffix(".eml").read_bytes()
     assert made.outcome.flips
 
 
-def test_fewer_pairs_are_shown_where_the_size_is_small(runs, tmp_path):
-    rlreport.compare(runs["main"], runs["lost"], tmp_path / "whole.html")
-    size = (tmp_path / "whole.html").stat().st_size
+def test_fewer_pairs_are_shown_where_the_size_is_small(runs, loss, tmp_path):
+    size = loss[1].with_suffix(".html").stat().st_size
     small = tmp_path / "small.html"
     rlreport.compare(runs["main"], runs["lost"], small, max_size=size - 2_000)
     assert small.stat().st_size <= size - 2_000
     assert "prompts won or lost are shown" in small.read_text()
+
+
+@pytest.mark.parametrize(("form", "scheme"), [("", "light"), ("", "dark"), (".html", "light")])
+def test_a_row_opens_both_responses_with_their_differences(browser, loss, form, scheme):
+    page = loss[1].with_suffix(form) if form else loss[1] / "compare.html"
+    with visiting(browser, page, color_scheme=scheme) as opened:
+        assert not serious(opened)
+        opened.click('.responses tr[data-n="1"] td[data-key="response"]')
+        assert opened.text_content(".response h2") == "Prompt 1"
+        titles = opened.locator(".response .texts summary").all_text_contents()
+        assert titles == ["Prompt", "NEW's response", "BASE's response"]
+        opened.click("text=Mark differences to BASE")
+        assert opened.locator('.response [data-text="response"] ins').count()
+        assert opened.locator('.response [data-text="ref_response"] del').count()
+
+
+def test_the_folder_opens_at_its_index_and_reads_whole_without_scripts_on_a_phone(browser, loss):
+    with visiting(browser, loss[1] / "index.html", java_script_enabled=False) as opened:
+        opened.wait_for_url("**/compare.html")
+        opened.set_viewport_size({"width": 390, "height": 844})
+        assert "Lower in this pair" in (opened.text_content(".verdict .sentence") or "")
+        assert opened.locator(".charts svg").count() == 2
+        assert opened.locator(".responses tbody tr").count() > 10
+        assert opened.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,7 +1,5 @@
 """Same logs and options, same bytes: in every form, anywhere, with any number of workers."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import shutil

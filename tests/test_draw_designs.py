@@ -1,7 +1,5 @@
 """Compiled designs are used only if their sources are the same."""
 
-from __future__ import annotations
-
 import shutil
 
 import orjson

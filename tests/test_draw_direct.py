@@ -1,7 +1,5 @@
 """Direct drawings: what Vega draws of the exported specification, mark by mark."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -63,7 +61,7 @@ CASES = {
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("name", CASES)
-def test_a_direct_drawing_is_what_vega_draws_of_the_specification(name: str, lang: str) -> None:
+def test_a_direct_drawing_is_what_vega_draws_of_the_specification(name, lang):
     rows, first = CASES[name], table(30, 99).assign(step=0)
     charts = charts_of_step(rows, first, step=3, language=language(lang))
     assert charts
@@ -77,7 +75,7 @@ def test_a_direct_drawing_is_what_vega_draws_of_the_specification(name: str, lan
             assert places == pytest.approx(expected, abs=0.11), (chart.name, kind)
 
 
-def test_many_gaps_are_drawn_at_evenly_spaced_ranks() -> None:
+def test_many_gaps_are_drawn_at_evenly_spaced_ranks():
     rows = table(1000)
     chart = next(c for c in charts_of_step(rows, rows, step=3) if c.name == "step_gap")
     bars = [places for kind, places in marks(ET.XML(chart.svg)) if kind.startswith("bar")]
