@@ -29,11 +29,12 @@ from rlreport.bake.views import (
     name_cell,
     table,
 )
+from rlreport.check.finding import Finding
 from rlreport.columns import RESPONSE
 from rlreport.comparison import outcome as words
 from rlreport.comparison.compare import Guardrail
 from rlreport.comparison.outcome import Flip, Outcome, compare_json, prompts_table
-from rlreport.comparison.run import Difference, RunFinding, settings_that_differ
+from rlreport.comparison.run import Difference, settings_that_differ
 from rlreport.draw.chart import Chart
 from rlreport.options import CompareOptions
 from rlreport.text.messages import figure, message
@@ -168,7 +169,7 @@ class ComparisonBuilder(Maker):
 
 
 def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict[str, Any]:
-    def title(finding: RunFinding) -> str:
+    def title(finding: Finding) -> str:
         return words.check_name(finding.id) if outcome.redact else finding.title or finding.id
 
     flips, changed = outcome.flips[:shown], outcome.changed
