@@ -22,25 +22,12 @@ import pandas as pd
 
 from rlreport.about.card import Card, run_card
 from rlreport.about.several_runs import several_runs
-from rlreport.bake.comparison import ComparisonBuilder
-from rlreport.bake.index import Listed, reward_chart, runs_view
-from rlreport.bake.notes import notes_file, read_notes
-from rlreport.bake.redact import (
-    Redactor,
-    redacted_ngrams,
-    redacted_tables,
-    redacted_verdict,
-    without_names,
-)
-from rlreport.bake.report import ReportBuilder, page_context, stamp
-from rlreport.bake.templates import Page, environment
-from rlreport.bake.views import KeyFigure, Shell
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
-from rlreport.check.verdict import with_excerpts, worded
+from rlreport.check.verdict import with_excerpts, with_texts
 from rlreport.choose import choose
 from rlreport.comparison import outcome as words
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
@@ -62,7 +49,7 @@ from rlreport.errors import (
     UsageError,
 )
 from rlreport.figures.ragged import Ints
-from rlreport.metrics import find_metrics, metrics_beside
+from rlreport.metrics import find_and_read, find_metrics
 from rlreport.options import (
     BuildOptions,
     CompareOptions,
@@ -71,6 +58,19 @@ from rlreport.options import (
     ReportOptions,
     part,
 )
+from rlreport.pages.comparison import ComparisonBuilder
+from rlreport.pages.index import Listed, reward_chart, runs_view
+from rlreport.pages.notes import notes_file, read_notes
+from rlreport.pages.redact import (
+    Redactor,
+    redacted_ngrams,
+    redacted_tables,
+    redacted_verdict,
+    without_names,
+)
+from rlreport.pages.report import ReportBuilder, page_context, stamp
+from rlreport.pages.templates import Page, environment
+from rlreport.pages.views import KeyFigure, Shell
 from rlreport.read.files import is_url
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
@@ -144,7 +144,7 @@ def build_report(
         verdict = redacted_verdict(verdict, redact)
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
-    verdict = worded(verdict, card.entries, tables.sample_note)
+    verdict = with_texts(verdict, card.entries, tables.sample_note)
 
     limit = options.max_size or chosen_form.usual_size(len(tables.responses))
     charts, chart_errors = custom_charts(custom_functions, tables, texts, quote=not options.redact)
@@ -196,7 +196,7 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
         card = _metadata(logs, options)
         _, rollouts, tables = _read(logs, options, card, progress, workers)
         verdict, _ = _judge(tables, rollouts, limits, options)
-    return worded(verdict, sample_note=tables.sample_note)
+    return with_texts(verdict, sample_note=tables.sample_note)
 
 
 def _limits(report: ReportOptions) -> Thresholds:
@@ -222,7 +222,7 @@ def _read(
 ) -> tuple[str, Rollouts, Tables]:
     """Read logs; return the run's name, the chosen responses with their texts, and all tables."""
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
-    metrics = metrics_beside(logs, read.metrics, read.run)
+    metrics = find_and_read(logs, read.metrics, read.run)
     named = (notes_file(logs, options.notes), options.thresholds, read.tokenizer, *options.charts)
     used = [*card.paths, *(Path(path) for path in named if path)]
     try:
@@ -429,7 +429,7 @@ def _reports_at(location: str | Path, folder: Path, language: Language) -> list[
 def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]:
     """Build a one-file report in ``folder`` for each run in the trainer metrics at ``path``."""
     reports: list[Source] = []
-    for run in metrics_beside([path]).runs:
+    for run in find_and_read([path]).runs:
         name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")[:100] or "run"
         out = folder / f"{name}.html"
         if (out, "") in reports:

@@ -255,7 +255,7 @@ class Tables(LogTables):
             **frames,
         )
 
-    def beside(self) -> Tables | None:
+    def validation_tables(self) -> Tables | None:
         """Return tables of the validation responses only, as a run of its own; None without any."""
         in_validation = self.responses["validation"].to_numpy() != 0
         if not in_validation.any():

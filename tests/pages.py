@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.bake.lists import responses_view
-from rlreport.bake.step import STATIC_ROWS, conversation_data, figures_present, pack_tokens
-from rlreport.bake.templates import (
+from rlreport.columns import TOKEN_FIGURES
+from rlreport.figures.tokens import TokenFigures
+from rlreport.pages.lists import responses_view
+from rlreport.pages.step import STATIC_ROWS, conversation_data, figures_present, pack_tokens
+from rlreport.pages.templates import (
     FOLDER_POLICY,
     Addresses,
     assets,
@@ -21,9 +23,7 @@ from rlreport.bake.templates import (
     packed_json,
     script_json,
 )
-from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, TableView
-from rlreport.columns import TOKEN_FIGURES
-from rlreport.figures.tokens import TokenFigures
+from rlreport.pages.views import Cell, ColumnView, Link, RowView, Shell, TableView
 from rlreport.read.rollouts import Rollout, Turn
 from rlreport.text.language import ENGLISH
 from rlreport.text.numbers import exact, written

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import rlreport
-from rlreport.bake.step import STATIC_ROWS
-from rlreport.bake.templates import join_scripts
+from rlreport.pages.step import STATIC_ROWS
+from rlreport.pages.templates import join_scripts
 from rlreport.text.clean import escape
 from tests.browser import box_of, copy, in_url, listed, numbers, until, visiting
 from tests.hostile import write_log
@@ -189,7 +189,7 @@ def test_rows_written_by_scripts_look_like_those_in_the_pages_html(browser, tmp_
     reports = []
     for count in (1, 2000):
         for module in ("step", "lists"):
-            monkeypatch.setattr(f"rlreport.bake.{module}.STATIC_ROWS", count)
+            monkeypatch.setattr(f"rlreport.pages.{module}.STATIC_ROWS", count)
         reports.append(Path(rlreport.build(log, tmp_path / str(count), workers=1).out))
     for name in ("steps/1.html", "responses.html"):
         scripted, static = (rows_of(browser, report / name) for report in reports)

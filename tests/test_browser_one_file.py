@@ -8,10 +8,9 @@ from types import ModuleType
 import pytest
 
 import rlreport
-from rlreport.bake import templates as bake
-from rlreport.bake.templates import environment
-from rlreport.bake.views import Link, Shell
 from rlreport.deliver.email import assemble, view_node
+from rlreport.pages.templates import Page, environment
+from rlreport.pages.views import Link, Shell
 from rlreport.text.language import ENGLISH
 from tests import test_browser_list, test_browser_response, test_browser_tokens
 from tests.browser import serious, until, visiting
@@ -39,8 +38,8 @@ def write_one_file(folder: Path, made: Made) -> Path:
     title = "Step 100 · made up"
     step = template.render(view=step_view(made), shell=replace(frame, title=title, kind="step"))
     pages = (
-        bake.Page("index.html", "", "made up", OVERVIEW),
-        bake.Page("steps/100.html", "steps/100", title, step),
+        Page("index.html", "", "made up", OVERVIEW),
+        Page("steps/100.html", "steps/100", title, step),
     )
     out = folder / "run.html"
     nodes = (view_node(page).encode() for page in pages)

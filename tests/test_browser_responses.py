@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page
 
 import rlreport
-from rlreport.bake.step import STATIC_ROWS
+from rlreport.pages.step import STATIC_ROWS
 from tests.browser import box_of, in_url, listed, rest, serious, until, visiting
 from tests.hostile import write_log
 from tests.pages import write_list

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page
 
 import rlreport
-from rlreport.bake.step import conversation_data
+from rlreport.pages.step import conversation_data
 from rlreport.read.rollouts import Rollout, Turn
 from tests.browser import box_of, serious, visiting
 from tests.pages import Made, write_step

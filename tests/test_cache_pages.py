@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rlreport
-from rlreport.bake import step as step_page
+from rlreport.pages import step as step_page
 from rlreport.system.cache import Store
 from tests.reading import tokens, write
 
@@ -47,7 +47,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         steps.append(job.plan.step)
         return step_page.step_view(job, *rest)
 
-    monkeypatch.setattr("rlreport.bake.step_pages.step_view", step_view)
+    monkeypatch.setattr("rlreport.pages.step_pages.step_view", step_view)
     return steps
 
 
@@ -100,8 +100,8 @@ def test_only_pages_that_changed_are_rendered_and_written(tmp_path, built, rende
 def test_a_list_that_holds_fewer_rows_of_a_step_costs_no_page_of_it(
     tmp_path, built, rendered, monkeypatch
 ):
-    monkeypatch.setattr("rlreport.bake.lists.MOST_LISTED", STEPS * EACH)
-    monkeypatch.setattr("rlreport.bake.lists.STATIC_ROWS", STEPS * 2)
+    monkeypatch.setattr("rlreport.pages.lists.MOST_LISTED", STEPS * EACH)
+    monkeypatch.setattr("rlreport.pages.lists.STATIC_ROWS", STEPS * 2)
     log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
     built()
     for step in range(STEPS, STEPS + 3):

@@ -15,7 +15,7 @@ import pytest
 
 import rlreport as package
 from rlreport.errors import UsageError
-from rlreport.metrics import metrics_beside
+from rlreport.metrics import find_and_read
 from rlreport.read.logs import read_logs
 from tests.hostile import hostile_rows, write_log
 from tests.reading import row, write
@@ -386,4 +386,4 @@ def test_a_lone_surrogate_in_any_field_is_made_safe(tmp_path: Path) -> None:
     shown = package.build(tmp_path / "log.jsonl", tmp_path / "names", redact="names").shown
     assert shown == len(rows) + 1
     (tmp_path / "m.jsonl").write_text('{"step": 1, "a\\ud800": 0.5}\n')
-    assert list(metrics_beside([tmp_path / "m.jsonl"]).table.columns) == ["step", "a\ufffd"]
+    assert list(find_and_read([tmp_path / "m.jsonl"]).table.columns) == ["step", "a\ufffd"]

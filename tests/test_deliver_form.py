@@ -6,11 +6,11 @@ import pytest
 from click.testing import CliRunner
 
 import rlreport
-from rlreport.bake.report import ReportBuilder
-from rlreport.bake.templates import Page
 from rlreport.cli import main
 from rlreport.deliver import FORMS, Builder, Form, form_of
 from rlreport.errors import OutputError, UsageError
+from rlreport.pages.report import ReportBuilder
+from rlreport.pages.templates import Page
 from tests.hostile import write_log
 
 ROWS = [

@@ -201,14 +201,10 @@ def test_the_summary_is_appended_to_the_job_s_page(tmp_path, monkeypatch):
         rlreport.build(tmp_path / "none", tmp_path / "run.html", github_summary=True)
 
 
-@pytest.mark.parametrize("each", [1, 3])
-def test_rewards_as_large_as_a_float_holds_have_their_curve(tmp_path, each):
-    rows = [
-        row(step, reward=(-1) ** (step < 3) * 1.7e308) for step in range(6) for _ in range(each)
-    ]
+def test_rewards_as_large_as_numbers_may_be_have_their_curve(tmp_path):
+    rows = [row(step, reward=(-1) ** (step < 3) * 1e150) for step in range(6) for _ in range(3)]
     rlreport.build(write(tmp_path / "a.jsonl", rows), tmp_path / "o.md")
-    if each == 1:  # the mean of three is larger than a float holds
-        assert "`▁▁▁███`" in (tmp_path / "o.md").read_text("utf-8")
+    assert "`▁▁▁███`" in (tmp_path / "o.md").read_text("utf-8")
 
 
 def test_what_it_leaves_out_is_not_what_pages_of_steps_would(tmp_path):

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.bake.overview import STEPS_SHOWN
-from rlreport.bake.views import TILES
 from rlreport.columns import RESPONSE_COLUMNS, STEP
 from rlreport.formats import formats
+from rlreport.pages.overview import STEPS_SHOWN
+from rlreport.pages.views import TILES
 from tests.format_table import PAGE, capabilities, evidence, page
 from tools.docs import columns_page, commands_page, data_page, log_format_page
 

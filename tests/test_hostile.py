@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.bake.templates import PAGE_FILES
+from rlreport.pages.templates import PAGE_FILES
 from tests.hostile import STRINGS, hostile_rows, write_log
 from tests.running import build
 

@@ -14,14 +14,14 @@ from babel.messages import pofile
 from jinja2 import UndefinedError
 
 import rlreport
-from rlreport.bake.templates import environment
 from rlreport.check.verdict import run_checks
 from rlreport.cli.terminal import verdict_lines
 from rlreport.deliver.markdown import _environment
 from rlreport.errors import UsageError
 from rlreport.fields import FIELDS
+from rlreport.pages.templates import environment
 from rlreport.text.language import ENGLISH, FOLDER, Language
-from rlreport.text.messages import message, plural, told
+from rlreport.text.messages import format_message, message, plural
 from tests import judged_runs, pseudo
 from tests.test_compare import read_runs_once
 from tools.catalogue import extracted, untranslated
@@ -40,7 +40,7 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def spoken(tmp_path_factory):
+def turns_as_text(tmp_path_factory):
     """Every form of a report, of a comparison and an index, in the language of the tests."""
     folder = tmp_path_factory.mktemp("pseudo")
     with pytest.MonkeyPatch.context() as patch:
@@ -116,7 +116,16 @@ def test_every_finding_is_told_in_whole_messages(name, tmp_path, monkeypatch):
 
 def test_no_message_is_joined_to_another_text():
     """Where text is added to a message, no language can put it elsewhere."""
-    makers = {"message", "told", "plural", "listed", "clauses", "phrases", "sentences", "span"}
+    makers = {
+        "message",
+        "format_message",
+        "plural",
+        "listed",
+        "clauses",
+        "phrases",
+        "sentences",
+        "span",
+    }
 
     def made(node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and getattr(node.func, "id", "") in makers
@@ -177,13 +186,13 @@ def test_what_stands_in_a_message_stays_text(language):
 def test_messages_are_english_until_they_are_told_and_need_all_their_values():
     counts = [plural("{count} step", "{count} steps", n) for n in (0, 1, 1234)]
     assert counts == ["0 steps", "1 step", "1,234 steps"]
-    text = told("{share:percent} of responses", {"share": 0.5})
+    text = format_message("{share:percent} of responses", {"share": 0.5})
     assert text == "50% of responses" and ENGLISH.of([text]) == ["50% of responses"]
-    assert told("{none:figure} nats", {"none": None}) == "– nats"
+    assert format_message("{none:figure} nats", {"none": None}) == "– nats"
     for make in (
         lambda: message("{gone:figure} nats", here=1),
         lambda: plural("{count} step", "{count} steps of {gone}", 2),
-        lambda: told("{here} {gone}", {"here": 1}),
+        lambda: format_message("{here} {gone}", {"here": 1}),
     ):
         with pytest.raises(KeyError, match=r"no value for \{gone.*(nats|steps|here)"):
             make()

@@ -21,14 +21,14 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.formats import refusal
-from rlreport.metrics import MAX_BROKEN, find_metrics, metrics_beside
+from rlreport.metrics import MAX_BROKEN, find_and_read, find_metrics
 from rlreport.metrics.roles import GUIDANCE, ROLES, guide_for, roles_of
 from rlreport.system.stores import zstd
 from tests.net import WRITTEN
 
 
 def _table(path: Path) -> pd.DataFrame:
-    return metrics_beside([], [path]).table
+    return find_and_read([], [path]).table
 
 
 def _found(folder: Path) -> list[Path]:
@@ -55,7 +55,7 @@ def jsonl(path: Path, *events: object) -> Path:
 
 def test_named_folder_without_metrics_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInputError, match="no trainer metrics in this folder"):
-        metrics_beside([], [tmp_path])
+        find_and_read([], [tmp_path])
 
 
 def test_transformers_log_history(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_files_merge_by_step_and_a_restart_replaces_what_came_before(tmp_path: P
     events = [{"step": 1, "x": 1.0, "y": 5.0}, {"step": 2, "x": 9.0}, {"step": 1, "x": 2.0}]
     first = jsonl(tmp_path / "a.jsonl", *events)
     second = jsonl(tmp_path / "b.jsonl", {"step": 2, "x": 3.0})
-    table = metrics_beside([], [str(first), str(second)]).table
+    table = find_and_read([], [str(first), str(second)]).table
     assert table["x"].tolist() == [2.0, 3.0]
     assert table["y"].tolist()[0] == 5.0
 
@@ -203,12 +203,12 @@ def test_values_that_are_not_finite_are_named_with_their_steps(tmp_path: Path) -
         '{"step": 2, "loss": 0.25, "kl": null}\n{"step": 3, "loss": "NaN", "kl": -Infinity}\n'
         '{"step": 3, "loss": 0.5}\n{"step": 4, "loss": 1}\n{"step": 3, "loss": 1, "kl": Infinity}\n'
     )
-    read = metrics_beside([], [str(path)])
+    read = find_and_read([], [str(path)])
     assert read.broken == {"loss": [1], "kl": [3]}  # step 3 was logged again after a restart
     assert read.table["loss"].tolist() == [0.5, 0.25, 1.0, 1.0]
     assert read.table["kl"].isna().tolist() == [False, True, True, True]
     path.write_text("".join(f'{{"step": {k}, "loss": NaN}}\n' for k in range(3 * MAX_BROKEN)))
-    assert metrics_beside([], [str(path)]).broken == {"loss": list(range(MAX_BROKEN))}
+    assert find_and_read([], [str(path)]).broken == {"loss": list(range(MAX_BROKEN))}
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_nesting_without_end_costs_its_line(tmp_path: Path) -> None:
     state.write_text(deep)
     with pytest.raises(UnusableInputError, match="nested too deep"):
         _table(state)
-    read = metrics_beside([tmp_path], [])
+    read = find_and_read([tmp_path], [])
     assert [note.file for note in read.notes] == ["metrics.jsonl", "trainer_state.json"]
 
 
@@ -312,7 +312,7 @@ def test_rows_without_a_whole_step_are_named(tmp_path: Path, name: str) -> None:
         "metrics_history.json": f"[{','.join(rows)}]",
     }
     path.write_text(text[name])
-    read = metrics_beside([tmp_path])
+    read = find_and_read([tmp_path])
     assert read.table["step"].tolist() == [1, 2, 3]
     (note,) = read.notes
     line = None if name.endswith("json") else 3
@@ -326,7 +326,7 @@ def test_lines_of_metrics_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     quoted = '1,1,"two\nlines"\n'
     table.write_text(f"step,loss,why\n{quoted}\n2,1,a,b\n3,1,c\nx,1,d\n")
-    notes = metrics_beside([tmp_path]).notes
+    notes = find_and_read([tmp_path]).notes
     assert [(n.text.partition(",")[0], n.count, n.file, n.line) for n in notes] == [
         ("lines of trainer metrics that are not valid JSON", 2, "metrics.jsonl", 2),
         ("rows of trainer metrics with the wrong number of columns", 1, "table.csv", 5),
@@ -337,7 +337,7 @@ def test_lines_of_metrics_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_a_quote_without_its_end_costs_its_row(tmp_path: Path) -> None:
     path = tmp_path / "progress.csv"
     path.write_text('step,kl\n1,0.5\n2,"0.25\n3,0.125\n4,1,2,3\n5,nan\n6,\n')
-    read = metrics_beside([tmp_path])
+    read = find_and_read([tmp_path])
     assert (read.table["step"].tolist(), read.broken) == ([1, 2, 3, 5], {"kl": [5]})
 
 

@@ -20,7 +20,7 @@ import rlreport
 from rlreport.check.finding import Verdict
 from rlreport.columns import STEP_COLUMNS
 from rlreport.errors import UnusableInputError, UsageError
-from rlreport.metrics import MAX_STEPS, find_metrics, metrics_beside
+from rlreport.metrics import MAX_STEPS, find_and_read, find_metrics
 from rlreport.metrics.roles import FRAMEWORKS, PLAIN_NAMES, framework_of, roles_of
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
@@ -166,7 +166,7 @@ def test_the_same_run_from_any_source_gives_the_same_figures(source, given, tmp_
     logged = events()
     (tmp_path / "run").mkdir()
     path = SOURCES[source](tmp_path / "run", logged)
-    read = metrics_beside([path if given == "file" else path.parent])
+    read = find_and_read([path if given == "file" else path.parent])
     assert read.runs == [] and [note.text for note in read.notes] == []
     assert read.table["step"].tolist() == list(range(STEPS))
     for name in logged[0].keys() - {"step"}:
@@ -302,7 +302,7 @@ def test_checkpoints_and_files_of_one_run_are_one_run(tmp_path: Path) -> None:
     state(tmp_path / "run" / "checkpoint-60" / "trainer_state.json", logged)
     rows = [{"step": s, "eval/reward": 0.1 + s / 100} for s in range(0, STEPS, 10)]
     lines(tmp_path / "run" / "eval" / "metrics.jsonl", rows)
-    read = metrics_beside([tmp_path / "run"])
+    read = find_and_read([tmp_path / "run"])
     assert read.runs == []
     assert len(read.files) == 2
     assert read.table["eval/reward"].notna().sum() == 6
@@ -315,8 +315,8 @@ def test_an_exported_chart_of_several_wandb_runs(tmp_path: Path) -> None:
         '"owl - train/reward"\n' + "".join(f'"{s}","{s / 9}","0","1",""\n' for s in range(9))
         + '"9","","","","0.5"\n"3","","","","0.5"\n'
     )  # fmt: skip
-    assert metrics_beside([path]).runs == ["fox", "owl"]
-    read = metrics_beside([path], run="fox").table
+    assert find_and_read([path]).runs == ["fox", "owl"]
+    read = find_and_read([path], run="fox").table
     assert list(read.columns) == ["step", "train/reward"]
     assert read["train/reward"].tolist() == [s / 9 for s in range(9)]
 
@@ -372,7 +372,7 @@ def test_more_steps_than_a_table_holds_are_means_of_neighbours(tmp_path: Path) -
     steps = 3 * MAX_STEPS
     rows = ",".join(f'{{"step":{s},"reward":{s % 4},"grad_norm":{s % 4}}}' for s in range(steps))
     (tmp_path / "m.json").write_text(f"[{rows}]")
-    read = metrics_beside([tmp_path / "m.json"])
+    read = find_and_read([tmp_path / "m.json"])
     assert read.table["step"].tolist() == list(range(0, steps, 4))
     assert set(read.table["reward"]) == {1.5}
     assert set(read.table["grad_norm"]) == {3.0}
@@ -385,7 +385,7 @@ def test_a_value_that_was_not_finite_once_stays_a_figure_after_merging(tmp_path:
     rows = [{"step": 1, "grad_norm": 2.0}, {"step": 1, "grad_norm": float("inf")}]
     rows += [{"step": s, "grad_norm": 1.0} for s in (2, 3)]
     first, second = lines(tmp_path / "a.jsonl", rows), lines(tmp_path / "b.jsonl", rows[2:])
-    read = metrics_beside([], [first, second])
+    read = find_and_read([], [first, second])
     assert read.table["grad_norm"].tolist() == [2.0, 1.0, 1.0]
     assert read.broken == {"grad_norm": [1]}
 
@@ -433,9 +433,9 @@ def test_a_table_of_a_wandb_history_may_hold_texts(tmp_path: Path) -> None:
     row = "{0},0.{0},\"{{'_type': 'table-file', 'path': 'a.json'}}\",True\n"
     path.write_text("_step,reward,completions,ok\n" + "".join(row.format(s) for s in range(9)))
     for given in (path, tmp_path):
-        assert metrics_beside([given]).table["reward"].tolist() == [s / 10 for s in range(9)]
+        assert find_and_read([given]).table["reward"].tolist() == [s / 10 for s in range(9)]
     path.write_text("step,prompt,response,reward\n1,2+2?,4,1\n")
-    assert metrics_beside([tmp_path]).table.empty
+    assert find_and_read([tmp_path]).table.empty
 
 
 def test_mlflow_folders_with_links_broken_lines_and_huge_steps(tmp_path: Path) -> None:
@@ -444,12 +444,12 @@ def test_mlflow_folders_with_links_broken_lines_and_huge_steps(tmp_path: Path) -
     (folder / "link").symlink_to(tmp_path / "elsewhere")
     with (folder / "reward").open("a") as stream:
         stream.write("1 x 2\n\n7 0.5 5\n1700000000 0.")
-    table = metrics_beside([tmp_path]).table
+    table = find_and_read([tmp_path]).table
     assert table["reward"].tolist()[5:] == [0.5]
     assert "link" not in table
     (folder / "reward").write_text(f"1 0.5 {10**30}\n")
     with pytest.raises(UnusableInputError, match="cannot be read as metrics"):
-        metrics_beside([], [tmp_path])
+        find_and_read([], [tmp_path])
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ def test_a_damaged_wandb_file_is_named(damage: bytes, tmp_path: Path) -> None:
         rlreport.build(path, tmp_path / "out")
     whole = wandb(tmp_path / "run-2.wandb", events()).read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    assert 20 < len(metrics_beside([path]).table) < 40
+    assert 20 < len(find_and_read([path]).table) < 40
 
 
 def test_a_framework_is_told_by_its_names() -> None:
@@ -509,7 +509,7 @@ def test_cells_of_a_table_may_be_separated_by_semicolons_or_tabs(tmp_path, separ
     path = tmp_path / "run.csv"
     rows = [("step", "reward"), *((step, f"{step}{decimal}5") for step in range(3))]
     path.write_text("".join(f"{a}{separator}{b}\n" for a, b in rows))
-    table = metrics_beside([path]).table
+    table = find_and_read([path]).table
     assert table["reward"].tolist() == [0.5, 1.5, 2.5]
 
 
@@ -523,7 +523,7 @@ def test_a_long_cell_of_a_table_is_no_number(tmp_path: Path) -> None:
     long, path = "x" * 200_000, tmp_path / "run.csv"
     rows = ["step,reward,text", f"0,0.5,{long}", f"1,{long},a", f'2,1.5,"{long},{long}"', "x,1,b"]
     path.write_text("\n".join([*rows, f"{long},0.5,c", f"4,0.5,{long},d", "5,2.5,e"]) + "\n")
-    read = metrics_beside([tmp_path])
+    read = find_and_read([tmp_path])
     assert read.table["step"].tolist() == [0, 2, 5]
     assert read.table["reward"].tolist() == [0.5, 1.5, 2.5]
     assert [(note.count, note.line) for note in read.notes] == [(2, 5), (1, 7)]

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlreport.bake import package_folder
-from rlreport.bake.data import note_in_words
-from rlreport.bake.overview import change, extreme_number
-from rlreport.bake.views import number_cell
 from rlreport.choose import Extreme
 from rlreport.draw.chart import figure
+from rlreport.pages import package_folder
+from rlreport.pages.data import note_in_words
+from rlreport.pages.overview import change, extreme_number
+from rlreport.pages.views import number_cell
 from rlreport.tables import Note
 from rlreport.text.numbers import MINUS, byte_size, exact, written
 from tests.running import SEARCH

@@ -228,7 +228,7 @@ def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(sources, monkeyp
             self.counts[-1][0] += amount
 
         def __enter__(self):
-            return self
+            return self.advance
 
         def __exit__(self, *error: object) -> None: ...
 

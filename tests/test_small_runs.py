@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.bake.overview import change
-from rlreport.bake.step import _bars
+from rlreport.pages.overview import change
+from rlreport.pages.step import _bars
 from tests.reading import row, write
 
 

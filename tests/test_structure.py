@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 import rlreport
-from rlreport.bake.templates import join_scripts
+from rlreport.pages.templates import join_scripts
 
 PACKAGE = Path(rlreport.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
 SIZE = tomllib.loads((PACKAGE.parent / "tests" / "size.toml").read_text("utf-8"))
 LAYERS = [
     *("text", "system", "figures", "about", "formats", "read", "metrics", "summarise", "check"),
-    *("choose", "comparison", "draw", "bake", "deliver", "cli"),
+    *("choose", "comparison", "draw", "pages", "deliver", "cli"),
 ]
 """Packages in the order of docs/architecture.md: each imports only from those before it."""
 

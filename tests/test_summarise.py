@@ -10,7 +10,7 @@ from rlreport.columns import PROMPT_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
 from rlreport.read.rollouts import EDGE
 from rlreport.read.sample import FIGURES
 from rlreport.summarise import prompt_table, step_bigrams, token_table
-from rlreport.summarise.steps import Grouped, commonest, incomplete, step_table, window_size
+from rlreport.summarise.steps import Grouped, incomplete, most_common, step_table, window_size
 from rlreport.tables import GAP, TokenSample
 from tests.tables_builder import response_table, sample
 
@@ -84,9 +84,9 @@ def test_nan_rewards_are_skipped_and_win_rates_need_both():
 
 
 def test_the_usual_step_is_what_at_least_half_of_all_steps_are():
-    assert commonest(np.array([8, 8, 8, 3])) == 8
+    assert most_common(np.array([8, 8, 8, 3])) == 8
     assert incomplete(np.array([8, 8, 8, 3])).tolist() == [False, False, False, True]
-    assert commonest(np.array([5, 6, 7, 8])) is None
+    assert most_common(np.array([5, 6, 7, 8])) is None
     assert not incomplete(np.array([5, 6, 7, 8])).any()
 
 

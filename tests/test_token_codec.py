@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rlreport.bake.step import decimal, pack_tokens
 from rlreport.figures.tokens import TokenFigures
+from rlreport.pages.step import decimal, pack_tokens
 from rlreport.read.rollouts import Rollout
 from rlreport.text.tokens import Style, readable_tokens
 from tests.pages_reading import as_logged, unpack

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import rlreport
-from rlreport.bake.overview import MOST_TOOLS
+from rlreport.pages.overview import MOST_TOOLS
 from tests.browser import visiting
 from tests.hostile import STRINGS, write_log
 

@@ -13,7 +13,7 @@ from rlreport.check.finding import Fact, Facts, Finding, Limits, Met, NotRun, On
 from rlreport.check.noise import Trend
 from rlreport.check.run import Ranking, Run
 from rlreport.check.series import MIN_STEPS, Series
-from rlreport.text.messages import listed, marked, message, told
+from rlreport.text.messages import format_message, listed, message, translatable
 
 Result = Finding | NotRun | None
 # A text with {placeholders}, a dict of such texts (``facts["kind"]`` selects one), or a function
@@ -102,7 +102,7 @@ class Check:
         texts = [*(need.words for need in self.needs), self.needs_also]
         needs = listed(message(text) for text in texts if text)
         needs = needs or message("nothing beyond the log")
-        literal = marked("{needs}; a run with at least five steps") if self.trend else needs
+        literal = translatable("{needs}; a run with at least five steps") if self.trend else needs
         return message(literal, needs=needs)
 
     def format_title(self, facts: Facts) -> str:
@@ -114,12 +114,12 @@ class Check:
     def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
         """Return a NotRun for a run with too few steps, or values of ``reward``, for a trend."""
         if reward is not None and run.first is not None:
-            literal = marked("at least {least} values of the reward (this run has {count})")
+            literal = translatable("at least {least} values of the reward (this run has {count})")
             count = int(np.isfinite(reward.values).sum())
             needs = message(literal, least=MIN_STEPS, count=count)
         else:
             shortest, steps = run.limits[Trend].shortest_run, len(run.steps)
-            literal = marked("at least {shortest} steps (this run has {steps})")
+            literal = translatable("at least {shortest} steps (this run has {steps})")
             needs = message(literal, shortest=shortest, steps=steps)
         return self.not_run(needs)
 
@@ -170,7 +170,7 @@ class Check:
 def _fill_template(template: Template, facts: Facts) -> str:
     if isinstance(template, Mapping):
         template = template[str(facts["kind"])]
-    return told(template(facts) if callable(template) else template, facts)
+    return format_message(template(facts) if callable(template) else template, facts)
 
 
 def _is_nan(fact: Fact) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.text.messages import marked, message, sentences
+from rlreport.text.messages import message, sentences, translatable
 
 Severity = Literal["critical", "warning", "info"]
 Rank = Literal["invalid", "cause", "consequence", "note"]
@@ -252,9 +252,9 @@ def _json_value(value: Any) -> Any:
 N = TypeVar("N", int, float)
 L = TypeVar("L", bound="Limits")
 
-CONTRACT = marked("this project's convention")
-EOS = marked("TRL val/num_eos_tokens and --missing_eos_penalty")
-RL_BOARD = marked("RLLoggingBoard post")
+CONTRACT = translatable("this project's convention")
+EOS = translatable("TRL val/num_eos_tokens and --missing_eos_penalty")
+RL_BOARD = translatable("RLLoggingBoard post")
 
 
 class Limit(Generic[N]):

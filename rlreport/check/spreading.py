@@ -22,7 +22,7 @@ from rlreport.check.series import MIN_WINDOW, Series, SeriesSource, noise_of
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import GAP, TextSample
 from rlreport.text.clean import REPLACEMENT
-from rlreport.text.messages import marked
+from rlreport.text.messages import translatable
 from rlreport.text.tokens import STRUCTURES, units
 
 Bools = NDArray[np.bool_]
@@ -60,7 +60,7 @@ _NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
 # Signs (and "0", any number) that are removed from the start, or from the end, of a text
 _BEFORE, _AFTER = frozenset("0.,;:!?。，；：！？"), frozenset("0.,;。，；")
 
-FIGHTIN_WORDS = marked(
+FIGHTIN_WORDS = translatable(
     "LMFlow post (# grew from 3% to half of the responses); method: Monroe et al. 2008, "
     "Fightin' Words"
 )

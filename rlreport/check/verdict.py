@@ -35,7 +35,7 @@ from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
-from rlreport.text.messages import message, phrases, plural, sentences, told
+from rlreport.text.messages import format_message, message, phrases, plural, sentences
 
 # Headline of a verdict without warnings, by its level ("healthy", ...)
 HEADLINES: dict[str, str] = {
@@ -98,7 +98,7 @@ def _excerpt(rollout: Rollout, example: Example) -> str:
     return ("…" if start else "") + part + ("…" if start + len(part) < len(text) else "")
 
 
-def worded(
+def with_texts(
     verdict: Verdict, card: Mapping[str, object] | None = None, sample_note: str = ""
 ) -> Verdict:
     """Return the verdict with its sentence and its findings' texts filled in.
@@ -230,19 +230,19 @@ def _join_clauses(clauses: list[str]) -> str:
 def _change_clause(moved: Moved) -> str:
     facts = {"first": moved.first, "last": moved.last}
     if moved.figure == "kl":
-        return told("KL to the reference is {last:figure} nats per response", facts)
+        return format_message("KL to the reference is {last:figure} nats per response", facts)
     if moved.first is None:
-        return told("the mean reward is {last:figure}", facts)
+        return format_message("the mean reward is {last:figure}", facts)
     if moved.rose is False and moved.last < moved.first:
-        return told("the reward ended lower: {first:figure} → {last:figure}", facts)
+        return format_message("the reward ended lower: {first:figure} → {last:figure}", facts)
     if moved.rose is False:
-        return told(
+        return format_message(
             "the reward did not clearly rise: {first:figure} at first, {last:figure} at the end",
             facts,
         )
     if moved.rose:
-        return told("the reward rose from {first:figure} to {last:figure}", facts)
-    return told("the reward went from {first:figure} to {last:figure}", facts)
+        return format_message("the reward rose from {first:figure} to {last:figure}", facts)
+    return format_message("the reward went from {first:figure} to {last:figure}", facts)
 
 
 # Check that runs first: after a change of the reward function, rewards are not comparable
@@ -262,7 +262,7 @@ def run_checks(
     muted: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Run the checks on a run's tables and return the verdict with its texts."""
-    return worded(judge(Run(tables, thresholds), checks, muted))
+    return with_texts(judge(Run(tables, thresholds), checks, muted))
 
 
 # Figures may be close to the float64 maximum: sums that overflow become infinite or NaN.

@@ -19,7 +19,7 @@ from rlreport.options import ReportOptions
 from rlreport.read.choice import METRICS, extremeness
 from rlreport.read.tables import mix
 from rlreport.tables import Tables, length_column
-from rlreport.text.messages import marked, message
+from rlreport.text.messages import message, translatable
 
 # Fraction of a step's shown responses that have extreme metrics; the others are sampled
 EXTREME_SHARE = 0.5
@@ -28,17 +28,17 @@ TOOL_ERRORS = "tool_errors"
 
 # label, metric, "min" or "max", whether to link to the token with the largest KL
 _ENDS = (
-    (marked("Lowest reward"), "reward", "min", False),
-    (marked("Highest reward"), "reward", "max", False),
-    (marked("Furthest below the reference"), "reward_gap", "min", False),
-    (marked("Furthest above the reference"), "reward_gap", "max", False),
-    (marked("Largest KL"), "kl_k1", "max", True),
-    (marked("Most negative KL"), "kl_k1", "min", False),
-    (marked("Largest token KL, k3"), "kl_max", "max", True),
-    (marked("Longest"), "response_tokens", "max", False),
-    (marked("Shortest"), "response_tokens", "min", False),
-    (marked("Highest surprisal"), "surprisal_mean", "max", False),
-    (marked("Lowest surprisal"), "surprisal_mean", "min", False),
+    (translatable("Lowest reward"), "reward", "min", False),
+    (translatable("Highest reward"), "reward", "max", False),
+    (translatable("Furthest below the reference"), "reward_gap", "min", False),
+    (translatable("Furthest above the reference"), "reward_gap", "max", False),
+    (translatable("Largest KL"), "kl_k1", "max", True),
+    (translatable("Most negative KL"), "kl_k1", "min", False),
+    (translatable("Largest token KL, k3"), "kl_max", "max", True),
+    (translatable("Longest"), "response_tokens", "max", False),
+    (translatable("Shortest"), "response_tokens", "min", False),
+    (translatable("Highest surprisal"), "surprisal_mean", "max", False),
+    (translatable("Lowest surprisal"), "surprisal_mean", "min", False),
 )
 
 

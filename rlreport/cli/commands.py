@@ -47,8 +47,8 @@ def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> N
       rlreport check logs/
       rlreport check logs/ --json --fail-on warning
     """
-    from rlreport.bake.templates import canonical_json
     from rlreport.check import findings_json
+    from rlreport.pages.templates import canonical_json
     from rlreport.pipeline import check_logs
 
     quiet = given["quiet"] or as_json
@@ -139,13 +139,13 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
       rlreport inspect logs/
       rlreport inspect run.jsonl --map reward=score
     """
-    from rlreport.bake.data import note_in_words
-    from rlreport.metrics import metrics_beside
+    from rlreport.metrics import find_and_read
+    from rlreport.pages.data import note_in_words
     from rlreport.read.logs import read_logs
     from rlreport.system.workers import Progress
 
     read, figures = part(ReadOptions, given), part(FigureOptions, given)
-    metrics = metrics_beside(logs, read.metrics, read.run)
+    metrics = find_and_read(logs, read.metrics, read.run)
     scan = read_logs(logs, read, figures, Progress(given["quiet"]), metrics.paths)
     if len(scan.responses):
         _say_steps(scan)
@@ -178,10 +178,10 @@ def _say_section(title: str, lines: Iterable[str]) -> None:
 
 
 def _say_steps(scan: Scan) -> None:
-    from rlreport.summarise import commonest
+    from rlreport.summarise import most_common
 
     counts = scan.responses["step"].value_counts()
-    usual_count = commonest(counts.to_numpy())
+    usual_count = most_common(counts.to_numpy())
     say(
         f"{counted(len(scan.responses), 'response')} over {counted(len(counts), 'step')} "
         f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"

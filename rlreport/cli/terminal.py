@@ -15,7 +15,7 @@ import click
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions, declared
 from rlreport.text.clean import REPLACEMENT, printable
-from rlreport.text.messages import Joined, message, phrases, plural, told
+from rlreport.text.messages import Joined, format_message, message, phrases, plural
 from rlreport.text.numbers import byte_size
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def say_json(document: bytes) -> None:
 
 def print_report(report: Report) -> None:
     from rlreport.about.several_runs import SEVERAL_RUNS
-    from rlreport.bake.notes import NOTES
     from rlreport.deliver.publish import page_at
     from rlreport.draw.custom import CHARTS
+    from rlreport.pages.notes import NOTES
     from rlreport.read.detect import FORMAT
 
     translate = report.language.of
@@ -99,9 +99,9 @@ def verdict_lines(verdict: Verdict) -> list[str]:
             "step": finding.onset.step if finding.onset else None,
         }
         lines.append(
-            told("{head}: {title} (since step {step})", values)
+            format_message("{head}: {title} (since step {step})", values)
             if finding.onset
-            else told("{head}: {title}", values)
+            else format_message("{head}: {title}", values)
         )
         lines += [Joined("", [f"{indent}         ", line]) for line in _example_lines(finding)]
     for muted in verdict.muted:

@@ -27,7 +27,7 @@ from rlreport.comparison.statistics import (
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.clean import number_as_text
-from rlreport.text.messages import marked
+from rlreport.text.messages import translatable
 
 # Prompts are paired if all runs share at least this fraction of the smallest run's prompts
 LEAST_SHARED = 0.3
@@ -49,17 +49,17 @@ ALL_RIGHT, ALL_WRONG = "all_right", "all_wrong"
 # Figures that should not get worse: id, name, columns (the first one that all runs have is used),
 # and which direction is better: 1 up, -1 down, 0 neither
 GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
-    ("watched_reward", marked("Watched reward"), ("valid_reward",), 1),
-    ("kl", marked("KL"), ("kl_k1",), -1),
-    ("length", marked("Length"), ("response_tokens", "response_chars"), -1),
-    ("cut_off", marked("Cut off at the limit"), ("cut_off",), -1),
-    ("surprisal", marked("Surprisal"), ("surprisal_mean",), 1),
-    ("distinct_2", marked("Distinct-2"), ("distinct_2",), 1),
-    ("duplicates", marked("Repeated responses"), ("duplicate",), -1),
-    ("all_wrong_groups", marked("Groups without signal, all wrong"), (ALL_WRONG,), -1),
-    ("all_right_groups", marked("Groups without signal, all right"), (ALL_RIGHT,), 0),
-    ("mismatch", marked("Engine mismatch, k3"), ("mismatch_k3",), -1),
-    ("tool_errors", marked("Tool errors"), ("tool_errors",), -1),
+    ("watched_reward", translatable("Watched reward"), ("valid_reward",), 1),
+    ("kl", translatable("KL"), ("kl_k1",), -1),
+    ("length", translatable("Length"), ("response_tokens", "response_chars"), -1),
+    ("cut_off", translatable("Cut off at the limit"), ("cut_off",), -1),
+    ("surprisal", translatable("Surprisal"), ("surprisal_mean",), 1),
+    ("distinct_2", translatable("Distinct-2"), ("distinct_2",), 1),
+    ("duplicates", translatable("Repeated responses"), ("duplicate",), -1),
+    ("all_wrong_groups", translatable("Groups without signal, all wrong"), (ALL_WRONG,), -1),
+    ("all_right_groups", translatable("Groups without signal, all right"), (ALL_RIGHT,), 0),
+    ("mismatch", translatable("Engine mismatch, k3"), ("mismatch_k3",), -1),
+    ("tool_errors", translatable("Tool errors"), ("tool_errors",), -1),
 )
 
 # Guardrails that never count as better, only as changed, as a collapsed policy improves them

@@ -31,11 +31,11 @@ from rlreport.text.messages import (
     clauses,
     figure,
     listed,
-    marked,
     message,
     plural,
     sentences,
     span,
+    translatable,
     whole,
 )
 from rlreport.text.numbers import written
@@ -301,45 +301,52 @@ def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.Data
 
 
 _LEVELS = {
-    "better": marked("Better"),
-    "worse": marked("Worse"),
-    "no_evidence": marked("No evidence either way"),
-    "incomparable": marked("Cannot be compared"),
+    "better": translatable("Better"),
+    "worse": translatable("Worse"),
+    "no_evidence": translatable("No evidence either way"),
+    "incomparable": translatable("Cannot be compared"),
 }
-_IN_A_PAIR = {"better": marked("Higher in this pair"), "worse": marked("Lower in this pair")}
+_IN_A_PAIR = {
+    "better": translatable("Higher in this pair"),
+    "worse": translatable("Lower in this pair"),
+}
 # Used instead of "Better" and "Worse", which would claim too much if BASE is a single run
 # (_IN_A_PAIR), any run is broken, or the interval does not cover variation between runs
-_IN_THESE_RUNS = {"better": marked("Higher"), "worse": marked("Lower")}
+_IN_THESE_RUNS = {"better": translatable("Higher"), "worse": translatable("Lower")}
 
 REASONS = {
-    "other_steps": marked(
+    "other_steps": translatable(
         "The runs have no common steps near their ends: compared are {base_window} of BASE and "
         "{new_window} of NEW. The curve of the difference covers common steps only."
     ),
-    "no_band": marked(
+    "no_band": translatable(
         "The difference has no band at steps with fewer than three prompts, or with one value of "
         "the trainer's metrics: how far it varies there is unknown."
     ),
-    "few_common_prompts": marked(
+    "few_common_prompts": translatable(
         "Fewer than 30% of the prompts are in both runs: compared unpaired, clustered by "
         "prompt, with far less power."
     ),
-    "metrics_alone": marked(
+    "metrics_alone": translatable(
         "Of runs with trainer metrics only, blocks of steps are compared. The interval "
         "covers variation within these runs; another run may differ by more. With three or more "
         "BASE runs, the variation between runs is used."
     ),
-    "redacted": marked(
+    "redacted": translatable(
         "A side is a report without texts or hashes (--redact): its prompts cannot be "
         "paired, so the runs are compared unpaired, clustered by prompt, with far less "
         "power."
     ),
-    "no_reward": marked("A side has no rewards in the compared responses."),
-    "few_prompts": marked("Fewer than three prompts can be compared."),
-    "few_blocks": marked("Fewer than three blocks of steps can be compared."),
+    "no_reward": translatable("A side has no rewards in the compared responses."),
+    "few_prompts": translatable("Fewer than three prompts can be compared."),
+    "few_blocks": translatable("Fewer than three blocks of steps can be compared."),
 }
 
-_SPLITS = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
+_SPLITS = {
+    "val": translatable("validation"),
+    "train": translatable("training"),
+    "all": translatable("all"),
+}
 
 
 def signed(value: float) -> str:
@@ -365,24 +372,26 @@ def sentence(outcome: Outcome) -> str:
     """Return the verdict as sentences: broken runs, then the effect with its interval."""
     parts = [message("{clause}.", clause=clause) for clause in _broken(outcome)]
     if len(parts) > len(outcome.bases):
-        literal = marked("{all}, so the difference between them means little.")
+        literal = translatable("{all}, so the difference between them means little.")
         parts.insert(0, message(literal, all=headline(outcome)))
     comparison, name = outcome.comparison, _level(outcome)
     effect = comparison.effect
     if comparison.level == "incomparable":
         parts.append(message("{name}: {why:small}", name=name, why=_reasons(outcome)[-1]))
         return sentences(parts)
-    paired = marked("{pairs} prompts in pairs")
-    unpaired = marked("unpaired, at least {pairs} prompts per side")
+    paired = translatable("{pairs} prompts in pairs")
+    unpaired = translatable("unpaired, at least {pairs} prompts per side")
     if comparison.metrics_alone:
-        unpaired = marked("within these runs, at least {pairs} blocks of steps per side")
+        unpaired = translatable("within these runs, at least {pairs} blocks of steps per side")
     places = {
         "effect": signed(effect.value),
         "interval": message("{low} to {high}", low=figure(effect.low), high=figure(effect.high)),
         "prompts": message(paired if effect.paired else unpaired, pairs=whole(effect.pairs)),
         "window": _window(outcome),
     }
-    literal = marked("{name}: reward {effect} (95% interval {interval}; {prompts}, {window}).")
+    literal = translatable(
+        "{name}: reward {effect} (95% interval {interval}; {prompts}, {window})."
+    )
     parts.append(message(literal, name=name, **places))
     if comparison.observed_level == "no_evidence":
         most = figure(max(abs(effect.low), abs(effect.high)))
@@ -391,7 +400,7 @@ def sentence(outcome: Outcome) -> str:
 
 
 def _broken(outcome: Outcome) -> list[str]:
-    literal = marked("{run} is broken: {reason}")
+    literal = translatable("{run} is broken: {reason}")
     return [message(literal, run=name, reason=_lead(run)) for name, run in outcome.broken]
 
 
@@ -427,8 +436,8 @@ def caveats(outcome: Outcome) -> str:
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
     new = [finding.id for finding in outcome.changed["critical"] if finding.id != outcome.new.lead]
     lists = (
-        (marked("Guardrails that are worse in NEW: {names}."), worse),
-        (marked("New critical findings: {names}."), [check_name(check) for check in new]),
+        (translatable("Guardrails that are worse in NEW: {names}."), worse),
+        (translatable("New critical findings: {names}."), [check_name(check) for check in new]),
     )
     return sentences([message(text, names=listed(names)) for text, names in lists if names])
 
@@ -460,7 +469,7 @@ def notes(outcome: Outcome) -> list[str]:
     if comparison.level != "incomparable" or len(comparison.reasons) > 1:
         parts += _reasons(outcome)
     if not outcome.single_base:
-        literal = marked(
+        literal = translatable(
             "BASE has {runs} runs: the interval covers one more run (Student's t) and "
             "the variation of prompts; curves, findings and examples are from the first."
         )
@@ -496,12 +505,12 @@ def _compared(outcome: Outcome) -> str:
 
 
 def _run_notes(run: ComparedRun) -> list[str]:
-    dropped = marked(
+    dropped = translatable(
         "{run}: its report lacks the figures of {rows} responses from the first steps, because "
         "of its size limit."
     )
-    sampled = marked("{run}: distinct-2 and shares of the KL are {sample}.")
-    unpaired = marked("{run}: {rows} responses lack the field of --pair-by and are left out.")
+    sampled = translatable("{run}: distinct-2 and shares of the KL are {sample}.")
+    unpaired = translatable("{run}: {rows} responses lack the field of --pair-by and are left out.")
     remarks = ((run.dropped, dropped), (run.sample_note, sampled), (run.side.unpaired, unpaired))
     return [
         message(literal, run=run.name, rows=whole(value), sample=value)
@@ -515,7 +524,7 @@ def texts_note(outcome: Outcome) -> str:
     if outcome.redact:
         return message("Texts are left out (--redact).")
     missing = sum(flip.base_text is None or flip.new_text is None for flip in outcome.flips)
-    literal = marked(
+    literal = translatable(
         "{missing} of {flips} pairs are shown without text, because an earlier report does "
         "not contain it."
     )
@@ -539,7 +548,10 @@ def equal_kl(outcome: Outcome) -> str:
             low=figure(one.low),
             high=figure(one.high),
         )
-        for name, one in ((marked("reward"), rewards), (marked("watched reward"), watched))
+        for name, one in (
+            (translatable("reward"), rewards),
+            (translatable("watched reward"), watched),
+        )
         if one is not None
     ]
     return message(
@@ -557,10 +569,12 @@ def guardrail_name(guardrail: Guardrail) -> str:
 
 def guardrails_note(comparison: Comparison) -> str:
     """Return sentences on the guardrails that are not compared, "" if all are."""
-    no_data = marked("Not compared, as a run has no data: {names}.")
-    too_few = marked("Not compared, as fewer than three prompts have data: {names}.")
+    no_data = translatable("Not compared, as a run has no data: {names}.")
+    too_few = translatable("Not compared, as fewer than three prompts have data: {names}.")
     if comparison.metrics_alone:
-        too_few = marked("Not compared, as fewer than three blocks of steps have data: {names}.")
+        too_few = translatable(
+            "Not compared, as fewer than three blocks of steps have data: {names}."
+        )
     names: dict[str, list[str]] = {no_data: [], too_few: []}
     for guardrail in (one for one in comparison.guardrails if one.level == "missing"):
         logged = all(has(frame, guardrail.column) for frame in comparison.inside)

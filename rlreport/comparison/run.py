@@ -15,7 +15,7 @@ from rlreport.about.card import card_texts, run_card
 from rlreport.check import Thresholds, judge
 from rlreport.check.finding import Finding, Onset
 from rlreport.check.run import Run
-from rlreport.check.verdict import translatable_title, worded
+from rlreport.check.verdict import translatable_title, with_texts
 from rlreport.comparison.compare import Side, side_of
 from rlreport.comparison.reports import (
     Earlier,
@@ -26,7 +26,7 @@ from rlreport.comparison.reports import (
     section,
     verdict_of,
 )
-from rlreport.metrics import metrics_beside
+from rlreport.metrics import find_and_read
 from rlreport.options import CompareOptions, FigureOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
@@ -93,10 +93,10 @@ def compared_run(
     if report := earlier_report(path):
         return _of_report(report, options.pair_by)
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
-    metrics = metrics_beside([path], read.metrics, read.run)
+    metrics = find_and_read([path], read.metrics, read.run)
     scan = read_logs([path], read, figures, progress, metrics.paths)
     tables = summarise(scan, metrics)
-    verdict = worded(judge(Run(tables, thresholds)))
+    verdict = with_texts(judge(Run(tables, thresholds)))
     return ComparedRun(
         scan.name,
         side_of(scan.name, response_data(tables), pair_by=options.pair_by),

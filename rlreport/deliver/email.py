@@ -21,11 +21,6 @@ from typing import Any
 import css_inline
 from markupsafe import Markup
 
-from rlreport.bake.comparison import ComparisonBuilder
-from rlreport.bake.notes import plain_notes
-from rlreport.bake.report import STAMP_FORMAT
-from rlreport.bake.templates import GENERATOR, Page, assets, environment, packed
-from rlreport.bake.views import Shell
 from rlreport.check.verdict import headline
 from rlreport.comparison import outcome as compare_words
 from rlreport.deliver import Builder
@@ -33,6 +28,11 @@ from rlreport.deliver.markdown import overview, pictures
 from rlreport.draw.bundle import vega_bundle
 from rlreport.errors import UsageError
 from rlreport.options import OutputOptions
+from rlreport.pages.comparison import ComparisonBuilder
+from rlreport.pages.notes import plain_notes
+from rlreport.pages.report import STAMP_FORMAT
+from rlreport.pages.templates import GENERATOR, Page, assets, environment, packed
+from rlreport.pages.views import Shell
 from rlreport.text.clean import shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message

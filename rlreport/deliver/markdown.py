@@ -22,11 +22,6 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from rlreport.bake.notes import render_notes
-from rlreport.bake.overview import extreme_number, overview_view
-from rlreport.bake.report import ReportBuilder
-from rlreport.bake.templates import Addresses, environment
-from rlreport.bake.views import KeyFigure, TableView
 from rlreport.choose import Extreme, evenly
 from rlreport.columns import STEP
 from rlreport.deliver import FORMS, Builder
@@ -34,13 +29,18 @@ from rlreport.deliver.publish import pictures_of
 from rlreport.draw.chart import Chart, PageSlot
 from rlreport.draw.svg import png
 from rlreport.errors import OutputError, UsageError
+from rlreport.pages.notes import render_notes
+from rlreport.pages.overview import extreme_number, overview_view
+from rlreport.pages.report import ReportBuilder
+from rlreport.pages.templates import Addresses, environment
+from rlreport.pages.views import KeyFigure, TableView
 from rlreport.read.rollouts import Rollout
 from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:
-    from rlreport.bake.comparison import ComparisonBuilder
+    from rlreport.pages.comparison import ComparisonBuilder
 
 
 # Maximum size in bytes of a report embedded in a notebook; larger ones are only linked

@@ -32,7 +32,7 @@ from rlreport.draw.chart import (
 )
 from rlreport.draw.theme import INTERACTION, LIGHT, PALETTE, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, spans
-from rlreport.text.messages import clauses, message, plural, sentences, told
+from rlreport.text.messages import clauses, format_message, message, plural, sentences
 
 MOST_POINTS = 400  # maximum number of points per curve
 AVERAGED_POINTS = 250  # maximum number of points with a range, which take more bytes
@@ -235,9 +235,9 @@ class Frame:
                 mask = (self.steps >= since) & (self.steps <= (np.inf if until is None else until))
                 values = {"name": text, "since": since, "until": until}
                 text = (
-                    told("{name}, since step {since}", values)
+                    format_message("{name}, since step {since}", values)
                     if until is None
-                    else told("{name}, since step {since} until step {until}", values)
+                    else format_message("{name}, since step {since} until step {until}", values)
                 )
             marks.append(Mark(finding.severity, finding.title, text, self._spans(mask)))
         return [mark for mark in marks if mark.spans]
@@ -308,7 +308,7 @@ def curve_chart(
         axis_titles = [axis or message("as logged")]
     if guide is not None:
         shades = {"low": f"{guide[0]:g}", "high": f"{guide[1]:g}"}
-        axis_titles.append(told("shaded: {low} to {high}", shades))
+        axis_titles.append(format_message("shaded: {low} to {high}", shades))
     y = _value_axis(curves, clauses(axis_titles), percent, scale, guide)
     rows = [row for curve in reversed(curves) for row in _rows(steps, curve)]
     noisy = [curve.key for curve in curves if curve.noisy]

@@ -28,7 +28,7 @@ from rlreport.draw.theme import (
     design_sources,
     vega_config,
 )
-from rlreport.text.messages import marked
+from rlreport.text.messages import translatable
 
 Channel = TypeVar("Channel", alt.Color, alt.Stroke, alt.StrokeDash)
 Look = dict[str, Any]
@@ -99,7 +99,7 @@ def paths() -> Spec:
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
     place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
     line = _layer("line", "line", {"strokeOpacity": 0.5}, **_plane(), order="step:Q")
-    tooltip = [_tip("step", ",d", title=marked("step")), _tip("x"), _tip("y")]
+    tooltip = [_tip("step", ",d", title=translatable("step")), _tip("x"), _tip("y")]
     point = _layer("point", "circle", {"size": 22, "opacity": 1}, x="x:Q", y="y:Q", tooltip=tooltip)
     return _design(
         line.encode(color=color, strokeDash=dash),
@@ -111,7 +111,11 @@ def paths() -> Spec:
 
 def columns() -> Spec:
     look = _ink("policy", binSpacing=2)
-    tooltip = [_tip("from", title=marked("from")), _tip("to", title=marked("to")), _tip("y")]
+    tooltip = [
+        _tip("from", title=translatable("from")),
+        _tip("to", title=translatable("to")),
+        _tip("y"),
+    ]
     bars = _layer("columns", "bar", look, x=_x("from"), x2="to:Q", y=_y("y"), y2=alt.datum(0))
     return _design(bars.encode(tooltip=tooltip))
 
@@ -130,10 +134,10 @@ def histogram() -> Spec:
     reference = {"fill": LIGHT["reference"], "fillOpacity": 0, "stroke": LIGHT["reference"]}
     reference |= {"strokeDash": [4, 2], "strokeWidth": 1.5, "binSpacing": 0}
     tooltip = [
-        _tip("low", title=marked("from")),
-        _tip("high", title=marked("to")),
-        _tip("share", ".1%", title=marked("share")),
-        _tip("count", ",d", title=marked("responses")),
+        _tip("low", title=translatable("from")),
+        _tip("high", title=translatable("to")),
+        _tip("share", ".1%", title=translatable("share")),
+        _tip("count", ",d", title=translatable("responses")),
     ]
     return _design(
         _data_layer("ghost", "bar", _ink("muted", fillOpacity=0.28, binSpacing=0), **place),
@@ -186,9 +190,9 @@ def ordered_bars() -> Spec:
         opacity=alt.condition(PASSES_FILTERS, alt.value(1), alt.value(0)),
         color=alt.Color("side:N", scale=side, legend=None),
         tooltip=[
-            alt.Tooltip("n:Q", title=marked("response")),
-            _tip("reward_gap", title=marked("reward gap")),
-            _tip("reward", title=marked("reward")),
+            alt.Tooltip("n:Q", title=translatable("response")),
+            _tip("reward_gap", title=translatable("reward gap")),
+            _tip("reward", title=translatable("reward")),
         ],
     )
     order = [alt.SortField("reward_gap"), alt.SortField("n")]
@@ -206,7 +210,7 @@ def ordered_bars() -> Spec:
 def scatter() -> Spec:
     """Return the design of a scatter plot of responses; the caller sets the fields of x and y."""
     look = _ink("policy", size=26, opacity=1, fillOpacity=0.5)
-    tooltip = [alt.Tooltip("n:Q", title=marked("response"))]
+    tooltip = [alt.Tooltip("n:Q", title=translatable("response"))]
     point = _layer("point", "circle", look, **_plane(), tooltip=tooltip)
     return _design(point.transform_filter(PASSES_FILTERS), _brush(["x", "y"], x="x:Q", y="y:Q"))
 
@@ -285,7 +289,7 @@ def _mark_layers() -> list[Any]:
         "color": alt.Color("severity:N", scale=scale, legend=None),
     }
     bar = {"y": alt.value(-5), "y2": alt.value(-1)}
-    tip = alt.Tooltip("finding:N", title=marked("finding"))
+    tip = alt.Tooltip("finding:N", title=translatable("finding"))
     return [
         _data_layer("marked", "rect", {"fillOpacity": 0.07}, **place),
         _data_layer("marked_bar", "rect", {"fillOpacity": 1}, **place, **bar, tooltip=tip),

@@ -23,7 +23,7 @@ from rlreport.draw.run_charts import (
 from rlreport.draw.theme import DASHED, DOTTED, LIGHT, SOLID, Style
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables
-from rlreport.text.messages import marked, message, sentences
+from rlreport.text.messages import message, sentences, translatable
 
 # Names of charts that are visible, not collapsed, even if no problem was found in them
 USUAL = ("reward", "kl", "length", "surprisal", "tool_errors")
@@ -315,8 +315,8 @@ def _trainer_curves(tables: Tables, present: Collection[str]) -> list[DrawnCurve
     roles = roles_of(str(name) for name in tables.metrics.columns[1:])
     by_step = tables.metrics.set_index("step").reindex(tables.steps["step"])
     curves = (
-        ("reward", "trainer", marked("trainer"), (LIGHT["muted"], (8, 2, 2, 2))),
-        ("validation", "validation", marked("validation"), VALIDATION),
+        ("reward", "trainer", translatable("trainer"), (LIGHT["muted"], (8, 2, 2, 2))),
+        ("validation", "validation", translatable("validation"), VALIDATION),
     )
     return [
         DrawnCurve(key, message(title), floats(by_step, roles[role]), *style)

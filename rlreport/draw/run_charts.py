@@ -32,7 +32,7 @@ from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import guide_for, roles_of
 from rlreport.summarise.steps import ROLE_COLUMNS
 from rlreport.tables import Tables
-from rlreport.text.messages import message, plural, told
+from rlreport.text.messages import format_message, message, plural
 
 # Rewards with at most this many distinct values are treated as grades, such as right or wrong
 FEW_VALUES = 12
@@ -429,7 +429,7 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
             if guide is not None:
                 values = {"low": f"{guide.low:g}", "high": f"{guide.high:g}"}
                 values |= {"meaning": message(guide.meaning), "source": message(guide.source)}
-                note = told(
+                note = format_message(
                     "Shaded: the usual range, {low} to {high}: {meaning} ({source}).", values
                 )
             chart = curve_chart(

@@ -31,7 +31,7 @@ from rlreport.draw.theme import DASHED, LIGHT, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats
 from rlreport.tables import length_column
 from rlreport.text.language import ENGLISH, Language
-from rlreport.text.messages import marked, message, plural, sentences
+from rlreport.text.messages import message, plural, sentences, translatable
 
 # Columns that the charts need
 CHARTED = ("reward", "ref_reward", "reward_gap", "kl_k1", "response_tokens", "response_chars")
@@ -252,8 +252,8 @@ def _runs(base: Floats, new: Floats) -> list[DrawnCurve]:
 
 def _findings(steps: Floats, band: Band) -> list[Finding]:
     _, low, high = band
-    below = marked("The whole band lies below 0 at {some:count} of {all:count} steps")
-    above = marked("The whole band lies above 0 at {some:count} of {all:count} steps")
+    below = translatable("The whole band lies below 0 at {some:count} of {all:count} steps")
+    above = translatable("The whole band lies above 0 at {some:count} of {all:count} steps")
     findings = []
     for name, severity, mask, literal in (
         ("below 0", SEVERITIES[1], high < 0, below),

@@ -30,7 +30,7 @@ from rlreport.system.documents import (
     read_stream,
 )
 from rlreport.system.stores import zstd
-from rlreport.text.messages import marked, message
+from rlreport.text.messages import message, translatable
 
 if TYPE_CHECKING:
     import sqlite3
@@ -307,7 +307,7 @@ _COMPRESSIBLE = ("lines", "json")
 
 _JSON = (".jsonl", ".ndjson", ".json")
 _TOO_MUCH = f"it unpacks to more than {MOST_GROWTH} times its size"
-_NO_ZIP = marked("not a zip archive: {why}")
+_NO_ZIP = translatable("not a zip archive: {why}")
 _ZSTANDARD = 93
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -452,7 +452,7 @@ def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
 
 
 def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    with _open_archive(file, marked("not an Inspect log: {why}")) as (archive, infos, most):
+    with _open_archive(file, translatable("not an Inspect log: {why}")) as (archive, infos, most):
         names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
         if not names:
             raise RowError(message("no samples in it"))

@@ -28,7 +28,7 @@ from rlreport.tables import MetricsFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
-__all__ = ["MetricsTable", "TrainerMetrics", "find_metrics", "metrics_beside", "read_metrics"]
+__all__ = ["MetricsTable", "TrainerMetrics", "find_and_read", "find_metrics", "read_metrics"]
 
 # Maximum number of metrics; further ones, in the order of the log, are left out
 MAX_METRICS = 2_000
@@ -365,7 +365,7 @@ class TrainerMetrics:
     notes: list[Note] = field(default_factory=list)
 
 
-def metrics_beside(
+def find_and_read(
     logs: Sequence[str | Path], given: Sequence[str | Path] = (), run: str = ""
 ) -> TrainerMetrics:
     """Read the metrics files ``given``, else those found in the logs; ``run`` "" reads all runs."""

@@ -46,7 +46,7 @@ from rlreport.system.documents import (
 )
 from rlreport.system.stores import Source
 from rlreport.tables import Note
-from rlreport.text.messages import marked, message
+from rlreport.text.messages import message, translatable
 
 # R rows of metrics: their steps, int64 (R,), and metric -> values, float64 (R,)
 Block = tuple[Ints, dict[str, Floats]]
@@ -54,10 +54,10 @@ Block = tuple[Ints, dict[str, Floats]]
 STEP, JSON, CELLS, REST = "metrics_step", "metrics_json", "metrics_cells", "metrics_rest"
 
 _WHY = {
-    STEP: marked("rows of trainer metrics whose step is not a whole number, left out"),
-    JSON: marked("lines of trainer metrics that are not valid JSON, left out"),
-    CELLS: marked("rows of trainer metrics with the wrong number of columns, left out"),
-    REST: marked("trainer metrics that cannot be read from here on"),
+    STEP: translatable("rows of trainer metrics whose step is not a whole number, left out"),
+    JSON: translatable("lines of trainer metrics that are not valid JSON, left out"),
+    CELLS: translatable("rows of trainer metrics with the wrong number of columns, left out"),
+    REST: translatable("trainer metrics that cannot be read from here on"),
 }
 
 

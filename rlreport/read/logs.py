@@ -46,7 +46,7 @@ from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
-from rlreport.text.messages import marked, message
+from rlreport.text.messages import message, translatable
 from rlreport.text.tokens import detect_style
 
 _BYTES_PER_SECOND = 50e6  # of logs that one process reads, to decide whether to use several
@@ -286,7 +286,7 @@ def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
     ]
     for i, note in enumerate(notes):
         if note.kind == NO_STEP and note.count < rows.chunk.rows:
-            text = marked(
+            text = translatable(
                 "{count:count} rows without a step, the first in {file}, are read as step 0, "
                 "although other rows have a step"
             )

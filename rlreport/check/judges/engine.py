@@ -23,15 +23,17 @@ from rlreport.check.spreading import (
 )
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.summarise.steps import sequence_weights
-from rlreport.text.messages import marked
+from rlreport.text.messages import translatable
 
-AGENTS = marked("verl issues 1569, 4998 (calls vanish); AReaL (share at the limit)")
-MISMATCH = marked("NeMo-RL guides; verl FAQ")
-ROLLOUT_CORR = marked("verl rollout_corr; VCPO (a falling effective sample precedes collapse)")
-TRL_NEGATIVE = marked(
+AGENTS = translatable("verl issues 1569, 4998 (calls vanish); AReaL (share at the limit)")
+MISMATCH = translatable("NeMo-RL guides; verl FAQ")
+ROLLOUT_CORR = translatable(
+    "verl rollout_corr; VCPO (a falling effective sample precedes collapse)"
+)
+TRL_NEGATIVE = translatable(
     "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
 )
-CRITIC = marked("RLLoggingBoard post (critic variance); PPO practice")
+CRITIC = translatable("RLLoggingBoard post (critic variance); PPO practice")
 
 
 class _EngineMismatch(Limits):

@@ -15,11 +15,11 @@ from rlreport.check.series import running_mean
 from rlreport.check.spreading import FALLS
 from rlreport.figures.ragged import Floats
 from rlreport.read.notes import Missing
-from rlreport.summarise.steps import commonest
-from rlreport.text.messages import marked, message, sentences, told
+from rlreport.summarise.steps import most_common
+from rlreport.text.messages import format_message, message, sentences, translatable
 
-GROUPS = marked("DAPO; TRL frac_reward_zero_std")
-RAGEN = marked("RAGEN (reward std falls before the collapse)")
+GROUPS = translatable("DAPO; TRL frac_reward_zero_std")
+RAGEN = translatable("RAGEN (reward std falls before the collapse)")
 
 WINDOW = 3  # Number of steps in the running mean of the share of missing grades
 MIN_SHARE = 0.05  # A step with a smaller share of responses without a grade is never considered bad
@@ -36,14 +36,16 @@ class _MissingGrades(Limits):
 
 
 _REASONS = {
-    "always": marked("Grades are missing in all steps: most samples give no learning signal."),
-    "judge": marked(
+    "always": translatable(
+        "Grades are missing in all steps: most samples give no learning signal."
+    ),
+    "judge": translatable(
         "The judge was down: graded responses of these steps earn no less than those around them."
     ),
-    "policy": marked(
+    "policy": translatable(
         "Graded responses of these steps earn less, too: the policy got worse, not only the judge."
     ),
-    "parser": marked(
+    "parser": translatable(
         "They are cut off, or longer or shorter than graded ones: the grader could not parse them."
     ),
 }
@@ -51,23 +53,23 @@ _REASONS = {
 
 def _missing_title(facts: Facts) -> str:
     lines = [
-        marked(
+        translatable(
             "{missing:count} of {responses:count} responses ({share:percent}) have no grade and "
             "are left out of all reward figures: {null:count} null, {judge_failed:count} judge "
             "failed, {masked:count} masked, {error:count} grader errors."
         )
     ]
     if facts["reason"] != "few":
-        lines.append(marked("In steps {low} to {high}, {window:percent} were not graded."))
+        lines.append(translatable("In steps {low} to {high}, {window:percent} were not graded."))
         lines.append(_REASONS[str(facts["reason"])])
     if facts["groups"]:
         lines.append(
-            marked(
+            translatable(
                 "Groups graded only in part: {groups:count}, of which {silent:count} have fewer "
                 "than two grades and give no learning signal."
             )
         )
-    return sentences(told(line, facts) for line in lines)
+    return sentences(format_message(line, facts) for line in lines)
 
 
 @Check(
@@ -163,7 +165,7 @@ def uneven_groups(check: Check, run: Run) -> Result:
     if not (rows["group_hash"] != 0).any():
         return check.not_run("group_id")
     sizes = rows.groupby("group").size().to_numpy()
-    usual = commonest(sizes)
+    usual = most_common(sizes)
     odd = float((sizes != usual).mean()) if usual else 0.0
     split = float((rows.groupby(["step", "prompt_id"])["group"].nunique() > 1).mean())
     met = [*run.met(_UnevenGroups.sizes, ">", odd), *run.met(_UnevenGroups.split, ">", split)]

@@ -24,9 +24,9 @@ from rlreport.check.spreading import (
     spreading_texts,
 )
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import marked, message, sentences, told
+from rlreport.text.messages import format_message, message, sentences, translatable
 
-GAO = marked("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
+GAO = translatable("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
 
 # KL to the reference policy is too high above both limits: nats per response, nats per token
 KL_OUT, KL_OUT_A_TOKEN = 10.0, 0.1
@@ -39,49 +39,49 @@ CARRIES = 0.5
 ASKED = 0.5
 
 _SPREADS = {
-    "text": marked(
+    "text": translatable(
         "{text:quoted} appears in {share:percent} of responses ({share_start:percent} at the start)"
     ),
-    "opening": marked(
+    "opening": translatable(
         "{share:percent} of responses begin with {text:quoted} ({share_start:percent} at the start)"
     ),
-    "closing": marked(
+    "closing": translatable(
         "{share:percent} of responses end with {text:quoted} ({share_start:percent} at the start)"
     ),
-    "structure": marked(
+    "structure": translatable(
         "A structure of {form} appears in {share:percent} of responses "
         "({share_start:percent} at the start)"
     ),
 }
 _FORMS = {
-    "list": marked("lists"),
-    "numbers": marked("numbered lists"),
-    "headings": marked("headings"),
-    "parts": marked("several parts"),
-    "structure": marked("lists, numbers or headings"),
+    "list": translatable("lists"),
+    "numbers": translatable("numbered lists"),
+    "headings": translatable("headings"),
+    "parts": translatable("several parts"),
+    "structure": translatable("lists, numbers or headings"),
 }
 
 
 def _spread_clause(facts: Facts) -> str:
     form = message(_FORMS.get(str(facts["text"]), ""))
     spreads = _SPREADS.get(str(facts["kind"]), _SPREADS["text"])
-    return told(spreads, {**facts, "form": form})
+    return format_message(spreads, {**facts, "form": form})
 
 
 def _hacking_title(facts: Facts) -> str:
     carried = facts["carried"]
-    title = marked("{what}; these earn {lift:figure} more reward than others of their step.")
+    title = translatable("{what}; these earn {lift:figure} more reward than others of their step.")
     if facts["exploit"]:
-        title = marked(
+        title = translatable(
             "Format or exploit? {what}. These earn {lift:figure} more reward than others of their "
             "step, but often lack the label, and validation does not confirm a gain."
         )
     elif isinstance(carried, float) and carried >= CARRIES:
-        title = marked(
+        title = translatable(
             "{what}; the reward rose from {reward_start:figure} to {reward_end:figure} with it."
         )
-    others = told("It spreads with {others:quoted}.", facts) if facts["others"] else ""
-    return sentences([told(title, {**facts, "what": _spread_clause(facts)}), others])
+    others = format_message("It spreads with {others:quoted}.", facts) if facts["others"] else ""
+    return sentences([format_message(title, {**facts, "what": _spread_clause(facts)}), others])
 
 
 @Check(
@@ -212,13 +212,15 @@ class _FormatLearned(Limits):
 
 
 def _format_title(facts: Facts) -> str:
-    sentence = marked("{what}; these earn no more than others: a format or a habit is learned.")
+    sentence = translatable(
+        "{what}; these earn no more than others: a format or a habit is learned."
+    )
     if facts["paid"]:
-        sentence = marked(
+        sentence = translatable(
             "{what}; these earn {lift:figure} more reward: probably the answer format being "
             "learned."
         )
-    return told(sentence, {**facts, "what": _spread_clause(facts)})
+    return format_message(sentence, {**facts, "what": _spread_clause(facts)})
 
 
 @Check(

@@ -16,9 +16,9 @@ from rlreport.check.run import Ranking, Run
 from rlreport.check.spreading import FAILURES
 from rlreport.figures.ragged import Ints, spans
 from rlreport.metrics.roles import roles_of
-from rlreport.summarise.steps import commonest
+from rlreport.summarise.steps import most_common
 from rlreport.tables import Tables
-from rlreport.text.messages import Message, marked, sentences, told
+from rlreport.text.messages import Message, format_message, sentences, translatable
 
 Bools = NDArray[np.bool_]
 
@@ -201,13 +201,19 @@ class _Fault(NamedTuple):
 
 
 _FAULTS = {
-    "few": marked("{few:count} steps have fewer than {usual} responses, the first {few_first}."),
-    "last": marked("The last step is incomplete: {last:count} of {usual} responses."),
-    "missing": marked("{missing:count} steps are missing, first between {gap_low} and {gap_high}."),
-    "early": marked("{early:count} files stop early, first {early_file} after step {early_step}."),
-    "unequal": marked("{unequal:count} responses have token arrays of unequal length."),
-    "torn": marked("Files with an incomplete last line, as if still written: {torn:count}."),
-    "unreadable": marked(
+    "few": translatable(
+        "{few:count} steps have fewer than {usual} responses, the first {few_first}."
+    ),
+    "last": translatable("The last step is incomplete: {last:count} of {usual} responses."),
+    "missing": translatable(
+        "{missing:count} steps are missing, first between {gap_low} and {gap_high}."
+    ),
+    "early": translatable(
+        "{early:count} files stop early, first {early_file} after step {early_step}."
+    ),
+    "unequal": translatable("{unequal:count} responses have token arrays of unequal length."),
+    "torn": translatable("Files with an incomplete last line, as if still written: {torn:count}."),
+    "unreadable": translatable(
         "{unreadable:count} of {lines:count} lines could not be read, first {bad_file}:{bad_line} "
         "({reason})."
     ),
@@ -217,7 +223,7 @@ _FAULTS = {
 def _log_title(facts: Facts) -> str:
     faults = facts["faults"]
     assert isinstance(faults, tuple)
-    return sentences(told(_FAULTS[str(key)], facts) for key in faults)
+    return sentences(format_message(_FAULTS[str(key)], facts) for key in faults)
 
 
 @Check(
@@ -272,7 +278,7 @@ def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
 def incomplete_steps(run: Run) -> Ints:
     """Return steps with fewer responses than most have; none if there is no usual number."""
     limits, responses = run.limits[_BrokenLog], run.tables.steps["responses"].to_numpy()
-    usual = commonest(responses, limits.usual) if len(responses) >= MIN_STEPS else None
+    usual = most_common(responses, limits.usual) if len(responses) >= MIN_STEPS else None
     return run.steps[responses < limits.fewer * (usual or 0)]
 
 
@@ -281,7 +287,7 @@ def _incomplete_faults(run: Run) -> Iterator[_Fault]:
     responses, incomplete = run.tables.steps["responses"].to_numpy(), incomplete_steps(run)
     if not len(incomplete):
         return
-    usual, last = commonest(responses, run.limits[_BrokenLog].usual), int(run.steps[-1])
+    usual, last = most_common(responses, run.limits[_BrokenLog].usual), int(run.steps[-1])
     inside = tuple(incomplete[incomplete < last].tolist())
     if inside:
         facts: Facts = {"few": len(inside), "usual": usual, "few_first": inside[0]}
@@ -292,7 +298,7 @@ def _incomplete_faults(run: Run) -> Iterator[_Fault]:
 
 def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
     gaps = np.diff(steps)
-    distance = commonest(gaps, limits.usual)
+    distance = most_common(gaps, limits.usual)
     if len(gaps) < MIN_STEPS or not distance:
         return
     at = np.flatnonzero(gaps >= 2 * distance)

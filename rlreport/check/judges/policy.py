@@ -15,11 +15,11 @@ from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import Series, running_mean
 from rlreport.check.spreading import FAILURES, FALLS, LimitedFigure, judge_figures, series_change
 from rlreport.figures.ragged import Ints, spans
-from rlreport.text.messages import marked
+from rlreport.text.messages import translatable
 
-ENTROPY = marked("entropy-collapse threads of TRL, verl and DAPO")
-PUBLIC_RUNS = marked("public GRPO runs")
-TRL_KL = marked(
+ENTROPY = translatable("entropy-collapse threads of TRL, verl and DAPO")
+PUBLIC_RUNS = translatable("public GRPO runs")
+TRL_KL = translatable(
     "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
 )
 LAST_STEPS = 3  # Number of last steps that decide whether the KL is back to normal
@@ -242,8 +242,8 @@ def entropy_explosion(check: Check, run: Run) -> Result:
     return check.finding(run, severity, ratio + rise, **details)
 
 
-RATIO = marked("TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic")
-EQUAL_REWARDS = marked("DAPO: groups with equal rewards give no gradient")
+RATIO = translatable("TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic")
+EQUAL_REWARDS = translatable("DAPO: groups with equal rewards give no gradient")
 
 
 class _RatioDrift(Limits):

@@ -27,10 +27,10 @@ from rlreport.check.spreading import (
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import is_cut_off
 from rlreport.tables import TextSample
-from rlreport.text.messages import marked, told
+from rlreport.text.messages import format_message, translatable
 
-DISTINCT = marked("LMFlow's post on PPO: distinct-2 fell from 0.39 to 0.22")
-RAGEN_2 = marked("RAGEN-2 (template collapse)")
+DISTINCT = translatable("LMFlow's post on PPO: distinct-2 fell from 0.39 to 0.22")
+RAGEN_2 = translatable("RAGEN-2 (template collapse)")
 
 # Number of hash buckets for n-grams; collisions make the result only slightly less exact
 _BUCKETS = 4096
@@ -49,11 +49,11 @@ class _DiversityCollapse(Limits):
 
 def _diversity_clause(facts: Facts) -> str:
     if "twins" in facts:
-        return marked(
+        return translatable(
             "{twins:percent} of responses equal a response to another prompt of the same step "
             "({twins_start:percent} at the start)"
         )
-    return marked(
+    return translatable(
         "distinct-2 of equal samples of {bigrams:count} word pairs fell from "
         "{distinct_start:figure} to {distinct:figure}"
     )
@@ -66,7 +66,9 @@ def _diversity_clause(facts: Facts) -> str:
     charts=("distinct_2", "duplicates"),
     sampled=("distinct",),
     limits=_DiversityCollapse,
-    title=lambda facts: told("{one:capital}.", {"one": told(_diversity_clause(facts), facts)}),
+    title=lambda facts: format_message(
+        "{one:capital}.", {"one": format_message(_diversity_clause(facts), facts)}
+    ),
     clause=_diversity_clause,
     why="A policy that says one thing to every prompt has stopped answering them.",
     suggestion="Raise the KL coefficient, the entropy bonus or the temperature; fix the reward.",
@@ -271,7 +273,7 @@ def _in_other_script(run: Run, words: TextSample) -> Floats:
     return foreign
 
 
-SHORT_RESPONSES = marked("TRL error on responses under 4 tokens (LMFlow post)")
+SHORT_RESPONSES = translatable("TRL error on responses under 4 tokens (LMFlow post)")
 
 # If a smaller fraction (but not 0) of responses ends with an end token, end tokens are ignored
 RARE = 0.02
@@ -406,7 +408,7 @@ def _shrunk(check: Check, run: Run) -> Result:
         length, trainers = np.where(run.column("finished") == 1, length, np.nan), None
     if trainers is not None and run.covers(trainers):
         severe, moved = (series_change(trainers, steps) for steps in (MIN_WINDOW, None))
-        series, unit = trainers, marked("tokens")
+        series, unit = trainers, translatable("tokens")
     else:
         first = window(run.tables, 0, MIN_WINDOW)
         medians = [median(length[part.rows]) for part in (run.last, first)]

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.bake.views import is_numeric
 from rlreport.check.finding import Example, Finding, LogText, Verdict
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.metrics.roles import PLAIN_NAMES, roles_of
+from rlreport.pages.views import is_numeric
 from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT, UNREAD_FIELDS
 from rlreport.read.rollouts import Rollout, Rollouts, Turn

@@ -12,8 +12,8 @@ from urllib.parse import quote, unquote
 
 from markupsafe import Markup
 
-from rlreport.bake.templates import Addresses
 from rlreport.errors import RowError, UsageError
+from rlreport.pages.templates import Addresses
 from rlreport.read.detect import NOTES_FILE
 from rlreport.read.files import is_url
 from rlreport.system.documents import read_bounded

@@ -16,11 +16,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.bake.overview import snippet
-from rlreport.bake.redact import redacted, response_numbers
-from rlreport.bake.step import NUMBERED, STATIC_ROWS, number_cells, rounded, strings_of
-from rlreport.bake.templates import PROMPTS, Addresses, packed_json
-from rlreport.bake.views import (
+from rlreport.choose import Extreme, StepPlan, extremes
+from rlreport.columns import PROMPT, RESPONSE, STEP, TOKEN
+from rlreport.draw.chart import Chart
+from rlreport.draw.curves import sparkline
+from rlreport.figures.ragged import Floats
+from rlreport.pages.overview import snippet
+from rlreport.pages.redact import redacted, response_numbers
+from rlreport.pages.step import NUMBERED, STATIC_ROWS, number_cells, rounded, strings_of
+from rlreport.pages.templates import PROMPTS, Addresses, packed_json
+from rlreport.pages.views import (
     PROMPT_TEXT,
     STEP_LINK,
     Cell,
@@ -35,14 +40,9 @@ from rlreport.bake.views import (
     reading_order,
     table,
 )
-from rlreport.choose import Extreme, StepPlan, extremes
-from rlreport.columns import PROMPT, RESPONSE, STEP, TOKEN
-from rlreport.draw.chart import Chart
-from rlreport.draw.curves import sparkline
-from rlreport.figures.ragged import Floats
 from rlreport.read.rollouts import EDGE, Rollout
 from rlreport.tables import Tables
-from rlreport.text.chat import spoken, turns
+from rlreport.text.chat import turns, turns_as_text
 from rlreport.text.messages import listed, message, plural, sentences, span
 
 PROMPTS_LISTED = 300
@@ -122,7 +122,9 @@ def _prompts(tables: Tables, addresses: Addresses, shown: Container[int]) -> Tab
     ids = prompts["prompt_id"].tolist()
     paths = _reward_paths(tables.responses, ids)
     columns = [PROMPT[name] for name in _SHOWN if prompts[name].notna().any()]
-    questions = [snippet(spoken(turns(text)) or text) for text in prompts["prompt"].astype(str)]
+    questions = [
+        snippet(turns_as_text(turns(text)) or text) for text in prompts["prompt"].astype(str)
+    ]
     lines = zip(ids, prompts["reward_last"].tolist(), strict=True)
     absent = message("the report shows no response to this prompt")
     note = ""
@@ -324,7 +326,7 @@ def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedR
 
 def _question(rollout: Rollout) -> str:
     turns = [turn for turn in rollout.turns if turn[0] != "system"]
-    return turns[0][1] if len(turns) == 1 else spoken(turns) or rollout.prompt
+    return turns[0][1] if len(turns) == 1 else turns_as_text(turns) or rollout.prompt
 
 
 def responses_view(

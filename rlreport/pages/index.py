@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from rlreport.about.card import Scalar, card_values
-from rlreport.bake.views import Cell, Columns, ColumnView, table
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.verdict import translatable_title
 from rlreport.columns import STEP
@@ -21,6 +20,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import Frame, curve_chart, curves_of, sparkline
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats
+from rlreport.pages.views import Cell, Columns, ColumnView, table
 from rlreport.summarise.steps import window_size
 from rlreport.text.clean import safe_text, shortened
 from rlreport.text.messages import message, plural, sentences
@@ -178,7 +178,7 @@ def _row(report: Listed) -> dict[str, Any]:
 
 
 def _varying_keys(cards: Sequence[Mapping[str, Scalar]]) -> list[str]:
-    """Return names of settings that differ between runs or that some lack, commonest first."""
+    """Return names of settings that differ between runs or that some lack, most_common first."""
     counts = Counter(key for card in cards for key in card)
     return [
         key

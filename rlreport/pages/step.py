@@ -17,9 +17,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.bake.overview import distinct_2_note, finding_view, step_figures
-from rlreport.bake.templates import Addresses, canonical_json, packed, packed_json, step_file
-from rlreport.bake.views import (
+from rlreport.check.finding import Finding
+from rlreport.choose import COMPACT, DERIVABLE
+from rlreport.columns import TOKEN_FIGURES
+from rlreport.draw.chart import Chart, finite_or_none
+from rlreport.draw.step import CHARTED, step_charts
+from rlreport.figures.ragged import Floats, spans
+from rlreport.options import FigureOptions
+from rlreport.pages.overview import distinct_2_note, finding_view, step_figures
+from rlreport.pages.templates import Addresses, canonical_json, packed, packed_json, step_file
+from rlreport.pages.views import (
     SAMPLED_FIGURE,
     Cell,
     Columns,
@@ -37,17 +44,10 @@ from rlreport.bake.views import (
     reading_order,
     table,
 )
-from rlreport.check.finding import Finding
-from rlreport.choose import COMPACT, DERIVABLE
-from rlreport.columns import TOKEN_FIGURES
-from rlreport.draw.chart import Chart, finite_or_none
-from rlreport.draw.step import CHARTED, step_charts
-from rlreport.figures.ragged import Floats, spans
-from rlreport.options import FigureOptions
 from rlreport.read.rollouts import Rollout, Turn
 from rlreport.summarise.steps import NO_VARIANCE
 from rlreport.tables import length_column
-from rlreport.text.chat import spoken
+from rlreport.text.chat import turns_as_text
 from rlreport.text.messages import Joined, message, sample_note
 from rlreport.text.numbers import NumberKind
 from rlreport.text.tokens import Style, spelled
@@ -559,7 +559,7 @@ def strings_of(
 def shown_text(rollout: Rollout, key: str) -> str | None:
     """Return a response's text as a table cell shows it: a prompt without chat template tags."""
     if key == "prompt" and rollout.turns:
-        return spoken(rollout.turns)
+        return turns_as_text(rollout.turns)
     text: str | None = getattr(rollout, key)
     return text
 

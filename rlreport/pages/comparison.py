@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlreport.about.card import redacted_text
-from rlreport.bake.data import csv
-from rlreport.bake.templates import (
+from rlreport.check.finding import Finding
+from rlreport.columns import RESPONSE
+from rlreport.comparison import outcome as words
+from rlreport.comparison.compare import Guardrail
+from rlreport.comparison.outcome import Flip, Outcome, compare_json, prompts_table
+from rlreport.comparison.run import Difference, settings_that_differ
+from rlreport.draw.chart import Chart
+from rlreport.options import CompareOptions
+from rlreport.pages.data import csv
+from rlreport.pages.templates import (
     FOLDER_POLICY,
     Finish,
     Maker,
@@ -18,7 +26,7 @@ from rlreport.bake.templates import (
     environment,
     script_json,
 )
-from rlreport.bake.views import (
+from rlreport.pages.views import (
     PROMPT_TEXT,
     Cell,
     Columns,
@@ -29,14 +37,6 @@ from rlreport.bake.views import (
     name_cell,
     table,
 )
-from rlreport.check.finding import Finding
-from rlreport.columns import RESPONSE
-from rlreport.comparison import outcome as words
-from rlreport.comparison.compare import Guardrail
-from rlreport.comparison.outcome import Flip, Outcome, compare_json, prompts_table
-from rlreport.comparison.run import Difference, settings_that_differ
-from rlreport.draw.chart import Chart
-from rlreport.options import CompareOptions
 from rlreport.text.messages import figure, message
 from rlreport.text.numbers import MISSING
 

@@ -19,17 +19,17 @@ import orjson
 import xxhash
 from numpy.typing import NDArray
 
-from rlreport.bake.lists import listed_rows, with_interest
-from rlreport.bake.redact import redacted, response_numbers
-from rlreport.bake.report import DRAWINGS, ReportBuilder, draw_pages
-from rlreport.bake.step import GROUP_COLUMNS, group_figures, step_rows, step_view
-from rlreport.bake.templates import Addresses, Finish, rendered
-from rlreport.bake.views import PageContext, StepJob, StepPage, extra_key
 from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE
 from rlreport.draw.chart import Chart
+from rlreport.pages.lists import listed_rows, with_interest
+from rlreport.pages.redact import redacted, response_numbers
+from rlreport.pages.report import DRAWINGS, ReportBuilder, draw_pages
+from rlreport.pages.step import GROUP_COLUMNS, group_figures, step_rows, step_view
+from rlreport.pages.templates import Addresses, Finish, rendered
+from rlreport.pages.views import PageContext, StepJob, StepPage, extra_key
 from rlreport.read.rollouts import Rollout, Selection
-from rlreport.summarise import commonest
+from rlreport.summarise import most_common
 from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message
 
@@ -122,7 +122,7 @@ def _columns(
     if any(column in GROUP_COLUMNS for column in builder.columns):
         responses |= group_figures(tables.responses)
     names = ["step", "responses", "incomplete", *builder.tile_names]
-    usual = commonest(tables.without_step_in_progress().training().steps["responses"].to_numpy())
+    usual = most_common(tables.without_step_in_progress().training().steps["responses"].to_numpy())
     return responses, {name: tables.steps[name].to_numpy() for name in names}, usual
 
 

@@ -14,10 +14,14 @@ from typing import Any
 import pandas as pd
 
 from rlreport import __version__
-from rlreport.bake.lists import sampling
-from rlreport.bake.redact import USUAL_SPLITS
-from rlreport.bake.templates import PROMPTS, Addresses, canonical_json
-from rlreport.bake.views import (
+from rlreport.check import findings_json
+from rlreport.draw.chart import Chart
+from rlreport.fields import CANONICAL, FIELDS
+from rlreport.options import BuildOptions
+from rlreport.pages.lists import sampling
+from rlreport.pages.redact import USUAL_SPLITS
+from rlreport.pages.templates import PROMPTS, Addresses, canonical_json
+from rlreport.pages.views import (
     Cell,
     Columns,
     ColumnView,
@@ -27,10 +31,6 @@ from rlreport.bake.views import (
     attribute_columns,
     table,
 )
-from rlreport.check import findings_json
-from rlreport.draw.chart import Chart
-from rlreport.fields import CANONICAL, FIELDS
-from rlreport.options import BuildOptions
 from rlreport.tables import MetricsFile, Note, Tables
 from rlreport.text.clean import escape
 from rlreport.text.messages import message, sentences

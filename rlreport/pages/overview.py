@@ -12,8 +12,17 @@ import pandas as pd
 
 from rlreport.about.card import card_view
 from rlreport.about.several_runs import SEVERAL_RUNS
-from rlreport.bake.templates import Addresses
-from rlreport.bake.views import (
+from rlreport.check.finding import REFERENCE_REWARD, Example, Finding, Met, Thresholds, Verdict
+from rlreport.check.registry import BY_ID, CHECKS, METHOD, describe
+from rlreport.check.run import Run
+from rlreport.choose import Extreme, evenly
+from rlreport.columns import RESPONSE, STEP
+from rlreport.draw.chart import Chart
+from rlreport.draw.curves import sparkline
+from rlreport.draw.run_charts import not_drawn, tool_label
+from rlreport.metrics.roles import logging_advice, roles_of
+from rlreport.pages.templates import Addresses
+from rlreport.pages.views import (
     PROMPT_TEXT,
     RESPONSE_TEXT,
     RUN_TILES,
@@ -35,30 +44,21 @@ from rlreport.bake.views import (
     number_columns_of,
     table,
 )
-from rlreport.check.finding import REFERENCE_REWARD, Example, Finding, Met, Thresholds, Verdict
-from rlreport.check.registry import BY_ID, CHECKS, METHOD, describe
-from rlreport.check.run import Run
-from rlreport.choose import Extreme, evenly
-from rlreport.columns import RESPONSE, STEP
-from rlreport.draw.chart import Chart
-from rlreport.draw.curves import sparkline
-from rlreport.draw.run_charts import not_drawn, tool_label
-from rlreport.metrics.roles import logging_advice, roles_of
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise import window_table
 from rlreport.tables import Tables
-from rlreport.text.chat import spoken
+from rlreport.text.chat import turns_as_text
 from rlreport.text.clean import shortened
 from rlreport.text.messages import (
     figure,
+    format_message,
     listed,
-    marked,
     message,
     percent,
     plural,
     sentences,
     span,
-    told,
+    translatable,
     whole,
     with_unit,
 )
@@ -120,10 +120,10 @@ def finding_view(
 
 # Unit in the plural -> in the singular, for the value 1
 _ONE = {
-    "tokens": marked("token"),
-    "steps": marked("step"),
-    "calls": marked("call"),
-    "times in its step": marked("time in its step"),
+    "tokens": translatable("token"),
+    "steps": translatable("step"),
+    "calls": translatable("call"),
+    "times in its step": translatable("time in its step"),
 }
 
 
@@ -355,9 +355,11 @@ def _summary(tables: Tables) -> str:
     places["responses"] = plural("{count} response", "{count} responses", len(tables.responses))
     places["files"] = plural("{count} file", "{count} files", len(tables.files))
     if len(steps) == 1:
-        logs = told("{responses} at step {low}, from {files}.", places)
+        logs = format_message("{responses} at step {low}, from {files}.", places)
     else:
-        logs = told("{responses} over {steps:count} steps ({low}–{high}), from {files}.", places)
+        logs = format_message(
+            "{responses} over {steps:count} steps ({low}–{high}), from {files}.", places
+        )
     sample = tables.sample_note
     texts = message("Counts of texts and tokens come {sample}.", sample=sample) if sample else ""
     metrics_note = message("Trainer metrics from {names}.", names=metrics_files)
@@ -376,7 +378,7 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
             _WHICH: [Cell(extreme.label, extreme.label) for extreme, _ in extremes],
             ColumnView("value", message("Extreme")): [_extreme_cell(e) for e, _ in extremes],
             ColumnView("step", message("Step")): [name_cell(r.step) for r in rollouts],
-            PROMPT_TEXT: [snippet(spoken(r.turns) or r.prompt) for r in rollouts],
+            PROMPT_TEXT: [snippet(turns_as_text(r.turns) or r.prompt) for r in rollouts],
             RESPONSE_TEXT: [snippet(r.response) or message("(empty)") for r in rollouts],
         },
         ids=[f"{r.step}-{r.n}-{extreme.metric}" for extreme, r in extremes],
@@ -449,11 +451,11 @@ def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:
 
 # Key figure -> (kind of trainer metric that is shown in its place, label of that metric)
 _ROLES = {
-    "reward_mean": ("reward", marked("Reward")),
-    "validation_reward_mean": ("validation", marked("Validation")),
-    "kl_k1_mean": ("kl", marked("KL")),
-    "response_tokens_mean": ("length", marked("Length")),
-    "surprisal_mean": ("entropy", marked("Entropy")),
+    "reward_mean": ("reward", translatable("Reward")),
+    "validation_reward_mean": ("validation", translatable("Validation")),
+    "kl_k1_mean": ("kl", translatable("KL")),
+    "response_tokens_mean": ("length", translatable("Length")),
+    "surprisal_mean": ("entropy", translatable("Entropy")),
 }
 
 
@@ -477,7 +479,7 @@ def trainer_figures(run: Run) -> dict[str, RunFigure]:
         column = replace(
             STEP[name],
             label=label,
-            unit=marked("nats per token") if per_token else STEP[name].unit,
+            unit=translatable("nats per token") if per_token else STEP[name].unit,
             help=message("“{metric}”, from the trainer's metrics", metric=series.name),
         )
         result[name] = RunFigure(column, series.values, first, last)
@@ -559,9 +561,9 @@ def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
 
 ROUNDING = 1e-12  # Largest relative difference of two means that still counts as no change
 _CHANGED = {
-    "flat": marked("unchanged since {since}"),
-    "up": marked("up by {size} since {since}"),
-    "down": marked("down by {size} since {since}"),
+    "flat": translatable("unchanged since {since}"),
+    "up": translatable("up by {size} since {since}"),
+    "down": translatable("down by {size} since {since}"),
 }
 
 
@@ -579,5 +581,5 @@ def change(now: float, then: float, since: str, kind: NumberKind = "number") -> 
         size, signed = (
             message("{number} points", number=text.removesuffix("%")) for text in (size, signed)
         )
-    words = told(_CHANGED[direction], {"size": size, "since": since})
+    words = format_message(_CHANGED[direction], {"size": size, "since": since})
     return Change(since, Cell("±0" if flat else signed, delta, exact(delta)), direction, words)

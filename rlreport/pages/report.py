@@ -12,18 +12,26 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from rlreport.bake.data import chart_path, csv, data_view, exports, report_json
-from rlreport.bake.lists import (
+from rlreport.choose import Extreme, StepPlan, left_out, shown_prompts
+from rlreport.comparison.reports import PATH as RESPONSES
+from rlreport.comparison.reports import REPORT, packed, response_data
+from rlreport.draw.chart import Chart
+from rlreport.draw.overview import arranged, overview_charts
+from rlreport.draw.run_charts import prompt_charts, token_charts
+from rlreport.draw.svg import drawn
+from rlreport.options import BuildOptions, OutputOptions
+from rlreport.pages.data import chart_path, csv, data_view, exports, report_json
+from rlreport.pages.lists import (
     extreme_responses,
     prompts_view,
     responses_view,
     rows_listed,
     tokens_view,
 )
-from rlreport.bake.notes import Targets, render_notes
-from rlreport.bake.overview import method_view, overview_view, run_figures
-from rlreport.bake.step import GROUP_COLUMNS, steps_data
-from rlreport.bake.templates import (
+from rlreport.pages.notes import Targets, render_notes
+from rlreport.pages.overview import method_view, overview_view, run_figures
+from rlreport.pages.step import GROUP_COLUMNS, steps_data
+from rlreport.pages.templates import (
     Addresses,
     Finish,
     Maker,
@@ -35,7 +43,7 @@ from rlreport.bake.templates import (
     script_json,
     shell,
 )
-from rlreport.bake.views import (
+from rlreport.pages.views import (
     TEXT_COLUMNS,
     TILES,
     KeyFigure,
@@ -47,14 +55,6 @@ from rlreport.bake.views import (
     number_columns,
     string_columns,
 )
-from rlreport.choose import Extreme, StepPlan, left_out, shown_prompts
-from rlreport.comparison.reports import PATH as RESPONSES
-from rlreport.comparison.reports import REPORT, packed, response_data
-from rlreport.draw.chart import Chart
-from rlreport.draw.overview import arranged, overview_charts
-from rlreport.draw.run_charts import prompt_charts, token_charts
-from rlreport.draw.svg import drawn
-from rlreport.options import BuildOptions, OutputOptions
 from rlreport.read.rollouts import Rollout
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import Tables

@@ -26,12 +26,12 @@ import orjson
 from markupsafe import Markup
 
 from rlreport import __version__
-from rlreport.bake import package_folder, source_environment
-from rlreport.bake.views import Link, PageContext, Shell
 from rlreport.check.finding import GLYPHS, LEVELS
 from rlreport.draw.bundle import vega_bundle
 from rlreport.draw.chart import Chart
 from rlreport.draw.theme import LIGHT, PADDING, TITLES, tokens, vega_config
+from rlreport.pages import package_folder, source_environment
+from rlreport.pages.views import Link, PageContext, Shell
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
 
@@ -267,7 +267,7 @@ _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
 _OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
 # Pattern of a message call in a script; its groups are the text and, if any, the plural text
 _SCRIPT_MESSAGE = re.compile(
-    r'\b(?:message|plural|marked|nodes)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
+    r'\b(?:message|plural|translatable|nodes)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
 )
 
 
