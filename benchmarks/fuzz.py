@@ -28,7 +28,7 @@ from rlreport.about.card import run_card
 from rlreport.check import load_thresholds
 from rlreport.comparison.reports import earlier_report, report_about, unpacked
 from rlreport.errors import RlreportError
-from rlreport.metrics import metrics_beside
+from rlreport.metrics import find_and_read
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import read_logs
 
@@ -133,8 +133,8 @@ def read(kind: str, path: Path) -> None:
         rows = range(min(4, len(scan.responses)))
         scan.rollouts.read(rows)
     elif kind == "metrics":
-        metrics_beside([path.parent], [])
-        metrics_beside([], [path])
+        find_and_read([path.parent], [])
+        find_and_read([], [path])
     elif kind == "config":
         run_card([path.parent])
         run_card([], configs=[path]).as_json()

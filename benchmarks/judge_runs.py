@@ -31,9 +31,9 @@ from rlreport.check import judge
 from rlreport.check.finding import Finding, Verdict
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
-from rlreport.check.verdict import worded
+from rlreport.check.verdict import with_texts
 from rlreport.errors import RlreportError
-from rlreport.metrics import metrics_beside
+from rlreport.metrics import find_and_read
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise
@@ -73,14 +73,14 @@ class Outcome:
 def read(folder: Path) -> Tables:
     """Read the logs of a folder and the metrics beside them."""
     options = ReadOptions(workers=1)
-    metrics = metrics_beside([folder], ())
+    metrics = find_and_read([folder], ())
     scan = read_logs([folder], options, FigureOptions(), Progress(), metrics.paths)
     return summarise(scan, metrics)
 
 
 def verdict_on(tables: Tables) -> Verdict:
     """Return the verdict in English words."""
-    return worded(judge(Run(tables)))
+    return with_texts(judge(Run(tables)))
 
 
 def truth_of(folder: Path) -> dict[str, Any]:

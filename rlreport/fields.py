@@ -14,6 +14,7 @@ Kind = Literal["int", "number", "text", "texts", "strings", "ids", "floats", "ma
 
 
 LARGEST_STEP = 2**53  # Larger steps are invalid, as float64 cannot represent them exactly
+LARGEST_NUMBER = 1e150  # Larger numbers, either sign, count as missing: their squares may overflow
 
 
 class AssumedStep(int):

@@ -22,25 +22,12 @@ import pandas as pd
 
 from rlreport.about.card import Card, run_card
 from rlreport.about.several_runs import several_runs
-from rlreport.bake.comparison import ComparisonBuilder
-from rlreport.bake.index import Listed, reward_chart, runs_view
-from rlreport.bake.notes import notes_file, read_notes
-from rlreport.bake.redact import (
-    Redactor,
-    redacted_ngrams,
-    redacted_tables,
-    redacted_verdict,
-    without_names,
-)
-from rlreport.bake.report import page_context, prepare, stamp
-from rlreport.bake.templates import Page, environment
-from rlreport.bake.views import KeyFigure, RunContext, Shell
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
-from rlreport.check.verdict import with_excerpts, worded
+from rlreport.check.verdict import with_excerpts, with_texts
 from rlreport.choose import choose
 from rlreport.comparison import outcome as words
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
@@ -62,7 +49,7 @@ from rlreport.errors import (
     UsageError,
 )
 from rlreport.figures.ragged import Ints
-from rlreport.metrics import find_metrics, metrics_beside
+from rlreport.metrics import find_and_read, find_metrics
 from rlreport.options import (
     BuildOptions,
     CompareOptions,
@@ -71,6 +58,19 @@ from rlreport.options import (
     ReportOptions,
     part,
 )
+from rlreport.pages.comparison import ComparisonBuilder
+from rlreport.pages.index import Listed, reward_chart, runs_view
+from rlreport.pages.notes import notes_file, read_notes
+from rlreport.pages.redact import (
+    Redactor,
+    redacted_ngrams,
+    redacted_tables,
+    redacted_verdict,
+    without_names,
+)
+from rlreport.pages.report import ReportBuilder, page_context, stamp
+from rlreport.pages.templates import Page, environment
+from rlreport.pages.views import KeyFigure, Shell
 from rlreport.read.files import is_url
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
@@ -130,13 +130,12 @@ def build_report(
     remarks += [Note("card", text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
     note = None if options.merge else several_runs(logs, tables, named=not options.redact_names)
-    aliases: dict[str, str] = {}
     if options.redact_names:
-        tables, aliases = without_names(tables)
+        tables, rollouts = without_names(tables, rollouts)
         name = "run"
     tables = replace(tables, notes=[*([note] if note else []), *tables.notes])
     if options.in_progress:
-        tables = tables.growing()
+        tables = tables.mark_in_progress()
     verdict, spreading = _judge(tables, rollouts, limits, options)
     texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
     tables = tables.without_samples()  # they are large, and no later stage needs them
@@ -145,15 +144,15 @@ def build_report(
         verdict = redacted_verdict(verdict, redact)
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
-    verdict = worded(verdict, card.entries, tables.sample_note)
+    verdict = with_texts(verdict, card.entries, tables.sample_note)
 
     limit = options.max_size or chosen_form.usual_size(len(tables.responses))
     charts, chart_errors = custom_charts(custom_functions, tables, texts, quote=not options.redact)
     tables = replace(tables, notes=[*tables.notes, *chart_errors])
 
     title, one_file = options.title or name, chosen_form.one_file
-    run = RunContext(
-        **vars(page_context(title, tables, options, aliases, one_file=one_file)),
+    builder = ReportBuilder(
+        **vars(page_context(title, tables, options, one_file=one_file)),
         chosen=rollouts,
         tables=tables,
         verdict=verdict,
@@ -162,17 +161,19 @@ def build_report(
         card=card,
         author_notes=author_notes,
         plans=choose(tables, verdict, options),
-    )
-    data_room = int(limit * DATA_SHARE)
-    prepared = prepare(run, charts, chosen_form.finish, data_room, progress, workers)
+        own_charts=charts,
+        finish=chosen_form.finish,
+        progress=progress,
+        workers=workers,
+    ).with_data(int(limit * DATA_SHARE))
     release_memory()
     with publishing(out, chosen_form) as path:
         try:
-            builder, size = deliver(path, chosen_form, limit, prepared)
+            builder, size = deliver(path, chosen_form, limit, builder)
         except OutputError:
             if options.max_size or limit == chosen_form.default_size:
                 raise
-            builder, size = deliver(path, chosen_form, chosen_form.default_size, prepared)
+            builder, size = deliver(path, chosen_form, chosen_form.default_size, builder)
     if summary:
         append_summary(builder, summary)
     return Report(
@@ -195,7 +196,7 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
         card = _metadata(logs, options)
         _, rollouts, tables = _read(logs, options, card, progress, workers)
         verdict, _ = _judge(tables, rollouts, limits, options)
-    return worded(verdict, sample_note=tables.sample_note)
+    return with_texts(verdict, sample_note=tables.sample_note)
 
 
 def _limits(report: ReportOptions) -> Thresholds:
@@ -221,7 +222,7 @@ def _read(
 ) -> tuple[str, Rollouts, Tables]:
     """Read logs; return the run's name, the chosen responses with their texts, and all tables."""
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
-    metrics = metrics_beside(logs, read.metrics, read.run)
+    metrics = find_and_read(logs, read.metrics, read.run)
     named = (notes_file(logs, options.notes), options.thresholds, read.tokenizer, *options.charts)
     used = [*card.paths, *(Path(path) for path in named if path)]
     try:
@@ -239,13 +240,9 @@ def _read(
 def _judge(
     tables: Tables, rollouts: Rollouts, limits: Thresholds, options: BuildOptions
 ) -> tuple[Verdict, SpreadingTexts]:
-    run = Run(tables.settled(), limits)
-    verdict, spreading = (
-        judge(run, muted=options.mute),
-        replace(run.once(spreading_texts), counts={}),
-    )
-    del run
-    return with_excerpts(verdict, tables.responses, rollouts), spreading
+    run = Run(tables.without_step_in_progress(), limits)
+    verdict = with_excerpts(judge(run, muted=options.mute), tables.responses, rollouts)
+    return verdict, replace(run.once(spreading_texts), counts={})
 
 
 def _sampled_rows(tables: Tables) -> Ints:
@@ -369,14 +366,7 @@ def build_index(
     title: str = "",
     language: Language = ENGLISH,
 ) -> Index:
-    """List reports on one page, one row each; if that fails, ``out`` is unchanged.
-
-    Args:
-        reports: reports (folder, zip or one file), or folders that contain some.
-        out: path of the page, ending in ``.html``; its links are relative to it.
-        title: title of the page, "" for the default.
-        language: language of the page.
-    """
+    """List reports on one page, one row each; if that fails, ``out`` is unchanged."""
     if is_url(str(out)):
         raise UsageError(f"{shown(str(out))}: write the index to a local path, next to its reports")
     out = Path(out)
@@ -439,7 +429,7 @@ def _reports_at(location: str | Path, folder: Path, language: Language) -> list[
 def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]:
     """Build a one-file report in ``folder`` for each run in the trainer metrics at ``path``."""
     reports: list[Source] = []
-    for run in metrics_beside([path]).runs:
+    for run in find_and_read([path]).runs:
         name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")[:100] or "run"
         out = folder / f"{name}.html"
         if (out, "") in reports:

@@ -206,7 +206,7 @@ class Tables(LogTables):
             },
         )
 
-    def growing(self) -> Tables:
+    def mark_in_progress(self) -> Tables:
         """Return the tables with the newest step marked as "in progress" instead of "incomplete".
 
         A run of one step is unchanged: the checks ignore that step, so none would be left.
@@ -219,7 +219,7 @@ class Tables(LogTables):
         )
         return replace(self, steps=steps, in_progress=newest)
 
-    def settled(self) -> Tables:
+    def without_step_in_progress(self) -> Tables:
         """Return the tables without the step in progress and without half-written bad lines."""
         if self.in_progress is None:
             return self
@@ -255,7 +255,7 @@ class Tables(LogTables):
             **frames,
         )
 
-    def beside(self) -> Tables | None:
+    def validation_tables(self) -> Tables | None:
         """Return tables of the validation responses only, as a run of its own; None without any."""
         in_validation = self.responses["validation"].to_numpy() != 0
         if not in_validation.any():

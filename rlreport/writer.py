@@ -18,7 +18,7 @@ import orjson
 from rlreport.errors import OutputError, UsageError
 from rlreport.fields import FIELDS, LARGEST_STEP
 from rlreport.system.stores import zstd
-from rlreport.text.clean import safe_text
+from rlreport.text.clean import safe_value
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
 _SUFFIXES = {None: ".jsonl", "gz": ".jsonl.gz", "zst": ".jsonl.zst"}
@@ -255,10 +255,16 @@ def _encode(row: dict[str, Any]) -> bytes:
     except TypeError:
         # orjson refuses lone surrogates and integers beyond 64 bits.
         try:
-            text = json.dumps(_json_value(row), allow_nan=False, ensure_ascii=False)
+            text = json.dumps(row, default=_list_or_number)
         except (TypeError, ValueError) as error:
             raise UsageError(f"a field cannot be logged: {error}") from error
-        return text.encode() + b"\n"
+        plain = safe_value(json.loads(text, parse_constant=lambda name: None))
+        return json.dumps(plain, ensure_ascii=False).encode() + b"\n"
+
+
+def _list_or_number(value: Any) -> Any:
+    converted = _array_or_number(value)
+    return converted.tolist() if isinstance(converted, np.ndarray) else converted
 
 
 def _array_or_number(value: Any) -> Any:
@@ -274,19 +280,3 @@ def _array_or_number(value: Any) -> Any:
             return np.ascontiguousarray(array.astype(np.float32))
         raise TypeError(f"{type(value).__name__} is no text, number, list, array or tensor")
     return array.item() if array.ndim == 0 else np.ascontiguousarray(array)
-
-
-def _json_value(value: Any) -> Any:
-    """Return a value as plain Python types for ``json``; NaN and infinity become None."""
-    if isinstance(value, str):
-        return safe_text(value)
-    if isinstance(value, dict):
-        return {safe_text(str(key)): _json_value(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json_value(item) for item in value]
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    converted = _array_or_number(value)
-    return _json_value(converted.tolist() if isinstance(converted, np.ndarray) else converted)

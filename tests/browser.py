@@ -11,7 +11,16 @@ from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSize, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Error,
+    FloatRect,
+    Locator,
+    Page,
+    ViewportSize,
+    sync_playwright,
+)
 
 from tests.running import SEARCH
 
@@ -161,6 +170,13 @@ def watch(context: BrowserContext, page: Page) -> tuple[list[str], list[str]]:
         ),
     )
     return said, asked
+
+
+def box_of(element: Locator) -> FloatRect:
+    """Where an element is in the window; it must be there."""
+    box = element.bounding_box()
+    assert box is not None
+    return box
 
 
 def rest(page: Page, milliseconds: int) -> None:

@@ -104,7 +104,6 @@ def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def unpack_runs(folder: Path) -> None:
-    """Write the real runs as plain ``.jsonl``."""
     for name, source in REAL_RUNS.items():
         run = folder / name
         run.mkdir()

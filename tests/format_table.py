@@ -1,7 +1,7 @@
 """What each log format gives, measured on its dumps, as the tables of ``docs/frameworks.md``.
 
 ``python -m tests.format_table`` writes them into the page. The dumps are those that the
-frameworks' own code wrote (``tests/data/frameworks``), and those of ``tests/format_logs.py``.
+frameworks' own code wrote (``tests/data/frameworks``), and others (``tests/data/runs/written``).
 """
 
 from __future__ import annotations
@@ -15,24 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from rlreport.formats import RowError, RowReader, Where, detect, formats
-from rlreport.formats.containers import container_of
+from rlreport.formats.containers import container_of, iterate
+from rlreport.system.stores import zstd
 from rlreport.writer import RolloutWriter
-from tests.format_logs import WRITERS
-from tests.test_frameworks import objects_of
+from tests.net import DUMPS, WRITTEN
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
-DUMPS = ROOT / "tests" / "data" / "frameworks"
 BEGIN, END = "<!-- formats: python -m tests.format_table -->", "<!-- end of formats -->"
 NOTHING = "–"
 
 Row = dict[str, Any]
-
-PLAIN = {
-    "step": 3, "prompt": [{"role": "user", "content": "2+2?"}], "reward": 1.0,
-    "response": [{"role": "assistant", "content": "4"}],
-}  # fmt: skip
-"""A row of the format ``plain``, which is whatever anyone writes."""
 
 TURN = {"role": "assistant", "text": "4", "sampled": True, "tokens": [0, 1], "seconds": 0.5}
 NATIVE: Row = {
@@ -43,6 +36,14 @@ NATIVE: Row = {
     "policy_version": 2, "seconds": 0.5, "finish_reason": "stop",
 }  # fmt: skip
 """A row of ``RolloutWriter``, with what a training loop may know."""
+
+
+def objects_of(path: Path) -> list[Row]:
+    if container_of(path.name) == "lines":
+        with path.open("rb") as file:
+            data = zstd.ZstdFile(file).read() if path.suffix == ".zst" else file.read()
+        return [json.loads(line) for line in data.splitlines()]
+    return [obj for _, obj in iterate(path, container_of(path.name) or "")]
 
 
 def rows_in(root: Path) -> Iterator[tuple[str, Row]]:
@@ -68,42 +69,31 @@ def rows_in(root: Path) -> Iterator[tuple[str, Row]]:
 def evidence() -> dict[str, list[Row]]:
     """Return the rows of each format's dumps, by the format's id."""
     rows: dict[str, list[Row]] = {identity: [] for identity in formats()}
-    for folder in sorted(path for path in DUMPS.iterdir() if path.is_dir()):
-        for identity, row in rows_in(folder):
-            rows[identity].append(row)
     with tempfile.TemporaryDirectory() as scratch:
-        for name, (_, write) in WRITERS.items():
-            folder = Path(scratch) / name
-            folder.mkdir()
-            write(folder)
-            for found, row in rows_in(folder):
-                rows[found].append(row)
-        own = Path(scratch) / "plain"
-        own.mkdir()
-        (own / "rows.jsonl").write_text(json.dumps(PLAIN) + "\n")
-        rows["plain"] += [row for _, row in rows_in(own)]
-        with RolloutWriter(Path(scratch) / "native") as writer:
+        with RolloutWriter(scratch) as writer:
             writer.write(**NATIVE)
-        rows["rlboard"] += [row for _, row in rows_in(Path(scratch) / "native")]
+        folders = [path for path in (*DUMPS.iterdir(), *WRITTEN.iterdir()) if path.is_dir()]
+        for folder in (*sorted(folders), Path(scratch)):
+            for identity, row in rows_in(folder):
+                rows[identity].append(row)
     return rows
 
 
-def _has(*names: str) -> Callable[[Row], bool]:
-    return lambda row: any(row.get(name) not in (None, [], "") for name in names)
+def _logged(name: str, rows: list[Row]) -> bool:
+    return any(row.get(name) not in (None, [], "") for row in rows)
 
 
 def _text(name: str, ids: str) -> Callable[[list[Row]], str]:
     def cell(rows: list[Row]) -> str:
-        texts = [row[name] for row in rows if row.get(name)]
         kinds = {"ids" if ids in row and str(row[name]).startswith("#") else "text"
                  for row in rows if row.get(name)}  # fmt: skip
-        return " or ".join(sorted(kinds, reverse=True)) if texts else NOTHING
+        return " or ".join(sorted(kinds, reverse=True)) or NOTHING
 
     return cell
 
 
-def _any(*names: str, said: str = "yes") -> Callable[[list[Row]], str]:
-    return lambda rows: said if any(map(_has(*names), rows)) else NOTHING
+def _any(name: str, said: str = "yes", other: str = NOTHING) -> Callable[[list[Row]], str]:
+    return lambda rows: said if _logged(name, rows) else other
 
 
 def _step(rows: list[Row]) -> str:
@@ -113,7 +103,7 @@ def _step(rows: list[Row]) -> str:
 def _reward(rows: list[Row]) -> str:
     if not any(math.isfinite(row["reward"]) for row in rows):
         return NOTHING
-    return "total, parts" if any(map(_has("reward_parts"), rows)) else "total"
+    return "total, parts" if _logged("reward_parts", rows) else "total"
 
 
 _LOGPROBS = {
@@ -129,7 +119,7 @@ _ALSO = {
 
 def _names(names: dict[str, str]) -> Callable[[list[Row]], str]:
     def cell(rows: list[Row]) -> str:
-        found = [said for name, said in names.items() if any(map(_has(name), rows))]
+        found = [said for name, said in names.items() if _logged(name, rows)]
         return ", ".join(dict.fromkeys(found)) or NOTHING
 
     return cell
@@ -150,7 +140,7 @@ CELLS: dict[str, Callable[[list[Row]], str]] = {
     "prompt": _text("prompt", "prompt_token_ids"),
     "response": _text("response", "token_ids"),
     "reward": _reward,
-    "group": lambda rows: "logged" if any(map(_has("group_id"), rows)) else "equal prompts",
+    "group": _any("group_id", "logged", "equal prompts"),
     "split": _any("split"),
     "logprobs": _names(_LOGPROBS),
     "turns": _turns,

@@ -12,25 +12,21 @@ from rlreport.errors import RlreportError
 
 
 def named(job: int, shared: str) -> str:
-    """A job's name."""
     return f"{shared} {job}"
 
 
 def where(job: int, seconds: float) -> int:
-    """The process that works, after a while."""
     time.sleep(seconds)
     return os.getpid()
 
 
 def fail_at(job: int, which: int) -> int:
-    """Fails at one job and those after it."""
     if job >= which:
         raise RlreportError(f"job {job} cannot be done")
     return job
 
 
 def suicide(job: int, parent: int) -> int:
-    """Kills its process, unless that is the parent."""
     if os.getpid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.01)
@@ -45,17 +41,14 @@ def suicide_while_sending(job: int, parent: int) -> bytes:
 
 
 def disconnected(job: int, shared: None) -> None:
-    """Fails as a library may."""
     raise ConnectionError("no store")
 
 
 def repeated(job: int, length: int) -> bytes:
-    """A long result that begins with the job's number."""
     return f"{job:03}".encode() * (length // 3)
 
 
 def written(job: int, folder: Path) -> None:
-    """Leaves a file."""
     (folder / str(job)).touch()
 
 
@@ -72,7 +65,6 @@ class Counted:
 
 
 def use(job: int, shared: Counted) -> int:
-    """Takes a while."""
     time.sleep(0.005)
     return os.getpid()
 
@@ -84,7 +76,6 @@ def imported(job: str, shared: None) -> str:
 
 
 def printed(job: int, shared: None) -> int:
-    """Prints, as a library may."""
     os.write(1, b"printed by a job\n")
     time.sleep(0.05)
     return os.getpid()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.tables import Tables
+from rlreport.tables import Tables, TextSample
 from tests.tables_builder import make_tables
 
 WORDS = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200)]
@@ -29,17 +29,9 @@ def made(
     noise: float = 0.5,
     **columns: By,
 ) -> Tables:
-    """Make a run with noise of its prompts and of its responses.
+    """Make a run with ``noise`` of its prompts and of its responses, ``each`` a step.
 
-    Args:
-        seed: seed of all noise.
-        steps: steps of the run.
-        each: responses of a step.
-        reward: (step, generator) -> mean reward of each response.
-        texts: (generator, step) -> units of a response; plain words unless given.
-        pays: what a text earns above that.
-        noise: std of the reward inside a step.
-        columns: further columns, each of (step, generator).
+    A response earns its mean ``reward`` and what its text ``pays`` above that.
     """
     rng = np.random.default_rng(seed)
     step = np.repeat(np.arange(steps), each)
@@ -61,7 +53,6 @@ def made(
 
 
 def plain(rng: Any, step: int, length: int = 12) -> list[str]:
-    """Return words of a skewed vocabulary."""
     return [WORDS[i] for i in np.minimum(rng.zipf(1.3, length) - 1, len(WORDS) - 1)]
 
 
@@ -88,13 +79,11 @@ def beginning(*head: str) -> Texts:
 
 
 def padded(rng: Any, step: int) -> list[str]:
-    """Return texts that grow by filler words."""
     extra = int(rng.poisson(max(0, step - 15) * 1.0))
     return plain(rng, step) + [FILLERS[i] for i in rng.integers(0, len(FILLERS), extra)]
 
 
 def longer(rng: Any, step: int) -> list[str]:
-    """Return texts that grow by more of the same words."""
     return plain(rng, step, 12 + int(rng.poisson(max(0, step - 15) * 1.0)))
 
 
@@ -117,17 +106,13 @@ def harder(seed: int) -> Tables:
 
 
 def normal(mean: Callable[[Any], Any], std: float) -> By:
-    """Return a column that scatters about a mean by step."""
     return lambda step, rng: mean(step) + std * rng.normal(size=len(step))
 
 
 def agents(seed: int, *, link: Callable[[Any], Any] = lambda step: 0.5, **columns: By) -> Tables:
     """Return a healthy agent run: 48 groups of 6, two to five turns, a tool that sometimes fails.
 
-    Args:
-        seed: of all noise.
-        link: share of the words that are the prompt's own, by step.
-        columns: columns of the response table that differ, each of (step, generator).
+    ``link`` is the share of the words that are the prompt's own, by step.
     """
     rng = np.random.default_rng(seed)
     step = np.repeat(np.arange(40), 48)
@@ -157,13 +142,11 @@ def agents(seed: int, *, link: Callable[[Any], Any] = lambda step: 0.5, **column
 
 def texts_of(rng: Any, step: Any, prompt: Any, link: Any) -> list[list[str]]:
     """Return texts of which a part of the words is the prompt's own."""
-    link = np.broadcast_to(link, len(step))
+    own = rng.random((len(step), 20)) < np.broadcast_to(link, len(step))[:, None]
+    words = np.where(own, rng.integers(6, size=own.shape), rng.integers(300, size=own.shape))
     return [
-        [
-            f"p{p}_{rng.integers(6)}" if rng.random() < part else f"w{rng.integers(300)}"
-            for _ in range(20)
-        ]
-        for p, part in zip(prompt.tolist(), link.tolist(), strict=True)
+        [f"p{p}_{word}" if of_prompt else f"w{word}" for word, of_prompt in zip(*row, strict=True)]
+        for p, *row in zip(prompt.tolist(), words.tolist(), own.tolist(), strict=True)
     ]
 
 
@@ -173,12 +156,10 @@ def ramp(step: Any, low: float, high: float, start: int = 20) -> Any:
 
 
 def some(chance: Callable[[Any], Any]) -> By:
-    """Return a column that is 1 with a chance by step, else 0."""
     return lambda step, rng: (rng.random(len(step)) < chance(step)).astype(float)
 
 
 def by_step(seed: int, name: str, values: Callable[[Any], Any], **columns: Any) -> Tables:
-    """Return an agent run with another column in its table of steps."""
     tables = agents(seed, **columns)
     tables.steps[name] = values(tables.steps["step"].to_numpy())
     return tables
@@ -336,3 +317,86 @@ FAULTY: dict[str, Fault] = {
     ),
     **AGENT_FAULTS,
 }
+
+
+NULL_STEPS, RESPONSES, PROMPTS, GROUP = 40, 64, 150, 4
+UNITS, VOCABULARY = 24, 400
+NULL_WORDS = [f"w{i}" for i in range(VOCABULARY)]
+
+
+def null_run(seed: int) -> Tables:
+    """Make a run without trend: prompts differ, return, and come in groups; steps wander.
+
+    Every figure has an effect of its prompt, one of its step and noise of its own, of
+    sizes drawn anew for each run; half of the runs have a KL of zero in expectation, and
+    a quarter learns from groups, without a critic. A prompt has words of its own, some of
+    which earn more.
+    """
+    rng = np.random.default_rng(seed)
+    rows = NULL_STEPS * RESPONSES
+    step = np.repeat(np.arange(NULL_STEPS), RESPONSES)
+    drawn = rng.integers(0, PROMPTS, (NULL_STEPS, RESPONSES // GROUP))
+    prompt = drawn.repeat(GROUP, axis=1).ravel()
+    of_step = rng.uniform(0, 0.3, 8)
+    of_prompt = rng.uniform(0.2, 1.0, 8)
+
+    def noisy(i: int) -> Any:
+        wander = of_step[i] * rng.normal(size=NULL_STEPS)[step]
+        kind = of_prompt[i] * rng.normal(size=PROMPTS)[prompt]
+        return wander + kind + rng.normal(size=rows)
+
+    tokens = np.maximum(np.exp(3.4 + 0.2 * noisy(1)).round(), 2.0)
+    kl = noisy(2) * 1.5 if seed % 2 else 3 + noisy(2)
+    value_error = 0.3 * np.abs(noisy(3)) + 0.1
+    texts = null_texts(rng, prompt)
+    held = np.asarray(texts.units).reshape(rows, UNITS)
+    reward = noisy(0) + 0.3 * (held % 50 == 7).any(axis=1)
+    critic = {
+        "value_tokens": tokens,
+        "value_mean": 0.2 * noisy(7),
+        "value_m2": tokens * 0.02,
+        "return_mean": reward * 0.3,
+        "return_m2": tokens * 0.3,
+        "value_error_mean": value_error - value_error.mean(),
+        "value_error_m2": tokens * 0.25,
+    }
+    apart = np.random.default_rng([seed, 1])
+    watched = 0.2 * apart.normal(size=NULL_STEPS)[step] + apart.normal(size=rows)
+    return make_tables(
+        {
+            "step": step,
+            "prompt_id": prompt,
+            "file": np.tile([0, 1], rows // 2),
+            "reward": reward,
+            "ref_reward": noisy(4) - 0.3,
+            "valid_reward": watched,
+            "response_tokens": tokens,
+            "response_chars": (tokens * 4).astype(np.int64),
+            "kl_k1": kl,
+            "kl_k3": np.abs(kl),
+            "kl_max_position": np.zeros(rows),
+            "surprisal_mean": np.exp(-0.5 + 0.3 * noisy(5)),
+            "finished": (noisy(6) < 1.8).astype(float),
+            **(critic if seed % 4 else {}),
+            "mismatch_tokens": tokens,
+            "mismatch_ratio": 1.01 + 0.002 * noisy(1),
+            "mismatch_k3": 3e-4 * np.exp(0.2 * noisy(1)),
+            "mismatch_prob": 0.003 * np.exp(0.2 * noisy(1)),
+            "ratio_tokens": tokens,
+            "ratio_mean": 1 + 0.03 * noisy(2),
+            "ratio_outside": np.clip(0.08 + 0.02 * noisy(2), 0, 1),
+            "response_hash": rng.integers(0, 2000, rows).astype(np.uint64),
+        },
+        ngrams=texts,
+        words=texts,
+    )
+
+
+def null_texts(rng: np.random.Generator, prompt: Any) -> TextSample:
+    """Draw words of a skewed vocabulary, a third of them from the prompt's own."""
+    common = np.minimum(rng.zipf(1.4, (len(prompt), UNITS)) - 1, VOCABULARY - 1)
+    own = rng.integers(0, VOCABULARY, (PROMPTS, 5))
+    picked = own[prompt[:, None], rng.integers(0, 5, (len(prompt), UNITS))]
+    units = np.where(rng.random((len(prompt), UNITS)) < 0.3, picked, common)
+    offsets = np.arange(len(prompt) + 1) * UNITS
+    return TextSample(np.arange(len(prompt)), offsets, units.ravel(), NULL_WORDS, "token")

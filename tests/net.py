@@ -28,7 +28,6 @@ import rlreport
 from rlreport.errors import RlreportError
 from rlreport.read.rollouts import Turn
 from tests.conftest import unpack_runs
-from tests.format_logs import write_all
 from tests.forms import views
 from tests.hostile import hostile_rows, write_log
 from tests.pages_reading import node, unpack
@@ -36,6 +35,7 @@ from tests.reading import read
 
 DATA = Path(__file__).parent / "data"
 KEPT, DUMPS, RUNS = DATA / "net", DATA / "frameworks", DATA / "runs"
+WRITTEN = RUNS / "written"
 LINES, ROWS, CUT = 500, 16, 200
 """Most lines kept of a page or table, rows of a log, and characters of a value."""
 
@@ -48,7 +48,6 @@ Texts = dict[str, str]
 
 
 def report(name: str, root: Path) -> Path:
-    """Build a report in ``root``, unless it is there; return its path."""
     out = root / name
     if name == "comparison":
         rlreport.compare(root / "runs" / "ppo_healthy", root / "runs" / "ppo_reward_hacking", out)
@@ -141,7 +140,6 @@ def carried(page: str) -> str:
 
 
 def chart(path: Path) -> str:
-    """Return titles, fields and data of a chart's specification."""
     objects: list[dict[str, Any]] = []
 
     def collect(one: dict[str, Any]) -> dict[str, Any]:
@@ -207,17 +205,23 @@ TEXTS = ("prompt", "response", "ref_response", "ground_truth", "errors", "turns"
          "raw_tokens", "tokens")  # fmt: skip
 
 
-def logs(root: Path) -> dict[str, Path]:
-    """Return all logs whose rows are kept, by name; write those that tests make."""
-    write_all(root / "written")
-    (root / "written" / "hostile").mkdir()
-    write_log(root / "written" / "hostile" / "rank_0.jsonl", hostile_rows(2))
-    found = {run.name: run for run in [*(root / "runs").iterdir(), RUNS / "agents", RUNS / "odd"]}
-    found |= {f"quirks-{folder.name}": folder for folder in (RUNS / "quirks").iterdir()}
-    found |= {f"written-{folder.name}": folder for folder in (root / "written").iterdir()}
+def dumps() -> dict[str, Path]:
+    """Return the logs of frameworks by name: those that their own code wrote, and others."""
+    found = {f"written-{folder.name}": folder for folder in WRITTEN.iterdir()}
     for folder in filter(Path.is_dir, DUMPS.iterdir()):
         for path in folder.iterdir() if folder.name in SPLIT else [folder]:
             found[path.relative_to(DUMPS).as_posix().replace("/", "-")] = path
+    return found
+
+
+def logs(root: Path) -> dict[str, Path]:
+    """Return all logs whose rows are kept, by name; write the one that tests make."""
+    hostile = root / "hostile"
+    hostile.mkdir()
+    write_log(hostile / "rank_0.jsonl", hostile_rows(2))
+    found = {run.name: run for run in [*(root / "runs").iterdir(), RUNS / "agents", RUNS / "odd"]}
+    found |= {f"quirks-{folder.name}": folder for folder in (RUNS / "quirks").iterdir()}
+    found |= {"written-hostile": hostile, **dumps()}
     return {name: path for name, path in sorted(found.items()) if name not in PICKLED}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,20 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.bake.lists import responses_view
-from rlreport.bake.step import STATIC_ROWS, conversation_data, figures_present, pack_tokens
-from rlreport.bake.templates import Addresses, assets, environment, packed_json, script_json
-from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, TableView
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures.tokens import TokenFigures
+from rlreport.pages.lists import responses_view
+from rlreport.pages.step import STATIC_ROWS, conversation_data, figures_present, pack_tokens
+from rlreport.pages.templates import (
+    FOLDER_POLICY,
+    Addresses,
+    assets,
+    environment,
+    packed_json,
+    script_json,
+)
+from rlreport.pages.views import Cell, ColumnView, Link, RowView, Shell, TableView
 from rlreport.read.rollouts import Rollout, Turn
 from rlreport.text.language import ENGLISH
 from rlreport.text.numbers import exact, written
 
-CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'"
-)
 HOSTILE = (
     "</script><script>document.title='owned'</script>",
     "</SCRIPT><img src=x onerror=alert(1)>",
@@ -36,21 +38,9 @@ HOSTILE = (
     "🎉👩‍👩‍👧‍👦 emoji",
 )
 TOKEN_METRICS = [
-    {"key": key, "label": label, "unit": unit, "signed": signed, "help": label}
-    for key, label, unit, signed in (
-        ("log_ratio", "Log-ratio", "nats", True),
-        ("kl", "KL", "nats", False),
-        ("token_reward", "Token reward", "", True),
-        ("value", "Value", "", True),
-        ("advantage", "Advantage", "", True),
-        ("return", "Return", "", True),
-        ("value_error", "Value error", "", True),
-        ("logp", "Logp", "nats", False),
-        ("ref_logp", "Reference logp", "nats", False),
-        ("prob", "Probability", "", False),
-        ("ref_prob", "Reference probability", "", False),
-        ("surprisal", "Surprisal", "nats", False),
-    )
+    {"key": f.name, "label": f.label, "unit": f.unit, "signed": f.signed, "help": f.label}
+    for f in TOKEN_FIGURES
+    if f.name != "sampler_logp"
 ]
 _LISTED = ("prompt", "response")
 
@@ -65,16 +55,7 @@ class Made:
     with_tokens: int = 16
     static_rows: int = STATIC_ROWS
     words: Sequence[str] = (
-        " the",
-        " cat",
-        " sat",
-        ".",
-        "\n",
-        "\t",
-        "  ",
-        " 猫",
-        "",
-        "🎉",
+        *(" the", " cat", " sat", ".", "\n", "\t", "  ", " 猫", "", "🎉"),
         "<|im_end|>",
     )
     nan: bool = False
@@ -162,7 +143,7 @@ def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
         nav=[("responses", Link("Responses", "responses.html"))],
         assets={key: path for key, (path, _) in write_assets(folder).items()}
         | {"texts": "texts.js"},
-        csp=CSP,
+        csp=FOLDER_POLICY,
     )
     script = f"globalThis.rlreportTexts = {script_json(packed)};"
     (folder / "texts.js").write_text(script, "utf-8")
@@ -183,20 +164,13 @@ def write_step(folder: Path, made: Made) -> Path:
         root="../",
         nav=[("overview", Link("Overview", "../index.html"))],
         assets={key: f"../{path}" for key, (path, _) in files.items()},
-        csp=CSP,
+        csp=FOLDER_POLICY,
     )
     page = folder / "steps" / "100.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     template = environment(ENGLISH).get_template("page.html")
     page.write_text(template.render(shell=shell, view=step_view(made)), "utf-8")
     return page
-
-
-def fresh(folder: Path) -> Path:
-    """An empty folder at this place."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
 
 
 def step_view(made: Made) -> dict[str, Any]:
@@ -236,7 +210,13 @@ def step_view(made: Made) -> dict[str, Any]:
         "step": "100",
         "total": made.responses,
         "n": list(range(made.responses)),
-        "columns": [_plain(column) for column in columns],
+        "columns": [
+            {
+                key: getattr(column, key)
+                for key in ("key", "label", "unit", "kind", "help", "hidden")
+            }
+            for column in columns
+        ],
         "values": values,
         "strings": {},
         "texts": carried,
@@ -333,8 +313,3 @@ def converse(rollout: Rollout, count: int) -> None:
 
 def _cell(value: float) -> Cell:
     return Cell(written(value), value, exact(value), bar=min(20, round(6 * abs(value))))
-
-
-def _plain(column: ColumnView) -> dict[str, Any]:
-    keys = ("key", "label", "unit", "kind", "help", "hidden")
-    return {key: getattr(column, key) for key in keys}

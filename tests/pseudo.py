@@ -105,7 +105,6 @@ class Texts(HTMLParser):
 
 
 def texts_of(html: str) -> list[str]:
-    """The texts of a page."""
     parser = Texts()
     parser.feed(html)
     return parser.found
@@ -131,7 +130,6 @@ def untranslated(texts: list[str], known: Collection[str] = ()) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A text without this program's version, which may name a commit."""
     return text.replace(__version__, "")
 
 

@@ -17,7 +17,6 @@ from rlreport.summarise import token_table
 
 
 def row(step: object = 0, **fields: object) -> dict[str, Any]:
-    """A minimal row with further fields."""
     return {"step": step, "prompt": "Say hi.", "response": "Hi there.", "reward": 1.0, **fields}
 
 
@@ -64,12 +63,10 @@ def damage(data: bytearray, rng: random.Random, tricks: Sequence[bytes]) -> None
 
 
 def read(*paths: Path | str, **options: Any) -> Scan:
-    """Read logs in this process."""
     return read_logs(list(paths), ReadOptions(workers=1, **options), FigureOptions())
 
 
 def kinds(scan: Scan) -> set[str]:
-    """Kinds of the notes of a scan."""
     return {note.kind for note in scan.notes}
 
 

@@ -43,7 +43,6 @@ def rlreport(*arguments: object, **extra: Any) -> subprocess.CompletedProcess[st
 
 
 def build(logs: Path, out: Path, *options: object) -> subprocess.CompletedProcess[str]:
-    """Builds a report and expects success."""
     done = rlreport("build", logs, "-o", out, *options)
     assert done.returncode == 0, done.stderr
     return done

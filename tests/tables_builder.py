@@ -1,14 +1,20 @@
-"""Tables of a made-up run, from arrays."""
+"""Tables of a made-up run, from arrays, and what single checks find in them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
+from rlreport.check.check import Result
+from rlreport.check.finding import Finding
+from rlreport.check.registry import BY_ID, CHECKS
+from rlreport.check.run import Run
+from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.summarise import step_bigrams
+from rlreport.summarise.steps import step_tables
 from rlreport.tables import LogFile, Tables, TextSample
 from rlreport.text.clean import without_special
 from rlreport.text.tokens import detect_style, readable_tokens, spaced_units
@@ -25,22 +31,14 @@ def make_tables(
     unit: str = "token",
     **changes: Any,
 ) -> Tables:
-    """Make tables from columns of the response table, arrays of equal length.
+    """Make tables from columns of the response table, ``step`` at least; arrays of equal length.
 
-    Columns that are left out are absent fields, but for names and places, which get
-    plain values. ``texts`` and ``ref_texts`` are the units of each response.
-
-    Args:
-        columns: response columns; ``step`` is needed.
-        prompts: text of each prompt_id.
-        texts: units of each response, which feed n-grams.
-        ref_texts: units of each reference response.
-        unit: what the units are.
-        changes: further fields of ``Tables``.
+    Columns that are left out are absent fields, but for names and places, which get plain
+    values. ``prompts`` are texts by prompt_id, ``texts`` and ``ref_texts`` units by response.
     """
     order = np.argsort(np.asarray(columns["step"]), kind="stable")
     given = {name: np.asarray(values)[order] for name, values in columns.items()}
-    responses = _response_table(given, len(order))
+    responses = response_table(given)
     rows = len(responses)
     known = range(int(responses["prompt_id"].max()) + 1) if rows else range(0)
     prompt_texts = list(prompts) if prompts is not None else [f"prompt {i}" for i in known]
@@ -52,21 +50,22 @@ def make_tables(
         "tokens": EMPTY,
         "positions": EMPTY,
         "extras_by_step": EMPTY,
-        "ngrams": None if texts is None else sample([texts[i] for i in order], unit),
-        "words": None if texts is None else word_sample([texts[i] for i in order], unit),
-        "ref_words": None
-        if ref_texts is None
-        else word_sample([ref_texts[i] for i in order], unit),
+        "ngrams": texts and sample([texts[i] for i in order], unit),
+        "words": texts and word_sample([texts[i] for i in order], unit),
+        "ref_words": ref_texts and word_sample([ref_texts[i] for i in order], unit),
         "files": [LogFile("run.jsonl", 100 * rows, rows=rows, lines=rows)],
     }
     return Tables(**{**values, **changes})
 
 
-def _response_table(given: dict[str, Any], rows: int) -> pd.DataFrame:
+def response_table(given: dict[str, Any]) -> pd.DataFrame:
+    """Return the table of responses, in the order of their steps; scalars fill their columns."""
+    given = {name: np.asarray(values) for name, values in given.items()}
+    rows = len(given["step"])
     absent = np.full(rows, np.nan)
     places = np.arange(rows)
     starts = np.searchsorted(given["step"], given["step"])
-    prompts = np.asarray(given.get("prompt_id", places))
+    prompts = given.get("prompt_id", places)
     plain: dict[str, Any] = {
         "n": places - starts,
         "has_texts": 1,
@@ -80,7 +79,7 @@ def _response_table(given: dict[str, Any], rows: int) -> pd.DataFrame:
         "reward_gap": given.get("reward", absent) - given.get("ref_reward", absent),
     }
     if "group" not in given:
-        keys = np.asarray(given["step"]).astype(np.int64) * (int(prompts.max(initial=0)) + 1)
+        keys = given["step"].astype(np.int64) * (int(prompts.max(initial=0)) + 1)
         plain["group"] = np.unique(keys + prompts, return_inverse=True)[1]
     if "surprisal_mean" in given:
         plain["logp_tokens"] = np.nan_to_num(given.get("response_tokens", absent), nan=30.0)
@@ -107,7 +106,6 @@ def sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSample:
 
 
 def word_sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSample:
-    """Return the sample of words of responses, given their units."""
     if unit == "word":
         return sample([spaced_units(" ".join(text)) for text in texts], "word")
     style = detect_style({part for text in texts for part in text})
@@ -116,42 +114,60 @@ def word_sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSamp
 
 
 def steps_of(responses: pd.DataFrame) -> pd.DataFrame:
-    """Derive the columns of the step table that follow from the response table alone."""
-    by_step = responses.groupby("step")
-    table: dict[str, Any] = {"responses": by_step.size(), "prompts": by_step["prompt_id"].nunique()}
-    known = ["reward", "ref_reward", "kl_k1", "kl_k3", "response_tokens", "response_chars"]
-    for figure, values in (
-        ("mean", by_step[known].mean()),
-        ("std", by_step[known].std(ddof=0)),
-        ("min", by_step[["reward", "kl_k1"]].min()),
-        ("max", by_step[["reward", "kl_k1"]].max()),
-    ):
-        table |= {f"{name}_{figure}": values[name] for name in values}
-    gap, weights = responses["reward_gap"], responses["logp_tokens"]
-    twins = responses.duplicated(["step", "response_hash"], keep=False)
-    more = pd.DataFrame(
-        {
-            "step": responses["step"],
-            "reward_gap_mean": gap,
-            "win_rate": (gap > 0).where(gap.notna()).astype(float),
-            "lose_rate": (gap < 0).where(gap.notna()).astype(float),
-            "eos_rate": responses["finished"],
-            "duplicate_rate": twins.astype(float),
-        }
-    )
-    means = more.groupby("step").mean()
-    table |= {str(name): means[name] for name in means}
-    sums = pd.DataFrame(
-        {"step": responses["step"], "nats": responses["surprisal_mean"] * weights, "of": weights}
-    )
-    sums = sums.groupby("step").sum(min_count=1)
-    table |= {
-        "surprisal_mean": sums["nats"] / sums["of"],
-        "nan_values": by_step["nan_values"].sum(),
-    }
-    steps = pd.DataFrame(table)
-    absent = {c.name: 0 if c.dtype == "int64" else np.nan for c in STEP_COLUMNS}
-    steps = steps.assign(incomplete=steps["responses"] < steps["responses"].median()).reset_index()
-    missing = {name: value for name, value in absent.items() if name not in steps}
-    steps = pd.concat([steps, pd.DataFrame(missing, index=steps.index)], axis=1)
-    return steps[[c.name for c in STEP_COLUMNS]]
+    """Return the table of steps of these responses: all of training, none failed."""
+    return step_tables(responses, responses[:0], step_bigrams(None, responses), {})[0]
+
+
+STEPS = 40
+WINDOW = 8
+SIZE = 100
+STEP = np.repeat(np.arange(STEPS), SIZE)
+INDEX = np.tile(np.arange(SIZE), STEPS)
+SIGN = np.where(INDEX % 2, 1.0, -1.0)
+"""±1, of mean zero inside every step."""
+
+
+def run(check_id: str, tables: Tables) -> Result:
+    (check,) = (check for check in CHECKS if check.id == check_id)
+    return check.run(Run(tables))
+
+
+def severity(check_id: str, tables: Tables) -> str | None:
+    """Return the severity that a check finds, None if it is content; it must be able to run."""
+    result = run(check_id, tables)
+    assert result is None or isinstance(result, Finding), result
+    return result.severity if result else None
+
+
+def find(check_id: str, tables: Tables) -> Finding:
+    result = run(check_id, tables)
+    assert isinstance(result, Finding), result
+    return result
+
+
+def title(finding: Finding) -> str:
+    return BY_ID[finding.id].format_title(finding.facts)
+
+
+def moved(first: float, last: float) -> Any:
+    """Return a figure that is ``first`` until the last window, then ``last``."""
+    return np.where(STEP < STEPS - WINDOW, first, last).astype(float)
+
+
+def share(first: float, last: float) -> Any:
+    """Return 1 for a share of each step's responses, 0 for the rest."""
+    return (np.round(moved(first, last) * SIZE) > INDEX).astype(float)
+
+
+def tables(**columns: Any) -> Tables:
+    """Make a run of 40 steps with 100 responses each; a scalar fills its column."""
+    filled = {name: np.broadcast_to(np.asarray(v), STEP.shape) for name, v in columns.items()}
+    return make_tables({"step": STEP, "reward": SIGN, **filled})
+
+
+def solve(z: float, z_of: Callable[[float], float], low: float, high: float) -> float:
+    """Return the shift at which an increasing ``z_of`` meets ``z``."""
+    for _ in range(16):
+        middle = (low + high) / 2
+        low, high = (middle, high) if z_of(middle) < z else (low, middle)
+    return (low + high) / 2

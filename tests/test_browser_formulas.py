@@ -1,7 +1,5 @@
 """What a page derives from the figures it carries equals what Python's formulas give."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,11 +8,11 @@ import numpy as np
 import pytest
 
 import rlreport
-from rlreport.bake.step import pack_tokens
-from rlreport.bake.templates import join_scripts
 from rlreport.choose import COMPACT
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures import tokens as token
+from rlreport.pages.step import pack_tokens
+from rlreport.pages.templates import join_scripts
 from rlreport.read.rollouts import Rollout
 from tests.pages_reading import node, rows_data, unpack
 

@@ -1,15 +1,12 @@
 """Clicks, keys, focus, print and the URL in a browser: what each must do."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 import rlreport
-from tests.browser import in_url, listed, until, visiting
+from tests.browser import box_of, in_url, listed, until, visiting
 from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
@@ -17,12 +14,12 @@ SAMPLE = Path(__file__).resolve().parents[1] / "sample_logs"
 
 
 @pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def step(tmp_path_factory):
     return write_step(tmp_path_factory.mktemp("step"), Made(responses=37, tokens=40))
 
 
 @pytest.fixture
-def page(browser: Browser, step: Path) -> Iterator[Page]:
+def page(browser, step):
     with visiting(browser, step) as opened:
         yield opened
 
@@ -30,7 +27,7 @@ def page(browser: Browser, step: Path) -> Iterator[Page]:
 FOCUSED = "() => document.activeElement.textContent"
 
 
-def test_the_focus_stays_on_next_and_goes_to_the_row_of_a_closed_response(page: Page) -> None:
+def test_the_focus_stays_on_next_and_goes_to_the_row_of_a_closed_response(page):
     page.click(".responses tbody tr:first-child")
     page.focus("button:text('Next →')")
     for place in (2, 3):
@@ -58,17 +55,8 @@ def test_the_focus_stays_on_next_and_goes_to_the_row_of_a_closed_response(page: 
     assert page.locator(".response h2").count() == 0
 
 
-def test_on_a_phone_the_opened_response_has_the_focus(browser: Browser, step: Path) -> None:
-    with visiting(browser, step, viewport={"width": 390, "height": 844}) as page:
-        page.focus(".responses tbody tr a")
-        page.keyboard.press("Enter")
-        page.wait_for_selector(".response h2")
-        assert page.evaluate("() => document.activeElement.closest('.response') !== null")
-
-
-def test_the_whole_header_sorts_a_click_closes_menus_and_altgr_types_brackets(page: Page) -> None:
-    box = page.locator('.responses th[data-key="reward"]').bounding_box()
-    assert box is not None
+def test_the_whole_header_sorts_a_click_closes_menus_and_altgr_types_brackets(page):
+    box = box_of(page.locator('.responses th[data-key="reward"]'))
     page.mouse.click(box["x"] + 3, box["y"] + 3)
     assert page.get_attribute('.responses th[data-key="reward"]', "aria-sort") == "descending"
     page.click(".menu > button:text('Filter')")
@@ -81,15 +69,22 @@ def test_the_whole_header_sorts_a_click_closes_menus_and_altgr_types_brackets(pa
         assert not page.evaluate(said)
 
 
-def test_what_does_not_parse_leaves_the_url(browser: Browser, step: Path) -> None:
+def test_what_does_not_parse_leaves_the_url_and_on_a_phone_the_response_has_the_focus(
+    browser, step
+):
     bad = "#min.reward=abc&has.prompt=&sort=nope&max.nope=3&min.kl_k1="
     with visiting(browser, step, bad) as page:
         assert len(listed(page)) == 37
         assert page.locator(".chips button").count() == 0
         until(page, "() => location.hash === ''", timeout=2000)
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.focus(".responses tbody tr a")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".response h2")
+        assert page.evaluate("() => document.activeElement.closest('.response') !== null")
 
 
-def test_many_changes_write_the_url_a_few_times(page: Page) -> None:
+def test_many_changes_write_the_url_a_few_times_and_a_held_key_loses_no_token(page):
     page.click(".responses tbody tr:first-child")
     page.wait_for_selector(".token-text .t")
     page.evaluate(
@@ -109,25 +104,17 @@ def test_many_changes_write_the_url_a_few_times(page: Page) -> None:
     assert at == 1
     page.wait_for_timeout(700)
     assert page.evaluate("() => globalThis.calls") < 30
+    # A held key loses no token.
+    page.keyboard.press("Home")
+    for key, times in (("ArrowRight", 39), ("ArrowLeft", 39)) * 2 + (("ArrowRight", 7),):
+        for _ in range(times):
+            page.keyboard.press(key)
+    in_url(page, "token=7")
+    tip = page.text_content(".tip .raw") or ""
+    assert tip.startswith("7:")
 
 
-def test_a_held_key_loses_no_token(browser: Browser, step: Path) -> None:
-    with visiting(browser, step, "#r=1&token=0") as page:
-        page.wait_for_selector(".token-text .at")
-        page.focus(".token-text .at")
-        for _ in range(4):
-            for _ in range(39):
-                page.keyboard.press("ArrowRight")
-            for _ in range(39):
-                page.keyboard.press("ArrowLeft")
-        for _ in range(7):
-            page.keyboard.press("ArrowRight")
-        in_url(page, "token=7")
-        tip = page.text_content(".tip .raw") or ""
-        assert tip.startswith("7:")
-
-
-def test_print_keeps_colours_and_headers_and_forced_colours_show_the_open_row(page: Page) -> None:
+def test_print_keeps_colours_and_headers_and_forced_colours_show_the_open_row(page):
     page.click(".responses tbody tr:first-child")
     page.wait_for_selector(".token-text .t")
     page.emulate_media(media="print")
@@ -146,7 +133,7 @@ def test_print_keeps_colours_and_headers_and_forced_colours_show_the_open_row(pa
 
 
 @pytest.fixture(scope="module")
-def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("long")
     out = folder / "report"
     lines = [
@@ -158,21 +145,9 @@ def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(rlreport.build(folder / "run.jsonl", out, workers=1).out)
 
 
-def click_on_a_chart(page: Page) -> None:
-    plot = page.locator('figure[data-live="true"] .plot').first
-    page.wait_for_selector('figure[data-live="true"]')
-    plot.scroll_into_view_if_needed()
-    box = plot.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
-    page.wait_for_timeout(100)
-    page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
-    page.wait_for_url("**/steps/*.html")
-
-
 def test_the_overview_keeps_its_sort_in_the_url_and_a_click_on_a_chart_opens_a_hidden_step(
-    browser: Browser, long_run: Path
-) -> None:
+    browser, long_run
+):
     with visiting(browser, long_run / "index.html") as page:
         assert page.locator(".steps .list-tools .count").count() == 1
         assert page.locator(".steps .list-tools input[type=search]").count() == 0
@@ -181,10 +156,17 @@ def test_the_overview_keeps_its_sort_in_the_url_and_a_click_on_a_chart_opens_a_h
         address = page.url.split("#")[1]
     with visiting(browser, long_run / "index.html", "#" + address) as page:
         assert page.get_attribute('.steps th[data-key="reward_mean"]', "aria-sort") == "descending"
-        click_on_a_chart(page)
+        plot = page.locator('figure[data-live="true"] .plot').first
+        page.wait_for_selector('figure[data-live="true"]')
+        plot.scroll_into_view_if_needed()
+        box = box_of(plot)
+        page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
+        page.wait_for_timeout(100)
+        page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
+        page.wait_for_url("**/steps/*.html")
 
 
-def test_an_open_response_leaves_the_list_its_texts_at_any_width(page: Page) -> None:
+def test_an_open_response_leaves_the_list_its_texts_at_any_width(page):
     page.click(".responses tbody tr:nth-child(3)")
     page.wait_for_selector(".response h2")
     text = page.locator('.responses tbody tr:nth-child(3) td[data-key="response"]')
@@ -194,8 +176,7 @@ def test_an_open_response_leaves_the_list_its_texts_at_any_width(page: Page) -> 
     assert page.locator('.responses tbody a[tabindex="-1"]').count() == 0
     for width in (1200, 1400, 1700, 1900, 2500):
         page.set_viewport_size({"width": width, "height": 900})
-        box, frame = text.bounding_box(), page.locator(".responses .scroll").bounding_box()
-        assert box is not None and frame is not None
+        box, frame = box_of(text), box_of(page.locator(".responses .scroll"))
         assert box["width"] >= 200 and box["x"] + box["width"] <= frame["x"] + frame["width"] + 1
         # Navigation and page begin at the same line.
         left = "all => all.map(node => node.getBoundingClientRect().left)"
@@ -204,7 +185,7 @@ def test_an_open_response_leaves_the_list_its_texts_at_any_width(page: Page) -> 
 
 
 @pytest.fixture(scope="module")
-def sample(real_report: Callable[[str], Path]) -> Path:
+def sample(real_report):
     return real_report("ppo_reward_hacking")
 
 
@@ -221,15 +202,12 @@ def names_of_curves(page: Page, figure: str) -> dict[str, float]:
     )
 
 
-def test_a_zoomed_chart_keeps_the_names_of_its_curves_and_a_finding_points_once(
-    browser: Browser, sample: Path
-) -> None:
+def test_a_zoomed_chart_keeps_the_names_of_its_curves_and_a_finding_points_once(browser, sample):
     figure = 'figure[data-chart="reward"]'
     with visiting(browser, sample / "index.html") as page:
         page.wait_for_selector(f'{figure}[data-live="true"]')
         before = names_of_curves(page, figure)
-        box = page.locator(f"{figure} .plot").bounding_box()
-        assert box is not None
+        box = box_of(page.locator(f"{figure} .plot"))
         page.mouse.move(box["x"] + 120, box["y"] + 80)
         page.mouse.down()
         page.mouse.move(box["x"] + 260, box["y"] + 80, steps=8)
@@ -271,8 +249,8 @@ def test_a_zoomed_chart_keeps_the_names_of_its_curves_and_a_finding_points_once(
 
 
 def test_a_link_to_a_response_leaves_no_half_heading_and_a_removed_filter_the_focus_nearby(
-    browser: Browser, step: Path
-) -> None:
+    browser, step
+):
     with visiting(browser, step, "#r=3&min.reward=0") as page:
         page.wait_for_selector(".response h2")
         page.wait_for_timeout(300)

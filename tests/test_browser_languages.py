@@ -1,12 +1,7 @@
 """What scripts say, in another language: of every page with all that opens opened."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 import rlreport
 from tests import pseudo
@@ -38,7 +33,7 @@ KEYS = {"Finish", "Key", "Escape", "Shift", "PNG", "SVG", "CSV", "Vega", "Lite",
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(tmp_path_factory):
     """A report in the language of the tests."""
     folder = tmp_path_factory.mktemp("pseudo")
     with pytest.MonkeyPatch.context() as patch:
@@ -87,9 +82,7 @@ def filtered(page: Page) -> None:
         ("data.html", opened),
     ],
 )
-def test_scripts_say_nothing_in_english(
-    browser: Browser, report: Path, place: str, act: Callable[[Page], None]
-) -> None:
+def test_scripts_say_nothing_in_english(browser, report, place, act):
     file, mark, address = place.partition("#")
     with visiting(browser, report / file, mark + address) as page:
         act(page)

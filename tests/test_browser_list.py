@@ -1,13 +1,10 @@
 """The list of responses in a browser: sort, search, filter, columns, copies, long lists."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +12,10 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import rlreport
-from rlreport.bake.step import STATIC_ROWS
-from rlreport.bake.templates import join_scripts
+from rlreport.pages.step import STATIC_ROWS
+from rlreport.pages.templates import join_scripts
 from rlreport.text.clean import escape
-from tests.browser import copy, in_url, listed, numbers, until, visiting
+from tests.browser import box_of, copy, in_url, listed, numbers, until, visiting
 from tests.hostile import write_log
 from tests.pages import Made, write_step
 from tests.test_compare_data import FORMULAS, IDS
@@ -28,12 +25,12 @@ STATIC = Path(__file__).resolve().parents[1] / "static" / "js"
 
 
 @pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def step(tmp_path_factory):
     return write_step(tmp_path_factory.mktemp("list"), Made(responses=37, tokens=20))
 
 
 @pytest.fixture
-def page(browser: Browser, step: Path) -> Iterator[Page]:
+def page(browser, step):
     with visiting(browser, step) as opened:
         yield opened
 
@@ -42,7 +39,7 @@ def header(page: Page, key: str, **how: Any) -> None:
     page.click(f'.responses th[data-key="{key}"] button', **how)
 
 
-def test_a_press_on_a_header_sorts_largest_first_then_smallest_then_as_logged(page: Page) -> None:
+def test_a_press_on_a_header_sorts_largest_first_then_smallest_then_as_logged(page):
     as_logged = listed(page)
     header(page, "kl_k1")
     assert numbers(page, "kl_k1") == sorted(numbers(page, "kl_k1"), reverse=True)
@@ -66,7 +63,7 @@ def test_a_press_on_a_header_sorts_largest_first_then_smallest_then_as_logged(pa
     in_url(page, "sort=prompt%2C-kl_k1")
 
 
-def test_search_marks_what_it_finds_and_ranges_filter_and_can_be_taken_away(page: Page) -> None:
+def test_search_marks_what_it_finds_and_ranges_filter_and_can_be_taken_away(page):
     every = numbers(page, "reward")
     page.fill("input[type=search]", "ANSWER 1")
     found = listed(page)
@@ -89,9 +86,7 @@ def test_search_marks_what_it_finds_and_ranges_filter_and_can_be_taken_away(page
     assert numbers(page, "reward") == every
 
 
-def test_the_address_holds_sort_filters_and_search_and_what_is_listed_is_copied(
-    browser: Browser, step: Path
-) -> None:
+def test_the_address_holds_sort_filters_and_search_and_what_is_listed_is_copied(browser, step):
     may = ["clipboard-read", "clipboard-write"]
     with visiting(browser, step, "#sort=-kl_k1&min.reward=-9&q=reference", permissions=may) as page:
         assert numbers(page, "kl_k1") == sorted(numbers(page, "kl_k1"), reverse=True)
@@ -111,7 +106,7 @@ def test_the_address_holds_sort_filters_and_search_and_what_is_listed_is_copied(
         assert all(x >= 0 for x in numbers(page, "reward"))
 
 
-def test_columns_are_shown_and_hidden_and_rows_compact_or_full(page: Page) -> None:
+def test_columns_are_shown_and_hidden_and_rows_compact_or_full(page):
     head = page.locator('.responses th[data-key="kl_k1"]')
     page.click(".menu > button:text('Columns')")
     page.uncheck(".menu label:has-text('kl_k1') input")
@@ -125,7 +120,7 @@ def test_columns_are_shown_and_hidden_and_rows_compact_or_full(page: Page) -> No
     assert page.evaluate(hidden_text) == 0
 
 
-def test_texts_are_escaped_as_in_the_exported_files(browser: Browser, tmp_path: Path) -> None:
+def test_texts_are_escaped_as_in_the_exported_files(browser, tmp_path):
     scripts = shutil.copytree(STATIC, tmp_path / "js")
     entry = 'import { csvOf } from "./list/rows.js";\nglobalThis.csvOf = csvOf;\n'
     (scripts / "entry.js").write_text(entry, "utf-8")
@@ -139,9 +134,7 @@ def test_texts_are_escaped_as_in_the_exported_files(browser: Browser, tmp_path: 
 
 
 @pytest.mark.parametrize("count", [STATIC_ROWS + 1, 1024])
-def test_rows_beyond_the_pages_html_are_listed_like_the_others(
-    browser: Browser, tmp_path: Path, count: int
-) -> None:
+def test_rows_beyond_the_pages_html_are_listed_like_the_others(browser, tmp_path, count):
     step = write_step(tmp_path, Made(responses=count, with_tokens=0))
     last = count - 1
     with visiting(browser, step, f"#r={last}") as page:
@@ -183,9 +176,7 @@ def rows_of(browser: Browser, page: Path) -> list[str]:
     return [unlike.sub("", row) for row in rows]
 
 
-def test_rows_written_by_scripts_look_like_those_in_the_pages_html(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_written_by_scripts_look_like_those_in_the_pages_html(browser, tmp_path, monkeypatch):
     log = write_log(
         tmp_path / "log.jsonl",
         [
@@ -198,7 +189,7 @@ def test_rows_written_by_scripts_look_like_those_in_the_pages_html(
     reports = []
     for count in (1, 2000):
         for module in ("step", "lists"):
-            monkeypatch.setattr(f"rlreport.bake.{module}.STATIC_ROWS", count)
+            monkeypatch.setattr(f"rlreport.pages.{module}.STATIC_ROWS", count)
         reports.append(Path(rlreport.build(log, tmp_path / str(count), workers=1).out))
     for name in ("steps/1.html", "responses.html"):
         scripted, static = (rows_of(browser, report / name) for report in reports)
@@ -211,15 +202,13 @@ def test_rows_written_by_scripts_look_like_those_in_the_pages_html(
         assert "need scripts" not in page.inner_text(".list")
 
 
-def test_without_scripts_every_baked_row_reads_in_full(browser: Browser, step: Path) -> None:
+def test_without_scripts_every_baked_row_reads_in_full(browser, step):
     with visiting(browser, step, java_script_enabled=False) as page:
         assert page.locator(".responses tbody tr").count() == 37
         assert "明月何时照我还" in page.inner_text('[id="r=5"]')
         assert page.locator(".noscript").is_visible()
         folded = page.locator('[id="r=4"] td[data-key="response"]')
-        before = folded.bounding_box()
+        before = box_of(folded)
         page.click('a[href="#r=4"]')
-        after = folded.bounding_box()
-        assert before is not None
-        assert after is not None
+        after = box_of(folded)
         assert after["height"] > before["height"]

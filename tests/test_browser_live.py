@@ -1,11 +1,5 @@
 """Pages of ``--live`` show a newer report by themselves, and nothing else does."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-from playwright.sync_api import Browser
-
 import rlreport
 from tests.browser import until, visiting
 from tests.reading import write
@@ -14,9 +8,7 @@ from tests.test_cache_pages import rows
 RUN = "data/run.js"
 
 
-def test_the_last_step_and_a_newer_report_come_from_the_script_of_the_run(
-    tmp_path: Path, browser: Browser
-) -> None:
+def test_the_last_step_and_a_newer_report_come_from_the_script_of_the_run(tmp_path, browser):
     log = write(tmp_path / "log.jsonl", rows(range(9)))
     rlreport.build(log, tmp_path / "out", workers=1)
     page_file = tmp_path / "out" / "steps" / "4.html"

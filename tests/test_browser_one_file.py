@@ -1,21 +1,16 @@
 """The one file in a browser: its views, and all that the pages of the folder form can do."""
 
-from __future__ import annotations
-
 import inspect
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from playwright.sync_api import Browser, Page
 
 import rlreport
-from rlreport.bake import templates as bake
-from rlreport.bake.templates import environment
-from rlreport.bake.views import Link, Shell
 from rlreport.deliver.email import assemble, view_node
+from rlreport.pages.templates import Page, environment
+from rlreport.pages.views import Link, Shell
 from rlreport.text.language import ENGLISH
 from tests import test_browser_list, test_browser_response, test_browser_tokens
 from tests.browser import serious, until, visiting
@@ -43,8 +38,8 @@ def write_one_file(folder: Path, made: Made) -> Path:
     title = "Step 100 · made up"
     step = template.render(view=step_view(made), shell=replace(frame, title=title, kind="step"))
     pages = (
-        bake.Page("index.html", "", "made up", OVERVIEW),
-        bake.Page("steps/100.html", "steps/100", title, step),
+        Page("index.html", "", "made up", OVERVIEW),
+        Page("steps/100.html", "steps/100", title, step),
     )
     out = folder / "run.html"
     nodes = (view_node(page).encode() for page in pages)
@@ -56,15 +51,15 @@ def in_one_file(module: ModuleType, made: Made, query: str = "", ready: str = ".
     """The tests of a folder page as a class whose pages are views of one file."""
 
     @pytest.fixture(scope="class")
-    def step(self: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def step(self, tmp_path_factory):
         return write_step(tmp_path_factory.mktemp("one_file"), made)
 
     @pytest.fixture(scope="class")
-    def one_file(self: object, step: Path) -> Path:
+    def one_file(self, step):
         return write_one_file(step.parent, made)
 
     @pytest.fixture
-    def page(self: object, browser: Browser, one_file: Path) -> Iterator[Page]:
+    def page(self, browser, one_file):
         with visiting(browser, one_file, f"#/steps/100{query}") as opened:
             opened.wait_for_selector(ready)
             yield opened
@@ -88,7 +83,7 @@ TestTokens = in_one_file(
 
 
 @pytest.fixture(scope="module")
-def report(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(shared_data, tmp_path_factory):
     out = tmp_path_factory.mktemp("report") / "run.html"
     logs = shared_data / "ppo_reward_hacking"
     return Path(rlreport.build(logs, out, max_size=2_500_000, workers=1).out)
@@ -96,7 +91,7 @@ def report(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 # Dark, what a view shows has the colours that it has in the folder, where every change is tested.
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.ci)])
-def test_no_view_has_a_serious_finding_of_axe(browser: Browser, report: Path, scheme: str) -> None:
+def test_no_view_has_a_serious_finding_of_axe(browser, report, scheme):
     with visiting(browser, report, color_scheme=scheme) as page:
         assert serious(page) == []
         page.evaluate("location.hash = '#/steps/59?r=23&metric=kl&b=log_ratio'")
@@ -106,9 +101,7 @@ def test_no_view_has_a_serious_finding_of_axe(browser: Browser, report: Path, sc
         assert serious(page) == []
 
 
-def test_back_and_forward_go_through_views_and_find_the_place_again(
-    browser: Browser, report: Path
-) -> None:
+def test_back_and_forward_go_through_views_and_find_the_place_again(browser, report):
     with visiting(browser, report) as page:
         # Charts that come to life may still move the page: what counts is where the press met it.
         page.evaluate("addEventListener('click', () => { window.left = scrollY; }, { once: true })")
@@ -127,9 +120,7 @@ def test_back_and_forward_go_through_views_and_find_the_place_again(
         assert page.title().startswith("Step 49")
 
 
-def test_every_link_leads_to_a_view_and_the_overview_comes_back_as_it_was(
-    browser: Browser, report: Path
-) -> None:
+def test_every_link_leads_to_a_view_and_the_overview_comes_back_as_it_was(browser, report):
     parts = ".list button, .list input"
     with visiting(browser, report) as page:
         addresses = page.eval_on_selector_all("main a", "links => links.map(a => a.hash)")
@@ -152,7 +143,7 @@ def test_every_link_leads_to_a_view_and_the_overview_comes_back_as_it_was(
         assert page.title().startswith("Response ")
 
 
-def test_keys_and_theme_reach_every_view_and_charts_live(browser: Browser, report: Path) -> None:
+def test_keys_and_theme_reach_every_view_and_charts_live(browser, report):
     with visiting(browser, report) as page:
         page.wait_for_selector('figure[data-chart="reward"][data-live="true"]')
         page.evaluate("location.hash = '#/steps/59'")
@@ -170,7 +161,7 @@ def test_keys_and_theme_reach_every_view_and_charts_live(browser: Browser, repor
         page.wait_for_selector(".page.overview")
 
 
-def test_without_scripts_the_overview_still_reads(browser: Browser, report: Path) -> None:
+def test_without_scripts_the_overview_still_reads(browser, report):
     with visiting(browser, report, java_script_enabled=False) as page:
         for part in (".verdict", ".finding", "figure svg", '[data-table="steps"] tr + tr'):
             assert page.locator(part).first.is_visible()

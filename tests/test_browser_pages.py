@@ -1,21 +1,16 @@
 """Whole reports of real runs in a browser: silent, offline, accessible, and linked up."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from tests.browser import listed, numbers, rest, serious, visiting
+from tests.browser import box_of, listed, numbers, rest, serious, visiting
 
 pytestmark = pytest.mark.untraced
 KINDS = ["index.html", "steps/59.html", "prompts.html", "tokens.html", "data.html"]
 
 
 @pytest.fixture(scope="module")
-def report(real_report: Callable[[str], Path]) -> Path:
+def report(real_report):
     return real_report("ppo_reward_hacking")
 
 
@@ -26,8 +21,8 @@ def live(name: str) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_has_a_serious_finding_of_axe_or_is_wider_than_the_screen(
-    browser: Browser, report: Path, kind: str, scheme: str
-) -> None:
+    browser, report, kind, scheme
+):
     address = "#r=23&metric=kl&b=log_ratio" if kind.startswith("steps") else ""
     with visiting(browser, report / kind, address, color_scheme=scheme) as page:
         for width in (360, 3840):
@@ -42,9 +37,7 @@ def test_no_page_has_a_serious_finding_of_axe_or_is_wider_than_the_screen(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pages_read_without_scripts_and_their_policy_forbids_inline_ones(
-    browser: Browser, report: Path, kind: str
-) -> None:
+def test_pages_read_without_scripts_and_their_policy_forbids_inline_ones(browser, report, kind):
     with visiting(browser, report / kind, java_script_enabled=False) as tab:
         assert tab.locator("main h1").count() == 1
         assert tab.locator("main tbody tr").count() > 3
@@ -65,9 +58,7 @@ def test_pages_read_without_scripts_and_their_policy_forbids_inline_ones(
     assert "<style" not in page
 
 
-def test_live_charts_follow_the_theme_and_a_click_opens_the_step(
-    browser: Browser, report: Path
-) -> None:
+def test_live_charts_follow_the_theme_and_a_click_opens_the_step(browser, report):
     with visiting(browser, report / "index.html") as page:
         page.wait_for_selector(live("reward"))
         policy_blue = f"{live('reward')} svg [stroke='#1a63d2']"
@@ -85,8 +76,7 @@ def test_live_charts_follow_the_theme_and_a_click_opens_the_step(
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
         page.goto((report / "index.html").as_uri())
         page.wait_for_selector(live("reward"))
-        box = page.locator(f"{live('reward')} .plot").bounding_box()
-        assert box is not None
+        box = box_of(page.locator(f"{live('reward')} .plot"))
         x, y = box["x"] + box["width"] * 0.5, box["y"] + 100
         page.mouse.move(x - 5, y)
         page.mouse.move(x, y)
@@ -96,15 +86,12 @@ def test_live_charts_follow_the_theme_and_a_click_opens_the_step(
         assert 24 < step < 36
 
 
-def test_brushing_a_chart_filters_the_list_and_other_charts_follow(
-    browser: Browser, report: Path
-) -> None:
+def test_brushing_a_chart_filters_the_list_and_other_charts_follow(browser, report):
     with visiting(browser, report / "steps/59.html", reduced_motion="reduce") as page:
         page.wait_for_selector(live("step_reward_kl"))
         plot = page.locator(f"{live('step_reward_kl')} .plot")
         plot.scroll_into_view_if_needed()
-        box = plot.bounding_box()
-        assert box is not None
+        box = box_of(plot)
         everything = len(listed(page))
         page.mouse.move(box["x"] + 60, box["y"] + 40)
         page.mouse.down()
@@ -130,7 +117,7 @@ def test_brushing_a_chart_filters_the_list_and_other_charts_follow(
         assert background == "rgb(255, 255, 255)"
 
 
-def test_the_worst_token_of_the_run_is_three_clicks_away(browser: Browser, report: Path) -> None:
+def test_the_worst_token_of_the_run_is_three_clicks_away(browser, report):
     with visiting(browser, report / "index.html") as page:
         page.click("a:has-text('Largest token KL, k3')")
         page.wait_for_selector(".token-text .t.at")
@@ -142,7 +129,7 @@ def test_the_worst_token_of_the_run_is_three_clicks_away(browser: Browser, repor
         assert page.url.split("token=")[1].split("&")[0] == at
 
 
-def test_keys_and_the_scrubber_move_between_steps(browser: Browser, report: Path) -> None:
+def test_keys_and_the_scrubber_move_between_steps(browser, report):
     with visiting(browser, report / "steps/30.html") as page:
         page.keyboard.press("?")
         text = page.inner_text("dialog")
@@ -168,8 +155,8 @@ def test_keys_and_the_scrubber_move_between_steps(browser: Browser, report: Path
 def lead_is_in_sight(page: Page) -> None:
     """The chart of the verdict is seen without scrolling, and the rest is folded."""
     lead = page.locator(".verdict + section figure.chart, .verdict ~ section figure.chart").first
-    box = lead.bounding_box()
-    assert box is not None and box["y"] + box["height"] < 900
+    box = box_of(lead)
+    assert box["y"] + box["height"] < 900
     assert lead.locator(".shaded").count() == 1
     assert page.locator('figure[data-chart="reward"]').count() == 1
     assert 3 < page.locator("figure.chart:visible").count() <= 8

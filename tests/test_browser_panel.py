@@ -1,17 +1,14 @@
 """The response panel on real runs: what leads, its group, its prompt at other steps."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from tests.browser import listed, rest, serious, until, visiting
+from tests.browser import box_of, listed, rest, serious, until, visiting
 from tests.pages import Made, write_step
 from tests.pages_reading import rows_data
 from tests.reading import row, write
@@ -27,9 +24,7 @@ def prompt(page: Page) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(
-    browser: Browser, real_report: Report, scheme: Literal["light", "dark"]
-) -> None:
+def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(browser, real_report, scheme):
     step = real_report("grpo_math") / "steps" / "0.html"
     with visiting(browser, step, "#r=5&token=2", color_scheme=scheme) as page:
         page.wait_for_selector(".token-text .t.at")
@@ -41,7 +36,7 @@ def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(
 def look_at_figures(math: Page) -> None:
     line = math.locator(".response-figures.line > div")
     assert line.count() == 6
-    assert len({line.nth(k).bounding_box()["y"] for k in range(6)}) == 1  # type: ignore[index]
+    assert len({box_of(line.nth(k))["y"] for k in range(6)}) == 1
     rest = math.locator(".response-figures.rest")
     assert rest.is_hidden()
     math.click(".all-figures summary")
@@ -75,9 +70,7 @@ def look_at_figures(math: Page) -> None:
     assert math.locator(".response").is_hidden()
 
 
-def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(
-    browser: Browser, real_report: Report
-) -> None:
+def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(browser, real_report):
     page_of_step = real_report("grpo_math") / "steps" / "5.html"
     data = rows_data(page_of_step)
     group, reward = (np.array(data["values"][key], float) for key in ("group", "reward"))
@@ -109,9 +102,7 @@ def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(
         assert sorted(map(int, listed(page))) == sorted(expected)
 
 
-def test_best_and_worst_stand_side_by_side_with_what_differs(
-    browser: Browser, real_report: Report
-) -> None:
+def test_best_and_worst_stand_side_by_side_with_what_differs(browser, real_report):
     page_file = real_report("grpo_math") / "steps" / "0.html"
     with visiting(browser, page_file) as page:
         for row in range(48):
@@ -126,9 +117,7 @@ def test_best_and_worst_stand_side_by_side_with_what_differs(
         assert "reward 0" in worst
 
 
-def test_a_prompt_is_followed_over_the_steps_with_sort_and_search(
-    browser: Browser, real_report: Report
-) -> None:
+def test_a_prompt_is_followed_over_the_steps_with_sort_and_search(browser, real_report):
     steps = real_report("ppo_healthy") / "steps"
     with visiting(browser, steps / "30.html", "#sort=-reward&q=review") as page:
         page.click(".responses tbody tr[data-n] td.text")
@@ -150,12 +139,6 @@ def test_a_prompt_is_followed_over_the_steps_with_sort_and_search(
         page.wait_for_selector("html[data-ready]", state="attached")
         assert "sort=-reward" in page.url
         assert page.input_value("input[type=search]") == "review"
-
-
-def test_a_prompt_that_no_other_step_shows_is_said_so(
-    browser: Browser, real_report: Report
-) -> None:
-    steps = real_report("ppo_healthy") / "steps"
     last = max(int(page.stem) for page in steps.glob("*.html"))
     with visiting(browser, steps / f"{last}.html", "#r=0") as page:
         page.wait_for_selector(TITLE)
@@ -165,9 +148,7 @@ def test_a_prompt_that_no_other_step_shows_is_said_so(
 
 
 @pytest.mark.parametrize("one_file", [False, True])
-def test_a_prompt_is_followed_past_steps_that_do_not_show_it(
-    browser: Browser, tmp_path: Path, one_file: bool
-) -> None:
+def test_a_prompt_is_followed_past_steps_that_do_not_show_it(browser, tmp_path, one_file):
     rows = [row(step, prompt=f"Say {word}.") for step in range(4) for word in "abc"]
     rows = [one for one in rows if one["step"] in (0, 3) or one["prompt"] != "Say b."]
     out = tmp_path / ("run.html" if one_file else "run")
@@ -187,21 +168,17 @@ def test_a_prompt_is_followed_past_steps_that_do_not_show_it(
         page.wait_for_selector(".response", state="hidden")
 
 
-def test_a_response_that_is_not_carried_is_said_to_be_so(browser: Browser, tmp_path: Path) -> None:
-    with visiting(browser, write_step(tmp_path, Made()), "#r=999") as page:
-        assert "does not include the text" in page.inner_text(".response .note")
-        page.keyboard.press("Escape")
-        page.wait_for_selector(".response", state="hidden")
-
-
-def test_a_link_to_a_token_shows_it_and_its_figures_whole(browser: Browser, tmp_path: Path) -> None:
+def test_a_link_shows_a_token_and_its_figures_whole_or_says_what_is_not_carried(browser, tmp_path):
     step = write_step(tmp_path, Made(responses=30, with_tokens=2, tokens=1400))
     for size in ({"width": 1400, "height": 900}, {"width": 390, "height": 800}):
         with visiting(browser, step, "#r=1&token=1200", viewport=size) as page:
             page.wait_for_selector(".token-text .t.at")
             rest(page, 100)
             for selector in (".token-text .t.at", ".tip:not([hidden])"):
-                box = page.locator(selector).bounding_box()
-                assert box is not None
+                box = box_of(page.locator(selector))
                 assert box["y"] >= 0
                 assert box["y"] + box["height"] <= size["height"]
+    with visiting(browser, step, "#r=999") as page:
+        assert "does not include the text" in page.inner_text(".response .note")
+        page.keyboard.press("Escape")
+        page.wait_for_selector(".response", state="hidden")

@@ -1,14 +1,9 @@
 """The response panel in a browser: address, texts, figures, differences, moving on."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from tests.browser import copy, listed, rest, visiting
+from tests.browser import box_of, copy, listed, rest, visiting
 from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
@@ -16,12 +11,12 @@ TITLE = ".response h2"
 
 
 @pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def step(tmp_path_factory):
     return write_step(tmp_path_factory.mktemp("response"), Made(with_tokens=3))
 
 
 @pytest.fixture
-def page(browser: Browser, step: Path) -> Iterator[Page]:
+def page(browser, step):
     with visiting(browser, step) as opened:
         yield opened
 
@@ -31,7 +26,7 @@ def open_row(page: Page, n: int) -> None:
     page.wait_for_selector(TITLE)
 
 
-def test_a_row_opens_in_place_with_an_address_that_survives_reload_and_back(page: Page) -> None:
+def test_a_row_opens_in_place_with_an_address_that_survives_reload_and_back(page):
     open_row(page, 4)
     assert page.text_content(TITLE) == "Response 4"
     assert page.url.endswith("r=4")
@@ -46,9 +41,9 @@ def test_a_row_opens_in_place_with_an_address_that_survives_reload_and_back(page
     page.go_forward()
     page.wait_for_selector(TITLE)
     assert page.text_content(TITLE) == "Response 4"
-
-
-def test_keys_open_and_close_and_slash_searches(page: Page) -> None:
+    # So it does by keys, and the slash key searches.
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".response", state="hidden")
     page.focus('.responses tr[data-n="2"] a')
     page.keyboard.press("Enter")
     page.wait_for_selector(TITLE)
@@ -61,7 +56,7 @@ def test_keys_open_and_close_and_slash_searches(page: Page) -> None:
     assert page.locator(".response").is_hidden()
 
 
-def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page: Page) -> None:
+def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page):
     open_row(page, 5)
     texts = page.eval_on_selector_all(
         ".texts details",
@@ -107,15 +102,14 @@ def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page: Pa
     assert page.locator("ins, del").count() == 0
     # The response stands beside that of the reference.
     prompt, response, reference = (
-        page.locator(f'[data-text="{key}"]').bounding_box()
+        box_of(page.locator(f'[data-text="{key}"]'))
         for key in ("prompt", "response", "ref_response")
     )
-    assert prompt and response and reference
     assert prompt["y"] + prompt["height"] <= response["y"] == reference["y"]
     assert prompt["width"] > response["width"] == reference["width"]
 
 
-def test_previous_and_next_follow_the_list_as_it_is_sorted_and_filtered(page: Page) -> None:
+def test_previous_and_next_follow_the_list_as_it_is_sorted_and_filtered(page):
     page.click('.responses th[data-key="kl_k1"] button')
     order = listed(page)
     open_row(page, int(order[0]))
@@ -133,9 +127,7 @@ def test_previous_and_next_follow_the_list_as_it_is_sorted_and_filtered(page: Pa
     page.wait_for_selector(".response", state="hidden")
 
 
-def test_a_log_location_is_copied_even_if_the_clipboard_is_refused(
-    browser: Browser, step: Path
-) -> None:
+def test_a_log_location_is_copied_even_if_the_clipboard_is_refused(browser, step):
     with visiting(browser, step, "#r=7", permissions=["clipboard-read", "clipboard-write"]) as page:
         page.click(".response-more .menu > button")
         copy(page, ".sheet button:has-text('Log location')")
@@ -146,17 +138,13 @@ def test_a_log_location_is_copied_even_if_the_clipboard_is_refused(
 
 
 @pytest.mark.parametrize(("width", "beside"), [(1400, True), (420, False)])
-def test_list_and_panel_stand_side_by_side_only_on_wide_screens(
-    browser: Browser, step: Path, width: int, beside: bool
-) -> None:
+def test_list_and_panel_stand_side_by_side_only_on_wide_screens(browser, step, width, beside):
     with visiting(browser, step, "#r=2", viewport={"width": width, "height": 800}) as page:
         page.wait_for_selector(TITLE)
         if not beside:
             assert page.locator(".responses").is_hidden()
             page.click("button:has-text('List')")
-        table = page.locator(".responses").bounding_box()
-        panel = page.locator(".response").bounding_box()
-        assert table is not None
-        assert panel is not None
+        table = box_of(page.locator(".responses"))
+        panel = box_of(page.locator(".response"))
         assert (panel["x"] >= table["x"] + table["width"]) is beside
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,21 +1,18 @@
 """The list of the run in a browser: 20,000 rows, filters, keys, and where its rows lead."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 import rlreport
-from rlreport.bake.step import STATIC_ROWS
-from tests.browser import in_url, listed, rest, serious, until, visiting
+from rlreport.pages.step import STATIC_ROWS
+from tests.browser import box_of, in_url, listed, rest, serious, until, visiting
 from tests.hostile import write_log
 from tests.pages import write_list
 from tests.pages_reading import node
@@ -25,19 +22,19 @@ STEPS, EACH = 160, 125
 
 
 @pytest.fixture(scope="module")
-def long_list(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long_list(tmp_path_factory):
     return write_list(tmp_path_factory.mktemp("run_list"), STEPS, EACH)
 
 
 @pytest.fixture
-def page(browser: Browser, long_list: Path) -> Iterator[Page]:
+def page(browser, long_list):
     with visiting(browser, long_list) as opened:
         ready(opened)
         yield opened
 
 
 @pytest.fixture(scope="module")
-def report(real_report: Callable[[str], Path]) -> Path:
+def report(real_report):
     return real_report("ppo_reward_hacking")
 
 
@@ -54,7 +51,7 @@ def packed(page: Path) -> dict:
     return json.loads(gzip.decompress(base64.b64decode(node(page.read_text(), "list-data"))))
 
 
-def test_it_lists_what_steps_show_each_once_with_its_figures(report: Path) -> None:
+def test_it_lists_what_steps_show_each_once_with_its_figures(report):
     data = packed(report / "responses.html")
     log = json.loads((report / "data" / "report.json").read_text())
     names = list(zip(data["values"]["step"], data["n"], strict=True))
@@ -69,7 +66,7 @@ def test_it_lists_what_steps_show_each_once_with_its_figures(report: Path) -> No
 
 
 @pytest.mark.timed
-def test_twenty_thousand_rows_are_sorted_and_searched_at_once(page: Page) -> None:
+def test_twenty_thousand_rows_are_sorted_and_searched_at_once(page):
     assert page.text_content(".count") == "20,000 of 20,000"
     took = page.evaluate(
         """() => {
@@ -114,9 +111,7 @@ def test_twenty_thousand_rows_are_sorted_and_searched_at_once(page: Page) -> Non
     assert sorted(whole)[2] <= 100, whole
 
 
-def test_what_the_leading_finding_points_at_comes_first_and_length_is_in_sight(
-    browser: Browser, report: Path
-) -> None:
+def test_what_the_leading_finding_points_at_comes_first_and_length_is_in_sight(browser, report):
     found = json.loads((report / "data" / "findings.json").read_text())
     lead = next(f for f in found["findings"] if f["id"] == found["verdict"]["lead"])
     first = sorted(f"{e['step']}-{e['n']}" for e in lead["evidence"])
@@ -129,14 +124,14 @@ def test_what_the_leading_finding_points_at_comes_first_and_length_is_in_sight(
         ) as opened:
             if scripts:
                 ready(opened)
-                box = opened.locator('th[data-key="response_tokens"]').bounding_box()
-                assert box and box["x"] + box["width"] <= 1400
+                box = box_of(opened.locator('th[data-key="response_tokens"]'))
+                assert box["x"] + box["width"] <= 1400
             assert sorted(listed(opened)[:3]) == first
 
 
 def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
-    browser: Browser, long_list: Path, page: Page
-) -> None:
+    browser, long_list, page
+):
     page.click(".menu > button:text('Filter')")
     page.select_option(".menu select", "finding")
     page.select_option('select[aria-label="Finding contains"]', "Reward hacking")
@@ -155,8 +150,8 @@ def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
 
 
 def test_those_most_worth_a_look_come_first_keep_the_focus_and_scrolling_adds_rows(
-    page: Page, browser: Browser, long_list: Path
-) -> None:
+    page, browser, long_list
+):
     # Closing leads the focus to the response last read.
     page.focus("tbody tr[data-n] a")
     for key, place in (("Enter", 1), ("j", 2)):
@@ -183,9 +178,7 @@ def test_those_most_worth_a_look_come_first_keep_the_focus_and_scrolling_adds_ro
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(
-    browser: Browser, report: Path, scheme: str
-) -> None:
+def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(browser, report, scheme):
     with visiting(browser, report / "responses.html", color_scheme=scheme) as page:
         ready(page)
         page.click(".menu > button:text('Filter')")
@@ -194,17 +187,14 @@ def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(
         page.set_viewport_size({"width": 390, "height": 844})
         for name in ("Filter", "Columns"):
             page.click(f".menu > button:text-is('{name}')")
-            box = page.locator(".menu .sheet:popover-open").bounding_box()
-            assert box is not None
+            box = box_of(page.locator(".menu .sheet:popover-open"))
             assert box["x"] >= 0
             assert box["x"] + box["width"] <= 390
             page.keyboard.press("Escape")
             assert page.locator(".sheet:popover-open").count() == 0
 
 
-def test_search_finds_what_the_list_does_not_show_and_arrows_move_between_its_rows(
-    page: Page,
-) -> None:
+def test_search_finds_what_the_list_does_not_show_and_arrows_move_between_its_rows(page):
     said = page.evaluate(
         """() => {
             const search = document.querySelector("input[type=search]");
@@ -242,9 +232,7 @@ def test_search_finds_what_the_list_does_not_show_and_arrows_move_between_its_ro
     assert page.evaluate(row) == listed(page)[69]
 
 
-def test_a_row_opens_beside_the_list_and_keys_walk_in_its_order(
-    browser: Browser, report: Path
-) -> None:
+def test_a_row_opens_beside_the_list_and_keys_walk_in_its_order(browser, report):
     data = packed(report / "responses.html")
     reward = dict(zip(names(data), data["values"]["reward"], strict=True))
     with visiting(browser, report / "responses.html") as page:
@@ -271,16 +259,15 @@ def test_a_row_opens_beside_the_list_and_keys_walk_in_its_order(
         page.wait_for_selector(".response h2:has-text('response 17')")
         rest(page, 100)
         row, head, box = (
-            page.locator(one).bounding_box()
+            box_of(page.locator(one))
             for one in ('tr[data-n="30-17"]', ".responses thead", ".responses .scroll")
         )
-        assert row and head and box
         assert row["y"] >= head["y"] + head["height"] - 1
         assert row["y"] + row["height"] <= min(box["y"] + box["height"], 900) + 1
         assert row["height"] < 60
 
 
-def test_all_responses_to_a_prompt_are_one_press_away(browser: Browser, report: Path) -> None:
+def test_all_responses_to_a_prompt_are_one_press_away(browser, report):
     data = packed(report / "responses.html")
     step = json.loads(node((report / "steps" / "30.html").read_text(), "rows-data"))
     prompt = step["prompts"][step["n"].index(17)]
@@ -307,7 +294,7 @@ def names(data: dict) -> list[str]:
     return [f"{s:.0f}-{n}" for s, n in zip(data["values"]["step"], data["n"], strict=True)]
 
 
-def test_search_finds_calls_and_outputs_of_tools(browser: Browser, tmp_path: Path) -> None:
+def test_search_finds_calls_and_outputs_of_tools(browser, tmp_path):
     rows: list[dict[str, object]] = []
     for step, n in product(range(4), range(6)):
         call = {"name": "read", "arguments": {"path": f"f{step}x{n}.py"}}
@@ -337,9 +324,7 @@ def test_search_finds_calls_and_outputs_of_tools(browser: Browser, tmp_path: Pat
                 page.click("text=Close")
 
 
-def test_one_file_lists_within_its_size_and_says_what_it_left_out(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_one_file_lists_within_its_size_and_says_what_it_left_out(browser, tmp_path):
     rows = [
         {"step": step, "prompt": f"<|im_start|>user\nsay {n}<|im_end|>", "response": "so " * n}
         | {"reward": n / 7, "reward_parts": {"format_reward": n % 2, "length": n}}

@@ -1,31 +1,28 @@
 """The token view in a browser: colours, values, walking, extremes, table, line, A|B."""
 
-from __future__ import annotations
-
-import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 import rlreport
-from tests.browser import in_url, visiting
+from tests.browser import box_of, in_url, visiting
 from tests.pages import TOKEN_METRICS, Made, write_step
-from tests.pages_reading import page_tokens
+from tests.pages_reading import node, page_tokens
 from tests.reading import row, write
+from tests.test_browser_formulas import in_python
 
 pytestmark = pytest.mark.untraced
 MADE = Made(responses=4, with_tokens=3, tokens=60)
 
 
 @pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def step(tmp_path_factory):
     return write_step(tmp_path_factory.mktemp("tokens"), MADE)
 
 
 @pytest.fixture
-def page(browser: Browser, step: Path) -> Iterator[Page]:
+def page(browser, step):
     with visiting(browser, step, "#r=1") as opened:
         opened.wait_for_selector(".token-text .t")
         yield opened
@@ -33,41 +30,15 @@ def page(browser: Browser, step: Path) -> Iterator[Page]:
 
 def columns(step: Path, n: int) -> dict[str, list[float]]:
     """Every metric of a response, computed from what the page carries."""
-    shipped = {key: values.tolist() for key, values in page_tokens(step)[n][1].items()}
-    logp, ratio = shipped["logp"], shipped["log_ratio"]
-    # A page of few digits leaves advantages to be derived: GAE(1, 0.95) with nothing after the end.
-    advantage: list[float] = []
-    following = 0.0
-    after = [*shipped["value"][1:], 0.0]
-    for reward, value, later in reversed(
-        list(zip(shipped["token_reward"], shipped["value"], after, strict=True))
-    ):
-        following = reward + later - value + 0.95 * following
-        advantage.insert(0, following)
-    target = [v + a for v, a in zip(shipped["value"], advantage, strict=True)]
-    ref = [p - r for p, r in zip(logp, ratio, strict=True)]
-    return shipped | {
-        "advantage": advantage,
-        "kl": [math.expm1(-r) + r for r in ratio],
-        "prob": [math.exp(p) for p in logp],
-        "ref_prob": [math.exp(p) for p in ref],
-        "ref_logp": ref,
-        "surprisal": [-p for p in logp],
-        "return": target,
-        "value_error": [v - t for v, t in zip(shipped["value"], target, strict=True)],
-    }
-
-
-def classes(page: Page, view: int = 0) -> list[str]:
-    return (
-        page.locator(".token-text")
-        .nth(view)
-        .evaluate("box => [...box.querySelectorAll('.t')].map(span => span.className)")
-    )
+    found = in_python(node(step.read_text("utf-8"), "tokens-data"))
+    part = slice(n * MADE.tokens, (n + 1) * MADE.tokens)
+    return {name: values[part].tolist() for name, values in found.items()}
 
 
 def bins(page: Page, view: int = 0) -> list[int]:
-    return [int(name.split("-")[1].split()[0]) for name in classes(page, view)]
+    spans = "box => [...box.querySelectorAll('.t')].map(span => span.className)"
+    names = page.locator(".token-text").nth(view).evaluate(spans)
+    return [int(name.split("-")[1].split()[0]) for name in names]
 
 
 def current(page: Page) -> int:
@@ -82,7 +53,7 @@ def tip(page: Page) -> dict[str, str]:
     return dict(pairs)
 
 
-def test_all_twelve_metrics_are_offered_and_colour_the_text(page: Page, step: Path) -> None:
+def test_all_twelve_metrics_are_offered_and_colour_the_text(page, step):
     offered = page.eval_on_selector_all('[name="metric"] option', "all => all.map(o => o.value)")
     assert set(offered) == {metric["key"] for metric in TOKEN_METRICS}
     assert len(offered) == 12
@@ -117,9 +88,7 @@ def test_all_twelve_metrics_are_offered_and_colour_the_text(page: Page, step: Pa
     assert "step" in page.inner_text(".legend .unit")
 
 
-def test_white_space_special_and_partial_tokens_can_be_seen_and_values_on_hover_and_tap(
-    page: Page, step: Path
-) -> None:
+def test_white_space_special_and_partial_tokens_can_be_seen_and_values_on_hover_and_tap(page, step):
     shown = page.eval_on_selector_all(
         ".token-text .t", "all => all.map(span => [span.textContent, span.className.split(' ')[1]])"
     )
@@ -154,9 +123,7 @@ def test_white_space_special_and_partial_tokens_can_be_seen_and_values_on_hover_
     ],
     ids=["byte-level", "sentencepiece", "plain"],
 )
-def test_a_token_says_how_it_was_logged(
-    browser: Browser, tmp_path: Path, logged: dict[str, str]
-) -> None:
+def test_a_token_says_how_it_was_logged(browser, tmp_path, logged):
     made = Made(responses=1, with_tokens=1, words=(*logged, ""), logged=logged)
     step = write_step(tmp_path, made)
     raw = page_tokens(step)[0][0]
@@ -172,7 +139,7 @@ def test_a_token_says_how_it_was_logged(
                 assert said.endswith(f"(logged as {string})")
 
 
-def test_arrows_walk_tokens_and_a_finding_leads_to_its_own(page: Page) -> None:
+def test_arrows_walk_tokens_and_a_finding_leads_to_its_own(page):
     page.locator(".token-text .t").nth(0).click()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
@@ -193,21 +160,18 @@ def test_arrows_walk_tokens_and_a_finding_leads_to_its_own(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "name"),
-    [("advantage", "Next largest"), ("prob", "Next least likely"), ("value", "Next furthest")],
+    ("metric", "name", "extent"),
+    [
+        ("advantage", "Next largest", lambda value, middle: -abs(value)),
+        ("prob", "Next least likely", lambda value, middle: value),
+        ("value", "Next furthest", lambda value, middle: -abs(value - middle)),
+    ],
 )
-def test_a_button_and_keys_jump_through_the_extremes(
-    page: Page, step: Path, metric: str, name: str
-) -> None:
+def test_a_button_and_keys_jump_through_the_extremes(page, step, metric, name, extent):
     page.select_option('[name="metric"]', metric)
     values = columns(step, 1)[metric]
     middle = sorted(values)[(MADE.tokens - 1) // 2]
-    extent = {
-        "advantage": lambda value: -abs(value),
-        "prob": lambda value: value,
-        "value": lambda value: -abs(value - middle),
-    }[metric]
-    order = sorted(range(MADE.tokens), key=lambda i: extent(values[i]))
+    order = sorted(range(MADE.tokens), key=lambda i: extent(values[i], middle))
     for place in order[:3]:
         page.click(f"button:has-text('{name}')")
         assert current(page) == place
@@ -217,9 +181,11 @@ def test_a_button_and_keys_jump_through_the_extremes(
     assert current(page) == order[2]
 
 
-def test_nan_is_said_and_figures_without_a_number_are_listed(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_a_token_has_an_address_and_figures_without_a_number_are_listed(browser, step, tmp_path):
+    with visiting(browser, step, "#r=2&token=7&metric=kl") as page:
+        page.wait_for_selector(".token-text .t.at")
+        assert current(page) == 7
+        assert page.input_value('[name="metric"]') == "kl"
     step = write_step(tmp_path, Made(responses=1, with_tokens=1, tokens=20, nan=True))
     with visiting(browser, step, "#r=0&metric=logp&token=3") as page:
         page.wait_for_selector(".token-text .t.at")
@@ -228,16 +194,7 @@ def test_nan_is_said_and_figures_without_a_number_are_listed(
         assert page.locator('[name="metric"] option[value="value"]').count() == 0
 
 
-def test_a_token_has_an_address(browser: Browser, step: Path) -> None:
-    with visiting(browser, step, "#r=2&token=7&metric=kl") as page:
-        page.wait_for_selector(".token-text .t.at")
-        assert current(page) == 7
-        assert page.input_value('[name="metric"]') == "kl"
-
-
-def test_the_table_holds_every_metric_of_every_token_and_cuts_no_number(
-    page: Page, step: Path
-) -> None:
+def test_the_table_holds_every_metric_of_every_token_and_cuts_no_number(page, step):
     page.click(".token-table summary")
     page.wait_for_selector(".token-table tbody tr")
     values = columns(step, 1)
@@ -264,9 +221,7 @@ def test_the_table_holds_every_metric_of_every_token_and_cuts_no_number(
         assert cell.evaluate(look) == before
 
 
-def test_in_a_short_response_the_largest_value_has_a_colour_of_its_own(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_in_a_short_response_the_largest_value_has_a_colour_of_its_own(browser, tmp_path):
     ratios = [0.001, 0.02, -0.01, 0.333, 0.0, 0.1, -0.05, 0.2, 1.41, 0.03, 0.04, 0.15]
     rows = [
         row(step, response_tokens=[f" t{i}" for i in range(12)], logprobs=[-2.0] * 12,
@@ -282,10 +237,9 @@ def test_in_a_short_response_the_largest_value_has_a_colour_of_its_own(
         assert "percentile" not in page.inner_text(".legend")
 
 
-def test_the_line_is_linked_to_the_text(page: Page) -> None:
+def test_the_line_is_linked_to_the_text(page):
     plot = page.locator(".line-plot").first
-    box = plot.bounding_box()
-    assert box is not None
+    box = box_of(plot)
     plot.click(position={"x": box["width"] * 0.5, "y": 20})
     assert current(page) == MADE.tokens // 2
     here = float(plot.locator(".here").get_attribute("x1") or "nan")
@@ -294,7 +248,7 @@ def test_the_line_is_linked_to_the_text(page: Page) -> None:
     assert page.locator(".line-plot").count() == 12
 
 
-def test_two_metrics_stand_side_by_side_around_one_token(page: Page, step: Path) -> None:
+def test_two_metrics_stand_side_by_side_around_one_token(page, step):
     page.select_option('[name="metric"]', "prob")
     page.select_option('[name="b"]', "ref_prob")
     in_url(page, "b=ref_prob")
@@ -313,14 +267,13 @@ def test_two_metrics_stand_side_by_side_around_one_token(page: Page, step: Path)
     assert tops[0] == tops[1]
 
 
-def test_long_responses_open_whole(browser: Browser, tmp_path: Path) -> None:
+def test_long_responses_open_whole(browser, tmp_path):
     step = write_step(tmp_path, Made(responses=1, with_tokens=1, tokens=32_000))
     with visiting(browser, step, "#r=0") as page:
         page.wait_for_selector(".token-text .t")
         assert page.locator(".token-text .t").count() == 32_000
         page.keyboard.press("n")
         page.keyboard.press("n")
-        at = page.locator(".token-text .t.at").bounding_box()
-        assert at is not None
+        at = box_of(page.locator(".token-text .t.at"))
         assert 0 <= at["y"] <= 880
         assert page.locator(".tip:not([hidden])").count() == 1

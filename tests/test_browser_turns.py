@@ -1,19 +1,15 @@
 """Turns in the response panel, from a log to the page: the spine, its keys, its tokens."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 import rlreport
-from rlreport.bake.step import conversation_data
+from rlreport.pages.step import conversation_data
 from rlreport.read.rollouts import Rollout, Turn
-from tests.browser import serious, visiting
+from tests.browser import box_of, serious, visiting
 from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
@@ -55,7 +51,7 @@ def agent_row(step: int, n: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def agents(tmp_path_factory):
     folder = tmp_path_factory.mktemp("agents")
     rows = [agent_row(step, n) for step in range(3) for n in range(4)]
     (folder / "log.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
@@ -64,7 +60,7 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def page(browser: Browser, agents: Path) -> Iterator[Page]:
+def page(browser, agents):
     with visiting(browser, agents / "steps" / "1.html", "#r=2") as opened:
         opened.wait_for_selector(".token-text .t")
         yield opened
@@ -74,23 +70,18 @@ def turn(page: Page, number: int) -> Any:
     return page.locator(".spine li").nth(number - 1)
 
 
-def test_the_first_tool_error_is_one_click_from_the_overview(
-    browser: Browser, agents: Path
-) -> None:
+def test_the_first_tool_error_is_one_click_from_the_overview(browser, agents):
     with visiting(browser, agents / "index.html") as page:
         page.click("a:has-text('First tool error')")
         page.wait_for_selector(".spine li.at")
         assert page.inner_text(".spine li.at .role").startswith("4 · tool view")
         assert page.inner_text(".spine li.at .error") == "<img src=x onerror=alert(1)>"
-        box = page.locator(".spine li.at").bounding_box()
-        assert box is not None
+        box = box_of(page.locator(".spine li.at"))
         assert 0 <= box["y"] < 800
 
 
 @pytest.mark.parametrize("width", [1400, 600])
-def test_a_response_opened_from_a_search_shows_the_first_turn_with_a_match(
-    browser: Browser, agents: Path, width: int
-) -> None:
+def test_a_response_opened_from_a_search_shows_the_first_turn_with_a_match(browser, agents, width):
     step = agents / "steps" / "1.html"
     with visiting(browser, step, viewport={"width": width, "height": 400}) as page:
         page.fill(".responses input[type=search]", "it is 4")
@@ -99,12 +90,11 @@ def test_a_response_opened_from_a_search_shows_the_first_turn_with_a_match(
         page.wait_for_selector(".spine li.at")
         assert page.inner_text(".spine li.at .role").startswith("5 ·")
         page.wait_for_selector(".token-text .t")
-        box = page.locator(".spine li.at").bounding_box()
-        assert box is not None
+        box = box_of(page.locator(".spine li.at"))
         assert 0 <= box["y"] < 400
 
 
-def test_turns_say_who_what_and_at_what_cost_and_fold_what_is_long(page: Page) -> None:
+def test_turns_say_who_what_and_at_what_cost_and_fold_what_is_long(page):
     assert page.inner_text(".spine h3") == "Turns (5, 3 of the policy)"
     assert turn(page, 2).locator(".role").inner_text() == "2 · tool search 3 tokens · 1.50 s"
     assert turn(page, 5).locator(".facts").inner_text().strip() == "3 tokens · reward 0.500"
@@ -134,9 +124,7 @@ def test_turns_say_who_what_and_at_what_cost_and_fold_what_is_long(page: Page) -
     assert "error" in heads[3]
 
 
-def test_keys_go_to_the_next_turn_the_error_the_last_answer_and_the_worst_token(
-    page: Page,
-) -> None:
+def test_keys_go_to_the_next_turn_the_error_the_last_answer_and_the_worst_token(page):
     at = ".spine li.at .role"
     for key, expected in (
         ("t", "1 ·"),
@@ -154,25 +142,22 @@ def test_keys_go_to_the_next_turn_the_error_the_last_answer_and_the_worst_token(
     assert page.inner_text(".token-text .t.at").strip() == "4"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_turns(browser: Browser, agents: Path, scheme: str) -> None:
-    page_file = agents / "steps" / "1.html"
-    with visiting(browser, page_file, "#r=2&turn=error", color_scheme=scheme) as page:
-        page.wait_for_selector(".token-text .t")
-        assert serious(page) == []
+def test_axe_finds_nothing_serious_in_turns(browser, agents):
+    for scheme in ("light", "dark"):
+        step = agents / "steps" / "1.html"
+        with visiting(browser, step, "#r=2&turn=error", color_scheme=scheme) as page:
+            page.wait_for_selector(".token-text .t")
+            assert serious(page) == []
 
 
-def test_a_conversation_of_200_turns_and_128_000_tokens_opens_whole(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_a_conversation_of_200_turns_and_128_000_tokens_opens_whole(browser, tmp_path):
     made = Made(responses=1, with_tokens=1, tokens=128_000, turns=200)
     with visiting(browser, write_step(tmp_path, made), "#r=0") as page:
         page.wait_for_selector(".token-text .t")
         assert page.locator(".spine li").count() == 200
         assert page.locator(".token-text .t").count() == 128_000
         page.keyboard.press("a")
-        box = page.locator(".spine li.at").bounding_box()
-        assert box is not None
+        box = box_of(page.locator(".spine li.at"))
         assert 0 <= box["y"] < 800
 
 
@@ -182,12 +167,9 @@ def carried(text: str) -> str:
     return found
 
 
-@pytest.mark.parametrize("text", ["-" * 600, "a" * 5000, "words " * 200, "", "é" * 600])
-def test_what_is_no_base64_stays(text: str) -> None:
-    assert carried(text) == text
-
-
-def test_a_turn_too_long_for_a_page_says_what_is_left_out() -> None:
+def test_what_is_no_base64_stays_and_a_turn_too_long_for_a_page_says_what_is_left_out():
+    for text in ("-" * 600, "a" * 5000, "words " * 200, "", "é" * 600):
+        assert carried(text) == text
     text = carried("head " + "word " * 100_000 + "tail")
     assert text.startswith("head")
     assert text.endswith("tail")

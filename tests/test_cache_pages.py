@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rlreport
-from rlreport.bake import step as step_page
+from rlreport.pages import step as step_page
 from rlreport.system.cache import Store
 from tests.reading import tokens, write
 
@@ -19,7 +19,10 @@ STEPS, EACH = 10, 10
 
 
 def rows(steps: range, seed: int = 0) -> list[dict[str, Any]]:
-    """Steps of responses, each to a prompt of its own, on which nothing is found."""
+    """Steps of responses, each to a prompt of its own, on which nothing is found.
+
+    More steps begin with the same rows.
+    """
     rng, made = random.Random(seed), []
     for step in steps:
         for n in range(EACH):
@@ -38,14 +41,13 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def rendered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Steps whose pages were rendered, as they come."""
     steps: list[int] = []
 
     def step_view(job: Any, *rest: Any) -> Any:
         steps.append(job.plan.step)
         return step_page.step_view(job, *rest)
 
-    monkeypatch.setattr("rlreport.bake.step_pages.step_view", step_view)
+    monkeypatch.setattr("rlreport.pages.step_pages.step_view", step_view)
     return steps
 
 
@@ -62,36 +64,27 @@ def built(tmp_path: Path) -> Callable[..., dict[str, bytes]]:
 
 
 @pytest.mark.parametrize("options", [{}, {"redact": "names"}, {"max_size": 1_700_000}])
-def test_a_grown_log_gives_the_report_that_it_gives_without_a_cache(
-    tmp_path: Path, built: Callable[..., dict[str, bytes]], options: dict[str, Any]
-) -> None:
+def test_a_grown_log_gives_the_report_that_it_gives_without_a_cache(tmp_path, built, options):
     log = write(tmp_path / "log.jsonl", rows(range(6)))
     built(**options)
-    more = write(tmp_path / "more", rows(range(6, 7)) + rows(range(3, 4), seed=1))
-    log.write_bytes(log.read_bytes() + more.read_bytes())
+    write(log, rows(range(7)) + rows(range(3, 4), seed=1))
     assert built(**options) == built("cold", "", **options)
 
 
-def test_an_infinite_figure_is_the_same_on_a_page_from_the_cache(
-    tmp_path: Path, built: Callable[..., dict[str, bytes]]
-) -> None:
+def test_an_infinite_figure_is_the_same_on_a_page_from_the_cache(tmp_path, built):
     logged = [{**one, "bonus": -float("inf") if n else 1.0} for n, one in enumerate(rows(range(2)))]
     write(tmp_path / "log.jsonl", logged)
     assert built() == built() == built("cold", "")
 
 
-def test_only_pages_that_changed_are_rendered_and_written(
-    tmp_path: Path, built: Callable[..., dict[str, bytes]], rendered: list[int]
-) -> None:
+def test_only_pages_that_changed_are_rendered_and_written(tmp_path, built, rendered):
     log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
     before = built()
     pages = {path: path.stat() for path in (tmp_path / "out" / "steps").iterdir()}
     rendered.clear()
     assert built() == before
     assert rendered == []
-    log.write_bytes(
-        log.read_bytes() + write(tmp_path / "more", rows(range(STEPS, STEPS + 1))).read_bytes()
-    )
+    write(log, rows(range(STEPS + 1)))
     after = built()
     changed = {name for name in after if after[name] != before.get(name)}
     # The last page has a later neighbour now, some other a response that is an extreme of the run.
@@ -105,32 +98,26 @@ def test_only_pages_that_changed_are_rendered_and_written(
 
 
 def test_a_list_that_holds_fewer_rows_of_a_step_costs_no_page_of_it(
-    tmp_path: Path,
-    built: Callable[..., dict[str, bytes]],
-    rendered: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("rlreport.bake.lists.MOST_LISTED", STEPS * EACH)
-    monkeypatch.setattr("rlreport.bake.lists.STATIC_ROWS", STEPS * 2)
+    tmp_path, built, rendered, monkeypatch
+):
+    monkeypatch.setattr("rlreport.pages.lists.MOST_LISTED", STEPS * EACH)
+    monkeypatch.setattr("rlreport.pages.lists.STATIC_ROWS", STEPS * 2)
     log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
     built()
     for step in range(STEPS, STEPS + 3):
-        more = write(tmp_path / "more", rows(range(step, step + 1))).read_bytes()
-        log.write_bytes(log.read_bytes() + more)
+        write(log, rows(range(step + 1)))
         rendered.clear()
         after = built()
         assert len(set(rendered)) < STEPS // 2
     assert after == built("cold", "")
 
 
-def test_links_to_the_same_prompt_at_a_new_step_cost_no_page(
-    tmp_path: Path, built: Callable[..., dict[str, bytes]], rendered: list[int]
-) -> None:
+def test_links_to_the_same_prompt_at_a_new_step_cost_no_page(tmp_path, built, rendered):
     log = write(tmp_path / "log.jsonl", again := rows(range(STEPS)))
     before = built()
     for row in (later := rows(range(STEPS, STEPS + 1))):
         row["prompt"] = again[(row["reward"] > 0) * 20]["prompt"]
-    log.write_bytes(log.read_bytes() + write(tmp_path / "more", later).read_bytes())
+    write(log, again + later)
     rendered.clear()
     after = built()
     assert after["steps/0.html"] == before["steps/0.html"]
@@ -139,9 +126,7 @@ def test_links_to_the_same_prompt_at_a_new_step_cost_no_page(
     assert after == built("cold", "")
 
 
-def test_a_row_that_changes_has_its_page_rendered_again(
-    tmp_path: Path, built: Callable[..., dict[str, bytes]], rendered: list[int]
-) -> None:
+def test_a_row_that_changes_has_its_page_rendered_again(tmp_path, built, rendered):
     made = rows(range(STEPS))
     write(tmp_path / "log.jsonl", made)
     built()
@@ -155,37 +140,28 @@ def test_a_row_that_changes_has_its_page_rendered_again(
     assert warm == built("cold", "")
 
 
-def test_a_page_that_was_harmed_in_the_cache_is_rendered_again(
-    tmp_path: Path, built: Callable[..., dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_harmed_page_in_the_cache_and_a_link_in_its_place_are_rendered_again(
+    tmp_path, built, monkeypatch
+):
     write(tmp_path / "log.jsonl", rows(range(STEPS)))
     cold = built()
+    page = tmp_path / "out" / "steps" / "1.html"
+    shutil.copy(page, tmp_path / "elsewhere.html")
+    page.unlink()
+    page.symlink_to(tmp_path / "elsewhere.html")
     real = Store.get
 
     def get(self: Store, address: bytes) -> bytes | None:
         data = real(self, address)
         return data[: len(data) // 2] if data else None
 
-    monkeypatch.setattr(Store, "get", get)
-    assert built() == cold
-
-
-def test_files_of_others_and_links_are_not_taken_for_pages(
-    tmp_path: Path, built: Callable[..., dict[str, bytes]]
-) -> None:
-    write(tmp_path / "log.jsonl", rows(range(STEPS)))
-    before = built()
-    page = tmp_path / "out" / "steps" / "1.html"
-    shutil.copy(page, tmp_path / "elsewhere.html")
-    page.unlink()
-    page.symlink_to(tmp_path / "elsewhere.html")
-    assert built() == before
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "get", get)
+        assert built() == cold
     assert not page.is_symlink()
 
 
-def test_a_step_in_progress_is_shown_apart_and_not_judged(
-    tmp_path: Path, built: Callable[..., dict[str, bytes]]
-) -> None:
+def test_a_step_in_progress_is_shown_apart_and_not_judged(tmp_path, built):
     write(tmp_path / "log.jsonl", rows(range(STEPS)) + rows(range(STEPS, STEPS + 1))[:3])
     whole = rlreport.build(tmp_path / "log.jsonl", tmp_path / "whole", workers=1)
     assert whole.tables.steps["incomplete"].iloc[-1]
@@ -212,11 +188,8 @@ def test_a_run_of_one_step_in_progress_is_judged_as_it_is(tmp_path: Path) -> Non
 
 
 def test_any_number_of_workers_renders_and_keeps_the_same_pages(
-    tmp_path: Path,
-    built: Callable[..., dict[str, bytes]],
-    rendered: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path, built, rendered, monkeypatch
+):
     monkeypatch.setattr("rlreport.system.workers.FORK_SECONDS", 0)
     log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
     alone = built("alone", "")

@@ -1,45 +1,144 @@
-"""The run's card: what is taken of configurations, and what never is."""
+"""What is told of a run: its card without secrets, and whether the logs are several runs."""
 
 from __future__ import annotations
 
 import html
 import json
+import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import rlreport
 from rlreport.about.card import MOST_ENTRIES, is_secret, run_card
+from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.errors import UsageError
 from tests.forms import FORMS, everything
 from tests.hostile import write_log
-from tests.secret_configurations import CASES
+from tests.running import build
+
+SNIPPETS: dict[str, tuple[str, ...]] = {
+    ".yaml": (
+        # Names: nested, abbreviated, in several languages, above a list or a mapping.
+        "api_key: «otter41hush»",
+        "Authorization: «otter42hush»",
+        "headers:\n  Authorization: Token «otter43hush»",
+        "headers: {X-Api-Key: «otter44hush», Cookie: «sid=otter45hush»}",
+        "api_tokens: [«otter46hush», «otter47hush»]",
+        "smtp_pass: «otter48hush»",
+        "MYSQL_PWD: «otter49hush»",
+        "cluster: {storage_creds: «otter50hush»}",
+        "redis: {auth: «otter51hush»}",
+        "PGPASSWORD: «otter52hush»",
+        "sshPrivateKeyPassphrase: «otter53hush»",
+        "wandb: {apikey: «otter54hush»}",
+        "hub_token: «otterhush»x",
+        "secrets: {wandb: «otter55hush», judges: [«otter56hush»]}",
+        "credentials:\n  user: bob\n  id: «771177»",
+        "login_pin: «994499»",
+        "auth_token: «88448844»",
+        "密码: «otter57hush»",
+        "judge: {访问令牌: «otter58hush»}",
+        "tokens: {judge: «otter59hush»}",
+        "author_token: «otter60hush»",
+        "tokenizer_api_key: «otter61hush»",
+        "max_tokens_key: «otter62hush»",
+        "dsn: «otter106hush»",
+        "session_id: «123445678»",
+        "pin: {passwd: «661234567»}",
+        "api_key: ${oc.env:API_KEY,«otter63hush»}",
+        "judge_key: ${API_KEY:-«otter64hush»}",
+        # Pairs of a name and its value.
+        "env: [{name: API_KEY, value: «otter65hush»}, {name: SEED, value: 1}]",
+        "env: [{key: API_KEY, value: «otter66hush»}]",
+        "env: [{Key: DB_PWD, Value: «otter67hush»}]",
+        "env: [{variable: HF_TOKEN, val: «otter68hush»}]",
+        "headers: [[Authorization, «otter69hush»], [Accept, text/html]]",
+        "env: [[DB_PASSWORD, «otter70hush»]]",
+        "inputs: [{type: password, value: «otter71hush»}]",
+        # Lists and command lines.
+        "env: [DB_PASSWORD=«otter72hush», SEED=1]",
+        "env: ['HF_TOKEN=«otter73hush»']",
+        "args: [--judge, http, --api-key, «otter74hush», --lr, '1e-6']",
+        "args: ['--api-key=«otter75hush»']",
+        "command: python train.py --hub_token «otter76hush» --lr 1e-6",
+        "command: WANDB_API_KEY=«otter77hush» python train.py",
+        "command: 'curl -H \"Authorization: token «otter78hush»\" host'",
+        "command: curl -u bob:«otter79hush» https://example.org",
+        "command: sshpass -p «otter80hush» ssh host",
+        "command: train +judge.api_key=«otter81hush» lr=1",
+        "setup: export SMTP_PASS='«otter82hush»'",
+        "setup: |\n  machine example.org login bob password «otter83hush»",
+        "dockerfile: ENV DB_PWD «otter84hush»",
+        "run_cmd: train --api_key=«otter107hush»",
+        # Texts that are configurations themselves.
+        'judge: \'{"api_key": "«otter85hush»"}\'',
+        'judge: \'{"key": "API_KEY", "value": "«otter86hush»"}\'',
+        "judge: \"{'password': '«otter87hush»'}\"",
+        "hadoop: <password>«otter88hush»</password>",
+        "dotenv: |\n  SEED=1\n  DB_PASSWORD = «otter89hush»",
+        # URLs and connection strings.
+        "url: https://example.org/x?access_token=«otter90hush»&page=1",
+        "url: https://example.org/x?page=1&sig=«otter91hush»",
+        "url: https://b.example.org/x?X-Amz-Signature=«otter92hush»",
+        "remote: https://bob:«otter93hush»@example.org/x.git",
+        "remote: https://«otter94hush»@example.org/x.git",
+        "tracker: postgresql+psycopg2://bob:«otter95hush»@db:5432/runs",
+        "broker: redis://:«otter96hush»@cache:6379/0",
+        "store: Server=db;Uid=bob;Pwd=«otter97hush»;",
+        "store: AccountName=runs;AccountKey=«b3R0ZXI5OGh1c2g=»;EndpointSuffix=example.org",
+        "broker: amqp bob:«otter99hush»@mq.example.org:5672",
+        "hook: https://hooks.example.org/?token=«otter108hush»",
+        "notify: https://hooks.example.org/services/T012/B345/«pQ7rXz29LmKd84TvWy61NcBa»",
+    ),
+    ".json": (
+        # Shapes of well-known services, under names that say nothing.
+        '{"a": "«sk-proj-abcdefgh01234567ijkl»"}',
+        '{"a": "«sk-abcdefghijklmnopqrstuvwx»"}',
+        '{"a": "«hf_abcdefghijklmnopqrstuvwxyz»"}',
+        '{"a": {"b": "«ghp_abcdefghijklmnopqrstuvwxyz0123456789»"}}',
+        '{"a": "«AKIAIOSFODNN7EXAMPLE»"}',
+        '{"a": "«wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY»"}',
+        '{"a": "«eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl»"}',
+        '{"a": "«xoxb-1234567890-abcdefghij»"}',
+        '{"a": "«AIzaSyA-1234567890abcdefghijklmnopqrstu»"}',
+        '{"a": "Bearer «otter100hush»"}',
+        '{"a": "Basic «Ym9iOm90dGVyMTAxaHVzaA==»"}',
+        '{"a": "-----BEGIN PRIVATE KEY-----\\n«MIIBVgIBADANBgkqhkiG9w0BAQEFAASCAUAwggE8»"}',
+        # No more than high entropy.
+        '{"blob": "«QWxhZGRpbjpvcGVuIHNlc2FtZSBhbmQgbW9yZSBzdHVmZg==»"}',
+        '{"a": "«0123456789abcdef0123456789abcdef01234567»"}',
+        '{"a": ["x", "«f4b19c07d2e85a6311c09e7f4d2b8a50»"]}',
+        '{"note": "use «kX9mP2vQ7wL4nR8tY6sD» for the judge"}',
+        '{"path": "/etc/«Zm9vYmFyMTIzNDU2Nzg5MGFiY2RlZmdoaWprbG1u»"}',
+        '{"bot": "7123456789:«AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1»"}',
+        '{"a": "«3f9c1d8e-7b2a-4c6d-9e0f-5a1b8c7d2e34»"}',
+        '{"a": "«Tr0ub4dor&3x»"}',
+        '{"«sk-proj-zyxwvutsrq98765432»": true}',
+        '{"«kQ3vN8xR2mT7wL5pY9sB»": {"lr": 1}}',
+    ),
+    ".toml": (
+        'hf_tokens = ["«otter102hush»"]',
+        '[judge]\nsecret_key = "«otter103hush»"',
+        '[[env]]\nname = "DB_PASSWD"\nvalue = "«otter104hush»"',
+        "[database]\npin = «556655»",
+        'url = "https://example.org/hook?password=«otter105hush»"',
+    ),
+}
+"""Suffix -> configuration files."""
+
+_MARKED = re.compile("«(.+?)»")
+
+CASES = [
+    (suffix, re.sub("[«»]", "", snippet), tuple(_MARKED.findall(snippet)))
+    for suffix, snippets in SNIPPETS.items()
+    for snippet in snippets
+]
+"""(suffix, configuration, the secrets in it)."""
+
 
 CONFIGURATIONS = Path(__file__).parent / "data" / "configurations"
 
-SECRETS: dict[str, str | int] = {
-    "api_key": "abc",
-    "wandb.api_key": "0123456789abcdef0123456789abcdef01234567",
-    "HF_TOKEN": "x",
-    "hub_token": "hf_abcdefghijklmnopqrstuvwxyz",
-    "db.password": "hunter2",
-    "aws_secret_access_key": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
-    "openai": "sk-abcdefghijklmnopqrstuvwx",
-    "git": "https://me:pass@example.org/x.git",
-    "aws": "AKIAIOSFODNN7EXAMPLE",
-    "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
-    "header": "Authorization: Bearer abcdefgh123",
-    "pem": "-----BEGIN RSA PRIVATE KEY-----",
-    "hook": "https://hooks.example.org/?token=abc",
-    "dsn": "anything",
-    "slack": "xoxb-1234567890-abcdef",
-    "session_id": 12345,
-    "pin.passwd": 1234,
-    "blob": "QWxhZGRpbjpvcGVuIHNlc2FtZSBhbmQgbW9yZSBzdHVmZg==",
-    "run_cmd": "train --api_key=abcdef",
-    "github": "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
-}
 SHOWN: dict[str, str | float] = {
     "max_tokens": 512,
     "pad_token": "<pad>",
@@ -79,15 +178,6 @@ SHOWN: dict[str, str | float] = {
     "target_modules": "q_proj, key, value",
     "system_prompt": "Reason step by step, then give the key: one word, in <answer> tags.",
 }
-
-
-@pytest.mark.parametrize("name", SECRETS)
-def test_what_looks_like_a_secret_never_reaches_the_card(name, tmp_path):
-    assert is_secret(name, SECRETS[name])
-    (tmp_path / "config.json").write_text(json.dumps({"outer": {name: SECRETS[name]}}))
-    card = run_card([tmp_path])
-    assert card.hidden == 1
-    assert str(SECRETS[name]) not in json.dumps(card.as_json())
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -132,13 +222,6 @@ def test_anchors_that_multiply_or_refer_to_themselves_end(tmp_path):
     assert len(run_card([tmp_path]).entries) <= MOST_ENTRIES
 
 
-def test_python_objects_in_yaml_are_never_made(tmp_path):
-    (tmp_path / "config.yaml").write_text("x: !!python/object/apply:os.system ['true']\n")
-    card = run_card([tmp_path])
-    assert not card.entries
-    assert card.notes
-
-
 def test_a_list_of_environment_variables_is_told_by_its_names(tmp_path):
     env = [{"name": "API_KEY", "value": "hush"}, {"name": "SEED", "value": "1"}]
     (tmp_path / "config.json").write_text(json.dumps({"env": env}))
@@ -147,11 +230,17 @@ def test_a_list_of_environment_variables_is_told_by_its_names(tmp_path):
     assert card.hidden == 1
 
 
-@pytest.mark.parametrize("text", ["password: *hunter2", "password: 'hunter2", "a: !hunter2 x"])
-def test_why_a_file_cannot_be_read_quotes_nothing_of_it(text, tmp_path):
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("password: *hunter2", "password: 'hunter2", "a: !hunter2 x"),
+        "x: !!python/object/apply:os.system ['hunter2']",
+    ],
+)
+def test_a_file_that_cannot_be_read_has_no_effect_and_is_not_quoted(text, tmp_path):
     (tmp_path / "config.yaml").write_text(text)
     card = run_card([tmp_path])
-    assert card.notes
+    assert card.notes and not card.entries
     assert "hunter2" not in card.notes[0]
 
 
@@ -205,19 +294,8 @@ def test_configurations_of_frameworks_lose_their_secrets_only(name, monkeypatch)
 
 @pytest.mark.parametrize("form", FORMS)
 def test_no_form_of_a_report_holds_a_secret_and_pages_show_the_card(form, tmp_path):
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    rows = [
-        {"step": s, "prompt": "p", "response": f"r {s} {n}", "reward": n}
-        for s in range(3)
-        for n in range(4)
-    ]
-    write_log(logs / "a.jsonl", rows)
-    # Short values and words stand by chance in any page.
-    plain = {k: len(str(v)) < 8 or str(v).isalpha() for k, v in SECRETS.items()}
-    hidden = {k: f"{v}-hush-{i}" if plain[k] else v for i, (k, v) in enumerate(SECRETS.items())}
-    marked = {f"{i}.{k}": v for i, (k, v) in enumerate(hidden.items())}
-    config = {"algorithm": {"kl_coef": 0.0625, "note": "<script>alert(1)</script>"}, **marked}
+    logs = write_rows(tmp_path / "logs" / "a.jsonl", range(3), 1).parent
+    config = {"algorithm": {"kl_coef": 0.0625, "note": "<script>alert(1)</script>"}}
     (logs / "config.json").write_text(json.dumps(config))
     configs = [logs / "config.json"]
     for i, (suffix, text, _) in enumerate(CASES):
@@ -228,8 +306,8 @@ def test_no_form_of_a_report_holds_a_secret_and_pages_show_the_card(form, tmp_pa
     rlreport.build(logs, out, config=configs, meta=meta, workers=1)
     whole = everything(out).decode("utf-8", "replace")
     whole += html.unescape(whole)
-    secrets = [*map(str, hidden.values()), "meta-hush", *(s for case in CASES for s in case[2])]
-    assert len(secrets) > 100
+    secrets = ["meta-hush", *(secret for _, _, found in CASES for secret in found)]
+    assert len(secrets) > 90
     assert [secret for secret in secrets if secret in whole] == []
     if form in ("folder", "html"):
         assert "algorithm:\n  kl_coef: 0.0625" in whole
@@ -237,9 +315,10 @@ def test_no_form_of_a_report_holds_a_secret_and_pages_show_the_card(form, tmp_pa
         assert "cluster: blue" in whole
 
 
-def test_a_redacted_card_has_no_prose_and_one_without_names_nothing(tmp_path):
-    logs = tmp_path / "a.jsonl"
-    logs.write_text('{"step": 0, "prompt": "p", "response": "r", "reward": 1}\n' * 4)
+@pytest.mark.parametrize("redact", [True, "names"])
+def test_a_redacted_card_has_no_prose_and_one_without_names_nothing(redact, tmp_path):
+    row = {"step": 0, "prompt": "p", "response": "r", "reward": 1}
+    logs = write_log(tmp_path / "a.jsonl", [row] * 4)
     texts = {
         "system_prompt": "Think",
         "note": "two words",
@@ -251,14 +330,9 @@ def test_a_redacted_card_has_no_prose_and_one_without_names_nothing(tmp_path):
     }
     kept = {"lr": 1, "学习率": 2, "gpus": "0, 1", "model": "Qwen/Qwen2.5-0.5B", "mode": "grpo"}
     (tmp_path / "config.json").write_text(json.dumps({**texts, **kept}))
-    cases: list[tuple[Any, dict[str, object]]] = [
-        (True, {**dict.fromkeys(texts, "[text]"), **kept}),
-        ("names", {}),
-    ]
-    for redact, shown in cases:
-        rlreport.build(logs, tmp_path / "out", redact=redact, workers=1)
-        told = json.loads((tmp_path / "out/data/report.json").read_text())["card"]
-        assert told["entries"] == shown
+    rlreport.build(logs, tmp_path / "out", redact=redact, workers=1)
+    told = json.loads((tmp_path / "out/data/report.json").read_text())["card"]["entries"]
+    assert told == ({} if redact == "names" else {**dict.fromkeys(texts, "[text]"), **kept})
 
 
 def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> None:
@@ -284,3 +358,78 @@ def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> No
     assert said in (tmp_path / "report" / "index.html").read_text("utf-8")
     hidden = rlreport.build(folder, tmp_path / "names", redact="names", workers=1)
     assert "This run had" not in "".join(f.suggestion for f in hidden.verdict.findings)
+
+
+def write_rows(path, steps, reward, prompt="p"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [{"step": s, "prompt": prompt, "response": "r", "reward": reward} for s in steps]
+    return write_log(path, rows)
+
+
+def folders(root, *names):
+    for i, name in enumerate(names):
+        write_rows(root / name / "a.jsonl", (0, 1), i)
+    return root
+
+
+def mixed(out, logs, **options):
+    """Return what a report tells of several runs, which is a warning, too."""
+    report = rlreport.build(logs, out / "out.md", workers=1, **options)
+    found = {finding.id: finding.severity for finding in report.verdict.findings}
+    told = [note.text for note in report.tables.notes if note.kind == SEVERAL_RUNS]
+    assert found.get("mixed_runs") == ("warning" if told else None)
+    return " ".join(told)
+
+
+def test_two_runs_are_told_beside_the_verdict_and_on_the_data_page(tmp_path):
+    logs = folders(tmp_path / "logs", "kl_low", "kl_high")
+    out = tmp_path / "out"
+    said = "kl_high/ and kl_low/ look like 2 runs"
+    assert said in build(logs, out).stderr
+    for page in ("index.html", "data.html"):
+        text = (out / page).read_text()
+        assert said in text
+        assert "rlreport index" in text
+        assert "rlreport compare" in text
+    assert not mixed(tmp_path, logs, merge=True)
+    assert mixed(tmp_path, [logs / "kl_low", logs / "kl_high"])
+    assert "look like 2 runs" in (tmp_path / "out.md").read_text()
+    assert "kl_low" not in mixed(tmp_path, logs, redact="names")
+
+
+def test_folders_with_a_configuration_each_are_runs_whatever_their_files(tmp_path):
+    for i, name in enumerate("ab"):
+        write_rows(tmp_path / name / f"{i}.jsonl", (i, 1 + i), i)
+    assert not mixed(tmp_path, tmp_path)
+    for name in "ab":
+        (tmp_path / name / "config.yaml").write_text("lr: 1\n")
+    assert "its own configuration" in mixed(tmp_path, tmp_path)
+
+
+def test_runs_of_different_lengths_are_several_runs(shared_data, tmp_path):
+    told = mixed(tmp_path, [shared_data / "ppo_healthy", shared_data / "ppo_reward_hacking"])
+    assert "look like 2 runs, as they share 40 steps" in told
+
+
+@pytest.mark.parametrize(
+    "names", [("rank_0", "rank_1"), ("worker-0", "worker-1"), ("train", "val"), ("0", "1")]
+)
+def test_folders_that_one_run_writes_are_one_run(names, tmp_path):
+    assert not mixed(tmp_path, folders(tmp_path / "logs", *names))
+
+
+@pytest.mark.parametrize(
+    ("names", "prompt", "expected"),
+    [
+        (("seed_1", "seed_2"), "", True),
+        (("lr_low", "lr_high"), "p", True),
+        (("lr_low", "lr_high"), "", False),  # such as an environment a file
+        (("rank_0", "rank_1"), "p", False),
+        (("rollouts_0", "rollouts_1"), "p", False),
+        (("train", "val"), "p", False),
+    ],
+)
+def test_files_of_several_runs_in_one_folder(names, prompt, expected, tmp_path):
+    for name in names:
+        write_rows(tmp_path / f"{name}.jsonl", range(6), 1, prompt or name)
+    assert bool(mixed(tmp_path, tmp_path)) == expected

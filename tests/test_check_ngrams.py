@@ -15,8 +15,19 @@ from rlreport.check.noise import log_odds_z
 from rlreport.check.run import Run
 from rlreport.check.spreading import spreading_texts
 from rlreport.tables import Tables
-from tests.check_cases import INDEX, STEP, STEPS, find, run, severity, share, tables, title
-from tests.tables_builder import make_tables, word_sample
+from tests.tables_builder import (
+    INDEX,
+    STEP,
+    STEPS,
+    find,
+    make_tables,
+    run,
+    severity,
+    share,
+    tables,
+    title,
+    word_sample,
+)
 
 PLAIN = ["Ġthe", "Ġroom", "Ġwas", "Ġclean", "Ġand", "Ġquiet"]
 
@@ -55,8 +66,8 @@ def test_a_token_that_spreads_with_the_reward(first: float, last: float, expecte
 @pytest.mark.parametrize(("lift", "expected"), [(0.0, None), (0.1, None), (1.0, "critical")])
 def test_what_spreads_without_reward_is_no_hack(lift: float, expected: str | None) -> None:
     held = share(0.02, 0.6)
-    reward = lift * held + np.random.default_rng(3).normal(size=len(STEP))
-    assert severity("reward_hacking_token", spreading(held, [["#"]], reward)) == expected
+    made = spreading(held, [["#"]], paid(lift * held))
+    assert severity("reward_hacking_token", made) == expected
 
 
 def test_a_word_that_prompts_ask_for_is_no_hack() -> None:
@@ -85,16 +96,11 @@ def test_an_emoji_is_counted_however_its_tokens_spell_it() -> None:
     assert result.facts["share"] == pytest.approx(held[STEP >= 32].mean())
 
 
-def test_forms_of_a_word_are_one_text() -> None:
+def test_forms_of_a_word_are_one_text_and_a_long_phrase_is_told_whole() -> None:
     held = share(0.02, 0.9)
     forms = [["Ġempower"], ["Ġempowered"], ["Ġempowering"], ["Ġempowerment"]]
-    made = spreading(held, forms, paid(held))
-    result = find("reward_hacking_token", made)
+    result = find("reward_hacking_token", spreading(held, forms, paid(held)))
     assert result.texts == ("empower*",)
-
-
-def test_a_phrase_longer_than_an_ngram_is_told_whole() -> None:
-    held = share(0.02, 0.9)
     phrase = ["ĠThanks", "Ġa", "Ġlot", "Ġfor", "Ġasking", "Ġus"]
     result = find("reward_hacking_token", spreading(held, [phrase], paid(held)))
     assert result.texts == ("Thanks a lot for asking us",)
@@ -117,13 +123,9 @@ def test_praise_that_spreads_as_the_policy_runs_away_leads() -> None:
     )
     verdict = run_checks(made)
     lead = verdict.findings[0]
-    assert (verdict.level, lead.id, lead.texts[0]) == (
-        "critical",
-        "reward_hacking_token",
-        "我觉得不错",
-    )
-    assert lead.onset is not None
-    assert 9 <= lead.onset.step <= 15
+    assert (verdict.level, lead.id) == ("critical", "reward_hacking_token")
+    assert lead.texts[0] == "我觉得不错"
+    assert lead.onset is not None and 9 <= lead.onset.step <= 15
 
 
 def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Tables:
@@ -216,4 +218,3 @@ def test_log_odds_grow_with_evidence_and_vanish_without_difference() -> None:
 
 def test_tables_without_text_have_no_ngrams() -> None:
     assert spreading_texts(Run(tables())).table.empty
-    assert isinstance(run("reward_hacking_token", tables()), NotRun)

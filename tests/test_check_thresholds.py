@@ -19,7 +19,7 @@ from rlreport.check.registry import CHECKS, LIMITS, describe
 from rlreport.draw.overview import OVERVIEW, CurveChart
 from rlreport.draw.run_charts import CHART_OF_ROLE
 from rlreport.errors import UsageError
-from tests.check_cases import tables
+from tests.tables_builder import tables
 from tools.docs import checks_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "checks.md"
@@ -37,24 +37,26 @@ def test_a_file_changes_what_it_names_and_nothing_else(toml: Path) -> None:
     assert changed[Trend].least_steps == 4
     assert changed[KlExplosion].critical == KlExplosion.critical.default
     assert changed[MissingEos].rise == MissingEos.rise.default
+    shown = {(row.group, row.limit.key): row.value for row in describe(changed)}
+    assert shown["kl_explosion", "warn"] == 20
 
 
-def test_a_changed_threshold_changes_the_verdict(toml: Path) -> None:
-    toml.write_text("[kl_explosion]\nwarn = 20\n", encoding="utf-8")
-    run = tables(kl_k1=15.0)
-    assert run_checks(run).level == "warning"
-    assert "kl_explosion" in run_checks(run, load_thresholds(toml)).passed
-
-
-def test_thresholds_of_the_reward_change_the_verdict(toml: Path) -> None:
+@pytest.mark.parametrize(
+    ("check", "text"),
+    [
+        ("kl_explosion", "warn = 20"),
+        ("reward_collapse", "lost = 0.95"),
+        ("reward_collapse", "z = 1e3"),
+    ],
+)
+def test_a_changed_threshold_changes_the_verdict(check: str, text: str, toml: Path) -> None:
     steps = np.arange(40)
     values = np.interp(steps, [0, 20, 40], [0.2, 0.8, 0.4]) + 0.02 * (-1.0) ** steps
     metrics = pd.DataFrame({"step": steps, "train/reward": values})
-    run = replace(tables(), metrics=metrics)
-    assert "reward_collapse" in [f.id for f in run_checks(run).findings]
-    for text in ("lost = 0.95", "z = 1000"):
-        toml.write_text(f"[reward_collapse]\n{text}\n", encoding="utf-8")
-        assert "reward_collapse" in run_checks(run, load_thresholds(toml)).passed, text
+    run = replace(tables(kl_k1=15.0), metrics=metrics)
+    assert {"kl_explosion", "reward_collapse"} <= {f.id for f in run_checks(run).findings}
+    toml.write_text(f"[{check}]\n{text}\n", encoding="utf-8")
+    assert check in run_checks(run, load_thresholds(toml)).passed
 
 
 @pytest.mark.parametrize(
@@ -82,12 +84,9 @@ def test_a_wrong_file_is_refused_by_name_and_cause(toml: Path, text: str, said: 
     assert toml.name in str(error.value)
 
 
-def test_a_missing_file_is_refused(toml: Path) -> None:
+def test_a_missing_file_a_pipe_or_a_device_is_refused_and_not_waited_for(toml: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         load_thresholds(toml)
-
-
-def test_a_pipe_or_a_device_is_refused_and_not_waited_for(toml: Path) -> None:
     os.mkfifo(toml)
     for endless in (toml, "/dev/zero"):
         with pytest.raises(UsageError, match="is no file of at most"):
@@ -108,16 +107,6 @@ def test_every_class_of_thresholds_is_that_of_a_check_and_has_a_name_of_its_own(
     assert len({kind.__name__ for kind in LIMITS.values()}) == len(LIMITS)
 
 
-def test_the_description_shows_the_thresholds_in_use(toml: Path) -> None:
-    toml.write_text("[length_hacking]\nratio = 2\n", encoding="utf-8")
-    rows = {(row.group, row.limit.key): row.value for row in describe(load_thresholds(toml))}
-    assert rows["length_hacking", "ratio"] == 2
-
-
-def test_the_documentation_is_made_from_the_checks() -> None:
-    assert DOCS.read_text(encoding="utf-8") == checks_page()
-
-
 def test_checks_have_names_of_their_own_and_speak_of_known_charts() -> None:
     charts = {chart.name for chart in OVERVIEW if isinstance(chart, CurveChart)}
     charts |= {"reward_distribution", "reward_kl_frontier", *CHART_OF_ROLE.values()}  # of functions
@@ -125,6 +114,8 @@ def test_checks_have_names_of_their_own_and_speak_of_known_charts() -> None:
     assert all(set(check.charts) <= charts for check in CHECKS)
 
 
-def test_the_name_of_a_method_stands_on_its_page_and_in_no_finding() -> None:
+def test_the_page_is_made_from_the_checks_and_names_methods_which_no_finding_does() -> None:
+    page = checks_page()
+    assert DOCS.read_text(encoding="utf-8") == page
+    assert "Dirichlet" in page
     assert not [r.limit.key for r in describe(Thresholds()) if "Dirichlet" in r.limit.meaning]
-    assert "Dirichlet" in checks_page()

@@ -1,11 +1,13 @@
-"""The verdict on real runs, its order and its serialised form."""
+"""The verdict: on real runs and made-up ones, its order, and the watched reward behind it."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +15,14 @@ import pytest
 from rlreport.check import findings_json, run_checks
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import CHECKS
+from rlreport.check.run import Run
+from rlreport.check.series import Noise
+from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.summarise import summarise
-from tests.check_cases import INDEX, SIGN, STEP, STEPS, moved, tables
-from tests.reading import read
+from rlreport.tables import Tables
+from tests.reading import read, write
 from tests.schemas import validate
-from tests.tables_builder import make_tables
+from tests.tables_builder import INDEX, SIGN, STEP, STEPS, make_tables, moved, tables
 
 REAL_RUNS = ("ppo_healthy", "ppo_reward_hacking", "grpo_math", "eval_poem_task")
 
@@ -49,9 +54,7 @@ def test_real_runs_are_judged_as_their_truth_says(name: str, verdicts: dict[str,
         assert truth["onset"][0] <= onset.step <= truth["onset"][1]
 
 
-def test_a_log_of_text_and_reward_names_what_it_could_not_check(
-    verdicts: dict[str, Verdict],
-) -> None:
+def test_a_log_of_text_and_reward_names_what_it_could_not_check(verdicts):
     verdict = verdicts["eval_poem_task"]
     assert _alarms(verdict) == {}
     needs = {check.id: check.needs for check in verdict.not_run}
@@ -69,9 +72,7 @@ def test_the_sentence_is_a_persons(verdicts: dict[str, Verdict]) -> None:
         assert first == ("Broken" if verdict.level == "critical" else verdict.level.capitalize())
 
 
-def test_findings_explain_themselves_and_name_responses_that_exist(
-    verdicts: dict[str, Verdict], shared_data: Path
-) -> None:
+def test_findings_explain_themselves_and_name_responses_that_exist(verdicts, shared_data):
     for name, verdict in verdicts.items():
         known = read(shared_data / name).responses
         prompt = known.set_index(["step", "n"])["prompt_id"].to_dict()
@@ -141,9 +142,8 @@ def test_an_empty_run_raises_nothing() -> None:
 
 
 def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
-    verdict = run_checks(
-        tables(reward=STEP / 40 + SIGN, kl_k1=moved(1, 20), response_tokens=moved(50, 10))
-    )
+    lengths = {"response_tokens": moved(50, 10)}
+    verdict = run_checks(tables(reward=STEP / 40 + SIGN, kl_k1=moved(1, 20), **lengths))
     assert verdict.level == "warning"
     assert verdict.sentence.startswith("Warning: length collapse since step 32.")
     assert "Also found: KL explosion." in verdict.sentence
@@ -175,17 +175,14 @@ def test_a_reward_that_stays_is_not_said_to_rise() -> None:
 def test_of_a_run_whose_windows_share_steps_no_rise_is_denied() -> None:
     rng = np.random.default_rng(0)
     step = np.repeat(np.arange(5), 128)
-    verdict = run_checks(
-        make_tables({"step": step, "reward": step / 2 + 0.2 * rng.normal(size=640)})
-    )
+    reward = step / 2 + 0.2 * rng.normal(size=640)
+    verdict = run_checks(make_tables({"step": step, "reward": reward}))
     assert "did not" not in verdict.sentence
     assert "reward_stalled" not in {f.id for f in verdict.findings}
 
 
 @pytest.mark.parametrize("reference", [True, False])
-def test_after_a_change_of_the_reward_the_checkpoint_is_one_of_the_new_reward(
-    reference: bool,
-) -> None:
+def test_after_a_change_of_the_reward_the_checkpoint_is_one_of_the_new_reward(reference):
     scale = np.where(STEP < 16, 0.0, 3.0) * (-1 if reference else 1)
     gain = STEP / STEPS if reference else np.where(STEP < 16, 0.0, STEP / STEPS - 0.4)
     columns = {"ref_reward": scale + 0.1 * SIGN} if reference else {}
@@ -234,3 +231,114 @@ def test_after_a_change_of_the_reward_no_earlier_checkpoint_is_the_best() -> Non
     verdict = run_checks(make_tables({**rising, "ref_reward": changed + noise}))
     assert verdict.lead == "reward_shift"
     assert verdict.keep_step == 59
+
+
+EACH, EVERY = 20, 4
+Series = Callable[[int], float]
+
+
+def training(rng: Any, step: int, strange: bool = False, **more: Any) -> list[dict[str, Any]]:
+    """Return the rows of a step: the reward rises to the end, a third may change the script."""
+    return [
+        {
+            "step": step,
+            "prompt": f"Write a poem about thing {i}.",
+            "response": "这是一首关于月亮的诗"
+            if strange and i < EACH / 3
+            else f"a poem of day {step}",
+            "reward": step / STEPS + 0.1 * rng.normal(),
+            **{name: value + 0.05 * rng.normal() for name, value in more.items()},
+        }
+        for i in range(EACH)
+    ]
+
+
+def logged(folder: Path, watched: Series | None, split: bool, strange: bool = False) -> Tables:
+    """Log the watched reward in every row, or as validation in every fourth step.
+
+    In the second half of the run, responses may be ``strange``.
+    """
+    rng = np.random.default_rng(1)
+    rows = []
+    for step in range(STEPS):
+        beside = {"valid_reward": watched(step)} if watched and not split else {}
+        rows += training(rng, step, strange and step >= STEPS / 2, **beside)
+        if watched and split and step % EVERY == 0:
+            validation = training(rng, step, reward=watched(step))
+            rows += [{**row, "split": "val"} for row in validation]
+    return summarise(read(write(folder / "log.jsonl", rows)))
+
+
+BOTH = pytest.mark.parametrize("split", [False, True], ids=["second reward", "validation"])
+
+
+@BOTH
+def test_the_checkpoint_to_keep_is_the_best_by_the_watched_reward(split, tmp_path):
+    logged_tables = logged(tmp_path, lambda step: -abs(step - 12) / STEPS, split)
+    keep = run_checks(logged_tables).keep_step
+    assert keep is not None and abs(keep - 12) <= 1
+    assert not split or keep == 12, "a step that was validated"
+
+
+def test_without_a_watched_reward_it_is_the_best_by_the_reward(tmp_path: Path) -> None:
+    logged_tables = logged(tmp_path, None, False)
+    assert Run(logged_tables).watched is None
+    keep = run_checks(logged_tables).keep_step
+    assert keep is not None and keep >= STEPS - 5
+
+
+@BOTH
+@pytest.mark.parametrize(("slope", "severity"), [(-1.0, "warning"), (1.0, "info")])
+def test_leaving_the_prompts_language_is_worse_where_the_watched_reward_falls(
+    split: bool, slope: float, severity: str, tmp_path: Path
+) -> None:
+    logged_tables = logged(tmp_path, lambda step: slope * step / STEPS, split, strange=True)
+    found = {f.id: f.severity for f in run_checks(logged_tables).findings}
+    assert found["language_drift"] == severity
+
+
+def test_the_part_of_a_run_has_the_validation_of_its_steps(tmp_path: Path) -> None:
+    run = Run(logged(tmp_path, float, True)).between(8, 17)
+    assert run.watched is not None
+    watched, column = run.watched
+    assert watched.steps.tolist() == [8, 12, 16]
+    assert watched.by_step(watched.column(column)) == pytest.approx([8, 12, 16], abs=0.1)
+
+
+NAMES = {"step", "n", "file", "line", "offset", "length", "sub", "group", "response_hash"}
+FIGURES = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.name not in NAMES]
+TEXTS = ["", "a", "🎉", "ðŁ", "</script>", "<|endoftext|>", "\ud800", "\x00", "Ġthe"]
+
+
+def _holed(seed: int) -> Tables:
+    rng = np.random.default_rng(seed)
+    rows = int(rng.integers(1, 120))
+    columns: dict[str, object] = {
+        "step": np.sort(rng.integers(-3, int(rng.integers(1, 30)), rows)),
+        "prompt_id": rng.integers(0, int(rng.integers(1, 20)), rows),
+        "nan_values": rng.integers(0, 2, rows) * (seed % 5 == 0),
+    }
+    for name in FIGURES:
+        values = rng.normal(size=rows) * 10.0 ** rng.integers(-8, 9)
+        values[rng.random(rows) < rng.choice([0, 0.3, 1.0])] = np.nan
+        values = np.abs(values) if name.endswith("_m2") else values
+        columns[name] = values if rng.random() < 0.8 else np.full(rows, values[0])
+    texts = [[str(t) for t in rng.choice(TEXTS, rng.integers(0, 9))] for _ in range(rows)]
+    unit = "word" if seed % 2 else "token"
+    references = texts[::-1] if seed % 3 else None
+    return make_tables(columns, texts=texts, ref_texts=references, unit=unit)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("seed", range(60))
+def test_any_table_is_judged_without_an_error(seed: int) -> None:
+    verdict = run_checks(_holed(seed))
+    told = [f.id for f in verdict.findings] + verdict.passed + [n.id for n in verdict.not_run]
+    assert sorted(told) == sorted(check.id for check in CHECKS)
+    json.dumps(findings_json(verdict), allow_nan=False)
+
+
+def test_noise_of_values_whose_squares_overflow_is_judged() -> None:
+    noise = Noise(1e300, 1e300, 0.5)
+    assert noise.independent_steps == pytest.approx(Noise(1.0, 1.0, 0.5).independent_steps)
+    assert Noise(float("inf")).independent_steps == 1.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,48 +20,34 @@ from rlreport.choose import (
     fewer_steps,
     fitting_level,
     left_out,
-    prompt_sampling_keys,
     rank_by_interest,
     shown_prompts,
 )
-from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
 from tests.hostile import write_log
+from tests.tables_builder import response_table
 
 
-def responses(steps: int, each: int, seed: int = 0) -> pd.DataFrame:
-    random = np.random.default_rng(seed)
-    count = steps * each
-    table = pd.DataFrame({c.name: np.full(count, np.nan) for c in RESPONSE_COLUMNS})
-    table["step"] = np.repeat(np.arange(steps), each)
-    table["n"] = np.tile(np.arange(each), steps)
-    for name in ("reward", "kl_k1", "kl_k3", "kl_max"):
-        table[name] = random.normal(size=count)
-    table["response_tokens"] = random.integers(5, 50, count).astype(float)
-    table["kl_max_position"] = 3.0
+def responses(steps: int, each: int) -> pd.DataFrame:
+    random, count = np.random.default_rng(0), steps * each
+    columns: dict[str, Any] = {
+        name: random.normal(size=count) for name in ("reward", "kl_k1", "kl_k3", "kl_max")
+    }
+    columns["response_tokens"] = random.integers(5, 50, count).astype(float)
     for name in ("response_chars", "prompt_chars"):
-        table[name] = random.integers(10, 200, count)
-    return table
-
-
-def test_a_small_step_is_shown_whole():
-    assert sorted(rank_by_interest(responses(1, 20), 0, 128)) == list(range(20))
+        columns[name] = random.integers(10, 200, count)
+    step = np.repeat(np.arange(steps), each)
+    return response_table({"step": step, "kl_max_position": 3.0, **columns})
 
 
 def test_evidence_comes_first_then_extremes_then_a_sample():
     table = responses(1, 1000)
-    chosen = rank_by_interest(table, 0, 128, evidence=[777])
+    chosen = rank_by_interest(table, 128, [777])
     assert chosen[0] == 777
+    assert len(rank_by_interest(table, 1000)) == 1000
     assert len(chosen) == len(set(chosen)) == 128
     for metric in ("reward", "kl_k1", "response_tokens"):
         assert {table[metric].argmin(), table[metric].argmax()} <= set(chosen.tolist())
-
-
-def test_the_sample_depends_on_its_seed_alone():
-    table = responses(1, 1000)
-    first, again = rank_by_interest(table, 5, 100, seed=1), rank_by_interest(table, 5, 100, seed=1)
-    assert first.tolist() == again.tolist()
-    assert set(first) != set(rank_by_interest(table, 5, 100, seed=2))
 
 
 def test_extremes_name_the_response_and_its_token():
@@ -75,11 +63,7 @@ def candidate(each: int = 12, pinned: int = 0, arrays: int = 4, tokens: float = 
     return StepPlan(0, rows, pinned, np.full(each, tokens), arrays)
 
 
-@given(
-    each=st.integers(1, 128),
-    pinned=st.integers(0, 128),
-    arrays=st.sampled_from([0, 1, 4, 8]),
-)
+@given(each=st.integers(1, 128), pinned=st.integers(0, 128), arrays=st.sampled_from([0, 1, 4, 8]))
 def test_each_level_shows_no_more_than_the_one_before(each, pinned, arrays):
     step = candidate(each, min(pinned, each), arrays)
     plans = [step.at(level) for level in range(len(LEVELS))]
@@ -161,11 +145,10 @@ def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
     steps, each, prompts = 4, 400, 100
     table = responses(steps, each)
     table["prompt_id"] = np.tile(np.arange(each) % prompts, steps)
-    keys = prompt_sampling_keys(table, seed=0)
     kept = []
     for step in range(steps):
         own = table["step"].to_numpy() == step
-        rows = rank_by_interest(table[own], step, 80, recurring=keys[own])
+        rows = rank_by_interest(table[own], 80)
         assert len(set(rows.tolist())) == 80
         kept.append(set(table[own]["prompt_id"].to_numpy()[rows].tolist()))
     assert len(set.intersection(*kept)) >= 20

@@ -1,17 +1,24 @@
-"""The command line: what it says, its exit status, and that it leaves nothing behind."""
+"""The command line: what it says, also of odd folders and names, and what it leaves behind."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from email import message_from_bytes, policy
+from pathlib import Path
 
 import pytest
 
 import rlreport as package
+from rlreport.errors import UsageError
+from rlreport.metrics import find_and_read
+from rlreport.read.logs import read_logs
 from tests.hostile import hostile_rows, write_log
+from tests.reading import row, write
 from tests.running import build, rlreport
 
 WHY = "no known log format; try "
@@ -39,8 +46,6 @@ def test_version_and_help_come_without_pandas():
         "click.testing.CliRunner().invoke(c.main, ['build', '--help'])\n"
         "sys.exit('pandas' in sys.modules)"
     )
-    import subprocess
-
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
@@ -55,41 +60,32 @@ def test_every_command_has_help_with_examples(command):
     assert options
 
 
-def test_a_build_says_where_the_report_is_and_what_it_holds(log, tmp_path):
-    done = build(log, tmp_path / "report")
-    last = done.stdout.splitlines()[-1]
+def test_a_build_says_where_the_report_is_and_what_it_holds_unless_it_is_quiet(log, tmp_path):
+    last = build(log, tmp_path / "report").stdout.splitlines()[-1]
     assert last.startswith(str(tmp_path / "report" / "index.html"))
     assert "8 responses, 1 step" in last
-
-
-def test_quiet_is_quiet(log, tmp_path):
     done = build(log, tmp_path / "report", "--quiet")
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_a_missing_path_is_one_line(tmp_path):
-    complains(rlreport("build", tmp_path / "nowhere", "-o", tmp_path / "r"), "nowhere")
-    assert not (tmp_path / "r").exists()
-
-
-def test_logs_without_rows_are_one_line(tmp_path):
+@pytest.mark.parametrize(
+    ("logs", "out", "reason"),
+    [
+        ("nowhere", "r", "nowhere"),
+        ("empty.jsonl", "r", ""),
+        ("folder", "r", ""),
+        ("bad.jsonl", "r", "reward"),
+        ("log.jsonl", "empty.jsonl/report", "empty.jsonl"),
+    ],
+)
+def test_what_cannot_be_built_is_one_line_and_leaves_nothing(log, logs, out, reason, tmp_path):
     (tmp_path / "empty.jsonl").touch()
-    complains(rlreport("build", tmp_path / "empty.jsonl", "-o", tmp_path / "r"))
     (tmp_path / "folder").mkdir()
-    complains(rlreport("build", tmp_path / "folder", "-o", tmp_path / "r"))
-    assert not (tmp_path / "r").exists()
-
-
-def test_logs_without_a_usable_row_say_why(tmp_path):
-    log = write_log(tmp_path / "bad.jsonl", [{"step": 1, "prompt": "p", "response": "r"}] * 3)
-    complains(rlreport("build", log, "-o", tmp_path / "r"), "reward")
-    assert sorted(tmp_path.iterdir()) == [log]
-
-
-def test_an_unwritable_place_is_one_line(log, tmp_path):
-    (tmp_path / "file").write_text("x")
-    complains(rlreport("build", log, "-o", tmp_path / "file" / "report"), "file")
-    assert (tmp_path / "file").read_text() == "x"
+    write_log(tmp_path / "bad.jsonl", [{"step": 1, "prompt": "p", "response": "r"}] * 3)
+    before = sorted(tmp_path.iterdir())
+    complains(rlreport("build", tmp_path / logs, "-o", tmp_path / out), reason)
+    assert sorted(tmp_path.iterdir()) == before
+    assert (tmp_path / "empty.jsonl").read_text() == ""
 
 
 @pytest.mark.parametrize(
@@ -121,12 +117,8 @@ def test_unreadable_lines_are_named_on_the_terminal_the_page_and_the_json(tmp_pa
     for line in (2, 4, 5):
         assert f"log.jsonl:{line}" in done.stderr
     report = json.loads((tmp_path / "report" / "data" / "report.json").read_bytes())
-    assert [(b["file"], b["line"]) for b in report["bad_lines"]] == [
-        ("log.jsonl", 2),
-        ("log.jsonl", 4),
-        ("log.jsonl", 5),
-    ]
-    assert [b["torn"] for b in report["bad_lines"]] == [False, False, True]
+    found = [(bad["file"], bad["line"], bad["torn"]) for bad in report["bad_lines"]]
+    assert found == [("log.jsonl", line, line == 5) for line in (2, 4, 5)]
     assert report["responses"] == 2
     page = (tmp_path / "report" / "data.html").read_text("utf-8")
     for bad in report["bad_lines"]:
@@ -156,9 +148,8 @@ def test_logs_of_no_known_format_are_answered_with_a_mapping_that_reads_them(tmp
     )
     for command in ("inspect", "build"):
         done = rlreport(command, logs)
-        complains(
-            done, "No rollout log found", f"unknown.jsonl: not read: {WHY}{' '.join(options)}"
-        )
+        why = f"unknown.jsonl: not read: {WHY}{' '.join(options)}"
+        complains(done, "No rollout log found", why)
         assert "and 2 files more" in done.stderr
     done = rlreport("inspect", logs, *options)
     assert done.returncode == 0, done.stderr
@@ -186,8 +177,6 @@ def test_fail_on_sets_the_exit_status(shared_data, tmp_path):
 
 
 def test_a_closed_pipe_is_no_traceback(log):
-    import subprocess
-
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -236,7 +225,6 @@ ALLOWED = {"\n", "\t"}
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory):
-    """Logs with hostile names of files and fields, texts and broken lines."""
     folder = tmp_path_factory.mktemp("evil") / EVIL
     folder.mkdir()
     rows = [
@@ -263,7 +251,6 @@ def logs(tmp_path_factory):
 
 
 def said(*arguments, **extra):
-    """Exit status and all that the command writes."""
     done = rlreport(*arguments, **extra)
     text = done.stdout + done.stderr
     assert "Traceback" not in text
@@ -272,19 +259,16 @@ def said(*arguments, **extra):
     return done.returncode, text
 
 
-@pytest.mark.parametrize("command", [("inspect",), ("check",), ("check", "--json")])
-def test_what_is_read_is_told_without_control_characters(logs, command):
-    status, _ = said(*command, logs)
+@pytest.mark.parametrize("command", ["inspect", "check", "check --json", "build"])
+def test_what_is_read_is_told_without_control_characters(logs, command, tmp_path):
+    options = ("-o", tmp_path / EVIL, "--title", EVIL) if command == "build" else ()
+    status, text = said(*command.split(), logs, *options)
     assert status == 0
     if "--json" in command:
-        json.loads(said(*command, logs, "--quiet")[1])
-
-
-def test_a_build_and_where_it_is(logs, tmp_path):
-    status, text = said("build", logs, "-o", tmp_path / EVIL, "--title", EVIL)
-    assert status == 0
-    assert "48 responses" in text
-    assert (tmp_path / EVIL / "index.html").exists()
+        json.loads(said(*command.split(), logs, "--quiet")[1])
+    if command == "build":
+        assert "48 responses" in text
+        assert (tmp_path / EVIL / "index.html").exists()
 
 
 @pytest.mark.parametrize(
@@ -308,5 +292,98 @@ def test_errors_quote_without_control_characters(arguments, tmp_path, monkeypatc
 
 def test_a_terminal_that_knows_only_ascii_is_no_error(logs):
     ascii = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    status, _ = said("inspect", logs, env=ascii)
-    assert status == 0
+    assert said("inspect", logs, env=ascii)[0] == 0
+
+
+AS_USER = (
+    ["setpriv", "--bounding-set=-dac_override,-dac_read_search",
+     "--inh-caps=-dac_override,-dac_read_search"]
+    if os.geteuid() == 0
+    else []
+)  # fmt: skip
+"""Root without the right to read whatever it likes."""
+
+
+@pytest.mark.skipif(bool(AS_USER) and not shutil.which("setpriv"), reason="needs setpriv for root")
+@pytest.mark.parametrize(
+    "command",
+    ["build {logs} -o {out}", "inspect {logs}", "check {logs}", "index {logs} -o {out}.html",
+     "build {logs}/a.jsonl -o {out}"],
+)  # fmt: skip
+def test_a_folder_that_cannot_be_entered_is_a_message(command: str, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    write(logs / "a.jsonl", [row(0)])
+    logs.chmod(0o644)
+    words = command.format(logs=logs, out=tmp_path / "out").split()
+    program = [*AS_USER, sys.executable, "-m", "rlreport", *words]
+    try:
+        done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+    finally:
+        logs.chmod(0o755)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert str(logs) in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["logs"]
+
+
+@pytest.mark.skipif(bool(AS_USER) and not shutil.which("setpriv"), reason="needs setpriv for root")
+def test_the_index_names_a_report_that_must_not_be_read_and_lists_the_others(tmp_path):
+    write(tmp_path / "a.jsonl", [row(0)])
+    for name in ("good", "file", "folder"):
+        package.build(tmp_path / "a.jsonl", tmp_path / "runs" / name, workers=1)
+    closed = (tmp_path / "runs/file/data/report.json", tmp_path / "runs/folder")
+    words = [*AS_USER, sys.executable, "-m", "rlreport", "index", "runs", "-o", "index.html"]
+    try:
+        for path in closed:
+            path.chmod(0)
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    finally:
+        for path in closed:
+            path.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Permission denied") == 2 and "3 reports" in done.stdout
+    assert str(tmp_path) not in (tmp_path / "index.html").read_text("utf-8")
+
+
+def test_links_that_point_up_are_followed_once(tmp_path: Path) -> None:
+    deep = tmp_path / "runs" / "a" / "b"
+    deep.mkdir(parents=True)
+    (tmp_path / "runs" / ".hidden").mkdir()
+    hidden = tmp_path / "runs" / ".hidden" / "3.jsonl"
+    for path in (deep / "1.jsonl", deep.parent / "2.jsonl", hidden):
+        write(path, [row(0, prompt=path.name)])
+    for folder in (deep, deep.parent):
+        for name in ("up", "again"):
+            (folder / name).symlink_to(tmp_path / "runs", target_is_directory=True)
+    found = read_logs([f"{tmp_path}/runs/**/*.jsonl"]).files
+    assert [file.name for file in found] == ["a/2.jsonl", "a/b/1.jsonl"]
+    assert [file.name for file in read_logs([f"{tmp_path}/runs/**/b"]).files] == ["a/b/1.jsonl"]
+    with pytest.raises(UsageError, match="No such file"):
+        read_logs([f"{tmp_path}/runs/**/*.csv"])
+
+
+@pytest.mark.parametrize("name", ["训练".encode("gbk"), b"run \xff"])
+def test_a_folder_whose_name_is_no_utf8_in_a_mail(name: bytes, tmp_path: Path) -> None:
+    logs = tmp_path / os.fsdecode(name)
+    logs.mkdir()
+    write(logs / "a.jsonl", [row(step) for step in range(3)])
+    for title, subject in ((None, None), ("a\udcd1b", None), (None, "a\udcd1b")):
+        report = package.build(logs, tmp_path / "run.eml", title=title, subject=subject)
+        mail = message_from_bytes(Path(str(report.out)).read_bytes(), policy=policy.default)
+        assert "\N{REPLACEMENT CHARACTER}" in mail["Subject"]
+    package.compare(logs, logs, tmp_path / "compare.eml")
+
+
+def test_a_lone_surrogate_in_any_field_is_made_safe(tmp_path: Path) -> None:
+    fields = ("split", "agent", "group_id", "note", "prompt", "\ud800")
+    rows = [{**row(step), field: "a\ud800"} for field in fields for step in range(3)]
+    rows.append({**row(3), "turns": [{"role": "tool", "name": "\udfff", "text": "x\udc00"}]})
+    lines = "".join(json.dumps(one) + "\n" for one in [*rows, row(4)])
+    (tmp_path / "log.jsonl").write_text(lines)
+    for form in ("out.eml", "out.md", "out.zip"):
+        package.build(tmp_path / "log.jsonl", tmp_path / form)
+    shown = package.build(tmp_path / "log.jsonl", tmp_path / "names", redact="names").shown
+    assert shown == len(rows) + 1
+    (tmp_path / "m.jsonl").write_text('{"step": 1, "a\\ud800": 0.5}\n')
+    assert list(find_and_read([tmp_path / "m.jsonl"]).table.columns) == ["step", "a\ufffd"]

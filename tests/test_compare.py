@@ -1,7 +1,5 @@
 """Runs against runs: from logs and from earlier reports, in words, as data, and at the gate."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
@@ -17,7 +15,6 @@ import pytest
 from click.testing import CliRunner
 
 import rlreport
-from rlreport.bake.templates import canonical_json
 from rlreport.check import Thresholds
 from rlreport.cli import main
 from rlreport.comparison.outcome import Outcome, compare_json, notes, outcome_of, texts_note
@@ -25,9 +22,12 @@ from rlreport.comparison.reports import MAX_PART
 from rlreport.comparison.run import ComparedRun, compared_run, settings_that_differ
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import CompareOptions
+from rlreport.pages.templates import canonical_json
 from rlreport.system.workers import Progress
+from tests.browser import serious, visiting
 from tests.schemas import validate
 
+SUFFIXES = ("", ".zip", ".html", ".md", ".eml")
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "red", "kite", "two", "sun"]
 
 
@@ -91,12 +91,13 @@ def report(built, tmp_path):
 
 @pytest.fixture(scope="module")
 def loss(runs, tmp_path_factory):
-    """What main against lost came to, and its folder."""
+    """What main against lost came to, and its folder, beside which it is in every other form."""
     out = tmp_path_factory.mktemp("loss") / "out"
-    return rlreport.compare(runs["main"], runs["lost"], out), out
+    made = [rlreport.compare(runs["main"], runs["lost"], f"{out}{suffix}") for suffix in SUFFIXES]
+    return made[0], out
 
 
-def told(out: Path) -> dict:
+def comparison_json(out: Path) -> dict:
     """``compare.json`` of a folder, valid by its schema."""
     return valid(json.loads((out / "data" / "compare.json").read_text()))
 
@@ -107,8 +108,24 @@ def valid(found: dict) -> dict:
 
 
 @cache
-def run_at(path: Path, pair_by: str) -> ComparedRun:
-    return compared_run(path, CompareOptions(pair_by=pair_by), Thresholds(), Progress())
+def run_at(path: Path, pair_by: str = "prompt", metrics: tuple[Path, ...] = ()) -> ComparedRun:
+    options = CompareOptions(pair_by=pair_by, metrics=metrics)
+    return compared_run(path, options, Thresholds(), Progress())
+
+
+def read_runs_once(patch: pytest.MonkeyPatch) -> None:
+    """Compare runs as they were first read: most of the time goes into reading."""
+    patch.setattr(
+        "rlreport.pipeline.compared_run",
+        lambda path, options, *_: run_at(Path(path), options.pair_by, tuple(options.metrics)),
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runs_read_once():
+    with pytest.MonkeyPatch.context() as patch:
+        read_runs_once(patch)
+        yield
 
 
 def compared(base: Path | list[Path], new: Path, **options) -> tuple[dict, Outcome]:
@@ -128,7 +145,7 @@ def levels(base: Path | list[Path], new: Path) -> dict[str, str]:
 def test_a_loss_is_worse_and_a_second_seed_or_the_run_itself_is_not(runs, loss):
     lost, out = loss
     assert lost.sentence.startswith("Lower in this pair: reward −0.")
-    found = told(out)
+    found = comparison_json(out)
     assert found == compared(runs["main"], runs["lost"])[0]
     assert found["verdict"]["level"] == "worse"
     assert found["verdict"]["pairs"] == 48
@@ -175,21 +192,22 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     )
     # A finding that turned critical is new to the gate and to the verdict, and not to the list.
     losses = [{"step": step, "loss": 0.1 if step < 8 else np.nan} for step in range(10)]
+    broken = broken.rename(tmp_path / "nan")
     (broken / "metrics.jsonl").write_text("\n".join(map(json.dumps, losses)))
     rlreport.build(broken, tmp_path / "report", workers=1)
     still = rlreport.compare(tmp_path / "report", broken, tmp_path / "d", fail_on=["any"])
     assert still.sentence.startswith("Both are broken")
     assert not still.gate.failed
-    about = tmp_path / "report" / "data" / "report.json"
+    about = shutil.copytree(tmp_path / "report", tmp_path / "warned") / "data" / "report.json"
     said = json.loads(about.read_text())
     for finding in said["findings"]:
         finding["severity"] = "warning"
     said["verdict"]["level"] = "warning"
     about.write_text(json.dumps(said))
-    turned = rlreport.compare(tmp_path / "report", broken, tmp_path / "b", fail_on=["any"])
+    turned = rlreport.compare(tmp_path / "warned", broken, tmp_path / "b", fail_on=["any"])
     assert turned.sentence.startswith("NEW is broken: ")
     assert "new-critical:kl_explosion" in turned.gate.failed
-    assert told(tmp_path / "b")["findings"]["new"] == []
+    assert comparison_json(tmp_path / "b")["findings"]["new"] == []
     assert "New critical findings: " in (tmp_path / "b" / "compare.html").read_text()
 
 
@@ -197,11 +215,11 @@ def test_a_collapse_makes_no_guardrail_better(tmp_path):
     base = write_graded(tmp_path / "base", words=lambda step: 40)
     shrinks = write_graded(tmp_path / "shrinks", words=lambda step: 40 if step < 10 else 1)
     shorter = write_graded(tmp_path / "shorter", words=lambda step: 30)
-    assert run_at(shrinks, "prompt").collapsed
+    assert run_at(shrinks).collapsed
     assert "better" not in levels(base, shrinks).values()
     # A run is not worse for answering at length where BASE had stopped to; nor is shorter better
     # where nothing collapsed.
-    assert not run_at(shorter, "prompt").collapsed
+    assert not run_at(shorter).collapsed
     for pair in ((base, shrinks), (shrinks, base), (base, shorter)):
         assert levels(*pair)["length"] == "changed"
 
@@ -252,7 +270,7 @@ def test_settings_that_change_training_come_first_and_versions_are_folded(tmp_pa
     page = (tmp_path / "out" / "compare.html").read_text()
     assert "Package versions, defaults, names and locations (4)" in page
     # Without a configuration on one side nothing is known to differ.
-    bare = run_at(write_run(tmp_path / "bare", prompts=range(4)), "prompt")
+    bare = run_at(write_run(tmp_path / "bare", prompts=range(4)))
     assert not settings_that_differ(made.outcome.base, bare)[0]
 
 
@@ -267,7 +285,7 @@ def test_the_effect_is_the_mean_of_the_prompts_differences(runs, loss):
 
     base, new = means(runs["main"]), means(runs["lost"])
     differences = [new[prompt] - base[prompt] for prompt in base]
-    found = told(loss[1])
+    found = comparison_json(loss[1])
     assert found["verdict"]["effect"] == pytest.approx(np.mean(differences))
     for flip in found["flips"]:
         assert flip["delta"] == pytest.approx(new[flip["prompt"]] - base[flip["prompt"]])
@@ -277,18 +295,18 @@ def test_the_effect_is_the_mean_of_the_prompts_differences(runs, loss):
 def test_an_earlier_report_says_what_its_logs_say(runs, loss, tmp_path, form):
     base = tmp_path / form
     rlreport.build(runs["main"], base, workers=1)
-    of_logs, (of_report, outcome) = told(loss[1]), compared(base, runs["lost"])
+    of_logs, (of_report, outcome) = comparison_json(loss[1]), compared(base, runs["lost"])
     assert of_report["verdict"] == of_logs["verdict"]
     assert of_report["flips"] == of_logs["flips"]
     assert of_report["curves"] == of_logs["curves"]
     assert texts_note(outcome) == ""
 
 
-def test_the_same_runs_give_the_same_bytes(runs, tmp_path):
-    for suffix in ("", ".zip", ".html", ".md", ".eml"):
-        first, second = tmp_path / f"a{suffix}", tmp_path / f"b/a{suffix}"
-        for out in (first, second):
-            rlreport.compare(runs["main"], runs["lost"], out)
+def test_the_same_runs_give_the_same_bytes(runs, loss, tmp_path):
+    run_at.cache_clear()
+    for suffix in SUFFIXES:
+        first, second = Path(f"{loss[1]}{suffix}"), tmp_path / f"out{suffix}"
+        rlreport.compare(runs["main"], runs["lost"], second)
         for one, other in zip(files(first), files(second), strict=True):
             assert one.name == other.name
             assert one.read_bytes() == other.read_bytes()
@@ -299,29 +317,21 @@ def files(out: Path) -> list[Path]:
     return [out] if out.is_file() else sorted(p for p in out.rglob("*") if p.is_file())
 
 
-@pytest.mark.parametrize(
-    ("options", "status"),
-    [
-        (["--fail-on", "worse", "--margin", "0.9"], 0),
-        (["--fail-on", "any"], 1),
-    ],
-)
-def test_the_gate_fails_on_what_it_is_told_and_writes_first(runs, tmp_path, options, status):
-    out = tmp_path / "out"
-    given = ["compare", str(runs["main"]), str(runs["lost"]), "-o", str(out), *options]
-    result = CliRunner().invoke(main, given)
-    assert result.exit_code == status, result.output
-    assert told(out)["gate"]["exit"] == status
-    assert (out / "compare.html").exists()
-
-
-def test_without_evidence_the_gate_is_inconclusive_only_where_it_is_required(runs, tmp_path):
-    for base, new in ((runs["main"], runs["same"]), (runs["main"], runs["lost"])):
-        assert compared(base, new)[1].gate.exit == 0
-    assert compared(runs["main"], runs["lost"], fail_on=["worse"])[1].gate.exit == 1
-    given = ["compare", str(runs["main"]), str(runs["same"]), "-o", str(tmp_path / "out")]
-    assert CliRunner().invoke(main, [*given, "--require-evidence"]).exit_code == 3
-    assert told(tmp_path / "out")["gate"] == {"failed": [], "exit": 3}
+def test_the_gate_fails_on_what_it_is_told_and_writes_first(runs, tmp_path):
+    for new, options, status in (
+        ("lost", ["--fail-on", "worse", "--margin", "0.9"], 0),
+        ("lost", ["--fail-on", "any"], 1),
+        ("same", ["--require-evidence"], 3),
+    ):
+        out = tmp_path / str(status)
+        given = ["compare", str(runs["main"]), str(runs[new]), "-o", str(out), *options]
+        result = CliRunner().invoke(main, given)
+        assert result.exit_code == status, result.output
+        assert comparison_json(out)["gate"]["exit"] == status
+        assert (out / "compare.html").exists()
+    assert comparison_json(out)["gate"] == {"failed": [], "exit": 3}
+    for new, fail_on, status in (("same", [], 0), ("lost", [], 0), ("lost", ["worse"], 1)):
+        assert compared(runs["main"], runs[new], fail_on=fail_on)[1].gate.exit == status
 
 
 def test_other_prompts_are_compared_unpaired_and_that_is_said(runs, tmp_path):
@@ -361,10 +371,10 @@ def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
     odd = write_run(tmp_path / "odd", steps=[2.0 * i + 1 for i in range(5)])
     even = write_run(tmp_path / "even", steps=range(0, 10, 2))
     found, outcome = compared(even, odd)
-    assert any("The runs have no steps in common" in note for note in notes(outcome))
+    assert found["verdict"]["reasons"] == ["other_steps"]
     assert found["verdict"]["pairs"] == 48
     found, outcome = compared(runs["main"], write_run(tmp_path / "late", steps=range(100, 110)))
-    assert any("neither common steps" in note for note in notes(outcome))
+    assert any("compared are steps 8–9 of BASE and steps 108–109" in n for n in notes(outcome))
     assert found["curves"]["step"] == []
 
 
@@ -375,7 +385,7 @@ def test_a_step_in_common_long_before_the_end_is_not_what_is_compared(tmp_path):
     found, outcome = compared(base, new)
     said = notes(outcome)
     assert found["window"] == {"steps": [80, 80], "steps_base": [100, 100], "split": "train"}
-    assert any("end long before the runs do: step 100 of BASE and step 80" in n for n in said)
+    assert any("near their ends: compared are step 100 of BASE and step 80" in n for n in said)
     both = "step 100 of BASE against step 80 of NEW"
     assert f"48 prompts in pairs, {both})" in found["verdict"]["sentence"]
     assert said[0].startswith(f"Compared: {both} of training responses; 48 prompts")
@@ -401,7 +411,7 @@ def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_pat
         lines = f"system_prompt: {word}\nmax_prompt_length: 70{len(word)}\n"
         (side / "config.yaml").write_text(lines)
     rlreport.compare(sides[0], sides[1], tmp_path / "out", redact=True)
-    flips = told(tmp_path / "out")["flips"]
+    flips = comparison_json(tmp_path / "out")["flips"]
     assert flips and all(isinstance(flip["prompt"], int) for flip in flips)
     for path in files(tmp_path / "out"):
         if path.suffix in (".html", ".json", ".csv"):
@@ -411,21 +421,11 @@ def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_pat
     assert "704" in page and "705" in page
 
 
-def test_what_only_one_side_logs_is_said(runs, tmp_path):
-    bare = write_run(tmp_path / "bare", without=("ref_reward",))
-    found, outcome = compared(bare, runs["same"])
-    assert any("Only NEW logs reference reward" in note for note in notes(outcome))
-    assert found["verdict"]["level"] == "no_evidence"
-
-
 def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
     third = write_run(tmp_path / "third", seed=3)
     found, outcome = compared([runs["main"], runs["same"], third], runs["lost"])
     assert any("BASE has 3 runs" in note for note in notes(outcome))
     assert found["verdict"]["level"] == "worse"
-
-
-def test_a_second_seed_that_ended_early_moves_the_window_of_all(runs, tmp_path):
     short = write_run(tmp_path / "short", seed=3, steps=range(6))
     found = compared([runs["main"], short], runs["same"])[0]
     assert found["window"] == {"steps": [5, 5], "steps_base": [5, 5], "split": "train"}
@@ -452,7 +452,7 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     new = write_run(tmp_path / "new", prompts=range(2), seed=1)
     made = rlreport.compare(base, new, tmp_path / "out", fail_on=["any"])
     assert made.sentence == "Cannot be compared: fewer than three prompts can be compared."
-    found = told(tmp_path / "out")
+    found = comparison_json(tmp_path / "out")
     assert found["verdict"]["reasons"] == ["few_prompts"]
     assert {*found["curves"]["low"], *found["curves"]["high"]} == {None}
     assert None not in found["curves"]["difference"]
@@ -461,12 +461,8 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     no_data, too_few = page.split("Not compared, as ")[1:]
     assert no_data.startswith("a run has no data: ") and "Length" not in no_data
     assert too_few.startswith("fewer than three prompts have data: Length, ")
-
-
-def test_one_prompt_is_counted_in_the_singular(tmp_path):
-    base = write_run(tmp_path / "base", prompts=range(2))
-    new = write_run(tmp_path / "new", prompts=range(1, 3))
-    note = notes(compared(base, new)[1])[0]
+    # One prompt is counted in the singular.
+    note = notes(compared(base, write_run(tmp_path / "next", prompts=range(1, 3)))[1])[0]
     assert note.endswith("; 1 prompt in common. 1 prompt only in BASE. 1 prompt only in NEW.")
 
 
@@ -498,7 +494,7 @@ def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_senten
         rlreport.compare(base, runs["lost"], tmp_path / "out")
     data.write_bytes(whole)
     about.write_text(json.dumps({**json.loads(about.read_text()), "schema": 99}))
-    with pytest.raises(UnusableInputError, match="newer rlreport"):
+    with pytest.raises(UnusableInputError, match="another version"):
         rlreport.compare(base, runs["lost"], tmp_path / "out")
     about.write_text("{")
     with pytest.raises(UnusableInputError, match="broken report"):
@@ -569,22 +565,44 @@ def test_one_trainers_metrics_are_not_taken_for_those_of_two_runs(runs, built, t
     assert CliRunner().invoke(main, ["compare", str(built), logs[1], *given]).exit_code == 0
 
 
-def test_markdown_and_mail_carry_the_verdict_and_two_pairs(runs, tmp_path):
-    made = rlreport.compare(runs["main"], runs["lost"], tmp_path / "out.md", title="a PR")
-    text = (tmp_path / "out.md").read_text()
+def test_markdown_and_mail_carry_the_verdict_and_two_pairs(loss):
+    made, out = loss
+    text = out.with_suffix(".md").read_text()
     assert text.startswith("<!-- rlreport ")
     assert "**Lower in this pair: reward −0." in text
     assert text.count("what?") >= 2
     assert len(text) < 60_000
-    rlreport.compare(runs["main"], runs["lost"], tmp_path / "out.eml", to=["a@example.org"])
-    assert b"Lower in this pair: reward" in (tmp_path / "out.eml").read_bytes()
+    assert b"Lower in this pair: reward" in out.with_suffix(".eml").read_bytes()
     assert made.outcome.flips
 
 
-def test_fewer_pairs_are_shown_where_the_size_is_small(runs, tmp_path):
-    rlreport.compare(runs["main"], runs["lost"], tmp_path / "whole.html")
-    size = (tmp_path / "whole.html").stat().st_size
+def test_fewer_pairs_are_shown_where_the_size_is_small(runs, loss, tmp_path):
+    size = loss[1].with_suffix(".html").stat().st_size
     small = tmp_path / "small.html"
     rlreport.compare(runs["main"], runs["lost"], small, max_size=size - 2_000)
     assert small.stat().st_size <= size - 2_000
     assert "prompts won or lost are shown" in small.read_text()
+
+
+@pytest.mark.parametrize(("form", "scheme"), [("", "light"), ("", "dark"), (".html", "light")])
+def test_a_row_opens_both_responses_with_their_differences(browser, loss, form, scheme):
+    page = loss[1].with_suffix(form) if form else loss[1] / "compare.html"
+    with visiting(browser, page, color_scheme=scheme) as opened:
+        assert not serious(opened)
+        opened.click('.responses tr[data-n="1"] td[data-key="response"]')
+        assert opened.text_content(".response h2") == "Prompt 1"
+        titles = opened.locator(".response .texts summary").all_text_contents()
+        assert titles == ["Prompt", "NEW's response", "BASE's response"]
+        opened.click("text=Mark differences to BASE")
+        assert opened.locator('.response [data-text="response"] ins').count()
+        assert opened.locator('.response [data-text="ref_response"] del').count()
+
+
+def test_the_folder_opens_at_its_index_and_reads_whole_without_scripts_on_a_phone(browser, loss):
+    with visiting(browser, loss[1] / "index.html", java_script_enabled=False) as opened:
+        opened.wait_for_url("**/compare.html")
+        opened.set_viewport_size({"width": 390, "height": 844})
+        assert "Lower in this pair" in (opened.text_content(".verdict .sentence") or "")
+        assert opened.locator(".charts svg").count() == 2
+        assert opened.locator(".responses tbody tr").count() > 10
+        assert opened.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,7 +1,5 @@
 """Comparing runs by prompt: false alarms, power and intervals, on made-up tables of rewards."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -200,33 +198,23 @@ def test_runs_of_several_seeds_widen_the_interval():
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_with_several_seeds_equal_runs_are_told_apart_no_more_often_than_the_level_says(seeds):
-    random = np.random.default_rng(seeds)
-    found = 0
-    for _ in range(200):
-        prompts, run = random.normal(0.5, 0.3, 64), random.normal(0, 0.03, seeds + 1)
-        runs = prompts + run[:, None] + random.normal(0, 0.1, (seeds + 1, 64))
-        effect = paired_effect(runs[:-1], runs[-1])
-        outside = effect.low > 0 or effect.high < 0
-        found += outside
-        assert outside == (effect.p <= 0.05) or abs(effect.p - 0.05) < 0.01
-    assert found / 200 <= 0.08
-
-
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-@pytest.mark.parametrize("prompts", [0.3, 0.03])
-def test_with_several_seeds_and_other_prompts_equal_runs_are_seldom_told_apart(seeds, prompts):
-    random = np.random.default_rng(seeds)
-    found = 0
-    for _ in range(300):
-        run = random.normal(0, 0.03, seeds + 1)
-        bases = (
-            random.normal(0.5, prompts, 64) + run[:-1, None] + random.normal(0, 0.1, (seeds, 64))
-        )
-        new = random.normal(0.5, prompts, 64) + run[-1] + random.normal(0, 0.1, 64)
-        effect = unpaired_effect(bases.mean(axis=0), new, runs=list(bases))
+@pytest.mark.parametrize("spread", [None, 0.3, 0.03], ids=["paired", "other", "equal prompts"])
+def test_with_several_seeds_equal_runs_are_told_apart_no_more_often_than_the_level_says(
+    seeds, spread
+):
+    random, found, runs = np.random.default_rng(seeds), 0, 200 if spread is None else 300
+    for _ in range(runs):
+        run = random.normal(0, 0.03, (seeds + 1, 1))
+        prompts = random.normal(0.5, spread or 0.3, (seeds + 1 if spread else 1, 64))
+        *bases, new = prompts + run + random.normal(0, 0.1, (seeds + 1, 64))
+        if spread:
+            effect = unpaired_effect(np.mean(bases, axis=0), new, runs=bases)
+        else:
+            effect = paired_effect(np.stack(bases), new)
+            outside = effect.low > 0 or effect.high < 0
+            assert outside == (effect.p <= 0.05) or abs(effect.p - 0.05) < 0.01
         found += effect.low > 0 or effect.high < 0
-    assert found / 300 <= 0.08
+    assert found / runs <= 0.08
 
 
 @pytest.mark.parametrize(("seeds", "t"), [(2, 12.7062), (3, 4.30265), (6, 2.57058)])
@@ -262,10 +250,9 @@ def test_the_band_misses_an_equal_curve_anywhere_in_few_runs():
 
 def test_the_band_marks_the_steps_that_differ():
     random = np.random.default_rng(1)
-    steps = np.arange(10)
     base = random.random((64, 10))
-    new = base + random.normal(0, 0.05, (64, 10)) - 0.2 * (steps >= 6)
-    band = difference_band(responses(base), responses(new), steps, paired=True)
+    new = base + random.normal(0, 0.05, (64, 10)) - 0.2 * (np.arange(10) >= 6)
+    band = difference_band(responses(base), responses(new), np.arange(10), paired=True)
     assert (np.flatnonzero(band.high < 0) == [6, 7, 8, 9]).all()
 
 
@@ -326,9 +313,7 @@ def test_at_equal_kl_a_run_that_only_went_further_is_no_better():
     assert found is not None
     assert found.effect == pytest.approx(0, abs=1e-9)
     assert found.overlap == pytest.approx(0.5)
-
-
-def test_at_equal_kl_says_nothing_without_an_overlap():
+    # Without an overlap there is nothing to compare.
     assert at_equal_kl(path([0, 1], [0, 1]), path([4, 9], [0, 1])) is None
 
 

@@ -10,13 +10,12 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlreport.bake.data import csv
+from rlreport.pages.data import csv
 
 BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def cells(table: pd.DataFrame) -> list[list[str]]:
-    """The file's rows, the header first."""
     return list(reader.reader(io.StringIO(csv(table).decode(), newline="")))
 
 

@@ -1,7 +1,5 @@
 """A report is there whole or not at all: a full disk or Ctrl-C leaves the old one untouched."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

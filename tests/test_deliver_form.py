@@ -1,18 +1,16 @@
 """An output form is its functions and one entry: everything else works with it as with ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import rlreport
-from rlreport.bake.report import ReportBuilder
-from rlreport.bake.templates import Page
 from rlreport.cli import main
 from rlreport.deliver import FORMS, Builder, Form, form_of
 from rlreport.errors import OutputError, UsageError
+from rlreport.pages.report import ReportBuilder
+from rlreport.pages.templates import Page
 from tests.hostile import write_log
 
 ROWS = [
@@ -104,29 +102,20 @@ def test_a_comparison_is_written_in_it_as_a_report_is(log, tmp_path):
     assert out.read_text() == f"rlreport plain text\n{compared.sentence}\n"
 
 
-def test_help_and_docstring_name_the_suffix_of_every_form():
+def test_help_docstring_and_registry_say_what_each_form_says_of_itself():
     shown = CliRunner().invoke(main, ["build", "--help"]).output
-    for form in FORMS.values():
+    for name, form in FORMS.items():
+        assert form.id == name
+        assert form_of(Path(f"run{form.suffix}")) is form
+        assert form.folder or form.mark
         if form.suffix and not form.id.startswith("test_"):
             assert f" {form.suffix} " in " ".join(shown.split())
             assert f"``{form.suffix}``" in str(rlreport.build.__doc__)
 
 
-def test_the_registry_says_what_each_form_says_of_itself():
-    for name, form in FORMS.items():
-        assert form.id == name
-        assert form_of(Path(f"run{form.suffix}")) is form
-        assert form.folder or form.mark
-
-
-@pytest.mark.parametrize("name", ["run.pdf", "run.htm", "run.TXT", "a.b/run.json", "run.jsonl"])
-def test_the_suffix_of_another_kind_of_file_is_refused(name):
-    with pytest.raises(UsageError, match=r"cannot be written as .*use .*\.html"):
-        form_of(Path(name))
-
-
-@pytest.mark.parametrize(
-    "name", ["run-0.5", "run.v2", "my.model", "run", "run.p12", "exp.c", "a.t", "run.pt"]
-)
-def test_other_names_with_a_dot_are_folders(name):
-    assert form_of(Path(name)).id == "folder"
+def test_suffixes_of_other_kinds_of_files_are_refused_and_other_names_with_a_dot_are_folders():
+    for name in ("run.pdf", "run.htm", "run.TXT", "a.b/run.json", "run.jsonl"):
+        with pytest.raises(UsageError, match=r"cannot be written as .*use .*\.html"):
+            form_of(Path(name))
+    for name in ("run-0.5", "run.v2", "my.model", "run", "run.p12", "exp.c", "a.t", "run.pt"):
+        assert form_of(Path(name)).id == "folder"

@@ -1,14 +1,11 @@
 """One file: everything in it, nothing outside it, only what is looked at unpacked."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +15,7 @@ from tests.hostile import MARK, hostile_rows, write_log
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory) -> tuple[Path, Path]:
+def hostile(tmp_path_factory):
     """The same hostile log as one file and as a folder."""
     folder = tmp_path_factory.mktemp("hostile")
     log = write_log(folder / "log.jsonl", hostile_rows())

@@ -1,7 +1,5 @@
 """What is not ours is never replaced, removed or followed into: files, folders, links, devices."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -17,12 +15,20 @@ import pytest
 
 import rlreport
 from rlreport import deliver
-from rlreport.deliver.publish import MANIFEST, SYSTEM_FILES, publishing, write_manifests
+from rlreport.deliver.publish import (
+    MANIFEST,
+    SYSTEM_FILES,
+    listed_files,
+    local_path,
+    publishing,
+    write_manifests,
+)
 from rlreport.errors import OutputError
 from tests.forms import FORMS, files_of
 from tests.hostile import write_log
 from tests.running import rlreport as command
 
+FOLDER = deliver.FORMS["folder"]
 ROWS = [
     {"step": step, "prompt": "p", "response": f"r{i}", "reward": i / 7}
     for step in range(3)
@@ -48,19 +54,15 @@ def report(finished, tmp_path):
     return shutil.copytree(finished, tmp_path / "report")
 
 
-def place(out, content="new", form="folder"):
-    """Puts a small new report in its place."""
-    with publishing(out, deliver.FORMS[form]) as new:
+def place(out, content="new"):
+    with publishing(out, FOLDER) as new:
         (new / "index.html").write_text(content)
-        write_manifests(new, deliver.FORMS[form])
+        write_manifests(new, FOLDER)
 
 
-def test_the_manifest_lists_what_we_wrote(finished):
-    files = {path.relative_to(finished).as_posix() for path in finished.rglob("*.*")}
-    assert set(json.loads((finished / MANIFEST).read_bytes())["files"]) == files
-
-
-def test_a_folder_with_files_of_others_is_refused_and_names_them(report, log):
+def test_a_folder_with_files_that_its_manifest_does_not_list_is_refused_and_names_them(report, log):
+    files = {path.relative_to(report).as_posix() for path in report.rglob("*.*")}
+    assert set(json.loads((report / MANIFEST).read_bytes())["files"]) == files
     (report / "steps" / "77.html").write_text("theirs")
     (report / "notes.txt").write_text("years of work")
     (report / "a" / "b").mkdir(parents=True)
@@ -72,11 +74,8 @@ def test_a_folder_with_files_of_others_is_refused_and_names_them(report, log):
         rlreport.build(log, report, workers=1)
     assert files_of(report) == before
     assert [p.name for p in report.parent.iterdir()] == ["report"]
-
-
-def test_a_folder_without_a_manifest_is_refused(report, log):
     (report / MANIFEST).unlink()
-    with pytest.raises(OutputError, match=r"did not write: assets/.* more"):
+    with pytest.raises(OutputError, match=r"did not write: .*, assets/.* more"):
         rlreport.build(log, report, workers=1)
 
 
@@ -95,10 +94,7 @@ def test_files_of_systems_and_hosts_survive_a_rebuild(report, log):
 
 
 def test_a_file_that_appears_during_the_build_is_not_removed(report):
-    with (
-        pytest.raises(OutputError, match=r"did not write: notes\.txt"),
-        publishing(report, deliver.FORMS["folder"]),
-    ):
+    with pytest.raises(OutputError, match=r"did not write: notes\.txt"), publishing(report, FOLDER):
         (report / "notes.txt").write_text("years of work")
     assert (report / "notes.txt").read_text() == "years of work"
     assert (report / "index.html").exists()
@@ -113,10 +109,37 @@ def test_unchanged_files_keep_their_time(report, log):
     assert page.stat().st_mtime > 1_000_000
 
 
-def test_what_the_new_report_lacks_goes(report):
+def test_what_the_new_report_lacks_goes_unless_its_build_fails(report):
+    before = files_of(report)
+    with pytest.raises(ValueError, match="stop"), publishing(report, FOLDER) as new:
+        (new / "index.html").write_text("new")
+        raise ValueError("stop")
+    assert files_of(report) == before
+    assert [p.name for p in report.parent.iterdir()] == ["report"]
     place(report)
     files = sorted(path.relative_to(report).as_posix() for path in report.rglob("*.*"))
     assert files == [MANIFEST, "index.html"]
+    assert (report / "index.html").read_text() == "new"
+
+
+def test_parents_of_a_report_are_made_and_removed_if_its_build_fails(tmp_path):
+    out = tmp_path / "deep" / "er" / "report"
+    with pytest.raises(KeyboardInterrupt), publishing(out, FOLDER):
+        raise KeyboardInterrupt
+    with pytest.raises(OutputError, match="no space left"), publishing(out, FOLDER):
+        raise OSError(28, "No space left on device")
+    assert list(tmp_path.iterdir()) == []
+    place(out)
+    assert list(out.parent.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"generator": 3}', '{"generator": {"name": "x"}}'])
+def test_only_a_manifest_of_rlreport_lists_files(tmp_path, content):
+    assert listed_files(content.encode()) == frozenset()
+    (tmp_path / "data").mkdir()
+    (tmp_path / MANIFEST).write_text(content)
+    with pytest.raises(OutputError, match=r"did not write: data/manifest\.json"):
+        local_path(tmp_path, FOLDER)
 
 
 def test_a_failure_to_copy_leaves_all_as_it_was(report, log, monkeypatch):
@@ -258,11 +281,11 @@ def test_the_next_build_removes_what_a_killed_one_left(form, log, tmp_path):
 
 def test_a_build_in_use_is_left_alone_and_both_finish(log, tmp_path):
     out = tmp_path / "report"
-    with publishing(out, deliver.FORMS["folder"]) as first:
+    with publishing(out, FOLDER) as first:
         place(out, "second")
         assert first.exists()
         (first / "index.html").write_text("first")
-        write_manifests(first, deliver.FORMS["folder"])
+        write_manifests(first, FOLDER)
     assert (out / "index.html").read_text() == "first"
     assert [p.name for p in tmp_path.iterdir()] == ["report"]
 
@@ -273,7 +296,7 @@ def test_a_report_that_a_killed_build_had_moved_away_is_back(report):
     (holder / "old").mkdir()
     report.rename(holder / "old" / "report")
     os.utime(holder, (time.time() - 7200,) * 2)
-    with pytest.raises(ValueError, match="stop"), publishing(report, deliver.FORMS["folder"]):
+    with pytest.raises(ValueError, match="stop"), publishing(report, FOLDER):
         raise ValueError("stop")
     assert (report / "index.html").exists()
     assert [p.name for p in report.parent.iterdir()] == ["report"]
@@ -310,6 +333,7 @@ def test_a_file_that_merely_mentions_rlreport_is_never_overwritten(log, tmp_path
 @pytest.mark.parametrize("suffix", FOREIGN)
 def test_our_own_files_of_any_version_are_replaced(log, tmp_path, suffix):
     out = tmp_path / f"run.{suffix}"
+    out.touch()  # an empty file is replaced, too
     rlreport.build(log, out, workers=1)
     ours, current = out.read_bytes(), rlreport.__version__.encode()
     released = ours.replace(b"rlreport " + current, b"rlreport 0.1.0", 1)

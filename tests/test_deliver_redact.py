@@ -1,7 +1,5 @@
 """--redact leaves the words out of every form; figures stay, and which texts are equal."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Same logs and options, same bytes: in every form, anywhere, with any number of workers."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import shutil
@@ -14,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import rlreport
-from rlreport import bake
-from rlreport.bake.templates import environment
+from rlreport import pages
+from rlreport.pages.templates import environment
 from tests.forms import FORMS, everything, files_of
 from tests.hostile import hostile_rows, write_log
 from tests.pages_reading import rows_data
@@ -79,14 +77,14 @@ OTHER_TEMPLATES = ("folder", "run.eml", "run.md")
 
 
 def test_compiled_templates_of_a_wheel_render_as_their_sources(log, tmp_path, monkeypatch):
-    folder_of = bake.package_folder
+    folder_of = pages.package_folder
     templates = shutil.copytree(folder_of("templates"), tmp_path / "templates")
-    bake.compile_templates(templates / bake.COMPILED)
+    pages.compile_templates(templates / pages.COMPILED)
     for source in templates.rglob("*.[ht]*"):
         source.write_text("a source that is not read")
     folders = {"static": folder_of("static"), "templates": templates}
     for name, find in (("sources", folder_of), ("compiled", folders.get)):
-        monkeypatch.setattr(bake, "package_folder", find)
+        monkeypatch.setattr(pages, "package_folder", find)
         environment.cache_clear()
         (tmp_path / name).mkdir()
         for form in OTHER_TEMPLATES:

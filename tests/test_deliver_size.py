@@ -1,7 +1,5 @@
 """--max-size holds to the byte, shows what is most worth a look, and fills what it may have."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -45,10 +43,6 @@ def noise(folder, *, steps):
     return write_log(folder / "log.jsonl", rows)
 
 
-def weight(out):
-    return sum(map(len, files_of(out).values()))
-
-
 @pytest.mark.untraced
 @pytest.mark.parametrize(
     ("form", "limit"),
@@ -60,7 +54,7 @@ def weight(out):
 def test_it_holds_to_the_byte(form, limit, log, tmp_path):
     out = tmp_path / f"run{FORMS[form]}"
     done = rlreport.build(log, out, max_size=limit, workers=1)
-    assert done.size == weight(out) <= limit
+    assert done.size == sum(map(len, files_of(out).values())) <= limit
 
 
 @pytest.mark.untraced

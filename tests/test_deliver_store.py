@@ -1,25 +1,19 @@
 """Reports in an object store: all files of the local report, the page to open last."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from rlreport.api import build
 from tests.reading import write
 from tests.running import rlreport
-from tests.store import BUCKET, Store, local_files, short_log
+from tests.store import BUCKET, local_files, short_log
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory) -> Path:
+def logs(tmp_path_factory):
     return short_log(tmp_path_factory.mktemp("logs"))
 
 
-def test_a_folder_in_a_store_is_the_local_folder_and_its_index_comes_last(
-    store: Store, logs: Path, tmp_path: Path
-) -> None:
+def test_a_folder_in_a_store_is_the_local_folder_and_its_index_comes_last(store, logs, tmp_path):
     store.forget()
     done = rlreport("build", logs, "-o", f"s3://{BUCKET}/reports/run/")
     assert done.returncode == 0, done.stderr
@@ -30,9 +24,7 @@ def test_a_folder_in_a_store_is_the_local_folder_and_its_index_comes_last(
     assert store.files("reports/run") == local_files(tmp_path / "run")
 
 
-def test_what_is_gone_from_the_report_goes_and_files_of_others_stay(
-    store: Store, logs: Path, tmp_path: Path
-) -> None:
+def test_what_is_gone_from_the_report_goes_and_files_of_others_stay(store, logs, tmp_path):
     url = f"s3://{BUCKET}/reports/again"
     build(logs, url)
     store.put("reports/again/notes.txt", b"mine")
@@ -48,9 +40,7 @@ def test_what_is_gone_from_the_report_goes_and_files_of_others_stay(
 
 
 @pytest.mark.parametrize("name", ["run.html", "run.md", "run.zip", "run.eml"])
-def test_forms_of_one_file_are_the_local_file(
-    store: Store, logs: Path, tmp_path: Path, name: str
-) -> None:
+def test_forms_of_one_file_are_the_local_file(store, logs, tmp_path, name):
     for _ in range(2):  # the second replaces the first
         report = build(logs, f"s3://{BUCKET}/files/{name}/of/{name}")
     assert report.out == f"s3://{BUCKET}/files/{name}/of/{name}"
@@ -58,7 +48,7 @@ def test_forms_of_one_file_are_the_local_file(
     assert store.files(f"files/{name}/of") == local_files(tmp_path)
 
 
-def test_files_of_others_are_never_replaced(store: Store, logs: Path) -> None:
+def test_files_of_others_are_never_replaced(store, logs):
     store.put("others/data.csv", b"1,2\n")
     store.put("others/page.html", b"<p>mine</p>")
     for name, reason in {
@@ -80,17 +70,18 @@ def test_files_of_others_are_never_replaced(store: Store, logs: Path) -> None:
     ],
 )
 def test_a_place_that_cannot_be_written_is_told_in_a_line_before_anything_is_read(
-    store: Store, tmp_path: Path, url: str, reason: str
-) -> None:
+    store, tmp_path, url, reason
+):
     done = rlreport("build", tmp_path / "no-logs", "-o", url)
     assert done.returncode == 2
     assert reason in done.stderr
     assert done.stderr.count("\n") == 1
+    done = rlreport("index", tmp_path, "-o", f"s3://{BUCKET}/index.html")
+    assert done.returncode == 2
+    assert "local path" in done.stderr
 
 
-def test_a_store_that_does_not_take_files_says_so(
-    store: Store, logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_does_not_take_files_says_so(store, logs, monkeypatch):
     def refuse(*_: object) -> None:
         raise PermissionError("Access Denied for https://host/a?X-Amz-Signature=hunter2")
 
@@ -99,9 +90,3 @@ def test_a_store_that_does_not_take_files_says_so(
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith("cannot be written: Access Denied for …")
     assert store.files("refused") == {}
-
-
-def test_an_index_is_made_beside_its_reports_on_a_disk(store: Store, tmp_path: Path) -> None:
-    done = rlreport("index", tmp_path, "-o", f"s3://{BUCKET}/index.html")
-    assert done.returncode == 2
-    assert "local path" in done.stderr

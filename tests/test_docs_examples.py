@@ -1,7 +1,5 @@
 """The examples of the docs are logs that are read as the docs say."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -21,8 +19,8 @@ def example():
     return json.loads(found)
 
 
-def check_figures(folder):
-    (row,) = read_logs([folder]).responses.to_dict("records")
+def check_figures(logs):
+    (row,) = read_logs([logs]).responses.to_dict("records")
     ratio = np.array(example()["logprobs"]) - np.array(example()["ref_logprobs"])
     sampled = np.array(example()["response_mask"], dtype=bool)
     assert row["kl_k1"] == pytest.approx(ratio[sampled].sum())
@@ -31,15 +29,12 @@ def check_figures(folder):
     assert row["tool_calls"] == 1
 
 
-def test_the_conversation_with_tools_counts_what_the_policy_sampled(tmp_path):
+def test_the_conversation_with_tools_counts_what_the_policy_sampled_and_can_be_written(tmp_path):
     (tmp_path / "log.jsonl").write_text(json.dumps(example()))
-    check_figures(tmp_path)
-
-
-def test_the_writer_writes_it_as_it_is(tmp_path):
-    with RolloutWriter(tmp_path) as writer:
+    check_figures(tmp_path / "log.jsonl")
+    with RolloutWriter(tmp_path / "written") as writer:
         writer.write(**example())
-    check_figures(tmp_path)
+    check_figures(tmp_path / "written")
 
 
 def data_page():

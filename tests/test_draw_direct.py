@@ -1,7 +1,5 @@
 """Direct drawings: what Vega draws of the exported specification, mark by mark."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -13,7 +11,7 @@ import pytest
 import vl_convert
 
 from rlreport.draw.chart import Chart
-from rlreport.draw.step import MOST_BARS
+from rlreport.draw.step import MOST_BARS, MOST_DOTS
 from rlreport.draw.theme import sentinels
 from rlreport.text.language import language
 from tests.draw_tables import charts_of_step
@@ -57,26 +55,27 @@ CASES = {
     .mask(np.random.default_rng(7).random((60, 8)) < 0.2)
     .assign(n=range(60), step=3),
     "bars for 199 and dots for 600 responses": table(199, 8),
-    "cells for 700 responses": table(700, 9),
+    "700 responses": table(700, 9),
 }
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("name", CASES)
-def test_a_direct_drawing_is_what_vega_draws_of_the_specification(name: str, lang: str) -> None:
+def test_a_direct_drawing_is_what_vega_draws_of_the_specification(name, lang):
     rows, first = CASES[name], table(30, 99).assign(step=0)
     charts = charts_of_step(rows, first, step=3, language=language(lang))
     assert charts
     for chart in charts:
         direct, by_vega = marks(ET.XML(chart.svg)), marks(drawn_by_vega(chart, rows, lang))
-        if chart.name == "step_gap" and len(rows) > MOST_BARS:  # of which it draws a choice
-            direct, by_vega = ([m for m in x if m[0][:3] != "bar"] for x in (direct, by_vega))
+        most, kind = (MOST_BARS, "bar") if chart.name == "step_gap" else (MOST_DOTS, "dot")
+        if len(rows) > most:  # of which it draws a choice
+            direct, by_vega = ([m for m in x if m[0][:3] != kind] for x in (direct, by_vega))
         assert [kind for kind, _ in direct] == [kind for kind, _ in by_vega], chart.name
         for (kind, places), (_, expected) in zip(direct, by_vega, strict=True):
             assert places == pytest.approx(expected, abs=0.11), (chart.name, kind)
 
 
-def test_many_gaps_are_drawn_at_evenly_spaced_ranks() -> None:
+def test_many_gaps_are_drawn_at_evenly_spaced_ranks():
     rows = table(1000)
     chart = next(c for c in charts_of_step(rows, rows, step=3) if c.name == "step_gap")
     bars = [places for kind, places in marks(ET.XML(chart.svg)) if kind.startswith("bar")]

@@ -1,14 +1,11 @@
 """Charts of poor, hostile and extreme tables: they draw, or are left out; none breaks a page."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -20,7 +17,7 @@ from hypothesis import strategies as st
 
 from rlreport import api
 from rlreport.check.finding import Finding
-from rlreport.draw.chart import Chart, correlation, label, limits, mean, unique_names
+from rlreport.draw.chart import Chart, correlation, drawable, label, limits, unique_names
 from rlreport.draw.curves import sparkline
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import prompt_charts, token_charts
@@ -77,7 +74,7 @@ def check(charts: Sequence[Chart]) -> None:
 
 @pytest.mark.parametrize("columns", [{}, FULL], ids=["rewards only", "all columns"])
 @pytest.mark.parametrize(("steps", "each"), [(1, 1), (1, 5), (2, 1), (3, 2), (900, 1)])
-def test_a_run_of_any_shape_draws(steps: int, each: int, columns: dict[str, Callable]) -> None:
+def test_a_run_of_any_shape_draws(steps, each, columns):
     responses = noise(steps, each, columns)
     tables = tables_of(responses)
     charts = overview_charts(tables)
@@ -91,14 +88,7 @@ def test_a_run_of_any_shape_draws(steps: int, each: int, columns: dict[str, Call
         assert charts[0].name == "step_reward"
 
 
-def test_steps_too_large_for_floats_draw() -> None:
-    responses = noise(2, 3)
-    responses["step"] += 2**60
-    check(overview_charts(tables_of(responses)))
-    check(overview_charts(tables_of(responses[responses["step"] == 2**60])))
-
-
-def test_names_from_logs_are_only_text() -> None:
+def test_names_from_logs_are_only_text():
     responses = noise(6, 8)
     random = np.random.default_rng(1)
     parts = {name: random.normal(size=len(responses)) for name in HOSTILE if name != "step"}
@@ -120,28 +110,28 @@ def test_names_from_logs_are_only_text() -> None:
     check(token_charts(shares))
 
 
-def test_chart_names_are_safe_file_names() -> None:
+def test_chart_names_are_safe_file_names_and_a_label_is_one_printable_line():
     names = unique_names(HOSTILE * 2)
     assert len({name.lower() for name in names}) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9_]{1,90}", name) for name in names)
+    for shown in map(label, [*HOSTILE, "\ud800"]):
+        assert len(shown) <= 40
+        assert shown.encode().decode() == shown
+        assert not re.search(r"[\x00-\x1f\u202a-\u202e\u2066-\u2069]", shown)
 
 
-@pytest.mark.parametrize("text", [*HOSTILE, "\ud800"])
-def test_a_label_is_one_printable_line(text: str) -> None:
-    shown = label(text)
-    assert len(shown) <= 40
-    assert shown.encode().decode() == shown
-    assert not re.search(r"[\x00-\x1f\u202a-\u202e\u2066-\u2069]", shown)
-
-
-def test_no_table_no_chart() -> None:
+def test_steps_too_large_for_floats_draw_and_no_table_has_no_chart():
+    responses = noise(2, 3)
+    responses["step"] += 2**60
+    check(overview_charts(tables_of(responses)))
+    check(overview_charts(tables_of(responses[responses["step"] == 2**60])))
     nothing = tables_of(noise(1, 1).iloc[:0])
     assert overview_charts(nothing) == []
     assert prompt_charts(nothing) == []
     assert token_charts(pd.DataFrame({"step": [], "ngram": [], "share": []})) == []
 
 
-def test_charts_of_large_steps_stay_small() -> None:
+def test_charts_of_large_steps_stay_small_and_a_picture_is_as_wide_as_asked():
     for count, most in ((128, {"step_reward": 10_000}), (3000, {})):
         responses = noise(2, count, FULL)
         rows, first = (responses[responses["step"] == step] for step in (1, 0))
@@ -150,11 +140,7 @@ def test_charts_of_large_steps_stay_small() -> None:
         assert len(charts) == 4
         for chart in charts:
             assert len(chart.svg) <= most.get(chart.name, 25_000), chart.name
-
-
-def test_a_picture_is_as_wide_as_asked_for_sharp_screens() -> None:
-    reward = overview_charts(tables_of(noise(3, 4)))[0]
-    picture = png(reward, 720)
+    picture = png(overview_charts(tables_of(responses))[0], 720)  # twice, for sharp screens
     assert picture.startswith(b"\x89PNG")
     assert int.from_bytes(picture[16:20]) == 2 * 720
 
@@ -165,9 +151,7 @@ def test_a_picture_is_as_wide_as_asked_for_sharp_screens() -> None:
     [("build {log} -o out", 2), ("compare {log} {log} -o out", 2),
      ("check {log}", 0), ("inspect {log}", 0)],
 )  # fmt: skip
-def test_a_limit_of_virtual_memory_is_named_before_v8_starts(
-    command: str, status: int, tmp_path: Path
-) -> None:
+def test_a_limit_of_virtual_memory_is_named_before_v8_starts(command, status, tmp_path):
     log = write(tmp_path / "a.jsonl", [row(0), row(1)])
     program = f"ulimit -v 6000000; exec {sys.executable} -m rlreport {command.format(log=log)}"
     done = subprocess.run(
@@ -230,36 +214,31 @@ def every_chart(run: list[list[tuple[float, ...]]]) -> None:
 @example([[(5e-324,) * 5, (1e-323,) * 5], [(2e-323,) * 5]])
 @example([[(v * 1e308, -v, v, v, v)] for v in np.linspace(-1.0, 1.0, 20).tolist()])
 @example([[(v, -v, v, v, v) for v in np.linspace(0.0, 1e-310, 700).tolist()]])
-def test_any_figures_draw_without_a_warning(run: list[list[tuple[float, ...]]]) -> None:
+def test_any_figures_draw_without_a_warning(run):
     every_chart(run)
 
 
 @given(st.lists(numbers, min_size=1))
 def test_an_axis_is_finite_and_holds_what_is_drawn(values: list[float]) -> None:
-    low, high = limits([np.array(values)])
+    low, high = limits([drawable(np.array(values))])
     assert np.isfinite([low, high, high - low]).all()
     assert low < high
     for value in values:
-        if abs(value) <= 1e300:
-            assert low <= value <= high or abs(value) < 1e-290
+        if abs(value) <= 1e150:
+            assert low <= value <= high or abs(value) < 1e-140
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=30), st.integers(0, 9))
-def test_means_and_correlations_are_those_of_numpy(values: list[float], seed: int) -> None:
+def test_correlations_are_those_of_numpy(values: list[float], seed: int) -> None:
     one = np.array(values)
     other = one + np.random.default_rng(seed).normal(size=len(one))
-    assert mean(one) == pytest.approx(one.mean(), rel=1e-9, abs=1e-9 * np.abs(one).max())
     r = correlation(one, other)
     if not np.isnan(r) and np.ptp(one) > 1e-3:
         assert r == pytest.approx(np.corrcoef(one, other)[0, 1], abs=1e-6)
 
 
-def test_figures_of_any_size_have_a_mean_and_a_correlation() -> None:
-    assert mean(np.array([LARGEST, LARGEST, LARGEST])) == pytest.approx(LARGEST)
-    assert mean(np.array([1e308, -1e308, 1e308])) == pytest.approx(1e308 / 3)
-    assert mean(np.array([np.nan, np.inf, 2.0])) == 2.0
-    assert np.isnan(mean(np.array([np.nan])))
-    huge = np.array([1e300, 2e300, 4e300])
+def test_figures_of_any_size_have_a_correlation() -> None:
+    huge = np.array([1e149, 2e149, 4e149])
     assert correlation(huge, -huge) == pytest.approx(-1.0)
     assert np.isnan(correlation(np.array([0.3, 0.3, 0.30000000000000004]), huge))
 
@@ -273,9 +252,7 @@ def test_figures_of_any_size_have_a_mean_and_a_correlation() -> None:
     ],
     ids=str,
 )
-def test_rewards_of_any_size_build_without_a_warning(
-    tmp_path: Path, rewards: tuple[float, ...]
-) -> None:
+def test_rewards_of_any_size_build_without_a_warning(tmp_path, rewards):
     rows = [
         token_row(
             "a", "b", step=step, reward=reward, ref_reward=-reward, token_rewards=[0.0, reward]

@@ -1,7 +1,5 @@
 """Marks stand where the data say: baked charts are read back and compared with pandas."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -17,15 +15,17 @@ from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import PADDING
-from tests.draw_tables import charts_of_step, response_table, responses_of, tables_of
+from rlreport.tables import Tables
+from tests.draw_tables import charts_of_step, response_table, tables_of
+from tests.reading import read
 
 NUMBER = re.compile(r"-?\d+\.?\d*")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def step_of(shared_data) -> tuple[pd.DataFrame, dict[str, Chart]]:
-    responses = responses_of(shared_data / "ppo_healthy")
+def step_of(shared_data):
+    responses = read(shared_data / "ppo_healthy").responses
     rows = responses[responses["step"] == responses["step"].max()]
     first = responses[responses["step"] == responses["step"].min()]
     charts = drawn(charts_of_step(rows, first, step=int(rows["step"].iloc[0])))
@@ -69,17 +69,7 @@ def placed(
             yield child, x + move[0], y + move[1], inherited
 
 
-def texts(chart: Chart) -> dict[str, tuple[float, float]]:
-    """Each text of a drawing and its place in the plot."""
-    root = ET.fromstring(chart.svg)
-    return {
-        mark.text or "": (x + float(mark.get("x", 0)), y + float(mark.get("y", 0)))
-        for mark, x, y, _ in placed(root)
-        if mark.tag == f"{SVG}text"
-    }
-
-
-def test_scatters_show_kl_and_length_against_reward(step_of) -> None:
+def test_scatters_show_kl_and_length_against_reward(step_of):
     for name, column in (("step_reward_kl", "kl_k1"), ("step_reward_length", "response_tokens")):
         place = step_of[1][name].spec["layer"][0]["encoding"]
         assert (place["x"]["field"], place["y"]["field"]) == (column, "reward")
@@ -92,8 +82,8 @@ def test_scatters_show_kl_and_length_against_reward(step_of) -> None:
     assert low <= gap.min() <= gap.max() <= high
 
 
-def test_curves_hold_the_means_of_pandas(shared_data) -> None:
-    responses = responses_of(shared_data / "ppo_healthy")
+def test_curves_hold_the_means_of_pandas(shared_data):
+    responses = read(shared_data / "ppo_healthy").responses
     charts = {chart.name: chart for chart in drawn(overview_charts(tables_of(responses), band=2.0))}
     data = pd.DataFrame(charts["reward"].spec["data"]["values"])
     policy = data[data["series"] == "policy"].set_index("step")
@@ -109,26 +99,21 @@ def test_curves_hold_the_means_of_pandas(shared_data) -> None:
     np.testing.assert_allclose(k1["value"], responses.groupby("step")["kl_k1"].mean(), rtol=1e-5)
 
 
-def test_a_line_runs_through_its_values() -> None:
+@pytest.mark.parametrize("first", [0, 500], ids=["from the start", "of a run that was resumed"])
+def test_a_line_runs_through_its_values_and_its_axis_begins_at_the_first_step(first):
     values = [0.0, 3.0, 1.0, 2.0]
-    table = response_table([{"step": i, "reward": value} for i, value in enumerate(values)])
+    table = response_table([{"step": first + i, "reward": v} for i, v in enumerate(values)])
     chart = drawn(overview_charts(tables_of(table)))[0]
     path = next(d for d in re.findall(r'd="(M[^"]*)"', chart.svg) if d.count("L") == 3)
     line = [tuple(map(float, pair)) for pair in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
-    for (x, y), (step, value) in zip(line, enumerate(values), strict=True):
+    across = np.linspace(0, chart.spec["width"], 4)
+    assert [x for x, _ in line] == pytest.approx(across, abs=0.1)
+    for (x, y), (step, value) in zip(line, enumerate(values, first), strict=True):
         assert value_at(chart, "x", x) == pytest.approx(step, abs=slack(chart, "x"))
         assert value_at(chart, "y", y) == pytest.approx(value, abs=slack(chart, "y"))
 
 
-def test_the_axis_of_a_run_that_was_resumed_begins_at_its_first_step() -> None:
-    table = response_table([{"step": 500 + i, "reward": float(i)} for i in range(4)])
-    chart = drawn(overview_charts(tables_of(table)))[0]
-    path = next(d for d in re.findall(r'd="(M[^"]*)"', chart.svg) if d.count("L") == 3)
-    across = [float(x) for x, _ in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
-    assert across == pytest.approx(np.linspace(0, chart.spec["width"], 4), abs=0.1)
-
-
-def test_steps_that_findings_name_are_marked() -> None:
+def test_steps_that_findings_name_are_marked():
     table = response_table([{"step": s, "reward": float(s)} for s in range(9)])
     finding = Finding(
         "reward_up", "warning", "note", title="It rose", steps=(3, 4, 7), charts=("reward",)
@@ -140,31 +125,44 @@ def test_steps_that_findings_name_are_marked() -> None:
     assert "var(--warning)" in chart.svg
 
 
-def test_labels_of_curves_never_overlap() -> None:
+def test_labels_of_curves_never_overlap():
     table = response_table(
         [{"step": s, "reward": 1.0, "ref_reward": 1.001, "valid_reward": 1.002} for s in range(5)]
     )
     chart = drawn(overview_charts(tables_of(table)))[0]
-    height = {text: y for text, (_, y) in texts(chart).items()}
+    marks = [(mark, y) for mark, _, y, _ in placed(ET.fromstring(chart.svg))]
+    height = {mark.text: y + float(mark.get("y", 0)) for mark, y in marks if mark.text}
     places = sorted(height[name] for name in ("policy", "reference", "valid, policy"))
     assert all(below - above >= 12 for above, below in pairwise(places))
 
 
-def test_solved_groups_are_counted_by_the_best_reward() -> None:
+def solved(tables: Tables) -> list[float]:
+    (chart,) = (c for c in prompt_charts(tables) if c.name == "group_shares")
+    values = pd.DataFrame(chart.spec["data"]["values"])
+    return values.query("series == 'solved'")["value"].tolist()
+
+
+def test_solved_groups_of_training_are_counted_by_the_best_reward():
     rewards = {(0, 0): [0, 1], (0, 1): [0, 0], (1, 2): [1, 1], (1, 3): [0, 1], (1, 4): [1]}
-    table = response_table(
-        [
-            {"step": step, "group": group, "reward": float(reward)}
-            for (step, group), held in rewards.items()
-            for reward in held
-        ]
-    )
-    charts = {chart.name: chart for chart in drawn(prompt_charts(tables_of(table)))}
-    solved = pd.DataFrame(charts["group_shares"].spec["data"]["values"]).query("series == 'solved'")
-    assert solved["value"].tolist() == [0.5, 1.0]
+    rows = [
+        {"step": step, "group": group, "reward": float(reward)}
+        for (step, group), held in rewards.items()
+        for reward in held
+    ]
+    assert solved(tables_of(response_table(rows))) == [0.5, 1.0]
+    rows = [
+        {"step": step, "group": group, "reward": float(reward), "validation": group}
+        for step in (0, 1)
+        for group, held in enumerate([(0, 1), (0, 0)])
+        for reward in held
+    ]
+    tables = tables_of(response_table(rows))
+    tables.validation = tables.steps
+    tables.prompts["validation"] = 0
+    assert solved(tables) == [1.0, 1.0]
 
 
-def test_gains_count_prompts_seen_twice_or_more() -> None:
+def test_gains_count_prompts_seen_twice_or_more():
     tables = tables_of(response_table([{"step": s, "reward": float(s)} for s in range(3)]))
     gains = [-0.5, 0.0, 0.25, 0.25, 0.75, np.nan, 9.0]
     tables.prompts = pd.DataFrame({"reward_gain": gains, "steps": [2, 2, 3, 2, 2, 2, 1]})
@@ -175,7 +173,7 @@ def test_gains_count_prompts_seen_twice_or_more() -> None:
     )
 
 
-def test_spreading_texts_are_drawn_most_telling_first() -> None:
+def test_spreading_texts_are_drawn_most_telling_first():
     names = [f"text {i}" for i in range(8)]
     shares = pd.DataFrame(
         [{"step": s, "ngram": n, "share": i / 10} for i, n in enumerate(names) for s in (1, 2)]
@@ -185,10 +183,10 @@ def test_spreading_texts_are_drawn_most_telling_first() -> None:
     assert sorted(data["series"].unique()) == [f"text_{i}" for i in range(6)]
     assert data.groupby("series")["value"].first().tolist() == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
     assert "“text 0”" in chart.svg
-    assert "2 more are in the table." in chart.description
+    assert "2 more are not drawn." in chart.description
 
 
-def test_the_highest_reward_is_named_however_many_steps_are_drawn() -> None:
+def test_the_highest_reward_and_the_first_step_are_described_however_many_steps_are_drawn():
     table = response_table(
         [
             {"step": s, "reward": 5.0 if s == 201 else s / 1000, "kl_k1": float(s)}
@@ -199,13 +197,16 @@ def test_the_highest_reward_is_named_however_many_steps_are_drawn() -> None:
     assert "highest reward 5.00 at 201 nats (step 201)" in chart.description
 
 
-def test_words_of_the_first_step_are_of_that_step_alone() -> None:
-    rewards = [float(s % 2) for s in range(240)]  # a column of the map holds two steps
-    table = response_table([{"step": s, "reward": rewards[s]} for s in range(240)])
-    (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_distribution")
-    assert "Reward 1.00: 0% of the responses in the first step, 100% in the last" in (
-        chart.description
+def test_of_few_rewards_the_share_of_each_is_drawn() -> None:
+    table = response_table(
+        [{"step": s, "reward": r} for s in range(4) for r in (0.0, 0.5, float(s > 1), np.nan)]
     )
+    (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_distribution")
+    assert "1.00: 0% at step 0, 33.3% at step 3" in chart.description
+    data = pd.DataFrame(chart.spec["data"]["values"]).pivot(
+        index="step", columns="series", values="value"
+    )
+    np.testing.assert_allclose(data.sum(axis=1), 1.0, atol=1e-5)
 
 
 def test_groups_of_validation_are_not_among_those_solved() -> None:

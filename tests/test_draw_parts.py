@@ -1,7 +1,5 @@
 """The parts of the reward: their curves, and their shares of its variance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,7 +35,7 @@ def drawn(chart: Chart) -> pd.DataFrame:
     )
 
 
-def test_shares_of_the_variance_are_those_of_numpy_and_add_up_to_1() -> None:
+def test_shares_of_the_variance_are_those_of_numpy_and_add_up_to_1():
     tables = made(right=noise(1, 2.0), style=noise(2))
     shares = variance_shares(tables, ["right", "style"])
     for step in range(STEPS):
@@ -52,35 +50,27 @@ def test_shares_of_the_variance_are_those_of_numpy_and_add_up_to_1() -> None:
     np.testing.assert_allclose(found["part_style"], shares["style"], rtol=1e-5)
 
 
-def test_a_part_that_does_not_judge_a_response_counts_as_nothing_there() -> None:
+def test_shares_add_up_to_1_where_a_part_or_the_reward_is_missing():
     half = np.where(np.arange(STEPS * SIZE) % 2, np.nan, noise(3))
     shares = variance_shares(made(all=noise(4), half=half), ["all", "half"])
     assert shares.sum(axis=1).tolist() == pytest.approx([1.0] * STEPS)
     assert (shares["half"] > 0).all()
-
-
-def test_a_reward_that_does_not_vary_has_no_shares() -> None:
-    still = np.zeros(STEPS * SIZE)
-    assert variance_shares(made(a=still, b=still), ["a", "b"]).isna().all(axis=None)
-    found = charts(made(a=still, b=still))
-    assert "reward_parts" in found
-    assert "reward_part_shares" not in found
-
-
-def test_responses_without_a_reward_are_left_out() -> None:
     tables = made(a=noise(5), b=noise(6))
     tables.responses.loc[::7, "reward"] = np.nan
     shares = variance_shares(tables, ["a", "b"])
     assert shares.sum(axis=1).tolist() == pytest.approx([1.0] * STEPS)
 
 
-def test_one_part_has_a_curve_and_nothing_to_share() -> None:
-    found = charts(made(only=noise(7)))
-    assert "reward_parts" in found
-    assert "reward_part_shares" not in found
+def test_one_part_and_a_reward_that_does_not_vary_have_a_curve_and_no_shares():
+    still = np.zeros(STEPS * SIZE)
+    assert variance_shares(made(a=still, b=still), ["a", "b"]).isna().all(axis=None)
+    for parts in ({"a": still, "b": still}, {"only": noise(7)}):
+        found = charts(made(**parts))
+        assert "reward_parts" in found
+        assert "reward_part_shares" not in found
 
 
-def test_of_many_parts_those_that_range_widest_are_drawn_in_their_order() -> None:
+def test_of_many_parts_those_that_range_widest_are_drawn_in_their_order():
     rise = np.repeat(np.arange(STEPS), SIZE)
     parts = {f"p{i}": (i + 1) * rise + noise(i, 0.01) for i in range(MOST_PARTS + 2)}
     found = charts(made(**parts))
@@ -88,4 +78,4 @@ def test_of_many_parts_those_that_range_widest_are_drawn_in_their_order() -> Non
         assert sorted(map(str, drawn(found[name]))) == [
             f"part_p{i}" for i in range(2, MOST_PARTS + 2)
         ]
-    assert "2 parts that vary less are not drawn." in found["reward_parts"].description
+    assert "2 more are not drawn." in found["reward_parts"].description

@@ -14,8 +14,7 @@ from rlreport.comparison.reports import response_data
 from rlreport.figures.metadata import Ending, ending_of
 from rlreport.read.tables import Scan
 from rlreport.tables import Tables
-from tests.format_logs import verifiers_old
-from tests.net import DUMPS
+from tests.net import dumps
 from tests.reading import kinds, read, row, write
 
 TURNS = [{"role": "assistant", "text": "Let me see.", "sampled": True}]
@@ -103,11 +102,11 @@ def stopped_traces(**end: Any) -> Any:
 @pytest.mark.parametrize(
     ("dump", "edit"),
     [
-        ("verifiers/eval", stopped_traces(is_completed=False, stop_condition=None)),
-        ("verifiers/eval", stopped_traces(stop_condition="max_turns")),
-        ("verifiers_old", lambda obj: obj.update(is_truncated=False, is_completed=False)),
-        ("verifiers_old", lambda obj: obj.update(stop_condition="max_turns_reached")),
-        ("rllm/episodes", lambda obj: obj.update(termination_reason="max_turns_exceeded")),
+        ("verifiers-eval", stopped_traces(is_completed=False, stop_condition=None)),
+        ("verifiers-eval", stopped_traces(stop_condition="max_turns")),
+        ("written-verifiers_old", lambda obj: obj.update(is_truncated=False, is_completed=False)),
+        ("written-verifiers_old", lambda obj: obj.update(stop_condition="max_turns_reached")),
+        ("rllm-episodes", lambda obj: obj.update(termination_reason="max_turns_exceeded")),
         ("skyrl", lambda obj: obj.update(stop_reason="max_turns")),
         ("open_instruct", lambda obj: obj.update(finish_reason="abort")),
         ("verl", lambda obj: obj.update(termination_reason="MAX_TURNS_EXCEEDED")),
@@ -116,11 +115,7 @@ def stopped_traces(**end: Any) -> Any:
 def test_every_format_counts_a_stopped_rollout_as_not_finished(
     dump: str, edit: Any, tmp_path: Path
 ) -> None:
-    logs = tmp_path / "logs"
-    if dump == "verifiers_old":
-        verifiers_old(logs)
-    else:
-        shutil.copytree(DUMPS / dump, logs)
+    logs = shutil.copytree(dumps()[dump], tmp_path / "logs")
     before = finished(read(logs))
     change(logs, edit)
     scan = read(logs)

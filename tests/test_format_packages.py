@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from rlreport.formats import ENTRY_POINTS
+from rlreport.errors import RowError, UsageError
+from rlreport.formats import ENTRY_POINTS, RowReader, Where, detect, format_by_id, formats
 from tests.reading import write
 from tests.running import rlreport
 
@@ -24,6 +27,7 @@ class Diary:
     description = "diaries of a trainer of our own"
     files = ("*.diary.jsonl",)
     container = "lines"
+    rewarded = False
 
     def match(self, name, objects):
         own = bool(objects) and all("points" in obj and "day" in obj for obj in objects)
@@ -40,16 +44,19 @@ class Diary:
 '''
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> dict[str, str]:
-    """Environment of a process that has the package installed."""
-    place = tmp_path / "site"
+def install(place: Path, entry: str = "diary = diaries:Diary") -> None:
     metadata = place / "diaries-1.0.dist-info"
     metadata.mkdir(parents=True)
     (place / "diaries.py").write_text(MODULE)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: diaries\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\ndiary = diaries:Diary\n")
-    paths = [str(place), *filter(None, [os.environ.get("PYTHONPATH")])]
+    (metadata / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\n{entry}\n")
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> dict[str, str]:
+    """Environment of a process that has the package installed."""
+    install(tmp_path / "site")
+    paths = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
@@ -74,15 +81,6 @@ def test_it_is_listed_with_ours(installed: dict[str, str]) -> None:
     assert "*.diary.jsonl" in listed
 
 
-def test_it_is_recognised_and_said_why(installed: dict[str, str], log: Path) -> None:
-    done = rlreport("inspect", log, env=installed)
-    assert done.returncode == 0, done.stderr
-    assert "6 responses over 2 steps" in done.stdout
-    assert "diary, " in done.stdout and "(has days and points)" in done.stdout
-    assert "mine.jsonl:7: no diary row: a day without points" in done.stdout
-    assert rlreport("inspect", log).returncode == 2
-
-
 def test_a_report_is_built_from_it_in_worker_processes(
     installed: dict[str, str], log: Path, tmp_path: Path
 ) -> None:
@@ -96,7 +94,40 @@ def test_a_report_is_built_from_it_in_worker_processes(
 
 
 def test_it_can_be_asked_for_by_its_id(installed: dict[str, str], log: Path) -> None:
-    assert rlreport("inspect", log, "--log-format", "diary", env=installed).returncode == 0
+    done = rlreport("inspect", log, "--log-format", "diary", env=installed)
+    assert done.returncode == 0
+    assert "6 responses over 2 steps" in done.stdout
+    assert "mine.jsonl:7: no diary row: a day without points" in done.stdout
     done = rlreport("inspect", log, "--log-format", "diary")
     assert done.returncode == 2
     assert "there is no log format 'diary'; formats are rlboard, trl," in done.stderr
+
+
+@pytest.fixture
+def fresh_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    formats.cache_clear()
+    yield tmp_path
+    formats.cache_clear()
+    sys.modules.pop("diaries", None)
+
+
+def test_what_it_lacks_is_as_in_formats_of_ours(fresh_registry: Path) -> None:
+    install(fresh_registry)
+    found = detect("a.jsonl", [{"day": 1, "points": 2}])
+    assert found is not None and found.reason == "has days and points"
+    assert found.format.alone and not (found.format.rewarded or found.format.cacheable)
+    assert found.format.with_siblings(Path("a.jsonl"), ()) is found.format
+
+
+@pytest.mark.parametrize("entry", ["own = diaries:Match", "own = diaries:Missing"])
+def test_an_installed_format_that_is_none_is_named(fresh_registry: Path, entry: str) -> None:
+    install(fresh_registry, entry)
+    with pytest.raises(UsageError, match=entry.partition(" = ")[2]):
+        formats()
+
+
+def test_an_object_that_a_format_did_not_foresee_costs_itself_only(fresh_registry: Path) -> None:
+    install(fresh_registry)
+    with pytest.raises(RowError, match="not a valid diary object: KeyError"):
+        list(RowReader(format_by_id("diary"))({}, Where("a.jsonl")))

@@ -5,86 +5,39 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rlreport.figures.metadata import normalize_turns_and_mask
-from rlreport.formats import RowReader, Where, detect
-from rlreport.formats.containers import container_of, iterate
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
 from rlreport.read.tables import Scan
-from rlreport.system.stores import zstd
-from tests.format_logs import WRITERS
-from tests.net import DUMPS, SPLIT
+from tests.format_table import rows_in
+from tests.net import DUMPS, PICKLED, dumps
 from tests.reading import read
 
-Row = dict[str, Any]
-
-
-def objects_of(path: Path) -> list[Row]:
-    if container_of(path.name) == "lines":
-        with path.open("rb") as file:
-            data = zstd.ZstdFile(file).read() if path.suffix == ".zst" else file.read()
-        return [json.loads(line) for line in data.splitlines()]
-    return [obj for _, obj in iterate(path, container_of(path.name) or "")]
-
-
-def rows_of(root: Path) -> list[Row]:
-    """The canonical rows of every log under ``root``, files by name."""
-    paths = [path for path in sorted(root.rglob("*")) if path.is_file()]
-    rows: list[Row] = []
-    for path in paths:
-        name = path.relative_to(root).as_posix()
-        objects = objects_of(path)
-        found = detect(name, objects)
-        form = found and found.format.with_siblings(path, frozenset(paths))
-        if not form or isinstance(form, str):
-            continue
-        reader = RowReader(form)
-        for i, obj in enumerate(objects):
-            made = list(reader(obj, Where(name, i + 1, i)))
-            assert [normalize_turns_and_mask(row) for row in made] == [[]] * len(made)
-            rows += made
-    return rows
-
-
-TWO_SOURCES = {"nemo_rl", "prime_rl_tokens", "verifiers/eval", "verifiers/prime",
-               "prime_rl/stream"}  # fmt: skip
+TWO_SOURCES = {"nemo_rl", "written-prime_rl_tokens", "verifiers-eval", "verifiers-prime",
+               "prime_rl-stream"}  # fmt: skip
 """Logs with the log-probabilities of both the sampler and the trainer."""
 
 FOUND = {
-    "rlboard": {"broken_log"},  # arrays of unequal length
+    "written-rlboard": {"broken_log"},  # arrays of unequal length
     "inspect": {"tool_errors", "uneven_groups"},
     "nemo_rl": {"engine_mismatch", "mismatch_by_turn"},
     **{log: {"uneven_groups"} for log in ("agilerl", "areal", "art", "lm_eval", "slime_export")},
-    **{log: {"engine_mismatch"} for log in TWO_SOURCES - {"nemo_rl", "prime_rl_tokens"}},
+    **{log: {"engine_mismatch"} for log in TWO_SOURCES - {"nemo_rl", "written-prime_rl_tokens"}},
 }
 """Log to the checks that find in it what its writer was given; of the others, none does."""
 
 WARNINGS = {"engine_mismatch", "tool_errors"}
 """Checks that need no more steps than these logs have; other logs are unjudged."""
 
-NO_REPORT = {"slime", "miles/rollout_data", "miles/dashboard_columns"}
-"""Dumps that need torch, or the files beside them."""
+NO_REPORT = {*PICKLED, "miles-dashboard_columns"}
 
 
-def dumps() -> Iterator[str]:
-    for folder in sorted(path.name for path in DUMPS.iterdir() if path.is_dir()):
-        split = sorted((DUMPS / folder).iterdir()) if folder in SPLIT else [DUMPS / folder]
-        yield from (path.relative_to(DUMPS).as_posix() for path in split)
-
-
-@pytest.mark.parametrize("name", sorted({*WRITERS, *dumps()} - NO_REPORT))
-def test_checks_find_in_a_log_nothing_but_what_was_written(name: str, tmp_path: Path) -> None:
-    logs = DUMPS / name
-    if name in WRITERS:
-        logs = tmp_path / "logs"
-        WRITERS[name][1](logs)
-    verdict = check_logs([logs], BuildOptions(workers=1))
+@pytest.mark.parametrize("name", sorted(dumps().keys() - NO_REPORT))
+def test_checks_find_in_a_log_nothing_but_what_was_written(name: str) -> None:
+    verdict = check_logs([dumps()[name]], BuildOptions(workers=1))
     found = {finding.id for finding in verdict.findings}
     assert found == FOUND.get(name, set())
     assert verdict.level == ("warning" if found & WARNINGS else "unjudged")
@@ -139,8 +92,8 @@ def test_rollouts_given_to_write_are_read_in_place_of_trl_s(tmp_path: Path) -> N
 
 
 def test_prime_rl_reads_each_rollout_once_and_marks_what_was_trained() -> None:
-    rows = rows_of(DUMPS / "verifiers" / "prime")
-    assert [row.get("trained") for row in rows] == [True, False, False, False, None]
+    rows = rows_in(DUMPS / "verifiers" / "prime")
+    assert [row.get("trained") for _, row in rows] == [True, False, False, False, None]
     effective = DUMPS / "verifiers" / "prime" / "rollouts" / "step_3" / "train" / "effective"
     assert by_step(read(effective)) == {3: 1.0}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.bake.templates import PAGE_FILES
+from rlreport.pages.templates import PAGE_FILES
 from tests.hostile import STRINGS, hostile_rows, write_log
 from tests.running import build
 
@@ -26,8 +26,6 @@ OURS = {
 
 
 class Markup(HTMLParser):
-    """Collects elements and attributes."""
-
     def __init__(self):
         super().__init__()
         self.tags = set()
@@ -51,16 +49,18 @@ def report(tmp_path_factory):
 
 
 def pages(report):
+    """Yield each page's path, its text, and what is in it."""
     found = sorted(report.rglob("*.html"))
     assert set(PAGE_FILES.values()) <= {p.name for p in found}
     assert len(found) == len(PAGE_FILES) + 4
-    return found
+    for page in found:
+        markup, text = Markup(), page.read_text("utf-8")
+        markup.feed(text)
+        yield page, text, markup
 
 
 def test_no_element_or_handler_of_the_log_gets_into_a_page(report):
-    for page in pages(report):
-        markup = Markup()
-        markup.feed(page.read_text("utf-8"))
+    for page, _, markup in pages(report):
         assert markup.tags <= OURS, page
         assert not [name for name in markup.attributes if name.startswith("on")], page
         assert "style" not in markup.attributes, page
@@ -69,9 +69,7 @@ def test_no_element_or_handler_of_the_log_gets_into_a_page(report):
 
 
 def test_every_script_is_an_asset_or_inert(report):
-    for page in pages(report):
-        markup = Markup()
-        markup.feed(page.read_text("utf-8"))
+    for page, _, markup in pages(report):
         for script in markup.scripts:
             inert = script.get("type") in ("application/json", "application/octet-stream")
             if not inert and Path(script["src"]).name == "run.js":
@@ -83,8 +81,8 @@ def test_every_script_is_an_asset_or_inert(report):
 
 
 def test_the_content_policy_forbids_requests_and_foreign_scripts(report):
-    for page in pages(report):
-        policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page.read_text("utf-8"))
+    for _, text, _ in pages(report):
+        policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)
         assert policy is not None
         assert "default-src &#39;none&#39;" in policy[1] or "default-src 'none'" in policy[1]
         assert "unsafe" not in policy[1]
@@ -101,6 +99,5 @@ def test_exports_hold_the_strings_as_data(report):
     assert findings["verdict"]
     assert json.loads((report / "data" / "report.json").read_bytes())["run"] == STRINGS[0]
     for chart in (report / "data" / "charts").glob("*.vl.json"):
-        assert json.loads(chart.read_bytes())["$schema"].startswith(
-            "https://vega.github.io/schema/"
-        )
+        schema = json.loads(chart.read_bytes())["$schema"]
+        assert schema.startswith("https://vega.github.io/schema/")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.metrics import find_metrics, metrics_beside
+from rlreport.metrics import find_and_read, find_metrics
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.ci
@@ -153,7 +153,7 @@ def test_metrics_as_the_tracker_itself_wrote_them(package: str, tmp_path: Path) 
         TRACKIO_DIR=str(tmp_path),
         HF_HUB_OFFLINE="1",
     )
-    read = metrics_beside([tmp_path])
+    read = find_and_read([tmp_path])
     (source,) = find_metrics(tmp_path)
     assert "swift fox" in source.run
     assert read.table["step"].tolist() == list(range(40))

@@ -1,7 +1,5 @@
 """A report in another language: nothing left in English, nothing glued, nothing mixed up."""
 
-from __future__ import annotations
-
 import ast
 import email
 import email.policy
@@ -13,19 +11,19 @@ from typing import Any
 
 import pytest
 from babel.messages import pofile
-from babel.messages.catalog import Message as Entry
 from jinja2 import UndefinedError
 
 import rlreport
-from rlreport.bake.templates import environment
 from rlreport.check.verdict import run_checks
 from rlreport.cli.terminal import verdict_lines
 from rlreport.deliver.markdown import _environment
 from rlreport.errors import UsageError
 from rlreport.fields import FIELDS
+from rlreport.pages.templates import environment
 from rlreport.text.language import ENGLISH, FOLDER, Language
-from rlreport.text.messages import message, plural, told
+from rlreport.text.messages import format_message, message, plural
 from tests import judged_runs, pseudo
+from tests.test_compare import read_runs_once
 from tools.catalogue import extracted, untranslated
 
 MAKERS = ("message", "plural")
@@ -42,22 +40,20 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def turns_as_text(tmp_path_factory):
     """Every form of a report, of a comparison and an index, in the language of the tests."""
+    folder = tmp_path_factory.mktemp("pseudo")
     with pytest.MonkeyPatch.context() as patch:
-        return write_all(tmp_path_factory.mktemp("pseudo"), patch)
-
-
-def write_all(folder: Path, patch: pytest.MonkeyPatch) -> Path:
-    pseudo.speak(folder, patch)
-    runs = [pseudo.log(folder / "run"), pseudo.log(folder / "other", seed=1)]
-    options: dict[str, Any] = {"lang": pseudo.CODE, "title": "ω", "workers": 1}
-    for suffix in SUFFIXES:
-        report, compared = folder / f"report{suffix}", folder / f"compared{suffix}"
-        rlreport.build(runs[0], report, mute={"reward_stalled": "ψ"}, **options)
-        rlreport.compare(runs[1], runs[0], compared, fail_on=["any"], **options)
-    (folder / "broken.zip").write_bytes(b"PK")
-    rlreport.index([folder], folder / "index.html", lang=pseudo.CODE)
+        pseudo.speak(folder, patch)
+        read_runs_once(patch)
+        runs = [pseudo.log(folder / "run"), pseudo.log(folder / "other", seed=1)]
+        options: dict[str, Any] = {"lang": pseudo.CODE, "title": "ω", "workers": 1}
+        for suffix in SUFFIXES:
+            report, compared = folder / f"report{suffix}", folder / f"compared{suffix}"
+            rlreport.build(runs[0], report, mute={"reward_stalled": "ψ"}, **options)
+            rlreport.compare(runs[1], runs[0], compared, fail_on=["any"], **options)
+        (folder / "broken.zip").write_bytes(b"PK")
+        rlreport.index([folder], folder / "index.html", lang=pseudo.CODE)
     return folder
 
 
@@ -92,7 +88,7 @@ FORMS += ["index.html"]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_no_text_is_left_in_english_or_glued_of_several(spoken: Path, form: str) -> None:
+def test_no_text_is_left_in_english_or_glued_of_several(spoken, form):
     known, parts = NAMES, parts_of(spoken / form)
     if form == "index.html":  # a reason is a text of the report that is listed
         known = NAMES | {"not", "an", "object", "but", "list"}
@@ -102,9 +98,7 @@ def test_no_text_is_left_in_english_or_glued_of_several(spoken: Path, form: str)
 
 
 @pytest.mark.parametrize("name", sorted(judged_runs.FAULTY))
-def test_every_finding_is_told_in_whole_messages(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_finding_is_told_in_whole_messages(name, tmp_path, monkeypatch):
     spoken = pseudo.speak(tmp_path, monkeypatch)
     verdict = run_checks(judged_runs.FAULTY[name][0](0))
     told_of = [
@@ -120,9 +114,18 @@ def test_every_finding_is_told_in_whole_messages(
         assert "⟦" in spoken.of(line)
 
 
-def test_no_message_is_joined_to_another_text() -> None:
+def test_no_message_is_joined_to_another_text():
     """Where text is added to a message, no language can put it elsewhere."""
-    makers = {"message", "told", "plural", "listed", "clauses", "phrases", "sentences", "span"}
+    makers = {
+        "message",
+        "format_message",
+        "plural",
+        "listed",
+        "clauses",
+        "phrases",
+        "sentences",
+        "span",
+    }
 
     def made(node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and getattr(node.func, "id", "") in makers
@@ -150,27 +153,14 @@ def literals(text: str) -> list[str]:
     return sorted({f"{name}:{form}" for _, name, form, _ in Formatter().parse(text) if name})
 
 
-def catalogue_of(language: str) -> list[Entry]:
-    with (FOLDER / f"{language}.po").open("rb") as file:
-        return [entry for entry in pofile.read_po(file, locale=language) if entry.id]
-
-
-def forms(entry: Entry) -> list[str]:
-    """What a message is in a catalogue, for each count."""
-    return [entry.string] if isinstance(entry.string, str) else list(entry.string or ())
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_message_that_there_is_is_translated_with_the_same_places(language: str) -> None:
-    """``python -m tools.catalogue`` brings a catalogue up to date."""
+def test_every_message_is_in_the_catalogue_and_its_translation_has_the_same_places(language):
     there = {m.id for m in extracted(pseudo.ROOT) if m.id}
-    assert {entry.id for entry in catalogue_of(language)} == there
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_translations_have_the_same_places_as_their_messages(language: str) -> None:
-    for entry in catalogue_of(language):
-        said = forms(entry)
+    with (FOLDER / f"{language}.po").open("rb") as file:
+        catalogue = [entry for entry in pofile.read_po(file, locale=language) if entry.id]
+    assert {entry.id for entry in catalogue} == there, "python -m tools.catalogue"
+    for entry in catalogue:
+        said = [entry.string] if isinstance(entry.string, str) else list(entry.string or ())
         asked = [entry.id] if isinstance(entry.id, str) else list(entry.id)
         assert not entry.fuzzy, entry.id
         for text in filter(None, said):  # a missing one is English: `make release-check` asks
@@ -180,44 +170,35 @@ def test_translations_have_the_same_places_as_their_messages(language: str) -> N
         assert '"' in str(entry.id) or '"' not in "".join(said), entry.id
 
 
-def test_a_release_needs_a_translation_of_every_message(tmp_path: Path) -> None:
+def test_a_release_needs_a_translation_of_every_message(tmp_path):
     po = tmp_path / "zh.po"
     po.write_text('msgid "run"\nmsgstr "运行"\n\nmsgid "step"\nmsgid_plural "s"\nmsgstr[0] ""\n')
     assert untranslated(po) == ["step"]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_stands_in_a_message_stays_text(language: str) -> None:
+def test_what_stands_in_a_message_stays_text(language):
     hostile = "{0} {name} %(x)s </script><b>&amp;"
     said = Language(language).of(message("{name}: needs {needs}", name=hostile, needs="{needs}"))
     assert hostile in said and "{needs}" in said
 
 
-def test_counts_choose_their_form_in_english() -> None:
-    assert [plural("{count} step", "{count} steps", n) for n in (0, 1, 1234)] == [
-        "0 steps",
-        "1 step",
-        "1,234 steps",
-    ]
-
-
-def test_a_message_is_english_until_it_is_said() -> None:
-    text = told("{share:percent} of responses", {"share": 0.5})
+def test_messages_are_english_until_they_are_told_and_need_all_their_values():
+    counts = [plural("{count} step", "{count} steps", n) for n in (0, 1, 1234)]
+    assert counts == ["0 steps", "1 step", "1,234 steps"]
+    text = format_message("{share:percent} of responses", {"share": 0.5})
     assert text == "50% of responses" and ENGLISH.of([text]) == ["50% of responses"]
-    assert told("{none:figure} nats", {"none": None}) == "– nats"
-
-
-def test_a_placeholder_without_a_value_is_an_error() -> None:
+    assert format_message("{none:figure} nats", {"none": None}) == "– nats"
     for make in (
         lambda: message("{gone:figure} nats", here=1),
         lambda: plural("{count} step", "{count} steps of {gone}", 2),
-        lambda: told("{here} {gone}", {"here": 1}),
+        lambda: format_message("{here} {gone}", {"here": 1}),
     ):
         with pytest.raises(KeyError, match=r"no value for \{gone.*(nats|steps|here)"):
             make()
 
 
-def test_every_message_is_made_with_exactly_its_values() -> None:
+def test_every_message_is_made_with_exactly_its_values():
     """Also where no test makes it."""
     wrong = []
     for path in (pseudo.ROOT / "rlreport").rglob("*.py"):
@@ -249,14 +230,14 @@ def test_every_message_is_made_with_exactly_its_values() -> None:
         "{% from 'macros/table.html' import gone %}{{ gone() }}",
     ],
 )
-def test_a_name_that_a_template_does_not_get_is_an_error(template: str, language: str) -> None:
+def test_a_name_that_a_template_does_not_get_is_an_error(template, language):
     for templates in (environment(Language(language)), _environment(Language(language))):
         with pytest.raises((UndefinedError, KeyError), match="gone"):
             templates.from_string(template).render(view={})
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def three(tmp_path_factory):
     """One run in English, in Chinese, and in English again, one after another."""
     folder = tmp_path_factory.mktemp("three")
     logs = pseudo.log(folder / "run", steps=9, each=8)
@@ -266,7 +247,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return made
 
 
-def test_two_languages_in_one_process_do_not_mix(three: list[Path]) -> None:
+def test_two_languages_in_one_process_do_not_mix_and_data_are_english(three):
     first, chinese, again = (
         {p.relative_to(d): p for p in d.rglob("*") if p.is_file()} for d in three
     )
@@ -279,17 +260,12 @@ def test_two_languages_in_one_process_do_not_mix(three: list[Path]) -> None:
         assert '<html lang="zh-CN">' in chinese[name].read_text("utf-8"), name
         assert '<html lang="en">' in first[name].read_text("utf-8"), name
         assert "回复" in chinese[name].read_text("utf-8"), name  # whoever baked it
+    # Data are English, but for the names of scripts, which are by what these say.
+    for name, file in first.items():
+        if name.suffix in (".json", ".csv", ".gz") and name != Path("data/manifest.json"):
+            assert file.read_bytes() == chinese[name].read_bytes(), name
 
 
-def test_data_are_english_in_every_language(three: list[Path]) -> None:
-    first, chinese, _ = three
-    kept = (".json", ".csv", ".gz")
-    names = [p.relative_to(first) for p in (first / "data").rglob("*") if p.suffix in kept]
-    names.remove(Path("data/manifest.json"))  # names of scripts are by what they say
-    for name in names:
-        assert (first / name).read_bytes() == (chinese / name).read_bytes(), name
-
-
-def test_a_language_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_language_that_is_none_is_refused(tmp_path):
     with pytest.raises(UsageError, match="one of en, zh"):
         rlreport.build(tmp_path, tmp_path / "out", lang="xx")

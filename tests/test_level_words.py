@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import rlreport
 from rlreport.cli import main
 from tests.schemas import validate
-from tests.test_compare import told, write_graded
+from tests.test_compare import comparison_json, write_graded
 
 FORMS = ("folder", "one.html", "run.md", "run.eml")
 
@@ -70,4 +70,7 @@ def test_the_index_and_a_comparison_name_the_level_of_each_run(
         page = (tmp_path / "out" / "compare.html").read_text()
         assert page.count('aria-hidden="true">?</span> Unclear</span>') == 2
         assert "Unclear" not in made.sentence
-        assert told(tmp_path / "out")["levels"] == {"base": ["unclear"], "new": "unclear"}
+        assert comparison_json(tmp_path / "out")["levels"] == {
+            "base": ["unclear"],
+            "new": "unclear",
+        }

@@ -1,4 +1,4 @@
-"""Trainer metrics of every kind of file become one table by step."""
+"""Trainer metrics of every kind of file become one table by step; their names tell their roles."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -20,14 +21,14 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.formats import refusal
-from rlreport.metrics import MAX_BROKEN, find_metrics, metrics_beside
-from rlreport.metrics.roles import GUIDANCE, guide_for
+from rlreport.metrics import MAX_BROKEN, find_and_read, find_metrics
+from rlreport.metrics.roles import GUIDANCE, ROLES, guide_for, roles_of
 from rlreport.system.stores import zstd
-from tests.format_logs import write_all
+from tests.net import WRITTEN
 
 
 def _table(path: Path) -> pd.DataFrame:
-    return metrics_beside([], [path]).table
+    return find_and_read([], [path]).table
 
 
 def _found(folder: Path) -> list[Path]:
@@ -54,14 +55,7 @@ def jsonl(path: Path, *events: object) -> Path:
 
 def test_named_folder_without_metrics_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInputError, match="no trainer metrics in this folder"):
-        metrics_beside([], [tmp_path])
-
-
-def test_name_with_a_lone_surrogate(tmp_path: Path) -> None:
-    history = [{"step": step, "loss": 0.5, "\ud800": 0.1} for step in (1, 2)]
-    path = tmp_path / "trainer_state.json"
-    path.write_text(json.dumps({"log_history": history}))
-    assert list(_table(path).columns) == ["step", "loss", "\ufffd"]
+        find_and_read([], [tmp_path])
 
 
 def test_transformers_log_history(tmp_path: Path) -> None:
@@ -118,9 +112,7 @@ def test_tensorboard_events_old_and_new(tmp_path: Path) -> None:
     assert table["loss"].tolist() == [0.25, 0.5, 0.75]
 
 
-def test_tensorboard_missing_is_said_with_its_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensorboard_missing_is_said_with_its_command(tmp_path, monkeypatch):
     path = events_file(tmp_path)
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[tensorboard\]'"):
@@ -143,7 +135,7 @@ def test_files_merge_by_step_and_a_restart_replaces_what_came_before(tmp_path: P
     events = [{"step": 1, "x": 1.0, "y": 5.0}, {"step": 2, "x": 9.0}, {"step": 1, "x": 2.0}]
     first = jsonl(tmp_path / "a.jsonl", *events)
     second = jsonl(tmp_path / "b.jsonl", {"step": 2, "x": 3.0})
-    table = metrics_beside([], [str(first), str(second)]).table
+    table = find_and_read([], [str(first), str(second)]).table
     assert table["x"].tolist() == [2.0, 3.0]
     assert table["y"].tolist()[0] == 5.0
 
@@ -186,9 +178,7 @@ def test_the_step_of_the_rollouts_is_preferred_to_that_of_the_optimizer(tmp_path
 
 
 @pytest.mark.parametrize("packing", [".gz", ".zst"])
-def test_compressed_metrics_are_found_and_read_up_to_where_they_are_torn(
-    tmp_path: Path, packing: str
-) -> None:
+def test_compressed_metrics_are_found_and_read_up_to_where_they_are_torn(tmp_path, packing):
     pack = gzip.compress if packing == ".gz" else zstd.compress
     lines = "".join(f'{{"step": {step}, "kl": {step}.5}}\n' for step in range(20_000))
     whole, table = tmp_path / f"a.jsonl{packing}", tmp_path / f"b.csv{packing}"
@@ -213,12 +203,12 @@ def test_values_that_are_not_finite_are_named_with_their_steps(tmp_path: Path) -
         '{"step": 2, "loss": 0.25, "kl": null}\n{"step": 3, "loss": "NaN", "kl": -Infinity}\n'
         '{"step": 3, "loss": 0.5}\n{"step": 4, "loss": 1}\n{"step": 3, "loss": 1, "kl": Infinity}\n'
     )
-    read = metrics_beside([], [str(path)])
+    read = find_and_read([], [str(path)])
     assert read.broken == {"loss": [1], "kl": [3]}  # step 3 was logged again after a restart
     assert read.table["loss"].tolist() == [0.5, 0.25, 1.0, 1.0]
     assert read.table["kl"].isna().tolist() == [False, True, True, True]
     path.write_text("".join(f'{{"step": {k}, "loss": NaN}}\n' for k in range(3 * MAX_BROKEN)))
-    assert metrics_beside([], [str(path)]).broken == {"loss": list(range(MAX_BROKEN))}
+    assert find_and_read([], [str(path)]).broken == {"loss": list(range(MAX_BROKEN))}
 
 
 @pytest.mark.parametrize(
@@ -240,7 +230,7 @@ def test_what_is_no_metrics_file_is_named(tmp_path: Path, name: str, content: st
 
 
 def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) -> None:
-    write_all(tmp_path)
+    shutil.copytree(WRITTEN, tmp_path, dirs_exist_ok=True)
     (tmp_path / "table.csv").write_text("step,loss\n1,0.5\n")
     (tmp_path / "answers.csv").write_text("step,answer\n1,four\n")
     expected = {
@@ -256,10 +246,9 @@ def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) 
 
 
 def test_guides_are_found_under_any_prefix() -> None:
-    ratio = guide_for("train/val/ratio")
-    assert ratio is not None and ratio.low < 1.0 < ratio.high
-    kl = guide_for("objective/kl")
-    assert kl is not None and (kl.low, kl.high) == (0.0, 10.0)
+    for name, low, high in (("train/val/ratio", 0.8, 1.2), ("objective/kl", 0.0, 10.0)):
+        guide = guide_for(name)
+        assert guide is not None and (guide.low, guide.high) == (low, high)
     assert guide_for("loss") is None
     assert all(guide.low < guide.high and guide.source for guide in GUIDANCE)
 
@@ -287,19 +276,14 @@ def test_art_swift_and_easyr1_files_as_their_writers_write_them(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("step", ["Infinity", "-Infinity", "NaN", "1e308", "9" * 400, '"x/y"'])
-def test_a_step_that_is_none_costs_its_line(tmp_path: Path, step: str) -> None:
+def test_a_step_that_is_none_costs_its_line_and_a_figure_beyond_float64_itself(tmp_path, step):
     path = tmp_path / "metrics.jsonl"
-    path.write_text(f'{{"step": 1, "kl": 0.5}}\n{{"step": {step}, "kl": 0.25}}\n')
-    assert _table(path).to_dict("list") == {"step": [1], "kl": [0.5]}
-    assert _found(tmp_path) == [path]
-
-
-def test_numbers_beyond_float64_are_no_figures(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(f'{{"step": 1, "kl": {"9" * 400}, "loss": 0.5}}\n')
+    huge = f'{{"step": 1, "kl": 0.5, "loss": {"9" * 400}}}\n'
+    path.write_text(f'{huge}{{"step": {step}, "kl": 0.25}}\n')
     table = _table(path)
-    assert table["kl"].isna().all()
-    assert table["loss"].tolist() == [0.5]
+    assert table[["step", "kl"]].to_numpy().tolist() == [[1, 0.5]]
+    assert "loss" not in table or table["loss"].isna().all()
+    assert _found(tmp_path) == [path]
 
 
 def test_nesting_without_end_costs_its_line(tmp_path: Path) -> None:
@@ -311,7 +295,7 @@ def test_nesting_without_end_costs_its_line(tmp_path: Path) -> None:
     state.write_text(deep)
     with pytest.raises(UnusableInputError, match="nested too deep"):
         _table(state)
-    read = metrics_beside([tmp_path], [])
+    read = find_and_read([tmp_path], [])
     assert [note.file for note in read.notes] == ["metrics.jsonl", "trainer_state.json"]
 
 
@@ -328,7 +312,7 @@ def test_rows_without_a_whole_step_are_named(tmp_path: Path, name: str) -> None:
         "metrics_history.json": f"[{','.join(rows)}]",
     }
     path.write_text(text[name])
-    read = metrics_beside([tmp_path])
+    read = find_and_read([tmp_path])
     assert read.table["step"].tolist() == [1, 2, 3]
     (note,) = read.notes
     line = None if name.endswith("json") else 3
@@ -342,7 +326,7 @@ def test_lines_of_metrics_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     quoted = '1,1,"two\nlines"\n'
     table.write_text(f"step,loss,why\n{quoted}\n2,1,a,b\n3,1,c\nx,1,d\n")
-    notes = metrics_beside([tmp_path]).notes
+    notes = find_and_read([tmp_path]).notes
     assert [(n.text.partition(",")[0], n.count, n.file, n.line) for n in notes] == [
         ("lines of trainer metrics that are not valid JSON", 2, "metrics.jsonl", 2),
         ("rows of trainer metrics with the wrong number of columns", 1, "table.csv", 5),
@@ -353,7 +337,7 @@ def test_lines_of_metrics_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_a_quote_without_its_end_costs_its_row(tmp_path: Path) -> None:
     path = tmp_path / "progress.csv"
     path.write_text('step,kl\n1,0.5\n2,"0.25\n3,0.125\n4,1,2,3\n5,nan\n6,\n')
-    read = metrics_beside([tmp_path])
+    read = find_and_read([tmp_path])
     assert (read.table["step"].tolist(), read.broken) == ([1, 2, 3, 5], {"kl": [5]})
 
 
@@ -363,3 +347,120 @@ def test_a_pipe_is_never_waited_for(tmp_path: Path) -> None:
     assert _found(tmp_path) == []
     with pytest.raises(UnusableInputError, match="no such file"):
         _table(tmp_path / "metrics.jsonl")
+
+
+NAMES = {
+    "reward": """
+        reward train/reward reward_mean mean_reward reward_avg avg_reward rollout_reward_mean
+        rollout/reward rollout/mean_reward train_reward reward/mean reward/all/mean
+        reward/avg_raw_reward rollout/raw_reward critic/score/mean critic/rewards/mean
+        env/all/reward/total reward/overall scores objective/scores objective/rlhf_reward
+        objective/verifiable_reward ppo/mean_scores env/reward_mean episode_reward
+        train/agg/all/policy/reward/mean reward/solver/mean return accuracy answer_accuracy
+        train/answer_accuracy env/all/correct episode/correct
+    """,
+    "reward_std": "reward_std rollout_reward_std std_reward critic/rewards/std reward/std",
+    "validation": """
+        eval_reward eval/reward val_accuracy val_mean_reward validation/accuracy val/reward_score
+        val/avg_reward val/overall_reward eval/all/avg_score eval/all/pass_at_1 eval/scores
+        eval_acc test/env/all/reward/total test/env/all/correct val-core/math/acc/mean@1
+        val-core/openai/gsm8k/reward/mean@8 val/test_score/gsm8k eval/math500/avg@4
+        eval_gsm8k_pass1 eval/aime val/gsm8k/pass@1 test/accuracy eval/answer_accuracy
+        validation/reward eval_rewards/correctness/mean
+    """,
+    "kl": "objective/kl",
+    "kl_token": """
+        kl train/kl mean_kl kl_mean actor/kl_loss train/kl_loss actor/reward_kl_penalty
+        actor/kl_penalty train/kl_penalty policy/policy_kl loss/avg_kl kl_policy_base
+        objective/kl2_avg
+    """,
+    "entropy": """
+        entropy token_entropy entropy_avg mean_entropy actor/entropy actor/entropy_loss
+        policy/entropy_avg policy/policy_entropy rollout/entropy entropy/all/mean optim/entropy
+        train/approx_entropy train/entropy_loss
+    """,
+    "loss": """
+        loss train/loss train_loss_mean actor/pg_loss policy_loss policy/policy_loss loss/mean
+        loss/policy_avg policy/final_loss loss/total_avg
+    """,
+    "grad_norm": """
+        grad_norm gradient_norm train/grad_norm actor/grad_norm optim/grad_norm actor_grad_norm
+        policy/raw_grad_norm
+    """,
+    "clip_fraction": """
+        clip_ratio/region_mean clip_frac clip_fraction clip_ratio train_clip_fraction
+        actor/pg_clipfrac train/pg_clipfrac policy/clipfrac_avg ppo_clip_ratio policy/ppo_clip_ratio
+        loss_metrics/clip_ratio
+    """,
+    "length": """
+        completions/mean_length completion_length response_length response_length/mean
+        mean_response_length avg_response_token_length avg_response_len seq_len_mean
+        rollout/response_len/mean rollout/response_lengths train/mean_gen_tokens_per_sample
+        generate/avg_num_tokens env/all/ac_tokens_per_turn seq_len/all/mean val/sequence_lengths
+        episode/response_tokens gen_len completion_len/mean
+    """,
+    "truncated": """
+        completions/clipped_ratio response_length/clip_ratio is_truncated/all/mean
+        rollout/truncated_ratio train/truncation_rate rollout/truncated truncated_rate
+        train/agg/effective/policy/is_truncated/mean
+    """,
+    "learning_rate": "lr learning_rate actor/lr optim/lr train/lr-pg_0 actor_lr policy/policy_lr",
+    "ratio": "val/ratio ratio policy_ratio train/probs_ratio",
+    "explained_variance": "critic/vf_explained_var explained_variance",
+    "": """
+        rewards/chosen rewards/rejected rewards/margins rewards/accuracies eval_rewards/chosen
+        eval/rewards/margins rewards/format_reward/mean rewards/correctness/mean format_accuracy
+        train/format_accuracy eval/format_accuracy val_format_ok_rate format_rate format_reward
+        reward/format length_reward critic/rewards/max reward_max rollout_reward_min
+        frac_reward_zero_std mean_token_accuracy baseline_reward/pct_0 filtered_reward_frac
+        actor/ppo_kl train/ppo_kl approx_kl policy/approxkl_avg mismatch_kl/all/mean
+        optim/kl_sample_train_v1 rollout_corr/kl kl_coef gen_kl_error vllm_kl loss/kl_avg
+        objective/entropy entropy_coef critic/vf_loss loss/value_avg eval_loss val/loss
+        critic/grad_norm critic/lr prompt_length/mean prompt_length/clip_ratio val/clipfrac_avg
+        completions/max_length eval/completions/mean_length eval_response_length_mean
+        eval/aime-truncated_ratio eval/all/generate/avg_num_tokens eval/num_examples
+        eval_runtime eval/stop_rate val-aux/num_turns/mean val/total_reward_groups
+        val/contain_eos_token sampling/importance_sampling_ratio/mean actor/pg_clipfrac_lower
+        clip_ratio/high_max policy/response_length num_tokens advantage_mean critic/returns/max
+        policy_version tokens_per_second rollout/step t_rollout
+    """,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "role"), [(name, role) for role, names in NAMES.items() for name in names.split()]
+)
+def test_each_name_has_its_role(name: str, role: str) -> None:
+    assert roles_of([name]) == ({role: name} if role else {})
+
+
+def test_every_role_is_named_here() -> None:
+    assert set(ROLES) == {role for role in NAMES if role}
+
+
+@pytest.mark.parametrize(
+    ("role", "names"),
+    [
+        ("reward", "reward accuracy rewards/format/mean"),
+        ("reward", "rollout/mean_reward train_reward answer_accuracy"),
+        ("reward", "rollout/raw_reward rollout/rewards"),
+        ("reward", "critic/score/mean critic/rewards/mean critic/returns/mean"),
+        ("reward", "reward/overall reward/accuracy reward/format"),
+        ("reward", "env/all/reward/total env/all/correct env/all/format"),
+        ("validation", "val_mean_reward val_accuracy val_format_ok_rate"),
+        ("validation", "eval_reward eval_rewards/correctness/mean eval_rewards/format/mean"),
+        ("validation", "val-core/math/acc/mean@4 val-core/math/acc/best@4/mean"),
+        ("kl_token", "kl actor/kl_loss"),
+        ("length", "completions/mean_length completions/mean_terminated_length"),
+        ("loss", "loss policy_loss loss/value_avg"),
+    ],
+)
+def test_of_several_metrics_the_plain_one_is_taken_in_any_order(role: str, names: str) -> None:
+    listed = names.split()
+    assert roles_of(listed)[role] == roles_of(listed[::-1])[role] == listed[0]
+
+
+def test_a_name_may_begin_with_its_run_as_in_an_export_of_a_chart() -> None:
+    assert roles_of(["grpo-7b - train/reward", "grpo-7b - train/reward__MAX"]) == {
+        "reward": "grpo-7b - train/reward"
+    }

@@ -8,7 +8,7 @@ import json
 import re
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,10 @@ import rlreport
 from rlreport.check.finding import Verdict
 from rlreport.columns import STEP_COLUMNS
 from rlreport.errors import UnusableInputError, UsageError
-from rlreport.metrics import MAX_STEPS, find_metrics, metrics_beside
+from rlreport.metrics import MAX_STEPS, find_and_read, find_metrics
 from rlreport.metrics.roles import FRAMEWORKS, PLAIN_NAMES, framework_of, roles_of
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
-from rlreport.tables import Tables
 from tests.running import SEARCH
 from tests.running import rlreport as rlreport_command
 from tests.schemas import validate
@@ -50,10 +49,14 @@ def events(steps: int = STEPS, **changed: Callable[[int], float]) -> Events:
     return [{"step": s, **{k: f(s) for k, f in {**usual, **changed}.items()}} for s in range(steps)]
 
 
-def state(path: Path, logged: Events) -> Path:
+def as_json(path: Path, document: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"log_history": logged}))
+    path.write_text(json.dumps(document))
     return path
+
+
+def state(path: Path, logged: Events) -> Path:
+    return as_json(path, {"log_history": logged})
 
 
 def lines(path: Path, logged: Events) -> Path:
@@ -69,7 +72,6 @@ def table(path: Path, logged: Events) -> Path:
 
 
 def mlflow(folder: Path, logged: Events, run: str = "swift-fox") -> Path:
-    """Write what MLflow's file store holds of a run."""
     (folder / "tags").mkdir(parents=True)
     (folder / "tags" / "mlflow.runName").write_text(run)
     (folder / "meta.yaml").write_text("run_id: 0\n")
@@ -81,7 +83,6 @@ def mlflow(folder: Path, logged: Events, run: str = "swift-fox") -> Path:
 
 
 def trackio(path: Path, **runs: Events) -> Path:
-    """Write the table of metrics of Trackio's database."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE metrics (run_name TEXT, step INTEGER, metrics TEXT)")
@@ -131,19 +132,15 @@ def console(path: Path, logged: Events) -> Path:
     """Write what verl prints, between other lines."""
     text = ""
     for event in logged:
-        pairs = [f"{name}:{value!r}" for name, value in event.items() if name != "step"]
-        text += (
-            f"(TaskRunner pid=7) \x1b[36mnote\x1b[0m\nstep:{event['step']} - {' - '.join(pairs)}\n"
-        )
+        pairs = " - ".join(f"{name}:{value!r}" for name, value in event.items() if name != "step")
+        text += f"(TaskRunner pid=7) \x1b[36mnote\x1b[0m\nstep:{event['step']} - {pairs}\n"
     path.write_text(text, "utf-8")
     return path
 
 
 def transposed(path: Path, logged: Events) -> Path:
-    """Write the history as ``DataFrame.to_json`` does."""
     columns = {k: {str(i): e[k] for i, e in enumerate(logged)} for k in logged[0]}
-    path.write_text(json.dumps({"_step": columns.pop("step"), **columns}))
-    return path
+    return as_json(path, {"_step": columns.pop("step"), **columns})
 
 
 SOURCES: dict[str, Callable[[Path, Events], Path]] = {
@@ -154,14 +151,9 @@ SOURCES: dict[str, Callable[[Path, Events], Path]] = {
     "trackio": lambda folder, logged: trackio(folder / "p.db", one=logged),
     "wandb": lambda folder, logged: wandb(folder / "run-1a2b.wandb", logged),
     "console": lambda folder, logged: console(folder / "train.log", logged),
-    "json of rows": lambda folder, logged: _json(folder / "history.json", logged),
+    "json of rows": lambda folder, logged: as_json(folder / "history.json", logged),
     "json of columns": lambda folder, logged: transposed(folder / "history.json", logged),
 }
-
-
-def _json(path: Path, document: object) -> Path:
-    path.write_text(json.dumps(document))
-    return path
 
 
 def page(report: rlreport.Report, name: str = "index.html") -> str:
@@ -170,13 +162,11 @@ def page(report: rlreport.Report, name: str = "index.html") -> str:
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("given", ["file", "folder"])
-def test_the_same_run_from_any_source_gives_the_same_figures(
-    source: str, given: str, tmp_path: Path
-) -> None:
+def test_the_same_run_from_any_source_gives_the_same_figures(source, given, tmp_path):
     logged = events()
     (tmp_path / "run").mkdir()
     path = SOURCES[source](tmp_path / "run", logged)
-    read = metrics_beside([path if given == "file" else path.parent])
+    read = find_and_read([path if given == "file" else path.parent])
     assert read.runs == [] and [note.text for note in read.notes] == []
     assert read.table["step"].tolist() == list(range(STEPS))
     for name in logged[0].keys() - {"step"}:
@@ -192,10 +182,12 @@ def test_a_run_is_judged_and_shown_by_its_trainers_series(tmp_path: Path) -> Non
     assert "GRPOConfig(log_completions=True" in overview
     assert not {"responses.html", "prompts.html", "tokens.html"} & set(files(report))
     assert "responses.html" not in overview
-    assert {"reward", "length", "metric_kl", "metric_mystery"} <= {
-        name.split(".")[0].removesuffix("_") for name in files(report) if name.endswith(".vl.json")
-    } | {"metric_mystery"}
-    assert report.tables.steps["reward_mean"].tolist() == [e["reward"] for e in events()]
+    assert {"reward.vl.json", "length.vl.json", "metric_kl.vl.json"} <= set(files(report))
+    steps = report.tables.steps
+    assert steps["reward_mean"].tolist() == [e["reward"] for e in events()]
+    assert steps["kl_k1_mean"].isna().all(), "TRL's kl is per token"
+    assert steps["surprisal_mean"].isna().all()
+    assert steps["response_tokens_mean"].notna().all()
 
 
 def files(report: rlreport.Report) -> list[str]:
@@ -255,12 +247,10 @@ def _sawtooth(slope: int, step: int) -> float:
 @pytest.mark.parametrize("metrics", [3, 200])
 def test_many_metrics_are_folded(metrics: int, tmp_path: Path) -> None:
     more = {f"m/{i:03d}": partial(_sawtooth, i + 3) for i in range(metrics)}
-    report = rlreport.build(
-        lines(tmp_path / "metrics.jsonl", events(STEPS, **more)), tmp_path / "r.html"
-    )
-    text = Path(report.out).read_text("utf-8")
-    assert Path(report.out).stat().st_size < 10e6
-    assert ("More trainer metrics" in text) == (metrics > 20)
+    path = lines(tmp_path / "metrics.jsonl", events(STEPS, **more))
+    out = Path(rlreport.build(path, tmp_path / "r.html").out)
+    assert out.stat().st_size < 10e6
+    assert ("More trainer metrics" in out.read_text("utf-8")) == (metrics > 20)
 
 
 FORMS = {"run.html": "html", "run.eml": "email", "run.md": "markdown", "run.zip": "zip"}
@@ -312,7 +302,7 @@ def test_checkpoints_and_files_of_one_run_are_one_run(tmp_path: Path) -> None:
     state(tmp_path / "run" / "checkpoint-60" / "trainer_state.json", logged)
     rows = [{"step": s, "eval/reward": 0.1 + s / 100} for s in range(0, STEPS, 10)]
     lines(tmp_path / "run" / "eval" / "metrics.jsonl", rows)
-    read = metrics_beside([tmp_path / "run"])
+    read = find_and_read([tmp_path / "run"])
     assert read.runs == []
     assert len(read.files) == 2
     assert read.table["eval/reward"].notna().sum() == 6
@@ -325,8 +315,8 @@ def test_an_exported_chart_of_several_wandb_runs(tmp_path: Path) -> None:
         '"owl - train/reward"\n' + "".join(f'"{s}","{s / 9}","0","1",""\n' for s in range(9))
         + '"9","","","","0.5"\n"3","","","","0.5"\n'
     )  # fmt: skip
-    assert metrics_beside([path]).runs == ["fox", "owl"]
-    read = metrics_beside([path], run="fox").table
+    assert find_and_read([path]).runs == ["fox", "owl"]
+    read = find_and_read([path], run="fox").table
     assert list(read.columns) == ["step", "train/reward"]
     assert read["train/reward"].tolist() == [s / 9 for s in range(9)]
 
@@ -341,9 +331,7 @@ def test_the_index_builds_a_report_of_each_run(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(
-    tmp_path: Path,
-) -> None:
+def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tmp_path):
     low = lines(tmp_path / "low.jsonl", events(reward=lambda s: 0.2 + 0.01 * (s % 5)))
     high = lines(tmp_path / "high.jsonl", events(reward=lambda s: 0.9 + 0.01 * (s % 5)))
     lower = rlreport.compare(high, low, tmp_path / "c.html", fail_on=["worse", "guardrail"])
@@ -366,9 +354,7 @@ def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(
     assert rlreport.compare(seeds, far, tmp_path / "c.html").sentence.startswith("Better: reward")
 
 
-def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(
-    tmp_path: Path,
-) -> None:
+def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tmp_path):
     log = lines(tmp_path / "a.jsonl", events())
     notes = rlreport.compare(log, log, tmp_path / "c.html").notes
     assert any(note.startswith("Of runs with trainer metrics only, blocks") for note in notes)
@@ -382,18 +368,11 @@ def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(
     assert sentence == "Cannot be compared: fewer than three blocks of steps can be compared."
 
 
-@pytest.mark.parametrize("content", ["step,reward\n", "reward,kl\n0.5,0.1\n"])
-def test_a_csv_without_steps_in_a_folder_says_what_it_lacks(content: str, tmp_path: Path) -> None:
-    (tmp_path / "history.csv").write_text(content)
-    with pytest.raises(UnusableInputError, match="a column named step and rows of numbers"):
-        rlreport.build(tmp_path, tmp_path / "out")
-
-
 def test_more_steps_than_a_table_holds_are_means_of_neighbours(tmp_path: Path) -> None:
     steps = 3 * MAX_STEPS
     rows = ",".join(f'{{"step":{s},"reward":{s % 4},"grad_norm":{s % 4}}}' for s in range(steps))
     (tmp_path / "m.json").write_text(f"[{rows}]")
-    read = metrics_beside([tmp_path / "m.json"])
+    read = find_and_read([tmp_path / "m.json"])
     assert read.table["step"].tolist() == list(range(0, steps, 4))
     assert set(read.table["reward"]) == {1.5}
     assert set(read.table["grad_norm"]) == {3.0}
@@ -406,7 +385,7 @@ def test_a_value_that_was_not_finite_once_stays_a_figure_after_merging(tmp_path:
     rows = [{"step": 1, "grad_norm": 2.0}, {"step": 1, "grad_norm": float("inf")}]
     rows += [{"step": s, "grad_norm": 1.0} for s in (2, 3)]
     first, second = lines(tmp_path / "a.jsonl", rows), lines(tmp_path / "b.jsonl", rows[2:])
-    read = metrics_beside([], [first, second])
+    read = find_and_read([], [first, second])
     assert read.table["grad_norm"].tolist() == [2.0, 1.0, 1.0]
     assert read.broken == {"grad_norm": [1]}
 
@@ -421,6 +400,9 @@ def test_the_commands_take_metrics(tmp_path: Path) -> None:
     assert re.search(r"r\.html  [\d.]+ [kM]B, 7 metrics, 60 steps", built.stdout)
 
 
+NO_STEPS = ("step,reward\n", "reward,kl\n0.5,0.1\n")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
@@ -429,14 +411,15 @@ def test_the_commands_take_metrics(tmp_path: Path) -> None:
         ("a.csv", "step,reward\n1e300,1\n", "no steps with numbers"),
         ("a.log", "step 1\n", r"No rollout log found"),
         ("a.jsonl", "{}\n", r"No rollout log found|No usable response"),
+        *(("folder/a.csv", text, "a column named step and rows of numbers") for text in NO_STEPS),
     ],
 )
-def test_what_holds_no_metrics_is_refused(
-    name: str, content: str, why: str, tmp_path: Path
-) -> None:
+def test_what_holds_no_metrics_is_refused(name, content, why, tmp_path):
+    (tmp_path / "folder").mkdir()
     (tmp_path / name).write_text(content)
+    given = tmp_path / ("folder" if "/" in name else name)
     with pytest.raises(UnusableInputError, match=why):
-        rlreport.build(tmp_path / name, tmp_path / "out")
+        rlreport.build(given, tmp_path / "out")
 
 
 def test_without_a_reward_nothing_is_said_of_learning(tmp_path: Path) -> None:
@@ -445,34 +428,28 @@ def test_without_a_reward_nothing_is_said_of_learning(tmp_path: Path) -> None:
     assert verdict.sentence == "Not judged: no reward is logged."
 
 
-def test_a_broken_line_of_mlflow_costs_that_line(tmp_path: Path) -> None:
-    folder = mlflow(tmp_path / "run", events(5))
-    with (folder / "metrics" / "reward").open("a") as file:
-        file.write("1 x 2\n\n7 0.5 5\n")
-    assert metrics_beside([tmp_path]).table["reward"].tolist()[5:] == [0.5]
-
-
 def test_a_table_of_a_wandb_history_may_hold_texts(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     row = "{0},0.{0},\"{{'_type': 'table-file', 'path': 'a.json'}}\",True\n"
     path.write_text("_step,reward,completions,ok\n" + "".join(row.format(s) for s in range(9)))
     for given in (path, tmp_path):
-        assert metrics_beside([given]).table["reward"].tolist() == [s / 10 for s in range(9)]
+        assert find_and_read([given]).table["reward"].tolist() == [s / 10 for s in range(9)]
     path.write_text("step,prompt,response,reward\n1,2+2?,4,1\n")
-    assert metrics_beside([tmp_path]).table.empty
+    assert find_and_read([tmp_path]).table.empty
 
 
-def test_mlflow_folders_with_links_torn_lines_and_huge_steps(tmp_path: Path) -> None:
-    folder = mlflow(tmp_path / "a", events()) / "metrics"
+def test_mlflow_folders_with_links_broken_lines_and_huge_steps(tmp_path: Path) -> None:
+    folder = mlflow(tmp_path / "a", events(5)) / "metrics"
     (tmp_path / "elsewhere").write_text("1 7 1\n")
     (folder / "link").symlink_to(tmp_path / "elsewhere")
     with (folder / "reward").open("a") as stream:
-        stream.write("1700000000 0.")
-    assert metrics_beside([tmp_path]).table.shape[0] == STEPS
-    assert "link" not in metrics_beside([tmp_path]).table
+        stream.write("1 x 2\n\n7 0.5 5\n1700000000 0.")
+    table = find_and_read([tmp_path]).table
+    assert table["reward"].tolist()[5:] == [0.5]
+    assert "link" not in table
     (folder / "reward").write_text(f"1 0.5 {10**30}\n")
     with pytest.raises(UnusableInputError, match="cannot be read as metrics"):
-        metrics_beside([], [tmp_path])
+        find_and_read([], [tmp_path])
 
 
 @pytest.mark.parametrize(
@@ -487,11 +464,10 @@ def test_a_damaged_wandb_file_is_named(damage: bytes, tmp_path: Path) -> None:
         rlreport.build(path, tmp_path / "out")
     whole = wandb(tmp_path / "run-2.wandb", events()).read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    assert 20 < len(metrics_beside([path]).table) < 40
+    assert 20 < len(find_and_read([path]).table) < 40
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda one: one.name)
-def test_a_framework_is_told_by_its_names(framework: Any) -> None:
+def test_a_framework_is_told_by_its_names() -> None:
     names = {
         "TRL": ["train/completions/mean_length", "train/frac_reward_zero_std"],
         "NeMo-RL": ["train/mean_gen_tokens_per_sample", "train/token_mult_prob_error"],
@@ -501,20 +477,11 @@ def test_a_framework_is_told_by_its_names(framework: Any) -> None:
         "prime-rl": ["train/all/agent/reward/mean", "mismatch_kl/mean"],
         "verl": ["critic/score/mean", "actor/pg_loss"],
     }
-    found = framework_of(names[framework.name])
-    assert found is not None and found.name == framework.name
+    assert set(names) == {framework.name for framework in FRAMEWORKS}
+    for name, metrics in names.items():
+        found = framework_of(metrics)
+        assert found is not None and found.name == name
     assert framework_of(["loss", "reward", "step"]) is None
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> Iterator[Tables]:
-    yield rlreport.build(lines(tmp_path / "m.jsonl", events()), tmp_path / "out").tables
-
-
-def test_figures_of_unknown_unit_are_no_columns(tables: Tables) -> None:
-    assert tables.steps["kl_k1_mean"].isna().all(), "TRL's kl is per token"
-    assert tables.steps["surprisal_mean"].isna().all()
-    assert tables.steps["response_tokens_mean"].notna().all()
 
 
 @pytest.mark.parametrize(
@@ -538,13 +505,11 @@ def test_a_database_that_computes_its_rows_is_not_read(definition: str, tmp_path
 @pytest.mark.parametrize(
     ("separator", "decimal"), [(",", "."), (";", ","), (";", "."), ("\t", ".")]
 )
-def test_cells_of_a_table_may_be_separated_by_semicolons_or_tabs(
-    tmp_path: Path, separator: str, decimal: str
-) -> None:
+def test_cells_of_a_table_may_be_separated_by_semicolons_or_tabs(tmp_path, separator, decimal):
     path = tmp_path / "run.csv"
     rows = [("step", "reward"), *((step, f"{step}{decimal}5") for step in range(3))]
     path.write_text("".join(f"{a}{separator}{b}\n" for a, b in rows))
-    table = metrics_beside([path]).table
+    table = find_and_read([path]).table
     assert table["reward"].tolist() == [0.5, 1.5, 2.5]
 
 
@@ -558,7 +523,7 @@ def test_a_long_cell_of_a_table_is_no_number(tmp_path: Path) -> None:
     long, path = "x" * 200_000, tmp_path / "run.csv"
     rows = ["step,reward,text", f"0,0.5,{long}", f"1,{long},a", f'2,1.5,"{long},{long}"', "x,1,b"]
     path.write_text("\n".join([*rows, f"{long},0.5,c", f"4,0.5,{long},d", "5,2.5,e"]) + "\n")
-    read = metrics_beside([tmp_path])
+    read = find_and_read([tmp_path])
     assert read.table["step"].tolist() == [0, 2, 5]
     assert read.table["reward"].tolist() == [0.5, 1.5, 2.5]
     assert [(note.count, note.line) for note in read.notes] == [(2, 5), (1, 7)]
@@ -566,9 +531,7 @@ def test_a_long_cell_of_a_table_is_no_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [True, False])
 @pytest.mark.parametrize("header", ["step,re\rward", "step," + 200_000 * "r"])
-def test_a_malformed_header_of_a_table_is_no_traceback(
-    tmp_path: Path, header: str, given: bool
-) -> None:
+def test_a_malformed_header_of_a_table_is_no_traceback(tmp_path, header, given):
     (tmp_path / "run.csv").write_bytes(f"{header}\n1,0.5\n".encode())
     with pytest.raises(UnusableInputError):
         rlreport.build(tmp_path / "run.csv" if given else tmp_path, tmp_path / "out")
@@ -643,9 +606,7 @@ def test_columns_without_any_value_are_left_out_of_the_json_only(tmp_path: Path)
 
 
 @pytest.mark.parametrize("every", [3, 10])
-def test_a_sparse_reward_is_judged_and_drawn_over_the_steps_at_which_it_is_logged(
-    every: int, tmp_path: Path
-) -> None:
+def test_a_sparse_reward_is_judged_and_drawn_over_the_steps_at_which_it_is_logged(every, tmp_path):
     logged = events(100, loss=lambda s: 1 / (s + 1))
     rewards = [
         event | {"reward": "" if event["step"] % every else event["reward"]} for event in logged
@@ -669,11 +630,8 @@ def test_a_single_value_of_the_reward_is_too_few(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["run", "run_id", "run_name", "experiment"])
 def test_a_column_that_names_several_runs_separates_them(key: str, tmp_path: Path) -> None:
     fall = events(reward=lambda s: 0.9 - 0.01 * s)
-    logged = [
-        e | {key: name}
-        for a, b in zip(events(), fall, strict=True)
-        for e, name in ((a, "01"), (b, "B"))
-    ]
+    named = [("01", event) for event in events()] + [("B", event) for event in fall]
+    logged = [event | {key: name} for name, event in named]
     path = table(tmp_path / "history.csv", logged)
     with pytest.raises(UsageError, match="metrics of 2 runs: 01, B"):
         rlreport.build(path, tmp_path / "out")

@@ -1,7 +1,5 @@
 """Trainer metrics beside the logs become charts over the same steps, with guidance shaded."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -46,7 +44,7 @@ def state(path: Path, **metrics: list[float]) -> Path:
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> Path:
+def logs(tmp_path):
     """A folder with one log of STEPS."""
     (tmp_path / "run").mkdir()
     write(tmp_path / "run" / "rank_0.jsonl", [row(s, reward=i) for s in STEPS for i in range(2)])
@@ -75,7 +73,8 @@ def extent(spec: dict, channel: str) -> tuple[float, float]:
     return low, high
 
 
-def test_each_kind_of_file_beside_the_logs_becomes_charts_on_our_steps(logs: Path) -> None:
+def test_each_kind_of_file_beside_the_logs_becomes_charts_on_our_steps(logs):
+    assert charts(logs)[0] == {}
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     (logs / "progress.csv").write_text("step,lr\n10,0.5\n30,0.25\n")
     verl = [{"step": s, "data": {"actor/entropy": s / 10}} for s in (0, *STEPS, 40)]
@@ -92,7 +91,7 @@ def test_each_kind_of_file_beside_the_logs_becomes_charts_on_our_steps(logs: Pat
     assert page.count(">actor/entropy<") == 1  # the title says it once
 
 
-def test_metrics_that_are_named_take_the_place_of_those_found(logs: Path, tmp_path: Path) -> None:
+def test_metrics_that_are_named_take_the_place_of_those_found(logs, tmp_path):
     state(logs / "trainer_state.json", loss=[1.0, 2.0, 3.0])
     other = tmp_path / "other.csv"
     other.write_text("step,kl\n10,1\n20,2\n30,4\n")
@@ -101,7 +100,7 @@ def test_metrics_that_are_named_take_the_place_of_those_found(logs: Path, tmp_pa
     assert values(found["kl"]) == {10: 1.0, 20: 2.0, 30: 4.0}
 
 
-def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs: Path) -> None:
+def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs):
     broken = logs / "trainer_state.json"
     broken.write_text("{")
     (logs / "progress.csv").write_text("step,lr\n10,0.5\n20,0.25\n")
@@ -118,7 +117,7 @@ def main_of(page: Path) -> str:
     return page.read_text("utf-8").partition("<main")[2]
 
 
-def test_pages_name_the_files_that_the_metrics_come_from(logs: Path, tmp_path: Path) -> None:
+def test_pages_name_the_files_that_the_metrics_come_from(logs, tmp_path):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     jsonl(logs / "project" / "experiment.jsonl", {"step": 10, "data": {"kl": 1.0, "lr": 2.0}})
     _, report = charts(logs)
@@ -144,8 +143,14 @@ def test_pages_name_the_files_that_the_metrics_come_from(logs: Path, tmp_path: P
     for page in ("index.html", "data.html"):
         assert str(tmp_path) not in (Path(report.out) / page).read_text("utf-8")
 
+    for i in range(5):  # many are counted on the overview
+        (logs / f"progress_{i}.csv").write_text(f"step,m{i}\n10,0.5\n")
+    _, report = charts(logs)
+    assert "Trainer metrics from 7 files." in main_of(Path(report.out) / "index.html")
+    assert "progress_4.csv" in main_of(Path(report.out) / "data.html")
 
-def test_files_that_are_used_are_not_said_to_be_unread(logs: Path) -> None:
+
+def test_files_that_are_used_are_not_said_to_be_unread(logs):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     (logs / "config.yaml").write_text("lr: 0.5\n")
     (logs / "args.json").write_text('{"seed": 1}')
@@ -164,15 +169,7 @@ def test_files_that_are_used_are_not_said_to_be_unread(logs: Path) -> None:
     assert not list(logs.rglob("__pycache__"))
 
 
-def test_many_files_of_metrics_are_counted_on_the_overview(logs: Path) -> None:
-    for i in range(5):
-        (logs / f"progress_{i}.csv").write_text(f"step,m{i}\n10,0.5\n")
-    _, report = charts(logs)
-    assert "Trainer metrics from 5 files." in main_of(Path(report.out) / "index.html")
-    assert "progress_4.csv" in main_of(Path(report.out) / "data.html")
-
-
-def test_metrics_that_are_read_are_nothing_odd_to_strict(logs: Path) -> None:
+def test_metrics_that_are_read_are_nothing_odd_to_strict(logs):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     (logs / "progress.csv").write_text("step,lr\n10,0.5\n20,0.25\n")
     found, _ = charts(logs, strict=True)
@@ -185,16 +182,12 @@ def test_metrics_that_are_read_are_nothing_odd_to_strict(logs: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "inspect"])
-def test_every_command_knows_the_metrics_beside_the_logs(logs: Path, command: str) -> None:
+def test_every_command_knows_the_metrics_beside_the_logs(logs, command):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     done = rlreport_command(command, logs, "--strict")
     assert done.returncode == 0, done.stderr
     if command == "inspect":
         assert "trainer_state.json  1 metric of 3 steps" in done.stdout
-
-
-def test_a_log_without_metrics_has_no_such_chart(logs: Path) -> None:
-    assert charts(logs)[0] == {}
 
 
 def charted(**metrics: list[float]) -> dict[str, Chart]:
@@ -211,7 +204,7 @@ def shaded(chart: Chart) -> list[dict[str, float]]:
     return [datum for layer in layers for datum in layer["data"]["values"]]
 
 
-def test_the_guided_range_is_shaded_and_said(recwarn: pytest.WarningsRecorder) -> None:
+def test_the_guided_range_is_shaded_and_said(recwarn):
     found = charted(**{"val/ratio": [0.5, 1.0, 1.5], "loss": [0.5, 1.0, 1.5]})
     ratio, loss = found["val/ratio"], found["loss"]
     assert shaded(ratio) == [{"low": 0.8, "high": 1.2}]
@@ -227,7 +220,7 @@ def test_the_guided_range_is_shaded_and_said(recwarn: pytest.WarningsRecorder) -
     assert not recwarn.list
 
 
-def test_the_shade_is_drawn_where_the_axis_has_its_range() -> None:
+def test_the_shade_is_drawn_where_the_axis_has_its_range():
     chart = charted(**{"val/ratio": [0.5, 1.0, 1.5]})["val/ratio"]
     (outline,) = (
         path.get("d", "")
@@ -252,7 +245,7 @@ def test_the_shade_is_drawn_where_the_axis_has_its_range() -> None:
         ([4.0, 5.0, 6.0], "as much of it as the curve's own extent shows"),
     ],
 )
-def test_values_out_of_the_range_still_show_where_it_ends(metric: list[float], seen: str) -> None:
+def test_values_out_of_the_range_still_show_where_it_ends(metric, seen):
     chart = charted(**{"objective/kl": metric})["objective/kl"]
     (part,) = shaded(chart)
     low, high = extent(chart.spec, "y")
@@ -262,7 +255,7 @@ def test_values_out_of_the_range_still_show_where_it_ends(metric: list[float], s
     assert low <= min(metric) <= max(metric) <= high
 
 
-def test_charts_of_guided_metrics_are_those_drawn_where_there_are_many() -> None:
+def test_charts_of_guided_metrics_are_those_drawn_where_there_are_many():
     many = {f"a{i:02}": [1.0, 2.0, 3.0] for i in range(2 * MOST_METRICS)}
     guided = {guide.metric: [0.1, 0.2, 0.3] for guide in GUIDANCE}
     found = charted(**many, **guided)
@@ -270,7 +263,7 @@ def test_charts_of_guided_metrics_are_those_drawn_where_there_are_many() -> None
     assert guided.keys() <= found.keys()
 
 
-def test_what_is_looked_for_first_stands_first_and_constants_are_one_line(tmp_path: Path) -> None:
+def test_what_is_looked_for_first_stands_first_and_constants_are_one_line(tmp_path):
     varied = ("lr", "misc", "loss", "actor/entropy", "objective/kl", "clip_ratio/region_mean")
     metrics = {name: [1.0, 2.0, 3.0] for name in varied} | {"gamma": [0.5] * 3}
     tables = tables_of(
@@ -283,10 +276,12 @@ def test_what_is_looked_for_first_stands_first_and_constants_are_one_line(tmp_pa
     assert not_drawn(tables) == ["Trainer metrics, constant: gamma 0.500."]
 
 
-def test_further_columns_of_the_log_have_charts_and_parts_of_the_reward_their_own() -> None:
-    reward = np.arange(6.0)
+def test_further_columns_of_the_log_have_charts_and_parts_of_the_reward_their_own():
+    reward = np.array([0.0, 3.0, 1.0, 4.0, 2.0, 5.0])
     tables = tables_of(
-        response_table([{"step": s, "reward": r} for s, r in zip(2 * STEPS, reward, strict=True)]),
+        response_table(
+            [{"step": s, "reward": r} for s, r in zip(sorted(2 * STEPS), reward, strict=True)]
+        ),
         extras={"right": reward, "latency": reward * 2, "question_index": reward, "userId": reward},
     )
     tables.reward_parts = ["right"]
@@ -295,7 +290,7 @@ def test_further_columns_of_the_log_have_charts_and_parts_of_the_reward_their_ow
     assert values(columns["column_latency"].spec) == {10: 3.0, 20: 5.0, 30: 7.0}
 
 
-def test_positive_metrics_over_decades_have_a_logarithmic_axis() -> None:
+def test_positive_metrics_over_decades_have_a_logarithmic_axis():
     found = charted(lr=[1e-6, 1e-4, 1e-2], loss=[0.5, 1.0, 1.5])
     line = next(layer for layer in found["lr"].spec["layer"] if layer["name"] == "line")
     assert line["encoding"]["y"]["scale"]["type"] == "log"
@@ -303,13 +298,13 @@ def test_positive_metrics_over_decades_have_a_logarithmic_axis() -> None:
     assert "logarithmic" not in found["loss"].svg
 
 
-def test_a_shaded_chart_is_a_chart_elsewhere_too() -> None:
+def test_a_shaded_chart_is_a_chart_elsewhere_too():
     chart = charted(**{"val/ratio": [0.5, np.nan, 1.5]})["val/ratio"]
     svg = vl_convert.vegalite_to_svg(json.dumps(chart.spec))
     assert f'fill="{LIGHT["healthy"]}"' in svg
 
 
-def test_the_guidance_is_that_of_the_documentation() -> None:
+def test_the_guidance_is_that_of_the_documentation():
     page = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\S+)` \| (\S+) to (\S+) \|", page, re.MULTILINE)
     expected = [(guide.metric, f"{guide.low:g}", f"{guide.high:g}") for guide in GUIDANCE]
@@ -317,7 +312,7 @@ def test_the_guidance_is_that_of_the_documentation() -> None:
 
 
 @pytest.fixture
-def learning(tmp_path: Path) -> Path:
+def learning(tmp_path):
     """A run of ten steps whose trainer logged what its 256 rollouts a step earned."""
     (tmp_path / "run").mkdir()
     rows = [row(s, reward=float(i < 2)) for s in range(10) for i in range(4)]
@@ -325,7 +320,7 @@ def learning(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_key_figures_are_the_trainers_where_it_logged_them(learning: Path) -> None:
+def test_key_figures_are_the_trainers_where_it_logged_them(learning):
     events = [
         {"step": s, "reward": 0.1 * s, "val_accuracy": 0.05 * s, "kl": 0.01 * s, "token_entropy": 1}
         for s in range(10)
@@ -349,7 +344,7 @@ def test_key_figures_are_the_trainers_where_it_logged_them(learning: Path) -> No
     assert "from the trainer's metrics" not in step  # a step shows its own responses
 
 
-def test_the_chart_of_the_reward_has_the_trainers_mean_and_validation(learning: Path) -> None:
+def test_the_chart_of_the_reward_has_the_trainers_mean_and_validation(learning):
     events = [{"step": s, "reward": 0.1 * s} for s in range(10)]
     events += [{"step": s, "eval_reward": 0.5} for s in (4, 9)]
     _, report = charts(jsonl(learning / "metrics.jsonl", *events).parent)
@@ -359,9 +354,7 @@ def test_the_chart_of_the_reward_has_the_trainers_mean_and_validation(learning: 
 
 
 @pytest.mark.parametrize(("offset", "named"), [(0.0, False), (0.2, True)])
-def test_a_trainer_that_disagrees_with_the_rollouts_is_a_note(
-    learning: Path, offset: float, named: bool
-) -> None:
+def test_a_trainer_that_disagrees_with_the_rollouts_is_a_note(learning, offset, named):
     events = [{"step": s, "reward_mean": 0.5 + offset + 0.01 * (-1) ** s} for s in range(10)]
     _, report = charts(jsonl(learning / "metrics.jsonl", *events).parent)
     said = "the mean reward of the rollouts is 0.500, the trainer's “reward_mean” 0.700 over"

@@ -1,15 +1,11 @@
 """A report in a notebook: what stands in the cell, and what hostile logs can do from there."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
 
 import rlreport
-from rlreport import Report
 from rlreport.deliver import markdown as summary
 from tests.browser import watch
 from tests.hostile import hostile_rows, write_log
@@ -36,7 +32,7 @@ class Parsed(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
+def reports(tmp_path_factory):
     folder = tmp_path_factory.mktemp("notebook")
     write_log(folder / "log.jsonl", hostile_rows(steps=6))
     name = "a \"><script>b' 汉字"
@@ -46,8 +42,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
     }
 
 
-def test_it_is_the_verdict_the_key_figures_and_the_file(reports: dict[str, Report]) -> None:
+def test_it_is_the_verdict_the_key_figures_and_the_file(reports):
     report = reports[".html"]
+    assert len(repr(report)) < 1000
     shown = Parsed(report._repr_html_())
     assert report.verdict.sentence[:500] in shown.text
     reward = report.tables.steps["reward_mean"].iloc[-3:].mean()
@@ -58,12 +55,8 @@ def test_it_is_the_verdict_the_key_figures_and_the_file(reports: dict[str, Repor
     )
 
 
-def test_as_text_it_is_short(reports: dict[str, Report]) -> None:
-    assert len(repr(reports[".html"])) < 1000
-
-
 @pytest.mark.parametrize("form", ["", ".html"])
-def test_no_script_stands_outside_the_sandbox(reports: dict[str, Report], form: str) -> None:
+def test_no_script_stands_outside_the_sandbox(reports, form):
     shown = Parsed(reports[form]._repr_html_())
     plain = {"div", "p", "strong", "table", "tr", "th", "td", "a", "iframe"}
     assert {tag for tag, _ in shown.elements} <= plain
@@ -76,30 +69,23 @@ def test_no_script_stands_outside_the_sandbox(reports: dict[str, Report], form: 
             assert (attributes["href"] or "").startswith(("./", "file:"))
 
 
-def test_a_folder_is_linked_alone(reports: dict[str, Report]) -> None:
+def test_a_folder_and_a_large_file_are_linked_alone(reports, monkeypatch):
     shown = Parsed(reports[""]._repr_html_())
     assert (shown.only("a")["href"] or "").endswith("/index.html")
     assert "iframe" not in dict(shown.elements)
-
-
-def test_a_large_file_is_linked_alone(
-    reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(summary, "MOST_EMBEDDED", reports[".html"].size - 1)
-    shown = reports[".html"]._repr_html_()
-    assert "iframe" not in shown
-    assert len(shown) < 10_000
+    linked = reports[".html"]._repr_html_()
+    assert "iframe" not in linked
+    assert len(linked) < 10_000
 
 
-def test_a_file_that_is_gone_is_no_error(reports: dict[str, Report], tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_no_error(reports, tmp_path):
     report = rlreport.build(Path(reports[".html"].out).parent / "log.jsonl", tmp_path / "a.html")
     Path(report.out).unlink()
     assert report.verdict.sentence[:100] in Parsed(report._repr_html_()).text
 
 
-def test_the_file_works_in_its_sandbox_and_reaches_nothing(
-    reports: dict[str, Report], browser: Browser, tmp_path: Path
-) -> None:
+def test_the_file_works_in_its_sandbox_and_reaches_nothing(reports, browser, tmp_path):
     cell = tmp_path / "cell.html"
     around = "<!doctype html><meta charset=utf-8><title>notebook</title>"
     cell.write_text(around + reports[".html"]._repr_html_(), "utf-8")

@@ -1,7 +1,6 @@
 """The author's notes: Markdown at the top of the overview, in every format, and never more."""
 
-from __future__ import annotations
-
+import json
 import os
 import re
 from functools import cache
@@ -11,10 +10,10 @@ import mailparser
 import pytest
 
 import rlreport
-from rlreport.bake.notes import MOST_BYTES, Targets, plain_notes, render_notes
-from rlreport.bake.templates import Addresses
 from rlreport.deliver.markdown import MOST_NOTES
 from rlreport.errors import UsageError
+from rlreport.pages.notes import MOST_BYTES, Targets, plain_notes, render_notes
+from rlreport.pages.templates import Addresses
 from tests.browser import serious, until, visiting
 from tests.forms import FORMS, everything
 from tests.hostile import MARK, STRINGS, write_log
@@ -29,6 +28,10 @@ Half the **learning rate**, see [step two](step:2), [that answer](response:2/3),
 
 Not here: [step](step:99), [answer](response:2/99), [prompt](prompt:x), [chart](chart:none),
 [finding](finding:none), [file](../secret.html), [page](steps/2.html).
+
+| run | reward |
+|---|---|
+| 中文 | 0.5 |
 """
 NOWHERE = ("step:99", "response:2/99", "prompt:x", "chart:none", "finding:none", "../secret.html")
 
@@ -175,12 +178,21 @@ def test_hostile_notes_run_nothing_and_ask_for_nothing(browser, built, form):
 
 
 @pytest.mark.parametrize(
-    "look", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 800}}]
+    ("form", "look"),
+    [
+        ("folder", {}),
+        ("html", {}),
+        ("html", {"color_scheme": "dark"}),
+        ("html", {"viewport": {"width": 390, "height": 800}}),
+    ],
 )
-def test_notes_are_legible_and_their_links_arrive(browser, built, look):
-    with visiting(browser, built(LINKS, "html"), **look) as tab:
+def test_notes_are_legible_and_their_links_arrive(browser, built, form, look):
+    out = built(LINKS, form)
+    with visiting(browser, out if form == "html" else out / "index.html", **look) as tab:
         assert not serious(tab)
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert tab.locator(".author-notes h3").inner_text() == "What was tried"
+        assert tab.locator(".author-notes td").all_inner_texts() == ["中文", "0.5"]
         for name in ("chart=reward", "finding=reward_hacking_token"):
             tab.locator(f".author-notes a[href='#{name}']").click()
             until(
@@ -189,8 +201,25 @@ def test_notes_are_legible_and_their_links_arrive(browser, built, look):
                 arg=name,
             )
             assert tab.evaluate("location.hash") == f"#{name}"
-        tab.get_by_role("link", name="that answer").click()
-        tab.wait_for_selector(".page.step")
+        for link, target in (
+            ("this prompt", ".run-list .chips button"),
+            ("that answer", ".response h2:text-is('Response 3')"),
+            ("step two", "h1:text-is('Step 2')"),
+        ):
+            tab.get_by_role("link", name=link).click()
+            tab.wait_for_selector(target)
+            tab.go_back()
+
+
+def test_a_link_to_a_finding_opens_it(browser, real_report):
+    report = real_report("ppo_reward_hacking")
+    found = json.loads((report / "data/findings.json").read_text())
+    lead = found["verdict"]["lead"]
+    other = next(f["id"] for f in found["findings"] if f["id"] != lead)
+    with visiting(browser, report / "index.html", f"#finding={other}") as page:
+        details = page.locator(f'[data-finding="{other}"] > details')
+        assert details.evaluate("node => node.open")
+        assert details.is_visible()
 
 
 def test_hostile_notes_stay_text_in_mail_and_markdown(built):

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlreport.bake import package_folder
-from rlreport.bake.data import note_in_words
-from rlreport.bake.overview import change, extreme_number
-from rlreport.bake.views import number_cell
 from rlreport.choose import Extreme
 from rlreport.draw.chart import figure
+from rlreport.pages import package_folder
+from rlreport.pages.data import note_in_words
+from rlreport.pages.overview import change, extreme_number
+from rlreport.pages.views import number_cell
 from rlreport.tables import Note
 from rlreport.text.numbers import MINUS, byte_size, exact, written
 from tests.running import SEARCH
@@ -40,21 +40,12 @@ from tests.running import SEARCH
     ],
 )
 def test_three_significant_digits_and_no_whole_part_is_rounded_away(value, text):
-    assert written(value) == text
+    assert written(value) == figure(value, percent=False) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "percent", "text"),
-    [
-        (9.996, False, "10.0"),
-        (-math.inf, False, "−∞"),
-        (0.12, True, "12.0%"),
-        (-0.00123, True, "−0.123%"),
-        (math.nan, True, "–"),
-    ],
-)
-def test_charts_write_numbers_as_pages_do(value, percent, text):
-    assert figure(value, percent) == text
+def test_charts_write_shares_as_pages_do():
+    shares = {0.12: "12.0%", -0.00123: "−0.123%", math.nan: "–"}
+    assert [figure(value, True) for value in shares] == list(shares.values())
 
 
 @given(st.floats(-1e8, 1e8, allow_nan=False))
@@ -117,33 +108,31 @@ def test_a_missing_number_says_why():
     assert (missing.text, missing.exact, missing.value) == ("–", "no reference", None)
 
 
-def test_the_exact_value_survives():
+def test_the_exact_value_survives_and_bytes_are_decimal():
+    shown = [byte_size(n) for n in (12, 2_500, 1_400_000, 10_000_000)]
+    assert shown == ["12 bytes", "2.5 kB", "1.4 MB", "10 MB"]
     assert float(exact(0.1 + 0.2)) == 0.1 + 0.2
     assert exact(3.0) == "3"
 
 
-def test_a_change_has_sign_direction_and_words():
-    up = change(1.5, 1.0, "step 0")
-    assert up is not None
-    assert (up.delta.text, up.direction, up.words) == ("+0.500", "up", "up by 0.500 since step 0")
-    flat = change(2.0, 2.0, "step 0")
-    assert flat is not None
-    assert (flat.delta.text, flat.direction) == ("±0", "flat")
+@pytest.mark.parametrize(
+    ("now", "before", "kind", "expected"),
+    [
+        (1.5, 1.0, "number", ("+0.500", "up", "up by 0.500 since step 0")),
+        (2.0, 2.0, "number", ("±0", "flat", None)),
+        (0.25, 0.375, "share", ("−12.5 points", "down", "down by 12.5 points since step 0")),
+        (0.101, 0.1, "share", ("+0.100 points", "up", None)),
+    ],
+)
+def test_a_change_has_sign_direction_and_words(now, before, kind, expected):
+    found = change(now, before, "step 0", kind)
+    assert found is not None
+    assert (found.delta.text, found.direction) == expected[:2]
+    assert expected[2] in (None, found.words)
+
+
+def test_a_change_since_a_missing_number_is_none():
     assert change(math.nan, 1.0, "step 0") is None
-
-
-def test_a_change_of_a_share_is_said_in_points():
-    fell = change(0.25, 0.375, "step 0", "share")
-    assert fell is not None
-    assert (fell.delta.text, fell.words) == ("−12.5 points", "down by 12.5 points since step 0")
-    rose = change(0.101, 0.1, "step 0", "share")
-    assert rose is not None
-    assert rose.delta.text == "+0.100 points"
-
-
-def test_bytes_are_decimal():
-    shown = [byte_size(n) for n in (12, 2_500, 1_400_000, 10_000_000)]
-    assert shown == ["12 bytes", "2.5 kB", "1.4 MB", "10 MB"]
 
 
 def test_the_longest_response_has_a_whole_number_of_tokens():
@@ -151,15 +140,12 @@ def test_the_longest_response_has_a_whole_number_of_tokens():
     assert extreme_number(Extreme("Highest reward", "reward", 0, 40.0)).text == "40.0"
 
 
-@pytest.mark.parametrize(
-    ("note", "words"),
-    [
-        (Note("x", "odd", 1), "odd"),
-        (Note("x", "odd", 1, "a.jsonl"), "odd (a.jsonl)"),
-        (Note("x", "odd", 1, "a.jsonl", 1200), "odd (a.jsonl, line 1,200)"),
-        (Note("x", "odd", 2, "a.jsonl", 3), "odd (2 times, first in a.jsonl, line 3)"),
-        (Note("x", "odd", 2), "odd (2 times)"),
-    ],
-)
-def test_a_note_has_its_place_and_its_count(note, words):
-    assert note_in_words(note) == words
+def test_a_note_has_its_place_and_its_count():
+    words = {
+        Note("x", "odd", 1): "odd",
+        Note("x", "odd", 1, "a.jsonl"): "odd (a.jsonl)",
+        Note("x", "odd", 1, "a.jsonl", 1200): "odd (a.jsonl, line 1,200)",
+        Note("x", "odd", 2, "a.jsonl", 3): "odd (2 times, first in a.jsonl, line 3)",
+        Note("x", "odd", 2): "odd (2 times)",
+    }
+    assert [note_in_words(note) for note in words] == list(words.values())

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import rlreport
-from rlreport.bake import COMPILED
+from rlreport.pages import COMPILED
 
 pytestmark = pytest.mark.ci
 
@@ -98,7 +98,7 @@ def test_an_installed_wheel_builds_the_same_bytes_as_the_checkout(wheel, tmp_pat
             cwd=tmp_path,
             env=env,
         )
-    loader = "import rlreport.bake as b; print(*b.source_environment().loader.loaders)"
+    loader = "import rlreport.pages as b; print(*b.source_environment().loader.loaders)"
     done = subprocess.run(
         [str(place / "bin" / "python"), "-c", loader],
         check=True,

@@ -16,7 +16,7 @@ from rlreport.read.files import find_sources
 from rlreport.read.notes import NO_STEP
 from rlreport.read.tables import Scan
 from tests.reading import kinds, read, row, write
-from tests.test_read_zip import zipped
+from tests.test_read_clusters import zipped
 
 
 def stepless(**fields: object) -> dict[str, Any]:

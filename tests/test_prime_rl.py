@@ -15,7 +15,7 @@ from rlreport.formats.verifiers import Verifiers
 from rlreport.summarise import summarise
 from rlreport.system.stores import zstd
 from tests.net import DUMPS
-from tests.reading import read
+from tests.reading import read, write
 from tests.test_frameworks import by_step
 
 DUMP = DUMPS / "prime_rl"
@@ -96,6 +96,19 @@ def run(folder: Path, noise: float, steps: int = 24, each: int = 8) -> Path:
     return folder
 
 
+def updates_of(folder: Path) -> Path:
+    return folder / "monitors/file/traces/annotations"
+
+
+def append(folder: Path, *updates: dict[str, Any] | bytes) -> None:
+    chunk = updates_of(folder) / "trainer" / "00001.jsonl"
+    write(chunk, [chunk.read_bytes(), *updates])
+
+
+def remarks(scan: Any) -> list[str]:
+    return [note.text for note in scan.notes if note.kind == "format"]
+
+
 @pytest.mark.parametrize(("noise", "found"), [(0.0, False), (1.2, True)])
 def test_a_mismatch_in_the_updates_is_found(tmp_path: Path, noise: float, found: bool) -> None:
     tables = summarise(read(run(tmp_path / "run", noise)))
@@ -107,7 +120,7 @@ def test_a_mismatch_in_the_updates_is_found(tmp_path: Path, noise: float, found:
 
 def test_without_marks_of_use_every_trace_is_a_training_row(tmp_path: Path) -> None:
     folder = run(tmp_path / "run", 0.0, steps=2)
-    for file in (folder / "monitors/file/traces/annotations/orchestrator").iterdir():
+    for file in (updates_of(folder) / "orchestrator").iterdir():
         file.unlink()
     scan = read(folder)
     assert len(scan.responses) == 16
@@ -127,7 +140,7 @@ HOSTILE = [
 def test_a_turn_that_was_not_trained_on_is_absent_and_not_nan(
     tmp_path: Path, arrays: tuple[str, ...]
 ) -> None:
-    lines = []
+    episodes = []
     for step in range(20):
         for n in range(4):
             one = episode(f"t{step}-{n}", step, "g", random.Random(n).random())
@@ -141,9 +154,8 @@ def test_a_turn_that_was_not_trained_on_is_absent_and_not_nan(
             summary = {"role": "assistant", "content": "So far: nothing."}
             nodes.append({"parent": 2, "message": summary, "sampled": True, "token_ids": [7] * 12,
                           "mask": [True] * 12, **dict.fromkeys(arrays, [-1.0] * 12)})  # fmt: skip
-            lines.append(json.dumps(one) + "\n")
-    (tmp_path / "traces.jsonl").write_text("".join(lines))
-    tables = summarise(read(tmp_path))
+            episodes.append(one)
+    tables = summarise(read(write(tmp_path / "traces.jsonl", episodes)))
     responses = tables.responses
     assert responses["nan_values"].tolist() == [0] * 80
     assert responses["kl_k1"].tolist() == pytest.approx([6.0] * 80)
@@ -154,8 +166,7 @@ def test_a_turn_that_was_not_trained_on_is_absent_and_not_nan(
 @pytest.mark.parametrize("line", HOSTILE)
 def test_a_bad_update_costs_nothing_but_itself(tmp_path: Path, line: bytes) -> None:
     folder = run(tmp_path / "run", 0.0, steps=2)
-    with (folder / "monitors/file/traces/annotations/trainer/00001.jsonl").open("ab") as file:
-        file.write(line)
+    append(folder, line)
     scan = read(folder)
     assert len(scan.responses) == 14
     assert scan.bad_lines == []
@@ -164,60 +175,45 @@ def test_a_bad_update_costs_nothing_but_itself(tmp_path: Path, line: bytes) -> N
 def test_a_cycle_of_nodes_ends(tmp_path: Path) -> None:
     one = episode("t0-1", 0, "g", 1.0)
     one["traces"][0]["nodes"][0]["parent"] = 1
-    (tmp_path / "stream").mkdir()
-    (tmp_path / "annotations" / "trainer").mkdir(parents=True)
-    (tmp_path / "stream/00000.jsonl").write_text(json.dumps(one) + "\n")
+    for folder in ("stream", "annotations/trainer"):
+        (tmp_path / folder).mkdir(parents=True)
+    write(tmp_path / "stream/00000.jsonl", [one])
     branch = {"index": 0, "trainer_logprobs": [0.0] * 26}
     update = {"version": 1, "trace_id": "t0-1", "info": {}, "branches": [branch]}
-    (tmp_path / "annotations/trainer/00000.jsonl").write_text(json.dumps(update) + "\n")
+    write(tmp_path / "annotations/trainer/00000.jsonl", [update])
     assert len(read(tmp_path).responses) == 1
 
 
 def test_an_update_on_its_own_is_no_response(tmp_path: Path) -> None:
     update = {"version": 1, "trace_id": "t", "info": {}, "branches": []}
     assert Verifiers().match("updates.jsonl", [update])
-    (tmp_path / "updates.jsonl").write_text(json.dumps(update) + "\n")
+    write(tmp_path / "updates.jsonl", [update])
     with pytest.raises(UnusableInputError, match="an update of a trace, without"):
         read(tmp_path / "updates.jsonl")
 
 
-def left_alone(folder: Path) -> Path:
-    return folder / "monitors/file/traces/annotations"
-
-
-def remarks(scan: Any) -> list[str]:
-    return [note.text for note in scan.notes if note.kind == "format"]
-
-
-@pytest.mark.parametrize("data", [b"no zstandard at all", zstd.compress(b"{}\n")[:-3]])
-def test_a_damaged_chunk_of_updates_costs_itself_and_is_told(tmp_path: Path, data: bytes) -> None:
-    folder = run(tmp_path / "run", 0.0, steps=2)
-    (left_alone(folder) / "trainer" / "00002.jsonl.zst").write_bytes(data)
-    scan = read(folder)
-    assert len(scan.responses) == 14
-    assert "trainer/00002.jsonl.zst ends early" in remarks(scan)[0]
-
-
-def test_of_a_cut_chunk_of_updates_what_is_before_the_cut_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [0, -20])
+@pytest.mark.parametrize("chunk", ["trainer/00002.jsonl.zst", "orchestrator/00000.jsonl.zst"])
+def test_of_a_damaged_chunk_of_updates_what_is_before_the_damage_is_read(
+    tmp_path: Path, chunk: str, kept: int
+) -> None:
     folder = run(tmp_path / "run", 0.0, steps=4)
-    chunk = left_alone(folder) / "orchestrator" / "00000.jsonl.zst"
-    chunk.write_bytes(chunk.read_bytes()[:-20])
-    scan = read(folder)
-    assert 0 < len(scan.responses) < 28
-    assert "orchestrator/00000.jsonl.zst ends early" in remarks(scan)[0]
+    path = updates_of(folder) / chunk
+    data = path.read_bytes() if path.exists() else zstd.compress(b"{}\n" * 9)
+    path.write_bytes(data[:kept] or b"no zstandard at all")
+    assert 0 < len(read(folder).responses) <= 28
+    assert f"{chunk} ends early" in remarks(read(folder))[0]
 
 
 def test_missing_chunks_and_lines_that_are_no_updates_are_told(tmp_path: Path) -> None:
     folder = run(tmp_path / "run", 0.0, steps=4)
-    (left_alone(folder) / "orchestrator" / "00000.jsonl.zst").unlink()
+    (updates_of(folder) / "orchestrator" / "00000.jsonl.zst").unlink()
     (folder / "monitors/file/traces/stream/00000.jsonl.zst").unlink()
-    with (left_alone(folder) / "trainer" / "00001.jsonl").open("ab") as file:
-        file.write(b"nothing\n[1]\n")
-    scan = read(folder)
-    assert len(remarks(scan)) == 1
+    append(folder, b"nothing\n[1]\n")
+    (remark,) = remarks(read(folder))
     for said in ("orchestrator/ lacks 1 chunk", "stream/ lacks 1 chunk",
                  "2 lines of trainer/00001.jsonl are no updates"):  # fmt: skip
-        assert said in remarks(scan)[0]
+        assert said in remark
 
 
 def test_a_chunk_that_lies_beside_its_packed_copy_counts_once(tmp_path: Path) -> None:
@@ -231,7 +227,7 @@ def test_a_chunk_that_lies_beside_its_packed_copy_counts_once(tmp_path: Path) ->
 def test_only_files_of_updates_are_merged(tmp_path: Path) -> None:
     folder = run(tmp_path / "run", 0.0, steps=2)
     update = {"trace_id": "t0-1", "info": {"train": {"effective": True, "trained_at_step": 50}}}
-    (left_alone(folder) / "trainer" / "00000.jsonl.bak").write_text(json.dumps(update) + "\n")
+    write(updates_of(folder) / "trainer" / "00000.jsonl.bak", [update])
     assert sorted(set(read(folder).responses["step"])) == [0, 1]
 
 
@@ -249,8 +245,7 @@ def test_one_bad_value_of_an_update_costs_no_token(tmp_path: Path, bad: Any) -> 
         {"trace_id": "t1-1", "branches": [{"index": 0, name: [None, None, bad, *[-0.5] * 23]}]}
         for name in ("trainer_logprobs", "entropies", "advantages")
     ]
-    with (left_alone(folder) / "trainer" / "00001.jsonl").open("a") as file:
-        file.writelines(json.dumps(line) + "\n" for line in lines)
+    append(folder, *lines)
     responses = read(folder).responses
     assert responses["response_tokens"].tolist() == [24.0] * 14
     assert len(responses) == 14
@@ -258,7 +253,7 @@ def test_one_bad_value_of_an_update_costs_no_token(tmp_path: Path, bad: Any) -> 
 
 def test_where_the_trainer_is_missing_the_sampler_does_not_take_its_place(tmp_path: Path) -> None:
     folder = run(tmp_path / "run", 0.0, steps=4)
-    trainer = left_alone(folder) / "trainer" / "00001.jsonl"
+    trainer = updates_of(folder) / "trainer" / "00001.jsonl"
     kept = [line for line in trainer.read_text().splitlines() if '"t3-' not in line]
     trainer.write_text("\n".join(kept) + "\n")
     responses = read(folder).responses
@@ -270,8 +265,7 @@ def test_a_newer_writers_fields_are_named_and_those_read_are_not(tmp_path: Path)
     folder = run(tmp_path / "run", 0.0, steps=2)
     update = {"trace_id": "t1-1", "info": {"loss": {"weight": 2}}, "branches": [
         {"index": 0, "value_estimates": [None, None, *[0.5] * 24]}]}  # fmt: skip
-    with (left_alone(folder) / "trainer" / "00001.jsonl").open("a") as file:
-        file.write(json.dumps(update) + "\n")
+    append(folder, update)
     unread = next(note.text for note in read(folder).notes if note.kind == "not_taken")
     assert "traces.info.loss" in unread
     assert "traces.nodes.value_estimates" in unread

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,29 +66,21 @@ class Killing(Progress):
 
     def phase(self, name: str, total: float, unit: str):
         progress = self
+        calls = 0
 
-        class Phase:
-            advanced = 0
+        def advance(amount: float) -> None:
+            nonlocal calls
+            calls += 1
+            if name in progress.phases and calls == 2:
+                progress.phases.remove(name)
+                node = next(iter(progress.nodes.worker_nodes))
+                progress.nodes.remove_node(node, allow_graceful=False)
+                progress.nodes.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
 
-            def advance(self, amount: float) -> None:
-                self.advanced += 1
-                if name in progress.phases and self.advanced == 2:
-                    progress.phases.remove(name)
-                    node = next(iter(progress.nodes.worker_nodes))
-                    progress.nodes.remove_node(node, allow_graceful=False)
-                    progress.nodes.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *error: object) -> None: ...
-
-        return Phase()
+        return nullcontext(advance)
 
 
-def test_a_cluster_without_a_free_cpu_is_told_once(
-    nodes, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
-) -> None:
+def test_a_cluster_without_a_free_cpu_is_told_once(nodes, log, tmp_path, monkeypatch, capfd):
     import ray
 
     # The first test of this file: later ones kill nodes, whose CPUs come and go for a while.
@@ -147,9 +140,7 @@ def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die
     assert store.files("cluster/report") == wanted
 
 
-def test_what_tasks_share_is_sent_once(
-    nodes, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_tasks_share_is_sent_once(nodes, log, tmp_path, monkeypatch):
     import ray
 
     maps, puts = [], []
@@ -180,9 +171,7 @@ def test_a_node_that_has_just_died_takes_no_part(nodes, log: Path, tmp_path: Pat
     assert (tmp_path / "report" / "index.html").exists()
 
 
-def test_logs_on_a_disk_that_all_nodes_share_are_read_there(
-    nodes, shared_data: Path, tmp_path: Path
-) -> None:
+def test_logs_on_a_disk_that_all_nodes_share_are_read_there(nodes, shared_data, tmp_path):
     logs = shared_data / "grpo_math"
     build(logs, tmp_path / "local.html")
     options = ["-o", tmp_path / "ray.html", "--ray", nodes.address]
@@ -191,9 +180,7 @@ def test_logs_on_a_disk_that_all_nodes_share_are_read_there(
     assert (tmp_path / "ray.html").read_bytes() == (tmp_path / "local.html").read_bytes()
 
 
-def test_nodes_that_are_not_as_this_one_are_named(
-    nodes, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_that_are_not_as_this_one_are_named(nodes, log, tmp_path, monkeypatch):
     own = ray_executor._versions()
     monkeypatch.setattr(ray_executor, "_versions", lambda: {**own, "NumPy": "0.1"})
     with pytest.raises(UsageError, match=f"has NumPy {own['NumPy']}, here it is 0.1"):
@@ -220,9 +207,7 @@ def test_jobs_on_a_cluster_are_done_elsewhere_in_order_and_raise_what_they_raise
             list(workers.map(jobs.fail_at, range(9), 3))
 
 
-def test_ctrl_c_ends_a_build_on_a_cluster_and_leaves_nothing(
-    nodes, log: Path, tmp_path: Path
-) -> None:
+def test_ctrl_c_ends_a_build_on_a_cluster_and_leaves_nothing(nodes, log, tmp_path):
     hostile = tmp_path / "here"
     hostile.mkdir()
     for name in ("pickle.py", "types.py", "numpy.py"):
@@ -253,18 +238,14 @@ def test_ctrl_c_ends_a_build_on_a_cluster_and_leaves_nothing(
         ("ray://127.0.0.1:10001", "does not support ray:// addresses"),
     ],
 )
-def test_a_cluster_that_is_not_there_is_told_in_a_line(
-    log: Path, tmp_path: Path, address: str, reason: str
-) -> None:
+def test_a_cluster_that_is_not_there_is_told_in_a_line(log, tmp_path, address, reason):
     done = rlreport("build", log, "-o", tmp_path / "report", "--ray", address, cwd=tmp_path)
     assert done.returncode == 2
     assert reason in done.stderr
     assert done.stderr.strip().count("\n") == 0, done.stderr
 
 
-def test_without_ray_the_extra_is_named(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_ray_the_extra_is_named(log, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     done = rlreport("build", log, "-o", tmp_path / "report", "--ray", "auto")
     assert done.returncode == 2

@@ -1,15 +1,17 @@
-"""What clusters write: each oddity costs its own line or file only, and is named."""
+"""What clusters write, zipped or not: each oddity costs its own line or file, and is named."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import os
 import socket
 import time
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import numpy as np
@@ -17,25 +19,23 @@ import pytest
 
 from rlreport.errors import StrictError, UnusableInputError, UsageError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.choice import Choice, choose_rows
 from rlreport.read.chunk import read_chunk
 from rlreport.read.files import ByteRange, Lines, find_sources
 from rlreport.system.stores import zstd
 from tests.reading import kinds, read, row, token_figures, tokens, write
 
 GOOD = row(0)
+PACKED = pytest.mark.parametrize(
+    ("suffix", "pack"), [("gz", gzip.compress), ("zst", zstd.compress)]
+)
 
 
-def test_torn_last_line_is_said_to_be_torn(tmp_path: Path) -> None:
+def test_a_last_line_without_line_end_is_a_row_or_said_to_be_torn(tmp_path: Path) -> None:
     scan = read(write(tmp_path / "a.jsonl", [GOOD, GOOD, '{"step": 3, "prom']))
     assert len(scan.responses) == 2
     (bad,) = scan.bad_lines
     assert (bad.file, bad.line, bad.torn) == ("a.jsonl", 3, True)
-
-
-def test_whole_last_line_without_line_end_is_a_row(tmp_path: Path) -> None:
-    text = '{"step": 1, "prompt": "p", "response": "r", "reward": 1}'
-    scan = read(write(tmp_path / "a.jsonl", [GOOD, text]))
+    scan = read(write(tmp_path / "a.jsonl", [GOOD, json.dumps(GOOD)]))
     assert (len(scan.responses), scan.bad_count) == (2, 0)
 
 
@@ -61,13 +61,11 @@ def test_whole_last_line_without_line_end_is_a_row(tmp_path: Path) -> None:
         (row(prompt=None), "prompt is not text but null"),
         (row(response=["a"]), "response is not text but a list"),
         (row(reward="good"), "reward is not a number"),
-        (row(reward=[1.0]), "reward is not a number"),
+        (row(reward=[1.0, 2.0]), "reward is not a number"),
         (row(reward={}), "reward is not a number"),
     ],
 )
-def test_a_line_that_means_nothing_is_named_with_its_reason(
-    tmp_path: Path, line: bytes, reason: str
-) -> None:
+def test_a_line_that_means_nothing_is_named_with_its_reason(tmp_path, line, reason):
     scan = read(write(tmp_path / "a.jsonl", [GOOD, line, GOOD]))
     assert len(scan.responses) == 2
     (bad,) = scan.bad_lines
@@ -76,17 +74,15 @@ def test_a_line_that_means_nothing_is_named_with_its_reason(
     assert scan.files[0].bad == scan.bad_count == 1
 
 
-def test_blank_lines_are_no_rows_but_count_as_lines(tmp_path: Path) -> None:
-    scan = read(write(tmp_path / "a.jsonl", [GOOD, "\n", "  \n", GOOD]))
-    assert scan.responses["line"].tolist() == [1, 4]
-    assert scan.bad_count == 0
-
-
-def test_bom_and_crlf_are_no_part_of_the_rows(tmp_path: Path) -> None:
-    line = b'{"step": 1, "prompt": "p", "response": "r", "reward": 2}\r\n'
-    scan = read(write(tmp_path / "a.jsonl", [b"\xef\xbb\xbf", line, line]))
-    assert scan.responses["reward"].tolist() == [2.0, 2.0]
-    assert [r.response for r in scan.rollouts.read([1, 0])] == ["r", "r"]
+def test_blank_lines_bom_and_crlf_are_no_part_of_the_rows(tmp_path: Path) -> None:
+    line = json.dumps(row(1, response="r", reward=2)).encode() + b"\r\n"
+    verl = {"input": "2+2?", "output": "r", "gts": "4", "score": 2.0, "step": 1, "acc": True}
+    for first, other in ((line, line), (verl, verl)):
+        scan = read(write(tmp_path / "a.jsonl", [b"\xef\xbb\xbf", first, "\n", "  \n", other]))
+        assert (scan.responses["line"].tolist(), scan.bad_count) == ([1, 4], 0)
+        assert scan.responses["reward"].tolist() == [2.0, 2.0]
+        assert [r.response for r in scan.rollouts.read([1, 0])] == ["r", "r"]
+    assert scan.prompt_texts() == ["2+2?"]
 
 
 def test_empty_file_is_noted(tmp_path: Path) -> None:
@@ -98,9 +94,7 @@ def test_empty_file_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [900, 40_000_000])
-def test_line_over_the_limit_is_skipped(
-    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_line_over_the_limit_is_skipped(tmp_path, size, monkeypatch):
     monkeypatch.setattr("rlreport.read.chunk.MAX_LINE", 500)
     path = write(tmp_path / "a.jsonl", [GOOD, row(response="x" * size), row(5)])
     scan = read(path)
@@ -125,9 +119,7 @@ def test_missing_numbers_in_arrays_are_skipped_by_means(tmp_path: Path) -> None:
     "odd",
     [["a", 1], ["a", None, "b"], ["a", ["b", "c"]], ["a", {"b": "c"}], [["a"], "b"], [1, "a"]],
 )
-def test_token_arrays_with_other_things_than_strings_cost_no_other_row(
-    tmp_path: Path, odd: list[object]
-) -> None:
+def test_token_arrays_with_other_things_than_strings_cost_no_other_row(tmp_path, odd):
     rows = [tokens("x", "y"), tokens("a", "b", response_tokens=odd), tokens("x", "y")]
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert len(scan.responses) == 3
@@ -149,33 +141,13 @@ def test_lone_surrogates_and_hostile_tokens_survive_both_passes(tmp_path: Path) 
     assert rollouts[0].response == "x\ufffdy"
 
 
-def test_escaped_and_plain_tokens_are_one(tmp_path: Path) -> None:
-    plain = '{"step":0,"prompt":"p","response":"r","reward":1,"response_tokens":["Ġa","b"]}\n'
+def test_escaped_and_plain_tokens_are_one_and_a_nested_field_of_the_name_is_none(tmp_path):
+    plain = (
+        '{"info":{"response_tokens":["x","y","z"]},"step":0,"prompt":"p","response":"r",'
+        '"reward":1,"response_tokens":["Ġa","b"]}\n'
+    )
     scan = read(write(tmp_path / "a.jsonl", [plain, plain.replace("Ġ", "\\u0120")]))
     assert token_figures(scan)["count"].to_dict() == {"Ġa": 2, "b": 2}
-
-
-def test_a_nested_field_of_the_same_name_is_not_taken_for_the_tokens(tmp_path: Path) -> None:
-    line = (
-        '{"info":{"response_tokens":["x","y","z"]},"step":0,"prompt":"p","response":"r",'
-        '"reward":1,"response_tokens":["a","b"]}\n'
-    )
-    scan = read(write(tmp_path / "a.jsonl", [line, line]))
-    assert set(token_figures(scan).index) == {"a", "b"}
-
-
-def test_a_restart_is_reported_and_its_older_rows_can_be_left_out(tmp_path: Path) -> None:
-    steps = [0, 1, 2, 3, 4, 5, 3, 4, 5, 6]
-    path = write(tmp_path / "a.jsonl", [row(step, reward=i) for i, step in enumerate(steps)])
-    scan = read(path)
-    assert len(scan.responses) == 10
-    (note,) = scan.notes
-    assert note.kind == "restart"
-    assert "3 to 5" in note.text
-    last = read(path, restarts="last")
-    assert last.responses["step"].tolist() == [0, 1, 2, 3, 4, 5, 6]
-    assert last.responses["reward"].tolist() == [0, 1, 2, 6, 7, 8, 9]
-    assert len(last.ngrams.rows) == 7  # type: ignore[union-attr]
 
 
 def test_rows_in_no_order_are_no_restart(tmp_path: Path) -> None:
@@ -281,10 +253,9 @@ def test_names_are_relative_to_what_was_given(tmp_path: Path) -> None:
     assert len(read(tmp_path, tmp_path / "one").responses) == 2
 
 
-@pytest.mark.parametrize("suffix", ["gz", "zst"])
-def test_compressed_logs_stream_in_both_passes(tmp_path: Path, suffix: str) -> None:
+@PACKED
+def test_compressed_logs_stream_in_both_passes(tmp_path, suffix, pack) -> None:
     plain = write(tmp_path / "a.jsonl", [tokens("a", "b", step=i, reward=i) for i in range(50)])
-    pack = gzip.compress if suffix == "gz" else zstd.compress
     half = plain.read_bytes().index(b"\n", 3_000) + 1
     folder = tmp_path / "packed"
     folder.mkdir()
@@ -299,12 +270,11 @@ def test_compressed_logs_stream_in_both_passes(tmp_path: Path, suffix: str) -> N
     assert packed.prompt_texts() == ["Say hi."]
 
 
-@pytest.mark.parametrize("suffix", ["gz", "zst"])
-def test_truncated_archive_keeps_what_can_be_unpacked(tmp_path: Path, suffix: str) -> None:
+@PACKED
+def test_truncated_archive_keeps_what_can_be_unpacked(tmp_path, suffix, pack) -> None:
     rng = np.random.default_rng(0)
     rows = [row(i, response=rng.bytes(50).hex()) for i in range(2000)]
     data = write(tmp_path / "plain", rows).read_bytes()
-    pack = gzip.compress if suffix == "gz" else zstd.compress
     whole = pack(data)
     path = tmp_path / f"a.jsonl.{suffix}"
     path.write_bytes(whole[: len(whole) * 3 // 4])
@@ -314,10 +284,9 @@ def test_truncated_archive_keeps_what_can_be_unpacked(tmp_path: Path, suffix: st
     assert 1 <= scan.bad_count <= 2
 
 
-@pytest.mark.parametrize("suffix", ["gz", "zst"])
-def test_damage_costs_no_line_long_before_it(tmp_path: Path, suffix: str) -> None:
+@PACKED
+def test_damage_costs_no_line_long_before_it(tmp_path, suffix, pack) -> None:
     lines = [json.dumps(row(i)).encode() + b"\n" for i in range(3000)]
-    pack = gzip.compress if suffix == "gz" else zstd.compress
     members = [pack(b"".join(lines[at : at + 100])) for at in range(0, 3000, 100)]
     path = tmp_path / f"a.jsonl.{suffix}"
     path.write_bytes(b"".join(members) + b"neither is this")
@@ -326,20 +295,16 @@ def test_damage_costs_no_line_long_before_it(tmp_path: Path, suffix: str) -> Non
     assert len(read(path).responses) > 1700
 
 
-def test_a_container_cut_short_is_named(tmp_path: Path) -> None:
+def test_a_container_cut_short_and_what_is_no_archive_are_named(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", [GOOD])
     packed = gzip.compress(json.dumps([row(i) for i in range(50)]).encode())
     (tmp_path / "b.json.gz").write_bytes(packed[:-30])
     assert [note.file for note in read(tmp_path).notes] == ["b.json.gz"]
     (tmp_path / "b.json.gz").write_bytes(packed)
     assert len(read(tmp_path).responses) == 51
-
-
-def test_what_is_no_archive_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", [GOOD])
-    (tmp_path / "b.jsonl.gz").write_bytes(b"not gzip at all")
-    (tmp_path / "c.jsonl.zst").write_bytes(b"not zstd at all")
-    assert [bad.file for bad in read(tmp_path).bad_lines] == ["b.jsonl.gz", "c.jsonl.zst"]
+    (tmp_path / "c.jsonl.gz").write_bytes(b"not gzip at all")
+    (tmp_path / "d.jsonl.zst").write_bytes(b"not zstd at all")
+    assert [bad.file for bad in read(tmp_path).bad_lines] == ["c.jsonl.gz", "d.jsonl.zst"]
 
 
 def test_urls_are_read_through_fsspec(tmp_path: Path) -> None:
@@ -371,21 +336,6 @@ def test_system_prompt_and_pad_tokens_are_no_part_of_a_prompt(tmp_path: Path) ->
     assert scan.prompt_texts() == ["Say hi."]
 
 
-def test_a_log_that_changes_before_its_rows_are_read_again_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path / "a.jsonl", [GOOD, row(1)])
-
-    def choose_and_change(*arguments: Any) -> Choice:
-        path.write_bytes(b"")
-        return choose_rows(*arguments)
-
-    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
-    monkeypatch.setattr("rlreport.read.logs.choose_rows", choose_and_change)
-    with pytest.raises(UnusableInputError, match=r"a\.jsonl changed"):
-        read(path)
-
-
 def test_rows_appended_while_reading_are_not_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [GOOD, GOOD])
     (source,) = find_sources([path]).sources
@@ -393,3 +343,97 @@ def test_rows_appended_while_reading_are_not_read(tmp_path: Path) -> None:
         file.write(path.read_bytes())
     part = ByteRange(0, source, 0, source.size)
     assert read_chunk([part], ReadOptions(), FigureOptions()).rows == 2
+
+
+def text_of(*rows: dict) -> str:
+    return "".join(json.dumps(one) + "\n" for one in rows)
+
+
+def zipped(path: Path, members: Mapping[str, str | bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_every_json_file_of_an_archive_is_read(tmp_path: Path) -> None:
+    members: dict[str, str | bytes] = {
+        "rank_0.jsonl": text_of(*(tokens("a", step=step) for step in range(3))),
+        "more/rank_1.ndjson": "\n" + text_of(row(3, response="from ndjson")),
+        "list.json": json.dumps([row(4), row(5)], indent=1),
+        "readme.txt": "no log",
+        "__MACOSX/._rank_0.jsonl": b"\0\5\26\7",
+        "folder.jsonl/": "",
+    }
+    scan = read(zipped(tmp_path / "run.jsonl.zip", members))
+    assert scan.responses["step"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert (scan.bad_count, [file.name for file in scan.files]) == (0, ["run.jsonl.zip"])
+    rollouts = scan.rollouts.read(range(6))
+    assert rollouts[3].response == "from ndjson"
+    assert rollouts[0].raw_tokens == ["a"]
+
+
+def test_archives_are_read_from_folders_stores_and_the_cache(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    zipped(logs / "step_3.jsonl.zip", {"a.jsonl": '{"prompt":"p","response":"r","reward":1}\n'})
+    zipped(logs / "step_4.json.zip", {"a.json": '{"prompt":"p","response":"r","reward":1}'})
+    for _ in range(2):
+        assert read(logs, cache=str(tmp_path / "kept")).responses["step"].tolist() == [3, 4]
+    store = fsspec.filesystem("memory")
+    for file in logs.iterdir():
+        store.pipe_file(f"/zips/{file.name}", file.read_bytes())
+    assert read("memory://zips").responses["step"].tolist() == [3, 4]
+
+
+def test_bad_lines_and_bad_members_cost_only_themselves(tmp_path: Path) -> None:
+    members = {
+        "../../escape.jsonl": text_of(row(0)),
+        "/etc/x\n\x1b[2J.jsonl": text_of(row(1)),
+        "broken.jsonl": text_of(row(2), row(3)) + "{not json}\n[1]\n" + text_of(row(4)),
+        "damaged.jsonl": text_of(*(row(5, response=str(i)) for i in range(500))),
+        "document.json": "{",
+        "last.jsonl": text_of(row(6)),
+    }
+    path = zipped(tmp_path / "a.jsonl.zip", members)
+    data = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        offset = archive.getinfo("damaged.jsonl").header_offset
+    data[offset + 60 : offset + 120] = b"\xff" * 60
+    path.write_bytes(data)
+    scan = read(path)
+    assert {0, 1, 2, 3, 4, 6} <= set(scan.responses["step"])
+    assert scan.bad_count == 4
+    assert {"a.jsonl.zip"} == {line.file for line in scan.bad_lines}
+    lost = "'damaged.jsonl' cannot be read further, the rest of the member is lost: "
+    assert any(line.reason.startswith(lost) for line in scan.bad_lines)
+    assert not list(tmp_path.parent.rglob("escape.jsonl"))
+
+
+def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlreport.formats.containers.MAX_SAMPLE", 1 << 16)
+    lines = text_of(row(0)) + "\n" * (1 << 24)
+    path = zipped(tmp_path / "a.jsonl.zip", {"a.jsonl": text_of(row(1)), "b.jsonl": lines})
+    scan = read(path)
+    assert scan.responses["step"].tolist() == [1]
+    assert "unpacks to more than 200 times" in scan.bad_lines[0].reason
+
+
+def test_long_lines_are_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlreport.formats.containers.MAX_SAMPLE", 1 << 12)
+    text = text_of(row(0)) + text_of(row(1, response="x" * 5000)) + text_of(row(2))
+    scan = read(zipped(tmp_path / "a.jsonl.zip", {"a.jsonl": text}))
+    assert scan.responses["step"].tolist() == [0, 2]
+    assert scan.bad_lines[0].reason == "larger than 4,096 bytes"
+
+
+@pytest.mark.parametrize("data", [b"", b"PK", b"no archive"])
+def test_what_is_no_archive_is_said(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.zip").write_bytes(data)
+    with pytest.raises(UnusableInputError, match=r"a\.jsonl\.zip"):
+        read(tmp_path)
+    buffer = io.BytesIO()
+    zipfile.ZipFile(buffer, "w").close()
+    (tmp_path / "a.jsonl.zip").write_bytes(buffer.getvalue())
+    with pytest.raises(UnusableInputError, match="no JSON object"):
+        read(tmp_path)

@@ -1,16 +1,22 @@
-"""Lines made to end a build cost themselves only; both parsers read a line alike."""
+"""Lines made to end a build, and damaged logs, cost themselves only; both parsers read alike."""
 
 from __future__ import annotations
 
 import json
+import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from tests.reading import read, row, token_figures, tokens, write
+from rlreport.errors import RlreportError, UnusableInputError
+from tests.reading import damage, read, row, token_figures, tokens, write
+from tests.running import SEARCH
 
 ENDLESS = "1" + "0" * 400
 DEPTHS = (990, 1010)
@@ -27,19 +33,13 @@ def line(**logged: str) -> str:
     return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items()) + "}\n"
 
 
-def conversation(path: Path) -> Any:
-    return next(iter(read(path).rollouts.read([0]))).conversation
-
-
 @pytest.mark.parametrize(
     "field",
     ["step", "prompt", "reward", "logprobs", "advantages", "group_id", "turns", "policy_version",
      "seconds", "reward_parts", "response_mask", "response_tokens", "errors", "note"],
 )  # fmt: skip
 @pytest.mark.parametrize("value", [ENDLESS, *map(nested, DEPTHS)], ids=["digits", "990", "1010"])
-def test_an_endless_number_or_list_costs_its_own_line_at_most(
-    field: str, value: str, tmp_path: Path
-) -> None:
+def test_an_endless_number_or_list_costs_its_own_line_at_most(field, value, tmp_path):
     lines = [line(), line(**{field: value}), line(step="1")]
     scan = read(write(tmp_path / "rank_0.jsonl", lines))
     assert {0, 1} <= set(scan.responses["step"])
@@ -55,9 +55,18 @@ def test_a_nested_list_costs_its_own_line_in_a_frameworks_log(depth: int, tmp_pa
     assert len(read(path).responses) >= 2
 
 
+def test_numbers_beyond_1e150_are_missing_and_counted(tmp_path: Path) -> None:
+    odd = row(0, reward=1e151, score=-1e151, logprobs=[-0.5, -1e151], seconds=1e151)
+    scan = read(write(tmp_path / "rank_0.jsonl", [odd, row(1, reward=1e150)]))
+    np.testing.assert_array_equal(scan.responses["reward"], [np.nan, 1e150])
+    assert scan.responses["nan_values"].tolist() == [2, 0]
+    assert scan.responses["seconds"].isna().all() and scan.extras["score"].isna().all()
+
+
 def test_an_endless_number_of_seconds_or_reward_of_a_turn_is_none(tmp_path: Path) -> None:
     turn = {"role": "assistant", "text": "a", "sampled": True, "seconds": 10**400, "reward": 1e999}
-    said = conversation(write(tmp_path / "rank_0.jsonl", [row(turns=[turn])]))
+    scan = read(write(tmp_path / "rank_0.jsonl", [row(turns=[turn])]))
+    said = next(iter(scan.rollouts.read([0]))).conversation
     assert (said[0].seconds, said[0].reward) == (None, None)
 
 
@@ -65,7 +74,8 @@ def test_an_endless_number_of_seconds_or_reward_of_a_turn_is_none(tmp_path: Path
 def test_arguments_of_a_call_nested_too_deep_leave_the_call(depth: int, tmp_path: Path) -> None:
     call = f'{{"name":"x","arguments":{nested(depth)}}}'
     turns = f'[{{"role":"assistant","text":"a","sampled":true,"calls":[{call}]}}]'
-    said = conversation(write(tmp_path / "rank_0.jsonl", [line(turns=turns)]))
+    scan = read(write(tmp_path / "rank_0.jsonl", [line(turns=turns)]))
+    said = next(iter(scan.rollouts.read([0]))).conversation
     assert [name for name, _ in said[0].calls] == ["x"]
 
 
@@ -94,9 +104,7 @@ AGENTIC = {"global_step": [1] * 3, "messages": ['[{"role":"assistant","content":
     ],
     ids=["swift", "verifiers", "roll", "roll_agentic"],
 )  # fmt: skip
-def test_one_odd_entry_of_a_step_or_episode_costs_no_other(
-    name: str, objects: list[dict[str, Any]], rewards: list[float], tmp_path: Path
-) -> None:
+def test_one_odd_entry_of_a_step_or_episode_costs_no_other(name, objects, rewards, tmp_path):
     scan = read(write(tmp_path / name, objects))
     assert scan.responses["reward"].tolist() == rewards
     assert scan.bad_count == 1
@@ -114,9 +122,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("field", ["response_tokens", "logprobs", "response_mask", "advantages"])
-def test_values_of_any_type_mean_the_same_in_strict_and_in_lenient_json(
-    field: str, tmp_path: Path
-) -> None:
+def test_values_of_any_type_mean_the_same_in_strict_and_in_lenient_json(field, tmp_path):
     logged: dict[str, Any] = tokens("a", "b", values=None, response="Hi there. You.")
     rows = [{**logged, field: value} for value in ODD]
     strict = read(write(tmp_path / "strict.jsonl", [one | {"lr": None} for one in rows]))
@@ -134,3 +140,66 @@ def test_values_of_any_type_mean_the_same_in_strict_and_in_lenient_json(
     if strict.ngrams is not None and lenient.ngrams is not None:
         assert strict.ngrams.vocabulary == lenient.ngrams.vocabulary
         np.testing.assert_array_equal(strict.ngrams.units, lenient.ngrams.units)
+
+
+EXAMPLES = 100 * SEARCH
+TRICKS = (b"\n", b"\r\n", b"\0", b'"', b"\\", b"]", b"}", b",", b"NaN", b"-1e999", b"null", b"\xff")
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["</s>", "<PAD>", "0.5", "12", "\ud800", "🎉"]),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+NAMES = sorted(
+    {*tokens("a"), "group_id", "advantages", "finish_reason", "reward_parts", "prompt_turns"}
+)
+changes = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), values, max_size=4)
+
+
+def check(data: bytes) -> None:
+    """Read a log; every line that is not blank must be a row or be reported."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.jsonl"
+        path.write_bytes(data)
+        lines = sum(1 for line in data.split(b"\n") if line and not line.isspace())
+        try:
+            scan = read(path)
+        except UnusableInputError:
+            return
+        except RlreportError as error:
+            pytest.fail(f"unexpected {error!r}")
+        assert len(scan.responses) + scan.bad_count == lines
+        assert len(scan.bad_lines) == min(scan.bad_count, 1000)
+        rows = range(len(scan.responses))
+        rollouts = scan.rollouts.read(rows)
+        for rollout, count in zip(rollouts, scan.responses["response_tokens"], strict=True):
+            assert not rollout.raw_tokens or len(rollout.raw_tokens) == count
+            assert len(rollout.tokens) == len(rollout.raw_tokens)
+
+
+@pytest.mark.untraced
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(changes, max_size=4), st.integers(0, 3))
+def test_rows_with_arbitrary_values_are_read_or_reported(rows, good):
+    base = [tokens("a", "</s>", "b", step=i) for i in range(good)] + [row()]
+    mutated = [{**tokens("x", "y"), **change} for change in rows]
+    check("".join(json.dumps(item) + "\n" for item in base + mutated).encode())
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("run", ["ppo_healthy", "grpo_math", "eval_poem_task"])
+def test_flipped_cut_and_spliced_bytes_cost_their_lines_only(shared_data: Path, run: str) -> None:
+    lines = next((shared_data / run).glob("*.jsonl")).read_bytes().splitlines(keepends=True)
+    rng = random.Random(run)
+    for _ in range(EXAMPLES // 3):
+        data = bytearray(b"".join(rng.sample(lines, 6)))
+        for _ in range(rng.randint(1, 6)):
+            damage(data, rng, TRICKS)
+        check(bytes(data))

@@ -1,13 +1,10 @@
 """Every number of a report equals what a few lines of NumPy compute from the same rows."""
 
-from __future__ import annotations
-
 import io
 import json
 import random
 import re
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,13 +16,6 @@ from tests.schemas import validate
 
 GAMMA, LAM = 1.0, 0.95
 EOS = "<|endoftext|>"
-
-
-def load(folder: Path) -> list[dict]:
-    rows = []
-    for log in sorted(folder.glob("*.jsonl")):
-        rows += [json.loads(line) for line in log.read_text("utf-8").splitlines()]
-    return rows
 
 
 def gae(rewards: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -98,7 +88,9 @@ def expected(row: dict) -> dict[str, float]:
 
 @pytest.fixture(scope="module", params=["ppo_healthy", "ppo_reward_hacking", "grpo_math"])
 def token_run(request, shared_data, real_report):
-    return load(shared_data / request.param), real_report(request.param)
+    logs = sorted((shared_data / request.param).glob("*.jsonl"))
+    rows = [json.loads(line) for log in logs for line in log.read_text("utf-8").splitlines()]
+    return rows, real_report(request.param)
 
 
 def test_a_run_of_texts_has_no_token_figures_and_names_its_incomplete_step(real_report):

@@ -1,10 +1,7 @@
 """Reports of runs with more responses than are sampled say which figures come from the sample."""
 
-from __future__ import annotations
-
 import json
 import random
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -39,7 +36,7 @@ def command(*arguments) -> None:
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory) -> Path:
+def log(tmp_path_factory):
     """A log of more responses than the sample has, in which a symbol spreads with the reward."""
     rng = random.Random(0)
     path = tmp_path_factory.mktemp("sampled") / "log.jsonl"
@@ -63,7 +60,7 @@ def log(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def report(log, tmp_path_factory) -> Path:
+def report(log, tmp_path_factory):
     out = tmp_path_factory.mktemp("report") / "run"
     rlreport.build(log, out, workers=1)
     return out

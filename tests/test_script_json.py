@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlreport.bake.templates import canonical_json, script_json
+from rlreport.pages.templates import canonical_json, script_json
 
 HOSTILE = ["</script>", "</SCRIPT >", "<!--", "<script", "]]>", "&lt;", "\u2028", "\u2029", "\x00"]
 

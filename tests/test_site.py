@@ -1,23 +1,16 @@
 """The documentation's site: every page in its menu, every link followed."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 
 from tests import site
 
 
-def test_every_page_is_in_the_menu(tmp_path: Path) -> None:
+def test_every_page_is_in_the_menu_and_links_fit_or_lead_to_the_repository(tmp_path):
     site.gather(tmp_path)
     menu = re.findall(r'= "([^"]+\.md)"', site.SITE.read_text("utf-8"))
     assert sorted(menu) == sorted(page.name for page in tmp_path.glob("*.md"))
-
-
-def test_links_between_pages_fit_and_others_lead_to_the_repository(tmp_path: Path) -> None:
-    site.gather(tmp_path)
     text = (tmp_path / "index.md").read_text("utf-8")
     assert "](log-format.md)" in text
     assert "](decisions.md#figures)" in text
@@ -27,7 +20,7 @@ def test_links_between_pages_fit_and_others_lead_to_the_repository(tmp_path: Pat
     assert "](index.md)" not in text
 
 
-def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+def test_a_link_that_leads_nowhere_is_found(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "index.html").write_text(
         '<a href="a/#there">1</a><a href="a/#gone">2</a><img src="no.png"><a href="https://x">3</a>'
@@ -37,9 +30,7 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_the_site_builds_strictly_without_a_broken_link_or_a_foreign_request(
-    tmp_path: Path,
-) -> None:
+def test_the_site_builds_strictly_without_a_broken_link_or_a_foreign_request(tmp_path):
     pytest.importorskip("zensical")
     reports = tmp_path / "reports"
     for page in (

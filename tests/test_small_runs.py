@@ -1,9 +1,6 @@
 """What short runs, equal means and the bars of response lists look like."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.bake.overview import change
-from rlreport.bake.step import _bars
+from rlreport.pages.overview import change
+from rlreport.pages.step import _bars
 from tests.reading import row, write
 
 
 @pytest.mark.parametrize("steps", [2, 3, 4, 6])
-def test_no_tick_lies_between_two_steps(steps: int, tmp_path: Path) -> None:
+def test_no_tick_lies_between_two_steps(steps, tmp_path):
     rows = [row(step, reward=0.1 * n + 0.01 * step) for step in range(steps) for n in range(8)]
     rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run", workers=1)
     page = (tmp_path / "run" / "index.html").read_text("utf-8")
@@ -26,7 +23,7 @@ def test_no_tick_lies_between_two_steps(steps: int, tmp_path: Path) -> None:
     assert ticks == [str(step) for step in range(steps)]
 
 
-def test_what_only_rounding_changes_is_no_change() -> None:
+def test_what_only_rounding_changes_is_no_change():
     same = change(0.1 + 0.2, 0.3, "step 0")
     assert same is not None
     assert (same.direction, same.delta.text) == ("flat", "±0")
@@ -35,9 +32,7 @@ def test_what_only_rounding_changes_is_no_change() -> None:
     assert real.direction == "up"
 
 
-def test_log_probabilities_without_token_strings_are_no_choice_of_token_data(
-    tmp_path: Path,
-) -> None:
+def test_log_probabilities_without_token_strings_are_no_choice_of_token_data(tmp_path):
     rows = [
         row(step, reward=0.1 * n, logprobs=[-0.5, -1.0], ref_logprobs=[-0.7, -1.1])
         for step in range(3)
@@ -49,9 +44,7 @@ def test_log_probabilities_without_token_strings_are_no_choice_of_token_data(
 
 
 @given(st.lists(st.floats(), max_size=30))
-def test_a_bar_is_at_most_twenty_twentieths_and_the_largest_value_has_them_all(
-    values: list[float],
-) -> None:
+def test_a_bar_is_at_most_twenty_twentieths_and_the_largest_value_has_them_all(values):
     bars = _bars(np.array(values, dtype=np.float64))
     assert len(bars) == len(values)
     assert all(0 <= bar <= 20 for bar in bars)
@@ -61,8 +54,6 @@ def test_a_bar_is_at_most_twenty_twentieths_and_the_largest_value_has_them_all(
             assert bar == 0
         elif abs(value) == largest:
             assert bar == 20
-
-
-def test_values_whose_product_would_round_up_or_overflow_have_whole_bars() -> None:
+    # Products of these would round up or overflow.
     assert _bars(np.array([0.07, 1.1, 0.55])) == [2, 20, 10]
     assert _bars(np.array([1.7e308, -1.7e308, 8.5e307])) == [20, 20, 10]

@@ -1,8 +1,11 @@
-"""The package's own structure, read from its source: small modules that import in one direction."""
+"""The source: packages import in one direction, and the browser's modules become one script."""
 
 from __future__ import annotations
 
 import ast
+import re
+import shutil
+import subprocess
 import tomllib
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -12,13 +15,14 @@ from pathlib import Path
 import pytest
 
 import rlreport
+from rlreport.pages.templates import join_scripts
 
 PACKAGE = Path(rlreport.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
 SIZE = tomllib.loads((PACKAGE.parent / "tests" / "size.toml").read_text("utf-8"))
 LAYERS = [
     *("text", "system", "figures", "about", "formats", "read", "metrics", "summarise", "check"),
-    *("choose", "comparison", "draw", "bake", "deliver", "cli"),
+    *("choose", "comparison", "draw", "pages", "deliver", "cli"),
 ]
 """Packages in the order of docs/architecture.md: each imports only from those before it."""
 
@@ -71,17 +75,8 @@ def test_the_diagram_of_packages_shows_what_they_import() -> None:
     assert arrows <= used and {one for one, other in used if other not in reached[one]} == set()
 
 
-def test_a_circle_would_be_found() -> None:
-    tangled = imports()
-    assert "rlreport.system.workers" in tangled["rlreport.pipeline"]
-    tangled["rlreport.system.workers"] |= {"rlreport.pipeline"}
-    with pytest.raises(CycleError):
-        list(TopologicalSorter(tangled).static_order())
-
-
 @cache
 def modules() -> dict[str, tuple[int, ast.Module]]:
-    """Lines and syntax tree of each module by its name."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         source = path.read_text("utf-8")
@@ -106,7 +101,6 @@ def imports() -> dict[str, set[str]]:
 
 
 def targets(node: ast.Import | ast.ImportFrom) -> set[str]:
-    """The package's modules that an import statement names."""
     if isinstance(node, ast.Import):
         named = {alias.name for alias in node.names}
     else:
@@ -115,3 +109,68 @@ def targets(node: ast.Import | ast.ImportFrom) -> set[str]:
         # ``from package import module`` needs the module, ``from package import name`` the package.
         named = inner & modules().keys() or {str(node.module)}
     return named & modules().keys()
+
+
+STATIC = Path(__file__).resolve().parents[1] / "static"
+
+
+def write(folder: Path, **modules: str) -> None:
+    for name, source in modules.items():
+        (folder / f"{name}.js").write_text(source, "utf-8")
+
+
+def test_the_joined_script_has_modules_after_those_they_import_and_leaks_no_name(tmp_path):
+    write(
+        tmp_path,
+        main='import { twice as double } from "./sums.js";\nglobalThis.answer = double(21);\n',
+        sums="const two = 2;\nexport function twice(x) {\n  return two * x;\n}\n",
+    )
+    joined = join_scripts(tmp_path)
+    assert joined.index('modules["sums.js"]') < joined.index('modules["main.js"]')
+    assert "import" not in joined
+    assert "export" not in joined
+    if shutil.which("node") is None:
+        pytest.skip("needs node to run the script")
+    script = joined + "console.log(answer, typeof modules, typeof twice);"
+    done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["42", "undefined", "undefined"]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ('import { a } from "./other.js";\nexport const b = 1;\n', "import each other"),
+        ('import x from "./x.js";\n', r"main\.js"),
+        ("export default 1;\n", r"main\.js"),
+        ("export { y };\n", r"main\.js"),
+    ],
+)
+def test_circles_and_other_forms_of_import_and_export_are_refused(tmp_path, source, reason):
+    write(tmp_path, other='import { b } from "./main.js";\nexport const a = 1;\n', main=source)
+    with pytest.raises(ValueError, match=reason):
+        join_scripts(tmp_path)
+
+
+def test_nothing_of_ours_turns_text_into_markup_or_code() -> None:
+    forbidden = re.compile(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|\.srcdoc"
+    )
+    files = [path for path in STATIC.rglob("*") if path.suffix in {".js", ".css", ".html"}]
+    assert len(files) > 20
+    guilty = [path.name for path in files if forbidden.search(path.read_text("utf-8"))]
+    assert guilty == []
+
+
+def test_the_script_cannot_end_its_node() -> None:
+    assert "</script" not in join_scripts(STATIC / "js", "page/main.js").lower()
+
+
+def test_modules_of_different_folders_import_each_other(tmp_path: Path) -> None:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "list").mkdir()
+    write(tmp_path / "page", main='import { a } from "../list/rows.js";\nglobalThis.b = a;\n')
+    write(tmp_path / "list", rows='import { c } from "./table.js";\nexport const a = c;\n')
+    write(tmp_path / "list", table="export const c = 3;\n")
+    joined = join_scripts(tmp_path, "page/main.js")
+    names = re.findall(r'^modules\["([^"]*)"\]', joined, re.M)
+    assert names == ["list/table.js", "list/rows.js", "page/main.js"]

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from rlreport.bake.templates import assets
 from rlreport.draw.theme import sentinels, tokens
+from rlreport.pages.templates import assets
 from rlreport.text.language import ENGLISH
 
 SHEET = assets(ENGLISH).style

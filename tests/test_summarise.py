@@ -1,4 +1,4 @@
-"""Tables by step, prompt and token equal what a few lines of NumPy compute."""
+"""Tables by step, prompt and token equal what a few lines of NumPy or pandas compute."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
+from rlreport.columns import PROMPT_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
 from rlreport.read.rollouts import EDGE
 from rlreport.read.sample import FIGURES
 from rlreport.summarise import prompt_table, step_bigrams, token_table
-from rlreport.summarise.steps import commonest, incomplete, step_table, window_size
+from rlreport.summarise.steps import Grouped, incomplete, most_common, step_table, window_size
 from rlreport.tables import GAP, TokenSample
-from tests.tables_builder import sample
+from tests.tables_builder import response_table, sample
 
 
 def responses(**columns) -> pd.DataFrame:
-    """A response table; columns not given are NaN, 0 or the row's number."""
+    """A response table, of one step if none is given."""
     count = len(next(iter(columns.values())))
-    table = pd.DataFrame({c.name: np.full(count, np.nan) for c in RESPONSE_COLUMNS})
-    counts = ["step", "prompt_id", "group", "response_chars", "prompt_chars", "nan_values"]
-    table[[*counts, "validation"]] = 0
-    table["n"] = np.arange(count)
-    table["response_hash"] = np.arange(count, dtype=np.uint64)
-    return table.assign(**columns)
+    table = response_table({"step": np.zeros(count), "n": np.arange(count), **columns})
+    return table.assign(response_chars=0, prompt_chars=0)
 
 
 def steps_of(table: pd.DataFrame) -> pd.DataFrame:
@@ -88,9 +84,9 @@ def test_nan_rewards_are_skipped_and_win_rates_need_both():
 
 
 def test_the_usual_step_is_what_at_least_half_of_all_steps_are():
-    assert commonest(np.array([8, 8, 8, 3])) == 8
+    assert most_common(np.array([8, 8, 8, 3])) == 8
     assert incomplete(np.array([8, 8, 8, 3])).tolist() == [False, False, False, True]
-    assert commonest(np.array([5, 6, 7, 8])) is None
+    assert most_common(np.array([5, 6, 7, 8])) is None
     assert not incomplete(np.array([5, 6, 7, 8])).any()
 
 
@@ -191,5 +187,20 @@ def test_a_token_in_the_last_part_of_a_long_response_has_its_place_there():
 
 
 def example(tokens: pd.DataFrame, raw: str) -> tuple[int, ...]:
-    """Step, n and position of a token's example."""
     return tuple(tokens.loc[raw, ["example_step", "example_n", "example_position"]])
+
+
+def test_correlation_equals_numpy_and_is_missing_without_spread():
+    random = np.random.default_rng(2)
+    x, y = random.normal(size=12), random.normal(size=12)
+    groups = Grouped.by(np.repeat([0, 1], [10, 2]))
+    y[10:] = 3.0
+    found = groups.correlation(x, y)
+    assert found[0] == pytest.approx(np.corrcoef(x[:10], y[:10])[0, 1])
+    assert np.isnan(found[1])
+
+
+def test_no_rows_give_no_groups():
+    groups = Grouped.by(np.zeros(0, np.int64))
+    assert len(groups) == 0
+    assert groups.mean(np.zeros(0)).shape == (0,)

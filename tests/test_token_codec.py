@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rlreport.bake.step import decimal, pack_tokens
 from rlreport.figures.tokens import TokenFigures
+from rlreport.pages.step import decimal, pack_tokens
 from rlreport.read.rollouts import Rollout
 from rlreport.text.tokens import Style, readable_tokens
 from tests.pages_reading import as_logged, unpack
@@ -66,11 +66,8 @@ def test_any_strings_come_back(raw):
         assert [header["text"][i] for i in ids] == tokens
 
 
-def test_nothing_is_packed_without_tokens():
+def test_nothing_is_packed_without_tokens_and_the_same_to_the_same_bytes():
     assert pack_tokens([rollout(0, [])], 4) == ""
-
-
-def test_same_tokens_give_the_same_bytes():
     assert pack_tokens([rollout(0, ["a"])], 4) == pack_tokens([rollout(0, ["a"])], 4)
 
 

@@ -1,7 +1,5 @@
 """Turns and tools on the overview: turns, tokens and error rates equal those of the log."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -12,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser
 
 import rlreport
-from rlreport.bake.overview import MOST_TOOLS
+from rlreport.pages.overview import MOST_TOOLS
 from tests.browser import visiting
 from tests.hostile import STRINGS, write_log
 
@@ -85,7 +82,9 @@ def expected(rows: list[dict[str, Any]], tool: str, size: Callable[[Any], int]) 
     return [count, count / len(rows), float(np.mean(lengths)), sum(lengths) / total, *shares]
 
 
-def test_turns_tokens_and_errors_are_those_of_the_log(tmp_path: Path) -> None:
+def test_turns_tokens_and_errors_are_those_of_the_log_and_a_failed_call_is_two_actions_away(
+    browser, tmp_path
+):
     rows = list(rollouts())
     rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "out")
     table = table_of(tmp_path / "out")
@@ -100,9 +99,17 @@ def test_turns_tokens_and_errors_are_those_of_the_log(tmp_path: Path) -> None:
     assert {"tool_errors.vl.json", "turn_tokens.vl.json"} <= charts
     spec = json.loads((tmp_path / "out" / "data" / "charts" / "tool_errors.vl.json").read_text())
     assert all(f"tool_{tool}" in json.dumps(spec) for tool in TOOLS)
+    with visiting(browser, tmp_path / "out" / "index.html") as page:
+        page.click("[data-table=turns] a")
+        page.wait_for_selector(".list-tools .count")
+        page.click("tbody tr[data-n] td.text")
+        page.wait_for_selector(".response h2")
+        page.keyboard.press("e")
+        at = page.locator(".spine li.at")
+        assert "FileNotFoundError" in at.inner_text()
 
 
-def test_without_tokens_lengths_are_in_characters(tmp_path: Path) -> None:
+def test_without_tokens_lengths_are_in_characters(tmp_path):
     rows = list(rollouts(ranges=False))
     rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "out")
     table = table_of(tmp_path / "out")
@@ -111,7 +118,7 @@ def test_without_tokens_lengths_are_in_characters(tmp_path: Path) -> None:
     assert "others (user, template)" not in table
 
 
-def test_many_tools_with_any_names_are_bounded_and_redacted(tmp_path: Path) -> None:
+def test_many_tools_with_any_names_are_bounded_and_redacted(tmp_path):
     names = tuple(text[:60] for text in STRINGS) + tuple(f"tool-{i}" for i in range(90))
     log = write_log(tmp_path / "log.jsonl", rollouts(names))
     rlreport.build(log, tmp_path / "out")
@@ -126,17 +133,3 @@ def test_many_tools_with_any_names_are_bounded_and_redacted(tmp_path: Path) -> N
         re.fullmatch(r"tool \d+|the policy|others \(user, template\)", name)
         for name in table_of(tmp_path / "redacted")
     )
-
-
-def test_from_the_overview_a_failed_call_is_two_actions_away(
-    browser: Browser, tmp_path: Path
-) -> None:
-    rlreport.build(write_log(tmp_path / "log.jsonl", rollouts()), tmp_path / "out")
-    with visiting(browser, tmp_path / "out" / "index.html") as page:
-        page.click("[data-table=turns] a")
-        page.wait_for_selector(".list-tools .count")
-        page.click("tbody tr[data-n] td.text")
-        page.wait_for_selector(".response h2")
-        page.keyboard.press("e")
-        at = page.locator(".spine li.at")
-        assert "FileNotFoundError" in at.inner_text()

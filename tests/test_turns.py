@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 
 import rlreport
-from rlreport.draw.overview import overview_charts
-from rlreport.read.tables import Scan
 from rlreport.summarise import summarise
-from rlreport.tables import Tables
 from tests.reading import kinds, read, row, token_figures, tokens, write
 
 STRINGS = ("a", "b", "(", "4", ")", "c", "a", "b", "[", "c")
@@ -28,10 +25,6 @@ GIVEN = {
 def masked(mask: object = MASK, **fields: Any) -> dict[str, Any]:
     """A row whose environment wrote the tokens of mask 0."""
     return tokens(*STRINGS, **{**GIVEN, "response_mask": mask, **fields})
-
-
-def tables_of(scan: Scan) -> Tables:
-    return summarise(scan)
 
 
 def array(name: str) -> Any:
@@ -158,7 +151,7 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
         "step": [7], "tool": ["calc"], "answers": [4], "errors": [2], "chars": [4], "ranges": [2],
         "tokens": [6],
     }  # fmt: skip
-    (step,) = tables_of(scan).steps.to_dict("records")
+    (step,) = summarise(scan).steps.to_dict("records")
     assert (step["tool_error_share"], step["turn_tokens_mean"]) == (0.5, 3.5)
     assert (step["lag_mean"], step["lag_max"], step["at_turn_limit"]) == (4, 4, 0.5)
     (rollout,) = scan.rollouts.read([0])
@@ -233,7 +226,7 @@ def test_hostile_turns_cost_themselves_only(tmp_path: Path) -> None:
     rollouts = scan.rollouts.read(range(len(rows)))
     assert len(rollouts[0].conversation) == len(HOSTILE)
     assert rollouts[0].conversation[3].error == '{"code": 1}'
-    assert tables_of(scan).steps["turns_mean"].notna().any()
+    assert summarise(scan).steps["turns_mean"].notna().any()
 
 
 def test_seats_that_are_not_trained_and_failures_are_no_responses(tmp_path: Path) -> None:
@@ -244,7 +237,7 @@ def test_seats_that_are_not_trained_and_failures_are_no_responses(tmp_path: Path
     scan = read(write(tmp_path / "log.jsonl", rows))
     assert scan.responses["reward"].tolist() == [1.0, 1.0]
     assert {"untrained", "failed"} <= kinds(scan)
-    assert tables_of(scan).steps["failed_rollouts"].tolist() == [1, 0]
+    assert summarise(scan).steps["failed_rollouts"].tolist() == [1, 0]
 
 
 def test_validation_is_followed_beside_training(tmp_path: Path) -> None:
@@ -252,7 +245,7 @@ def test_validation_is_followed_beside_training(tmp_path: Path) -> None:
     rows += [row(s, reward=float(s), split="train", prompt=f"p{s}") for s in (1, 2, 2)]
     rows += [tokens("v", "v", "w", step=2, reward=7.0, split="val", prompt="p2")]
     scan = read(write(tmp_path / "log.jsonl", rows))
-    tables = tables_of(scan)
+    tables = summarise(scan)
     assert tables.steps["step"].tolist() == [0, 1, 2]
     assert tables.steps["responses"].tolist() == [0, 1, 2]
     assert tables.steps["validation_reward_mean"].tolist() == pytest.approx(
@@ -271,7 +264,7 @@ def test_validation_is_followed_beside_training(tmp_path: Path) -> None:
 def test_a_log_of_validation_alone_is_what_is_judged(tmp_path: Path) -> None:
     path = write(tmp_path / "log.jsonl", [row(1, split="val"), row(2, split="val")])
     for split in (None, "val"):
-        tables = tables_of(read(path, split=split))
+        tables = summarise(read(path, split=split))
         assert tables.steps["responses"].tolist() == [1, 1]
         assert tables.validation.empty
 
@@ -281,7 +274,7 @@ def test_a_step_whose_rollouts_all_failed_is_seen(tmp_path: Path) -> None:
     lost = row(0, reward=None, response="", errors=["SandboxError"])
     rows += [{**lost, "step": s} for s in range(9, 13) for _ in range(4)]
     log = write(tmp_path / "log.jsonl", rows)
-    tables = tables_of(read(log))
+    tables = summarise(read(log))
     assert tables.steps["step"].tolist() == list(range(13))
     assert tables.steps["responses"].tolist() == [4] * 9 + [0] * 4
     assert tables.steps["failed_rollouts"].tolist() == [0] * 9 + [4] * 4
@@ -299,28 +292,6 @@ def test_a_step_whose_rollouts_all_failed_is_seen(tmp_path: Path) -> None:
     assert "Rollouts that failed" in overview
     assert '<tr data-n="10"><td class="link" data-v="10.0">10 <span' in overview
     assert (tmp_path / "report" / "data" / "steps.csv").read_text().count("\n") == 14
-
-
-def test_turns_calls_errors_and_lag_have_charts_with_the_figures_of_the_steps(
-    tmp_path: Path,
-) -> None:
-    rows = [conversation(step=step, policy_version=step // 2) for step in range(1, 7)]
-    tables = tables_of(read(write(tmp_path / "log.jsonl", rows)))
-    charts = {chart.name: chart for chart in overview_charts(tables)}
-    for name, column in (
-        ("turns", "turns_mean"),
-        ("tool_calls", "tool_calls_mean"),
-        ("tool_errors", "tool_error_share"),
-        ("lag", "lag_mean"),
-    ):
-        first = "errors" if name == "tool_errors" else "mean"
-        points = charts[name].spec["data"]["values"]
-        drawn = [point["value"] for point in points if point["series"] == first]
-        assert drawn == pytest.approx(tables.steps[column].tolist())
-    plain = tables_of(read(write(tmp_path / "plain.jsonl", [row(1), row(2)])))
-    assert not charts.keys() - {"reward"} & {chart.name for chart in overview_charts(plain)} & {
-        "turns", "tool_calls", "tool_errors", "lag", "failed_rollouts",
-    }  # fmt: skip
 
 
 CALL_TEXT = '<tool_call>\n{"name": "calc", "arguments": {"x": 1}}\n</tool_call>'

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +35,17 @@ with Workers(3) as workers:
 
 @pytest.fixture(params=["forked", "spawned"])
 def start(request, monkeypatch):
-    """How processes are started."""
     forks = request.param == "forked" and sys.platform == "linux"
     monkeypatch.setattr(workers_module, "can_fork", lambda: forks)
     return request.param
 
 
 def below() -> list[psutil.Process]:
-    """Return the worker processes of this one (a tracker of loky stays for the next)."""
+    """Return the worker processes of this one (a tracker stays for the next)."""
     processes = psutil.Process().children()
-    return [process for process in processes if "tracker" not in " ".join(process.cmdline())]
+    return [
+        process for process in processes if "resource_tracker" not in " ".join(process.cmdline())
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -54,12 +54,8 @@ def test_results_come_in_the_order_of_their_jobs(count, start):
         for jobs_in_all in (0, 1, 7, 60):
             results = workers.map(jobs.named, iter(range(jobs_in_all)), "page")
             assert list(results) == [f"page {i}" for i in range(jobs_in_all)]
-
-
-def test_results_larger_than_a_pipe_come_in_order(start):
-    with Workers(3) as workers:
-        results = workers.map(jobs.repeated, range(40), 1 << 20)
-        assert [result[:3] for result in results] == [f"{i:03}".encode() for i in range(40)]
+        larger_than_a_pipe = workers.map(jobs.repeated, range(40), 1 << 20)
+        assert [result[:3] for result in larger_than_a_pipe] == [b"%03d" % i for i in range(40)]
 
 
 @pytest.mark.parametrize(
@@ -114,9 +110,7 @@ def test_only_a_few_jobs_are_done_ahead_of_the_result_that_is_taken(tmp_path, st
 def test_workers_can_be_used_again_after_results_were_given_up(start):
     with Workers(2) as workers:
         given_up: Any = workers.map(jobs.repeated, range(MANY), 1 << 24)
-        for i in range(
-            5
-        ):  # processes are killed at different moments, also in the middle of a pipe
+        for i in range(5):  # processes are killed at different moments, also amid a pipe
             next(given_up)
             time.sleep(0.003 * i)
         given_up.close()
@@ -159,19 +153,6 @@ def test_no_process_or_thread_is_left_when_the_workers_end(start):
     assert set(threading.enumerate()) <= before
 
 
-def test_without_semaphores_this_process_does_all_jobs(monkeypatch):
-    def refuse(*_: object) -> None:
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr(workers_module, "can_fork", lambda: False)
-    monkeypatch.setattr(import_module("loky.backend.synchronize"), "_SemLock", refuse)
-    environment, path = dict(os.environ), list(sys.path)
-    with Workers(3) as workers:
-        assert set(workers.map(jobs.where, range(20), 0.0)) == {os.getpid()}
-        assert below() == []
-    assert (dict(os.environ), sys.path) == (environment, path)
-
-
 def test_output_of_a_job_goes_to_standard_error(capfd, start):
     with Workers(2) as workers:
         assert len(set(workers.map(jobs.printed, range(20), None))) > 1
@@ -180,7 +161,6 @@ def test_output_of_a_job_goes_to_standard_error(capfd, start):
 
 
 def working() -> tuple[subprocess.Popen[str], list[psutil.Process]]:
-    """Return a program whose workers are busy, and these."""
     process = subprocess.Popen(
         [sys.executable, "-c", WORK],
         stdout=subprocess.PIPE,
@@ -196,11 +176,6 @@ def working() -> tuple[subprocess.Popen[str], list[psutil.Process]]:
     return process, children
 
 
-def gone(children: list[psutil.Process]) -> bool:
-    """Whether all have ended."""
-    return not psutil.wait_procs(children, timeout=60)[1]
-
-
 @pytest.mark.parametrize("to_all", [True, False])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_the_parent_is_stopped(number, to_all):
@@ -210,7 +185,7 @@ def test_nothing_is_left_when_the_parent_is_stopped(number, to_all):
     else:
         process.send_signal(number)
     _, said = process.communicate(timeout=60)
-    assert gone(children)
+    assert not psutil.wait_procs(children, timeout=60)[1]
     assert process.returncode == -number
     if number == signal.SIGINT:  # the parent's own traceback, and nobody else's
         assert said.count("Traceback") == said.count("KeyboardInterrupt") == 1
@@ -219,9 +194,9 @@ def test_nothing_is_left_when_the_parent_is_stopped(number, to_all):
 @pytest.mark.parametrize("how", ["fork", "spawn"])
 @pytest.mark.parametrize("kind", ["script", "-c", "-m"])
 def test_no_process_imports_from_the_current_folder(kind, how, tmp_path, capfd):
-    # Modules that Python, multiprocessing, loky, NumPy and we import. ``python -m`` itself imports
+    # Modules that Python, multiprocessing, NumPy and we import. ``python -m`` itself imports
     # types, from the current folder, before there is a program.
-    names = ("types", "pickle", "multiprocessing", "loky", "secrets", "numbers")
+    names = ("types", "pickle", "multiprocessing", "secrets", "numbers")
     for name in names[kind == "-m" :]:
         trap = "import os; open(os.environ['TRAP'], 'a').write(__file__ + chr(10))"
         (tmp_path / f"{name}.py").write_text(trap)
@@ -230,7 +205,7 @@ def test_no_process_imports_from_the_current_folder(kind, how, tmp_path, capfd):
         "here = sys.path.pop(0)\n"  # the program itself imports what it should
         "from rlreport.system.workers import Workers, can_fork\n"
         "from tests import jobs\n"
-        "import loky, multiprocessing.resource_tracker, pickle, secrets, numbers\n"
+        "import multiprocessing.resource_tracker, pickle, secrets, numbers\n"
         "from rlreport.system import workers as module\n"
         "module.can_fork = lambda: sys.argv[2] == 'fork' and can_fork()\n"
         "sys.path.insert(0, here)\n"

@@ -17,7 +17,7 @@ from pathlib import Path
 from babel.messages import Catalog, pofile
 from jinja2.ext import GETTEXT_FUNCTIONS, babel_extract
 
-from rlreport.bake.templates import script_messages
+from rlreport.pages.templates import script_messages
 from rlreport.text.language import FOLDER, make
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,8 +32,8 @@ _Text = str | tuple[str, str]  # a message, or its singular and plural
 
 _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "message": ((0,), ()),
-    "told": ((0,), ()),
-    "marked": ((0,), ()),
+    "format_message": ((0,), ()),
+    "translatable": ((0,), ()),
     "_section": ((0, 1, 2, 3), ()),
     "Message": ((0,), ()),
     "Column": ((1, 2, 3), ("label", "unit", "help")),

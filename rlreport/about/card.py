@@ -46,7 +46,7 @@ _NUMBER = r"[-+]?(?:(?:\d[\d_]*\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|nan)"
 _WORDS = r"[A-Za-z][A-Za-z_.-]{0,40}"
 _PATH = r"(?:\w+:/)?[\w.~-]*(?:/[\w.=~-]*)+"
 # Pairs of patterns: a suspect name in snake_case, and the harmless values of such a name
-_HARMLESS_PAIRS = tuple(
+_HARMLESS = tuple(
     (re.compile(name), re.compile(value, re.IGNORECASE))
     for name, value in (
         # Counts of tokens, lengths and ids; pass@k.
@@ -135,10 +135,9 @@ _PROSE_BLANKS = 8
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _LONG_RUN = re.compile(r"[\w+/=-]{16,}", re.ASCII)
 _CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
-_BASE64 = re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{32,}")
-_ODD_CASE = re.compile(r"[a-z](?=[A-Z]{2})|[A-Z]{2}(?=[a-z])")
-_CONSONANTS = re.compile(r"[bcdfghjklmnpqrstvwxz]{6}", re.IGNORECASE)
-_LONG_HEX = re.compile(r"(?=\d{0,19}[a-f])(?=[a-f]{0,19}\d)[0-9a-f]{20}", re.IGNORECASE)
+_NO_WORD = re.compile(
+    r"(?=\d{0,19}[a-f])(?=[a-f]{0,19}\d)[0-9a-f]{20}|[bcdfghjklmnpqrstvwxz]{6}", re.IGNORECASE
+)
 _HASH_NAME = re.compile(r"commit|sha\d*|revision|rev|hash|digest|md5|checksum|fingerprint|ref")
 _ID_NAME = re.compile(r"id|uid|uuid|guid|run|job|trial|experiment")
 _HEX = re.compile(r"[0-9a-f]{7,128}", re.IGNORECASE)
@@ -160,14 +159,14 @@ def is_secret(name: str, value: Scalar) -> bool:
 
 
 def _is_harmless(name: str, text: str) -> bool:
-    suspect_parts = [part for part in name.split(".") if _is_suspect(part)]
-    return (
-        not suspect_parts
-        or _is_reference(text)
-        or all(
-            _is_reference(item) or all(_is_harmless_pair(part, item) for part in suspect_parts)
-            for item in text.split(", ")
-        )
+    """Return whether a name is not suspect, or has a harmless value: ``max_tokens`` with 512."""
+    parts = ["_".join(_words(part)) for part in name.split(".") if _is_suspect(part)]
+    if not parts or _is_reference(text):
+        return True
+    return all(
+        _is_reference(item)
+        or all(any(n.fullmatch(part) and v.fullmatch(item) for n, v in _HARMLESS) for part in parts)
+        for item in text.split(", ")
     )
 
 
@@ -177,12 +176,6 @@ def _is_suspect(part: str) -> bool:
         return True
     rest = "_".join(word for word in words if not _HARMLESS_WORD.fullmatch(word))
     return bool(_SUSPECT.search(rest))
-
-
-def _is_harmless_pair(part: str, text: str) -> bool:
-    """Return whether a suspect name has a harmless value, e.g. ``max_tokens`` with ``512``."""
-    name = "_".join(_words(part))
-    return any(n.fullmatch(name) and v.fullmatch(text) for n, v in _HARMLESS_PAIRS)
 
 
 def _is_reference(text: str) -> bool:
@@ -233,25 +226,15 @@ def _assigns_secret(text: str) -> bool:
 
 
 def _is_random(text: str) -> bool:
-    if any(len(_ODD_CASE.findall(run)) >= 4 for run in _BASE64.findall(text)):
-        return True
-    return any(
-        _is_random_run(run, len(whole))
-        for whole in _LONG_RUN.findall(text)
-        for run in _RUN.findall(whole)
-    )
+    runs = (run for whole in _LONG_RUN.findall(text) for run in _RUN.findall(whole))
+    return any(map(_is_random_run, runs))
 
 
-def _is_random_run(run: str, around: int) -> bool:
-    size, chunks = len(run), _CHUNK.findall(run)
+def _is_random_run(run: str) -> bool:
+    size, chunks = len(run), len(_CHUNK.findall(run))
     if run.lower() != run != run.upper():
-        mixed = 2.7 if size >= 16 else 2.2 if size >= 10 and around >= 24 else 0
-        return size < mixed * len(chunks)
-    return size >= 20 and (
-        size < (3.2 if size < 30 else 4) * len(chunks)
-        or bool(_LONG_HEX.search(run))
-        or any(_CONSONANTS.search(chunk) for chunk in chunks)
-    )
+        return size >= 10 and size < 2.7 * chunks
+    return size >= 20 and (size < 3.6 * chunks or bool(_NO_WORD.search(run)))
 
 
 def named_value(pairs: Mapping[Any, Any]) -> Mapping[Any, Any]:

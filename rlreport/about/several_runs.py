@@ -58,31 +58,17 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
     if len(files_of) < 2 or not common_steps:
         return None
     folders = [f"{top}/" for top in files_of]
-    values = {
-        "folders": _enumeration(folders)
-        if named
-        else message("{count:count} folders", count=len(folders)),
-        "runs": len(folders),
-    }
     same_files = len(set(map(frozenset, files_of.values()))) == 1
     if same_files and len(common_steps) >= _MIN_SHARED_FRACTION * min(map(len, steps_of.values())):
-        text = message(
-            "{folders} look like {runs:count} runs, as they share {steps:count} steps in files of "
-            "the same names: every figure here mixes them. Build a report of each; rlreport index "
-            "lists them and rlreport compare compares two. If they are one run, pass --merge.",
-            steps=len(common_steps),
-            **values,
+        why = message(
+            "they share {steps:count} steps in files of the same names", steps=len(common_steps)
         )
     elif all(_has_configuration(logs, top) for top in files_of):
-        text = message(
-            "{folders} look like {runs:count} runs, as each has its own configuration: every "
-            "figure here mixes them. Build a report of each; rlreport index lists them and "
-            "rlreport compare compares two. If they are one run, pass --merge.",
-            **values,
-        )
+        why = message("each has its own configuration")
     else:
         return None
-    return Note(SEVERAL_RUNS, text, 1)
+    count = message("{count:count} folders", count=len(folders))
+    return _note(_enumeration(folders) if named else count, len(folders), why)
 
 
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
@@ -96,12 +82,19 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
     fewest = keys["file"].value_counts().reindex(range(len(names)), fill_value=0).min()
     if shared < max(_MIN_SHARED_COUNT, _MIN_SHARED_FRACTION * fewest):
         return None
+    count = message("{count:count} files", count=len(names))
+    why = message("each has the same steps")
+    return _note(_enumeration(names) if named else count, len(names), why)
+
+
+def _note(names: str, runs: int, why: str) -> Note:
     text = message(
-        "{files} look like {runs:count} runs, as each has the same steps: every figure here "
-        "mixes them. Build a report of each; rlreport index lists them and rlreport compare "
-        "compares two. If they are one run, pass --merge.",
-        files=_enumeration(names) if named else message("{count:count} files", count=len(names)),
-        runs=len(names),
+        "{names} look like {runs:count} runs, as {why}: every figure here mixes them. Build a "
+        "report of each; rlreport index lists them and rlreport compare compares two. If they are "
+        "one run, pass --merge.",
+        names=names,
+        runs=runs,
+        why=why,
     )
     return Note(SEVERAL_RUNS, text, 1)
 

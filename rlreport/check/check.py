@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.check.finding import Fact, Facts, Finding, Limits, Met, NotRun, Rank, Severity
+from rlreport.check.finding import Fact, Facts, Finding, Limits, Met, NotRun, Onset, Rank, Severity
 from rlreport.check.noise import Trend
 from rlreport.check.run import Ranking, Run
 from rlreport.check.series import MIN_STEPS, Series
-from rlreport.text.messages import listed, marked, message, told
+from rlreport.text.messages import format_message, listed, message, translatable
 
 Result = Finding | NotRun | None
 # A text with {placeholders}, a dict of such texts (``facts["kind"]`` selects one), or a function
@@ -30,8 +30,7 @@ class Need:
     columns: tuple[str, ...]
     role: str = ""  # kind of trainer metric ("reward", "length") that suffices instead, "" for none
 
-    def met(self, run: Run) -> bool:
-        """Return whether the run's log has this data: the trainer metric, or all the columns."""
+    def is_available(self, run: Run) -> bool:
         return self.role in run.roles or all(run.has(column) for column in self.columns)
 
 
@@ -64,9 +63,7 @@ class Check:
     charts: tuple[str, ...] = ()  # names of the charts in the report that show its findings
     limits: type[Limits] = Limits  # class that declares the thresholds of the check
     source: str = ""  # where the thresholds come from; by default the source of the first threshold
-    # short title, used where another finding names this one as its effect; or ``name``
-    clause: Template | None = None
-    # what the verdict says of it as its lead, before "from step N on"; or ``clause``, or ``name``
+    # what the verdict says of it in a clause, such as before "from step N on"; or ``name``
     statement: Template | None = None
     event: bool = False  # whether it happened at its onset, not from it on
     # ids of other checks whose findings this check's finding may have caused
@@ -91,7 +88,7 @@ class Check:
 
     def run(self, run: Run) -> Result:
         """Return a finding, None if there is no problem, or a NotRun if the run lacks data."""
-        missing = [message(need.words) for need in self.needs if not need.met(run)]
+        missing = [message(need.words) for need in self.needs if not need.is_available(run)]
         if missing and run.responses.empty:
             return self.not_run(message("rollouts with {fields}", fields=listed(missing)))
         if missing:
@@ -106,28 +103,24 @@ class Check:
         texts = [*(need.words for need in self.needs), self.needs_also]
         needs = listed(message(text) for text in texts if text)
         needs = needs or message("nothing beyond the log")
-        return (
-            message("{needs}; a run with at least five steps", needs=needs) if self.trend else needs
-        )
+        literal = translatable("{needs}; a run with at least five steps") if self.trend else needs
+        return message(literal, needs=needs)
 
     def format_title(self, facts: Facts) -> str:
         return _fill_template(self.title, facts)
 
-    def format_clause(self, facts: Facts) -> str:
-        return _fill_template(self.clause or self.name, facts)
-
     def format_statement(self, facts: Facts) -> str:
-        return _fill_template(self.statement or self.clause or self.name, facts)
+        return _fill_template(self.statement or self.name, facts)
 
     def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
         """Return a NotRun for a run with too few steps, or values of ``reward``, for a trend."""
         if reward is not None and run.first is not None:
-            literal = marked("at least {least} values of the reward (this run has {count})")
+            literal = translatable("at least {least} values of the reward (this run has {count})")
             count = int(np.isfinite(reward.values).sum())
             needs = message(literal, least=MIN_STEPS, count=count)
         else:
             shortest, steps = run.limits[Trend].shortest_run, len(run.steps)
-            literal = marked("at least {shortest} steps (this run has {steps})")
+            literal = translatable("at least {shortest} steps (this run has {steps})")
             needs = message(literal, shortest=shortest, steps=steps)
         return self.not_run(needs)
 
@@ -147,16 +140,22 @@ class Check:
 
         ``facts`` are the values filled into the finding's texts (NaN becomes None), ``met`` the
         thresholds that were met. ``ranking`` selects example responses. ``fields`` are other fields
-        of ``Finding``: by default, ``onset`` (the step at which the problem began) is computed
-        from ``series``, and ``steps`` are all steps from the onset on.
+        of ``Finding``: by default, ``onset`` (the step at which the problem began, also as a
+        number) is computed from ``series``, and ``steps`` are all steps from the onset on.
+        ``series`` may be a ``Series``, whose source becomes a fact.
         """
+        first = run.first.span if run.first else None
+        values = {**(facts or {}), "first_window": first, "last_window": run.last.span}
+        series = fields.get("series")
+        if isinstance(series, Series):
+            values["series_from"] = series.source
+            fields["series"] = series = run.align(series)
         if "onset" not in fields:
-            series = fields.get("series")
             fields["onset"] = None if series is None else run.onset(series)
+        elif isinstance(step := fields["onset"], int):
+            fields["onset"] = Onset(step, step, step)
         steps = fields.pop("steps", run.since(fields["onset"]))
         examples = run.examples(ranking, fields["onset"]) if ranking else ()
-        first = run.first.span if run.first else None
-        values: Facts = {**(facts or {}), "first_window": first, "last_window": run.last.span}
         return Finding(
             id=self.id,
             severity=severity,
@@ -174,7 +173,7 @@ class Check:
 def _fill_template(template: Template, facts: Facts) -> str:
     if isinstance(template, Mapping):
         template = template[str(facts["kind"])]
-    return told(template(facts) if callable(template) else template, facts)
+    return format_message(template(facts) if callable(template) else template, facts)
 
 
 def _is_nan(fact: Fact) -> bool:

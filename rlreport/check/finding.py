@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.text.messages import marked, message, sentences
+from rlreport.text.messages import message, sentences, translatable
 
 Severity = Literal["critical", "warning", "info"]
 Rank = Literal["invalid", "cause", "consequence", "note"]
@@ -249,7 +249,7 @@ class Verdict:
 
 
 def findings_json(verdict: Verdict) -> dict[str, Any]:
-    """Return the content of ``findings.json``, with keys in a fixed order; see docs/data.md."""
+    """Return the content of ``findings.json``; see docs/data.md."""
     return {
         "schema": SCHEMA,
         "verdict": {
@@ -280,19 +280,16 @@ def _course_json(quantity: Quantity, course: Course) -> dict[str, Any]:
 
 def _finding_json(finding: Finding) -> dict[str, Any]:
     return {
-        **_fields(finding, "id", "severity", "rank", "explained_by", "title"),
-        "facts": _json_value(finding.facts),
-        "onset": asdict(finding.onset) if finding.onset else None,
-        "until": finding.until,
+        **_fields(finding, "id", "severity", "rank", "explained_by", "title", "facts", "until"),
+        **_fields(finding, "steps", "source"),
+        "onset": finding.onset and asdict(finding.onset),
         "thresholds": [_json_value(asdict(met)) for met in finding.thresholds],
         "evidence": [
             _example_json(example) | {"before": example.before and _example_json(example.before)}
             for example in finding.evidence
         ],
-        "steps": list(finding.steps),
         "why": sentences([finding.why, finding.sample]),
         "try": finding.suggestion,
-        "source": finding.source,
         "series_from": finding.facts.get("series_from"),
     }
 
@@ -318,13 +315,9 @@ def _json_value(value: Any) -> Any:
 N = TypeVar("N", int, float)
 L = TypeVar("L", bound="Limits")
 
-CONTRACT = marked("this project's convention")
-AGENTS = marked("verl issues 1569, 4998 (calls vanish); AReaL (share at the limit)")
-ENTROPY = marked("entropy-collapse threads of TRL, verl and DAPO")
-EOS = marked("TRL val/num_eos_tokens and --missing_eos_penalty")
-MISMATCH = marked("NeMo-RL guides; verl FAQ")
-PUBLIC_RUNS = marked("public GRPO runs")
-RL_BOARD = marked("RLLoggingBoard post")
+CONTRACT = translatable("this project's convention")
+EOS = translatable("TRL val/num_eos_tokens and --missing_eos_penalty")
+RL_BOARD = translatable("RLLoggingBoard post")
 
 
 class Limit(Generic[N]):

@@ -83,7 +83,7 @@ class Run:
         self, tables: Tables, limits: Thresholds | None = None, validation: Tables | None = None
     ) -> None:
         self.tables = tables.training()
-        self.validation = validation or tables.beside()
+        self.validation = validation or tables.validation_tables()
         attempted = tables.steps["responses"] + tables.steps["failed_rollouts"] > 0
         self.attempted_steps = tables.steps[attempted]
         self.limits = limits or Thresholds()

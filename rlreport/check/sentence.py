@@ -12,13 +12,13 @@ from rlreport.check.finding import FIRST_WORDS, Course, Fact, Finding, Quantity,
 from rlreport.check.registry import BY_ID
 from rlreport.text.messages import (
     clauses,
-    marked,
+    format_message,
     message,
     plural,
     sentences,
     short_figure,
     span,
-    told,
+    translatable,
 )
 from rlreport.text.numbers import short
 
@@ -34,8 +34,8 @@ LONG_PART = 0.2
 STILL = 0.1  # A change beyond doubt has at least this part of the larger value
 
 NAMES: dict[Quantity, str] = {
-    "reward": marked("the reward"),
-    "watched_reward": marked("validation"),
+    "reward": translatable("the reward"),
+    "watched_reward": translatable("validation"),
 }
 
 
@@ -112,24 +112,22 @@ def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
     check = BY_ID[lead.id]
     facts = {
         "level": FIRST_WORDS[verdict.level],
-        "statement": check.format_statement(lead.facts),
+        "statement": lead.clause,
         "step": lead.onset and lead.onset.step,
     }
     if lead.onset is None or lead.onset.step == verdict.first_step:
-        text = told("{level}: {statement}", facts)
+        text = format_message("{level}: {statement}", facts)
     elif check.event:
-        text = told("{level}: {statement} at step {step}", facts)
+        text = format_message("{level}: {statement} at step {step}", facts)
     else:
-        text = told("{level}: {statement} from step {step} on", facts)
+        text = format_message("{level}: {statement} from step {step} on", facts)
     effects = [
         effect
         for effect in verdict.effects_of(lead)
         if effect.severity != "info" and effect.id not in OF_REWARD
     ]
     for effect in effects[:1]:
-        both = message(
-            "{cause}; {effect}", cause=text, effect=BY_ID[effect.id].format_statement(effect.facts)
-        )
+        both = message("{cause}; {effect}", cause=text, effect=effect.clause)
         if len(f"{both} {_keep_sentence(verdict)}".split()) <= MAX_WORDS:
             text = both
     return message("{text}.", text=text)
@@ -166,25 +164,33 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
                 clause = (
                     "{name} rose from {first} to {best} ({at}) and is {last} since step {since}"
                 )
-                return told(clause, facts)
-            return told("{name} rose from {first} to {best} ({at}), then fell to {last}", facts)
-        return told("{name} fell from {first} to {last}", facts)
+                return format_message(clause, facts)
+            return format_message(
+                "{name} rose from {first} to {best} ({at}), then fell to {last}", facts
+            )
+        return format_message("{name} fell from {first} to {last}", facts)
     if _rose(course) and texts[0] != texts[2]:
         if is_long and end == "flat":
-            return told("{name} rose from {first} to {last} and is flat since step {since}", facts)
-        return told("{name} rose from {first} to {last}", facts)
+            return format_message(
+                "{name} rose from {first} to {last} and is flat since step {since}", facts
+            )
+        return format_message("{name} rose from {first} to {last}", facts)
     dip = next((f.facts for f in verdict.findings if f.facts.get("kind") == "dip"), None)
     if dip and quantity == "reward":
         facts |= {"level": short_figure(dip["low"]), "when": span((dip["since"], dip["until"]))}
-        return told("{name} is {last} at the end, after a fall to {level} ({when})", facts)
+        return format_message(
+            "{name} is {last} at the end, after a fall to {level} ({when})", facts
+        )
     if course.direction < 0 and texts[0] != texts[2]:
-        return told("{name} fell from {first} to {last}", facts)
+        return format_message("{name} fell from {first} to {last}", facts)
     if texts[0] == texts[2] or abs(last - first) <= STILL * max(abs(first), abs(last)):
-        return told("{name} stays at about {last}", facts)
+        return format_message("{name} stays at about {last}", facts)
     facts |= {"start": span(course.first.steps), "end": span(course.last.steps)}
     if verdict.level == "healthy":
-        return told("{name} is {last} in {end} ({first} in {start})", facts)
-    return told("{name} did not clearly change: {first} in {start}, {last} in {end}", facts)
+        return format_message("{name} is {last} in {end} ({first} in {start})", facts)
+    return format_message(
+        "{name} did not clearly change: {first} in {start}, {last} in {end}", facts
+    )
 
 
 def numbers_of(values: Sequence[float], course: Course) -> list[str]:

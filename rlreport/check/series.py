@@ -15,9 +15,9 @@ import numpy as np
 from rlreport.check.finding import Limit, Limits, SeriesSource
 from rlreport.check.noise import BIAS, MAX_CORRELATION, ar1_variance, deviate, lag_1
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.text.messages import marked
+from rlreport.text.messages import translatable
 
-LMFLOW = marked("LMFlow post on PPO training")
+LMFLOW = translatable("LMFlow post on PPO training")
 
 MIN_STEPS = 5  # Minimum number of values that a series needs to be judged
 # Length of the first, best and last window: fraction of the steps, and minimum number of steps

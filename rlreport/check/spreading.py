@@ -22,7 +22,7 @@ from rlreport.check.series import MIN_WINDOW, Series, noise_of
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import GAP, TextSample
 from rlreport.text.clean import REPLACEMENT
-from rlreport.text.messages import marked
+from rlreport.text.messages import translatable
 from rlreport.text.tokens import STRUCTURES, units
 
 Bools = NDArray[np.bool_]
@@ -60,7 +60,7 @@ _NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
 # Signs (and "0", any number) that are removed from the start, or from the end, of a text
 _BEFORE, _AFTER = frozenset("0.,;:!?。，；：！？"), frozenset("0.,;。，；")
 
-FIGHTIN_WORDS = marked(
+FIGHTIN_WORDS = translatable(
     "LMFlow post (# grew from 3% to half of the responses); method: Monroe et al. 2008, "
     "Fightin' Words"
 )
@@ -118,8 +118,6 @@ def has_text(counts: Floats) -> Floats:
     return np.where(np.isfinite(counts), counts > 0, np.nan)
 
 
-# Rewards may be close to the float64 maximum.
-@np.errstate(over="ignore", invalid="ignore")
 def spreading_texts(run: Run) -> SpreadingTexts:
     """Return texts in a far larger share of the last responses than of first or reference ones."""
     rows: list[dict[str, object]] = []
@@ -455,7 +453,7 @@ def series_change(series: Series, first: int | None) -> Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class LimitedFigure:
     """A number that should not meet its limit (``end op limit``)."""
 
     limit: Limit[float]
@@ -466,13 +464,13 @@ class Figure:
 
 def mean_figure(
     run: Run, limit: Limit[float], values: Floats, weights: Floats | None = None
-) -> Figure:
+) -> LimitedFigure:
     """Return the mean of per-response values, which should not exceed its limit."""
-    return Figure(limit, ">", run.by_step(values, weights), run.change(values, weights).last)
+    return LimitedFigure(limit, ">", run.by_step(values, weights), run.change(values, weights).last)
 
 
 def judge_figures(
-    check: Check, run: Run, figures: Sequence[Figure], ranking: Ranking, **facts: Fact
+    check: Check, run: Run, figures: Sequence[LimitedFigure], ranking: Ranking, **facts: Fact
 ) -> Result:
     """Return a finding if any number exceeds its limit; it is dated by the first one that does."""
     exceeded = [(f.series, met) for f in figures for met in run.met(f.limit, f.op, f.end)]

@@ -82,7 +82,7 @@ def _excerpt(rollout: Rollout, example: Example) -> str:
     return ("…" if start else "") + part + ("…" if start + len(part) < len(text) else "")
 
 
-def worded(
+def with_texts(
     verdict: Verdict, card: Mapping[str, object] | None = None, sample_note: str = ""
 ) -> Verdict:
     """Return the verdict with its sentence and its findings' texts filled in.
@@ -116,7 +116,7 @@ def _fill_texts(finding: Finding, card: Mapping[str, object], sample_note: str) 
         finding,
         name=message(check.name),
         title=check.format_title(finding.facts),
-        clause=check.format_clause(finding.facts),
+        clause=check.format_statement(finding.facts),
         why=message(check.why),
         sample=message("Counted {sample}.", sample=sample_note) if sampled else "",
         suggestion=_suggestion(check.suggestion, card),
@@ -160,7 +160,7 @@ def run_checks(
     muted: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Run the checks on a run's tables and return the verdict with its texts."""
-    return worded(judge(Run(tables, thresholds), checks, muted))
+    return with_texts(judge(Run(tables, thresholds), checks, muted))
 
 
 # Figures may be close to the float64 maximum: sums that overflow become infinite or NaN.

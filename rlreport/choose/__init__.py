@@ -17,31 +17,28 @@ from rlreport.check.finding import Verdict
 from rlreport.errors import UnusableInputError
 from rlreport.options import ReportOptions
 from rlreport.read.choice import METRICS, extremeness
+from rlreport.read.tables import mix
 from rlreport.tables import Tables, length_column
-from rlreport.text.messages import marked, message
+from rlreport.text.messages import message, translatable
 
-SEED = 0  # Seed of random samples
 # Fraction of a step's shown responses that have extreme metrics; the others are sampled
 EXTREME_SHARE = 0.5
-
-# Maximum fraction of the sampled responses reserved for prompts that occur at several steps
-RECURRING_SHARE = 0.5
 
 TOOL_ERRORS = "tool_errors"
 
 # label, metric, "min" or "max", whether to link to the token with the largest KL
 _ENDS = (
-    (marked("Lowest reward"), "reward", "min", False),
-    (marked("Highest reward"), "reward", "max", False),
-    (marked("Furthest below the reference"), "reward_gap", "min", False),
-    (marked("Furthest above the reference"), "reward_gap", "max", False),
-    (marked("Largest KL"), "kl_k1", "max", True),
-    (marked("Most negative KL"), "kl_k1", "min", False),
-    (marked("Largest token KL, k3"), "kl_max", "max", True),
-    (marked("Longest"), "response_tokens", "max", False),
-    (marked("Shortest"), "response_tokens", "min", False),
-    (marked("Highest surprisal"), "surprisal_mean", "max", False),
-    (marked("Lowest surprisal"), "surprisal_mean", "min", False),
+    (translatable("Lowest reward"), "reward", "min", False),
+    (translatable("Highest reward"), "reward", "max", False),
+    (translatable("Furthest below the reference"), "reward_gap", "min", False),
+    (translatable("Furthest above the reference"), "reward_gap", "max", False),
+    (translatable("Largest KL"), "kl_k1", "max", True),
+    (translatable("Most negative KL"), "kl_k1", "min", False),
+    (translatable("Largest token KL, k3"), "kl_max", "max", True),
+    (translatable("Longest"), "response_tokens", "max", False),
+    (translatable("Shortest"), "response_tokens", "min", False),
+    (translatable("Highest surprisal"), "surprisal_mean", "max", False),
+    (translatable("Lowest surprisal"), "surprisal_mean", "min", False),
 )
 
 
@@ -87,40 +84,26 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
 
 
 def rank_by_interest(
-    responses: pd.DataFrame,
-    step: int,
-    shown: int,
-    *,
-    evidence: Iterable[int] = (),
-    seed: int = SEED,
-    recurring: NDArray[np.float64] | None = None,
+    responses: pd.DataFrame, shown: int, evidence: Iterable[int] = ()
 ) -> NDArray[np.int64]:
     """Return which rows of a step's ``responses`` to show, the most interesting first.
 
     The order is: responses that findings refer to (``evidence``, their n), extremes of each metric,
-    and a seeded sample of the rest, which prefers prompts that occur at several steps: those with a
-    number in ``recurring``, see ``prompt_sampling_keys``.
+    and a sample of the rest, one response to each prompt, then the second ones, and so on.
     """
-    count = len(responses)
-    if count == 1:
-        return np.zeros(1, np.int64)
     rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
     pinned = np.isin(responses["n"].to_numpy(), np.fromiter(evidence, np.int64))
     rank[pinned] = -1
     order = rank.argsort(kind="stable")
-    if count <= shown:
+    if len(order) <= shown:
         return order
-    leading_count = max(int(pinned.sum()), int(shown * EXTREME_SHARE))
-    first, rest = order[: min(leading_count, shown)], order[min(leading_count, shown) :]
-    random = np.random.default_rng([seed, step % (1 << 63)])
-    rest, room = rest[random.permutation(len(rest))], shown - len(first)
-    if recurring is not None:
-        # Start the sample with one response to each of some prompts that occur at several steps.
-        _, first_of_prompt = np.unique(recurring[rest], return_index=True)
-        one_per_prompt = first_of_prompt[~np.isnan(recurring[rest][first_of_prompt])]
-        one_per_prompt = one_per_prompt[: int(room * RECURRING_SHARE)]
-        rest = np.concatenate([rest[one_per_prompt], np.delete(rest, one_per_prompt)])
-    return np.concatenate([first, rest[:room]])
+    leading = min(max(int(pinned.sum()), int(shown * EXTREME_SHARE)), shown)
+    rest = np.sort(order[leading:])
+    prompt = responses["prompt_id"].to_numpy()[rest]
+    nth = pd.Series(prompt).groupby(prompt).cumcount()
+    # All steps take prompts in the same random order, so that a prompt can be followed.
+    rest = rest[np.lexsort((mix(prompt.astype(np.uint64)), nth))]
+    return np.concatenate([order[:leading], rest[: shown - leading]])
 
 
 FINEST_DIGITS = 6  # Significant digits of token values at the highest level of detail
@@ -289,8 +272,6 @@ def evenly(count: int, room: int) -> NDArray[np.int64]:
     return np.linspace(0, count - 1, min(count, room)).round().astype(np.int64)
 
 
-__all__ = ["Extreme", "StepPlan", "choose", "extremes", "fewer_steps", "left_out"]
-
 # Logged fields with a value for each token that the pages of steps contain
 TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
 
@@ -322,33 +303,13 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
     # Pages also contain three computed arrays: log-ratios, advantages and returns.
     arrays = array_count + 3 if has_tokens and array_count else int(has_tokens)
     starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
-    sampling_keys = prompt_sampling_keys(responses, SEED)
     plans = []
     for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
         step = int(steps[start])
         pinned = evidence.get(step, set())
-        rows = start + rank_by_interest(
-            responses.iloc[start:stop],
-            step,
-            options.max_responses,
-            evidence=pinned,
-            recurring=sampling_keys[start:stop],
-        )
+        rows = start + rank_by_interest(responses.iloc[start:stop], options.max_responses, pinned)
         plans.append(StepPlan(step, with_texts[rows], len(pinned), token_counts[rows], arrays))
     return plans
-
-
-def prompt_sampling_keys(responses: pd.DataFrame, seed: int) -> NDArray[np.float64]:
-    """Return a random number for each response, the same for all responses to a prompt.
-
-    Each step samples the prompts with the smallest numbers, so different steps tend to sample the
-    same prompts. The number is NaN for prompts that occur at one step only.
-    """
-    steps = responses.groupby("prompt_id")["step"].nunique()
-    number = np.random.default_rng([seed, 1]).random(int(steps.index.max()) + 1)
-    prompt = responses["prompt_id"].to_numpy()
-    keys: NDArray[np.float64] = np.where(steps[prompt].to_numpy() > 1, number[prompt], np.nan)
-    return keys
 
 
 def shown_prompts(

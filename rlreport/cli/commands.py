@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlreport.cli.terminal import (
-    OUT,
     READING,
     fail_on_option,
     location,
     options,
+    out_option,
     say,
     say_json,
     verdict_lines,
@@ -47,8 +47,8 @@ def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> N
       rlreport check logs/
       rlreport check logs/ --json --fail-on warning
     """
-    from rlreport.bake.templates import canonical_json
     from rlreport.check import findings_json
+    from rlreport.pages.templates import canonical_json
     from rlreport.pipeline import check_logs
 
     quiet = given["quiet"] or as_json
@@ -103,17 +103,10 @@ def formats() -> None:
 
 @click.command(short_help="List many reports on one page.")
 @click.argument("reports", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--out",
-    type=OUT,
-    default=Path("index.html"),
-    show_default=True,
-    help="Path of the page; its links are relative to it.",
-)
+@out_option("index.html", "Path of the page; its links are relative to it.")
 @click.option("--title", metavar="TEXT", default="", show_default="Runs", help="Title of the page.")
 @options(BuildOptions, "lang", "quiet")
-def index(reports: tuple[str, ...], out: Path, title: str, lang: str, quiet: bool) -> None:
+def index(reports: tuple[str, ...], out: str, title: str, lang: str, quiet: bool) -> None:
     """List many REPORTS on one page: folders, .zip or .html files, or folders of these.
 
     Reports that are broken, or written by a newer version, are listed as such.
@@ -125,7 +118,7 @@ def index(reports: tuple[str, ...], out: Path, title: str, lang: str, quiet: boo
     """
     from rlreport.api import index as build_index
 
-    if str(out) == "-":
+    if out == "-":
         raise UsageError("-o -: index needs an output path")
     page = build_index(reports, out, title=title, lang=lang)
     if quiet:
@@ -146,13 +139,13 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
       rlreport inspect logs/
       rlreport inspect run.jsonl --map reward=score
     """
-    from rlreport.bake.data import note_in_words
-    from rlreport.metrics import metrics_beside
+    from rlreport.metrics import find_and_read
+    from rlreport.pages.data import note_in_words
     from rlreport.read.logs import read_logs
     from rlreport.system.workers import Progress
 
     read, figures = part(ReadOptions, given), part(FigureOptions, given)
-    metrics = metrics_beside(logs, read.metrics, read.run)
+    metrics = find_and_read(logs, read.metrics, read.run)
     scan = read_logs(logs, read, figures, Progress(given["quiet"]), metrics.paths)
     if len(scan.responses):
         _say_steps(scan)
@@ -185,10 +178,10 @@ def _say_section(title: str, lines: Iterable[str]) -> None:
 
 
 def _say_steps(scan: Scan) -> None:
-    from rlreport.summarise import commonest
+    from rlreport.summarise import most_common
 
     counts = scan.responses["step"].value_counts()
-    usual_count = commonest(counts.to_numpy())
+    usual_count = most_common(counts.to_numpy())
     say(
         f"{counted(len(scan.responses), 'response')} over {counted(len(counts), 'step')} "
         f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"
@@ -240,13 +233,9 @@ class BuildCommand(click.Command):
 
 @click.command(cls=BuildCommand, short_help="Build the report of the rollout LOGS.")
 @click.argument("logs", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--out",
-    type=OUT,
-    default=Path("report"),
-    show_default=True,
-    help="Output path, or URL such as s3://bucket/run. The suffix selects the format: none = "
+@out_option(
+    "report",
+    "Output path, or URL such as s3://bucket/run. The suffix selects the format: none = "
     "folder, .html = one file, .eml = mail, .md = Markdown with a folder of pictures, .zip = "
     "zipped folder. '-' writes to standard output and needs --format.",
 )
@@ -267,7 +256,7 @@ def build(logs: tuple[str, ...], out: Path | str, fail_on: Any, **given: Any) ->
     from rlreport.cli.terminal import print_report
 
     with ExitStack() as stack:
-        if str(out) == "-":
+        if out == "-":
             out = stack.enter_context(_to_standard_output(given["form"]))
             given["quiet"] = True
         report = build_report(logs, out, **given)
@@ -301,17 +290,13 @@ def _to_standard_output(form: str | None) -> Iterator[Path]:
 
 @click.command(short_help="Compare two runs.")
 @click.argument("runs", nargs=-1, required=True, metavar="BASE... NEW")
-@click.option(
-    "-o",
-    "--out",
-    type=OUT,
-    default=Path("comparison"),
-    show_default=True,
-    help="Output path, or URL such as s3://bucket/run; the suffix selects the format as in "
+@out_option(
+    "comparison",
+    "Output path, or URL such as s3://bucket/run; the suffix selects the format as in "
     "'rlreport build'.",
 )
 @options(CompareOptions)
-def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
+def compare(runs: tuple[str, ...], out: str, **given: Any) -> None:
     """Compare the run NEW with BASE: logs, or earlier reports (folder, .zip, .html).
 
     Give BASE several times for several seeds. Exit status: 1 if a --fail-on condition is met, 2
@@ -329,7 +314,7 @@ def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
 
     if len(runs) < 2:
         raise UsageError("compare: give BASE and NEW, logs or earlier reports")
-    if str(out) == "-":
+    if out == "-":
         raise UsageError("-o -: compare needs an output path")
     comparison = compare_runs(runs[:-1], runs[-1], out, **given)
     if not given["quiet"]:

@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import MISSING, Field, replace
 from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.types import FuncParamType
 
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions, declared
 from rlreport.text.clean import REPLACEMENT, printable
-from rlreport.text.messages import Joined, message, phrases, plural, told
+from rlreport.text.messages import Joined, format_message, message, phrases, plural
 from rlreport.text.numbers import byte_size
 
 if TYPE_CHECKING:
@@ -60,9 +58,9 @@ def say_json(document: bytes) -> None:
 
 def print_report(report: Report) -> None:
     from rlreport.about.several_runs import SEVERAL_RUNS
-    from rlreport.bake.notes import NOTES
     from rlreport.deliver.publish import page_at
     from rlreport.draw.custom import CHARTS
+    from rlreport.pages.notes import NOTES
     from rlreport.read.detect import FORMAT
 
     translate = report.language.of
@@ -101,9 +99,9 @@ def verdict_lines(verdict: Verdict) -> list[str]:
             "step": finding.onset.step if finding.onset else None,
         }
         lines.append(
-            told("{head}: {title} (since step {step})", values)
+            format_message("{head}: {title} (since step {step})", values)
             if finding.onset
-            else told("{head}: {title}", values)
+            else format_message("{head}: {title}", values)
         )
         lines += [Joined("", [f"{indent}         ", line]) for line in _example_lines(finding)]
     for muted in verdict.muted:
@@ -151,11 +149,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 READING = [field.name for kind in (ReadOptions, FigureOptions) for field in declared(kind)]
 
 
-def path(value: str | Path) -> str | Path:
-    """Convert an output path to a Path; a URL remains a string."""
-    return value if "://" in str(value) else Path(value)
-
-
 def size(value: str | int) -> int:
     """Parse a size such as ``10MB``, ``500kB`` or ``1000`` into bytes; units are decimal."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", str(value).strip(), re.IGNORECASE)
@@ -165,13 +158,17 @@ def size(value: str | int) -> int:
     return int(float(match[1]) * unit)
 
 
-OUT = FuncParamType(path)
-
 fail_on_option = click.option(
     "--fail-on",
     type=click.Choice(["warning", "critical"]),
     help="Exit with status 1 if there is a finding of this severity or worse.",
 )
+
+
+def out_option(default: str, help: str) -> Callable[[Command], Command]:
+    return click.option(
+        "-o", "--out", default=default, show_default=True, metavar="PATH", help=help
+    )
 
 
 def options(kind: type, *names: str) -> Callable[[Command], Command]:
@@ -187,26 +184,23 @@ def options(kind: type, *names: str) -> Callable[[Command], Command]:
 
 
 def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
-    settings, help = declaration.metadata, declaration.metadata["help"]
+    settings = declaration.metadata
     default = {} if declaration.default is MISSING else declaration.default
     flags = settings["flags"] or [f"--{declaration.name.replace('_', '-')}"]
     if isinstance(default, bool):
-        return click.option(*flags, declaration.name, is_flag=True, help=help)
-    attributes: dict[str, Any] = {
-        "metavar": settings.get("metavar"),
-        "type": _type(settings, default),
-    }
-    attributes["show_default"] = "size" in settings or settings.get(
-        "show", default not in (None, "", (), {})
+        return click.option(*flags, declaration.name, is_flag=True, help=settings["help"])
+    repeatable = isinstance(default, tuple | dict)
+    return click.option(
+        *flags,
+        declaration.name,
+        metavar=settings.get("metavar"),
+        type=_type(settings, default),
+        default=None if repeatable else default,
+        show_default=settings.get("show", default not in (None, "", (), {})),
+        multiple=repeatable,
+        callback=_pairs if isinstance(default, dict) else None,
+        help=f"{settings['help']} Repeatable." if repeatable else settings["help"],
     )
-    if isinstance(default, tuple | dict):
-        attributes |= {"multiple": True, "help": f"{help} Repeatable."}
-        if isinstance(default, dict):
-            attributes["callback"] = _pairs
-    else:
-        default = settings["show"] if "size" in settings and default else default
-        attributes |= {"default": default, "help": help}
-    return click.option(*flags, declaration.name, **attributes)
 
 
 def _type(settings: Mapping[str, Any], default: object) -> Any:

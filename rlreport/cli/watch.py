@@ -50,7 +50,7 @@ def duration(value: str) -> float:
 )
 def watch(
     logs: tuple[str, ...],
-    out: Path | str,
+    out: str,
     every: float,
     until_idle: float | None,
     live: bool,
@@ -69,7 +69,7 @@ def watch(
     """
     from rlreport.check.registry import load_thresholds, refuse_unknown
 
-    if str(out) == "-":
+    if out == "-":
         raise UsageError("-o -: watch needs an output path")
     form_of(out, given["form"])
     refuse_unknown(given["mute"])
@@ -127,7 +127,7 @@ def _time(path: str) -> int:
         return 0
 
 
-def _build(logs: tuple[str, ...], out: Path | str, given: dict[str, Any]) -> Report | None:
+def _build(logs: tuple[str, ...], out: str, given: dict[str, Any]) -> Report | None:
     from rlreport.api import build as build_report
 
     quiet = given["quiet"]

@@ -27,7 +27,7 @@ from rlreport.comparison.statistics import (
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.clean import number_as_text
-from rlreport.text.messages import marked
+from rlreport.text.messages import translatable
 
 # Prompts are paired if all runs share at least this fraction of the smallest run's prompts
 LEAST_SHARED = 0.3
@@ -49,17 +49,17 @@ ALL_RIGHT, ALL_WRONG = "all_right", "all_wrong"
 # Figures that should not get worse: id, name, columns (the first one that all runs have is used),
 # and which direction is better: 1 up, -1 down, 0 neither
 GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
-    ("watched_reward", marked("Watched reward"), ("valid_reward",), 1),
-    ("kl", marked("KL"), ("kl_k1",), -1),
-    ("length", marked("Length"), ("response_tokens", "response_chars"), -1),
-    ("cut_off", marked("Cut off at the limit"), ("cut_off",), -1),
-    ("surprisal", marked("Surprisal"), ("surprisal_mean",), 1),
-    ("distinct_2", marked("Distinct-2"), ("distinct_2",), 1),
-    ("duplicates", marked("Repeated responses"), ("duplicate",), -1),
-    ("all_wrong_groups", marked("Groups without signal, all wrong"), (ALL_WRONG,), -1),
-    ("all_right_groups", marked("Groups without signal, all right"), (ALL_RIGHT,), 0),
-    ("mismatch", marked("Engine mismatch, k3"), ("mismatch_k3",), -1),
-    ("tool_errors", marked("Tool errors"), ("tool_errors",), -1),
+    ("watched_reward", translatable("Watched reward"), ("valid_reward",), 1),
+    ("kl", translatable("KL"), ("kl_k1",), -1),
+    ("length", translatable("Length"), ("response_tokens", "response_chars"), -1),
+    ("cut_off", translatable("Cut off at the limit"), ("cut_off",), -1),
+    ("surprisal", translatable("Surprisal"), ("surprisal_mean",), 1),
+    ("distinct_2", translatable("Distinct-2"), ("distinct_2",), 1),
+    ("duplicates", translatable("Repeated responses"), ("duplicate",), -1),
+    ("all_wrong_groups", translatable("Groups without signal, all wrong"), (ALL_WRONG,), -1),
+    ("all_right_groups", translatable("Groups without signal, all right"), (ALL_RIGHT,), 0),
+    ("mismatch", translatable("Engine mismatch, k3"), ("mismatch_k3",), -1),
+    ("tool_errors", translatable("Tool errors"), ("tool_errors",), -1),
 )
 
 # Guardrails that never count as better, only as changed, as a collapsed policy improves them
@@ -111,7 +111,6 @@ class Windows(NamedTuple):
     bases: list[tuple[int, int]]
     new: tuple[int, int]
     common: Ints
-    overlap: bool  # whether each run has steps in the last fifth of the range that all cover
 
 
 def windows(frames: Sequence[pd.DataFrame]) -> Windows:
@@ -124,16 +123,14 @@ def windows(frames: Sequence[pd.DataFrame]) -> Windows:
     steps = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
     common = reduce(np.intersect1d, steps)
     low, high = max(run[0] for run in steps), min(run[-1] for run in steps)
-    start, overlap = high - WINDOW_SHARE * (high - low), True
+    start = high - WINDOW_SHARE * (high - low)
+    chosen_steps = [run[(run >= start) & (run <= high)] for run in steps]
     if len(common) and common[-1] >= start:
         chosen_steps = [_last_fifth(common)] * len(steps)
-    else:
-        chosen_steps = [run[(run >= start) & (run <= high)] for run in steps]
-        overlap = bool(low <= high) and all(map(len, chosen_steps))
-        if not overlap:
-            chosen_steps = [_last_fifth(run) for run in steps]
+    elif low > high or not all(map(len, chosen_steps)):
+        chosen_steps = [_last_fifth(run) for run in steps]
     *bases, new = [(int(run[0]), int(run[-1])) for run in chosen_steps]
-    return Windows(bases, new, common, overlap)
+    return Windows(bases, new, common)
 
 
 def _last_fifth(steps: Ints) -> Ints:
@@ -174,9 +171,8 @@ def effect_on(
 def _guardrails(means: Sequence[pd.DataFrame], **options: Any) -> list[Guardrail]:
     """Compare all GUARDRAILS and reward parts, with p-values corrected for multiple testing."""
     parts = [name for name in map(str, means[-1]) if name.startswith(PART) and name in means[0]]
-    figures = [(name, columns, better) for name, _, columns, better in GUARDRAILS]
     guardrails, directions = [], {}
-    for name, columns, better in [*figures, *((part, (part,), 1) for part in parts)]:
+    for name, _, columns, better in (*GUARDRAILS, *((part, "", (part,), 1) for part in parts)):
         column = next((c for c in columns if all(has(table, c) for table in means)), columns[0])
         ends = [float(table[column].mean()) if column in table else np.nan for table in means]
         effect = effect_on(means, column, **options)
@@ -278,19 +274,18 @@ class Comparison:
 
     @property
     def reasons(self) -> list[str]:
-        """Reasons why the comparison is limited, as keys of ``words.REASONS``."""
+        """Reasons why the comparison is limited, as keys of ``outcome.REASONS``."""
         reasons = []
-        if not len(self.windows.common):
-            reasons.append("no_common_steps" if self.windows.overlap else "no_overlap")
-        elif self.windows.common[-1] < self.windows.new[1]:
-            reasons.append("early_common_steps")
+        if not (self.windows.common >= self.windows.new[1]).any():
+            reasons.append("other_steps")
         if self.metrics_alone:
             reasons.append("metrics_alone")
         elif not self.effect.paired:
             reasons.append("few_common_prompts" if self.named else "redacted")
         if self.level == "incomparable":
             scored = all(has(frame, "reward") for frame in self.inside)
-            reasons.append("few_prompts" if scored else "no_reward")
+            few = "few_blocks" if self.metrics_alone else "few_prompts"
+            reasons.append(few if scored else "no_reward")
         elif (np.isfinite(self.band.difference) & np.isnan(self.band.low)).any():
             reasons.append("no_band")
         return reasons

@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 
 from rlreport import __version__
-from rlreport.check.finding import FIRST_WORDS
+from rlreport.check.finding import FIRST_WORDS, Finding
 from rlreport.check.noise import log_odds_z
 from rlreport.check.registry import BY_ID
 from rlreport.check.run import has
-from rlreport.columns import RESPONSE
 from rlreport.comparison.compare import (
     GUARDRAILS,
     NEVER_BETTER,
@@ -24,7 +23,7 @@ from rlreport.comparison.compare import (
     compare_runs,
 )
 from rlreport.comparison.reports import PART, ResponseId
-from rlreport.comparison.run import ComparedRun, RunFinding
+from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.statistics import Effect, shrunk
 from rlreport.figures.ragged import Floats
 from rlreport.options import FAIL_ON, CompareOptions
@@ -32,12 +31,11 @@ from rlreport.text.messages import (
     clauses,
     figure,
     listed,
-    marked,
     message,
     plural,
     sentences,
     span,
-    told,
+    translatable,
     whole,
 )
 from rlreport.text.numbers import written
@@ -54,6 +52,8 @@ MAX_LISTED = 20
 ALIKE = 0.9
 
 PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
+
+_Texts = Mapping[ResponseId, tuple[str, str]]  # id of a response -> (prompt, response)
 
 
 class Gate(NamedTuple):
@@ -91,7 +91,7 @@ class Outcome:
     comparison: Comparison
     # lists of findings (detected problems): ``new``, ``fixed`` or ``still`` present relative to the
     # first BASE run, and ``critical`` in NEW only
-    changed: Mapping[str, list[RunFinding]]
+    changed: Mapping[str, list[Finding]]
     gate: Gate
     flips: Sequence[Flip]
     ngrams: pd.DataFrame  # see ``distinctive_texts``
@@ -131,11 +131,14 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
     won_and_lost = flips(comparison)
     numbers = prompt_numbers(new)
     texts_by_side, words = [], []
-    for run, frame, in_flips in (
+    for run, inside, in_flips in (
         (base, comparison.inside[0], {flip.base_response for flip in won_and_lost}),
         (new, comparison.inside[-1], {flip.new_response for flip in won_and_lost}),
     ):
-        counted_ids = _ids_to_count(run, frame)
+        ids = inside[["step", "n"]]
+        if run.from_logs and len(ids) > MAX_TEXTS:
+            ids = ids.iloc[np.random.default_rng(0).permutation(len(ids))[:MAX_TEXTS]]
+        counted_ids = set(ids.itertuples(index=False, name=None))
         texts = {} if options.redact else run.texts({*counted_ids, *in_flips})
         texts_by_side.append(texts)
         words.append([texts[key][1] for key in sorted(counted_ids) if key in texts][:MAX_TEXTS])
@@ -167,7 +170,7 @@ def _is_undecided(
     return base.collapsed and guardrail.level == "worse" and guardrail.id in NEVER_BETTER
 
 
-def _changed_findings(base: ComparedRun, new: ComparedRun) -> dict[str, list[RunFinding]]:
+def _changed_findings(base: ComparedRun, new: ComparedRun) -> dict[str, list[Finding]]:
     critical = [finding for finding in new.findings.values() if finding.severity == "critical"]
     known = {name for name, finding in base.findings.items() if finding.severity == "critical"}
     return {
@@ -178,7 +181,7 @@ def _changed_findings(base: ComparedRun, new: ComparedRun) -> dict[str, list[Run
     }
 
 
-def _gate(comparison: Comparison, critical: list[RunFinding], options: CompareOptions) -> Gate:
+def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptions) -> Gate:
     conditions = set(FAIL_ON) if "any" in options.fail_on else set(options.fail_on)
     failed = []
     # ``high`` is NaN for runs that cannot be compared; the comparison is false then.
@@ -234,23 +237,11 @@ def prompt_numbers(run: ComparedRun) -> dict[int, int]:
     return dict(zip(first["pair"].tolist(), (first["prompt_id"] + 1).tolist(), strict=True))
 
 
-def _with_texts(
-    flip: Flip,
-    number: int,
-    base: Mapping[ResponseId, tuple[str, str]],
-    new: Mapping[ResponseId, tuple[str, str]],
-) -> Flip:
+def _with_texts(flip: Flip, number: int, base: _Texts, new: _Texts) -> Flip:
     base_prompt, base_text = base.get(flip.base_response, (None, None))
     new_prompt, new_text = new.get(flip.new_response, (None, None))
     prompt = base_prompt if new_prompt is None else new_prompt
     return replace(flip, number=number, prompt=prompt, base_text=base_text, new_text=new_text)
-
-
-def _ids_to_count(run: ComparedRun, inside: pd.DataFrame) -> set[ResponseId]:
-    """Return the ids of the responses whose words are counted: for logs, a random sample."""
-    if run.from_logs and len(inside) > MAX_TEXTS:
-        inside = inside.iloc[np.random.default_rng(0).permutation(len(inside))[:MAX_TEXTS]]
-    return set(inside[["step", "n"]].itertuples(index=False, name=None))
 
 
 def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
@@ -310,56 +301,52 @@ def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.Data
 
 
 _LEVELS = {
-    "better": marked("Better"),
-    "worse": marked("Worse"),
-    "no_evidence": marked("No evidence either way"),
-    "incomparable": marked("Cannot be compared"),
+    "better": translatable("Better"),
+    "worse": translatable("Worse"),
+    "no_evidence": translatable("No evidence either way"),
+    "incomparable": translatable("Cannot be compared"),
 }
-_IN_A_PAIR = {"better": marked("Higher in this pair"), "worse": marked("Lower in this pair")}
+_IN_A_PAIR = {
+    "better": translatable("Higher in this pair"),
+    "worse": translatable("Lower in this pair"),
+}
 # Used instead of "Better" and "Worse", which would claim too much if BASE is a single run
 # (_IN_A_PAIR), any run is broken, or the interval does not cover variation between runs
-_IN_THESE_RUNS = {"better": marked("Higher"), "worse": marked("Lower")}
+_IN_THESE_RUNS = {"better": translatable("Higher"), "worse": translatable("Lower")}
 
 REASONS = {
-    "no_common_steps": marked(
-        "The runs have no steps in common. Compared are {base_window} of BASE and {new_window} "
-        "of NEW, near the end of the range that both cover. The curve of the difference is "
-        "not drawn."
+    "other_steps": translatable(
+        "The runs have no common steps near their ends: compared are {base_window} of BASE and "
+        "{new_window} of NEW. The curve of the difference covers common steps only."
     ),
-    "early_common_steps": marked(
-        "The steps that both runs have end long before the runs do: {base_window} of BASE and "
-        "{new_window} of NEW, near the end of each, are compared instead."
-    ),
-    "no_overlap": marked(
-        "The runs have neither common steps nor a common range of steps: their ends are "
-        "compared, {base_window} of BASE and {new_window} of NEW."
-    ),
-    "no_band": marked(
+    "no_band": translatable(
         "The difference has no band at steps with fewer than three prompts, or with one value of "
         "the trainer's metrics: how far it varies there is unknown."
     ),
-    "few_common_prompts": marked(
+    "few_common_prompts": translatable(
         "Fewer than 30% of the prompts are in both runs: compared unpaired, clustered by "
         "prompt, with far less power."
     ),
-    "metrics_alone": marked(
+    "metrics_alone": translatable(
         "Of runs with trainer metrics only, blocks of steps are compared. The interval "
         "covers variation within these runs; another run may differ by more. With three or more "
         "BASE runs, the variation between runs is used."
     ),
-    "redacted": marked(
+    "redacted": translatable(
         "A side is a report without texts or hashes (--redact): its prompts cannot be "
         "paired, so the runs are compared unpaired, clustered by prompt, with far less "
         "power."
     ),
-    "no_reward": marked("A side has no rewards in the compared responses."),
-    "few_prompts": marked("Fewer than three prompts can be compared."),
-    "few_blocks": marked("Fewer than three blocks of steps can be compared."),
+    "no_reward": translatable("A side has no rewards in the compared responses."),
+    "few_prompts": translatable("Fewer than three prompts can be compared."),
+    "few_blocks": translatable("Fewer than three blocks of steps can be compared."),
 }
 
-_SPLITS = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
-# If only one of two runs logs one of these columns, a note says so
-_ONE_SIDED = ("kl_k1", "ref_reward", "valid_reward", "surprisal_mean", "response_tokens")
+_SPLITS = {
+    "val": translatable("validation"),
+    "train": translatable("training"),
+    "all": translatable("all"),
+}
 
 
 def signed(value: float) -> str:
@@ -385,24 +372,26 @@ def sentence(outcome: Outcome) -> str:
     """Return the verdict as sentences: broken runs, then the effect with its interval."""
     parts = [message("{clause}.", clause=clause) for clause in _broken(outcome)]
     if len(parts) > len(outcome.bases):
-        literal = marked("{all}, so the difference between them means little.")
+        literal = translatable("{all}, so the difference between them means little.")
         parts.insert(0, message(literal, all=headline(outcome)))
     comparison, name = outcome.comparison, _level(outcome)
     effect = comparison.effect
     if comparison.level == "incomparable":
         parts.append(message("{name}: {why:small}", name=name, why=_reasons(outcome)[-1]))
         return sentences(parts)
-    paired = marked("{pairs} prompts in pairs")
-    unpaired = marked("unpaired, at least {pairs} prompts per side")
+    paired = translatable("{pairs} prompts in pairs")
+    unpaired = translatable("unpaired, at least {pairs} prompts per side")
     if comparison.metrics_alone:
-        unpaired = marked("within these runs, at least {pairs} blocks of steps per side")
+        unpaired = translatable("within these runs, at least {pairs} blocks of steps per side")
     places = {
         "effect": signed(effect.value),
         "interval": message("{low} to {high}", low=figure(effect.low), high=figure(effect.high)),
         "prompts": message(paired if effect.paired else unpaired, pairs=whole(effect.pairs)),
         "window": _window(outcome),
     }
-    literal = marked("{name}: reward {effect} (95% interval {interval}; {prompts}, {window}).")
+    literal = translatable(
+        "{name}: reward {effect} (95% interval {interval}; {prompts}, {window})."
+    )
     parts.append(message(literal, name=name, **places))
     if comparison.observed_level == "no_evidence":
         most = figure(max(abs(effect.low), abs(effect.high)))
@@ -411,7 +400,7 @@ def sentence(outcome: Outcome) -> str:
 
 
 def _broken(outcome: Outcome) -> list[str]:
-    literal = marked("{run} is broken: {reason}")
+    literal = translatable("{run} is broken: {reason}")
     return [message(literal, run=name, reason=_lead(run)) for name, run in outcome.broken]
 
 
@@ -435,7 +424,7 @@ def _lead(run: ComparedRun) -> str:
     name = check_name(run.lead) if run.lead else message("critical findings")
     if lead is None or lead.onset is None:
         return name
-    return message("{name} since step {step}", name=name, step=lead.onset)
+    return message("{name} since step {step}", name=name, step=lead.onset.step)
 
 
 def check_name(check: str) -> str:
@@ -447,8 +436,8 @@ def caveats(outcome: Outcome) -> str:
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
     new = [finding.id for finding in outcome.changed["critical"] if finding.id != outcome.new.lead]
     lists = (
-        (marked("Guardrails that are worse in NEW: {names}."), worse),
-        (marked("New critical findings: {names}."), [check_name(check) for check in new]),
+        (translatable("Guardrails that are worse in NEW: {names}."), worse),
+        (translatable("New critical findings: {names}."), [check_name(check) for check in new]),
     )
     return sentences([message(text, names=listed(names)) for text, names in lists if names])
 
@@ -468,9 +457,7 @@ def _base_window(outcome: Outcome) -> str:
 def _reasons(outcome: Outcome) -> list[str]:
     new = span(outcome.comparison.windows.new)
     places = {"base_window": _base_window(outcome), "new_window": new}
-    blocks = {"few_prompts": "few_blocks"} if outcome.comparison.metrics_alone else {}
-    reasons = [blocks.get(reason, reason) for reason in outcome.comparison.reasons]
-    return [message(REASONS[reason], **places) for reason in reasons]
+    return [message(REASONS[reason], **places) for reason in outcome.comparison.reasons]
 
 
 def notes(outcome: Outcome) -> list[str]:
@@ -482,7 +469,7 @@ def notes(outcome: Outcome) -> list[str]:
     if comparison.level != "incomparable" or len(comparison.reasons) > 1:
         parts += _reasons(outcome)
     if not outcome.single_base:
-        literal = marked(
+        literal = translatable(
             "BASE has {runs} runs: the interval covers one more run (Student's t) and "
             "the variation of prompts; curves, findings and examples are from the first."
         )
@@ -493,13 +480,6 @@ def notes(outcome: Outcome) -> list[str]:
             "change caused it: for that, give BASE three times or more, one run per seed."
         )
         parts.append(one_run)
-    base, new = outcome.base.side.responses, outcome.new.side.responses
-    for here, there, name in ((base, new, "BASE"), (new, base, "NEW")):
-        missing = tuple(RESPONSE[c].label for c in _ONE_SIDED if c in here and c not in there)
-        if missing:
-            figures = told("{names:small}", {"names": missing})
-            literal = marked("Only {side} logs {figures}, which cannot be compared.")
-            parts.append(message(literal, side=name, figures=figures))
     for run in (*outcome.bases, outcome.new):
         parts += _run_notes(run)
     return parts
@@ -525,12 +505,12 @@ def _compared(outcome: Outcome) -> str:
 
 
 def _run_notes(run: ComparedRun) -> list[str]:
-    dropped = marked(
+    dropped = translatable(
         "{run}: its report lacks the figures of {rows} responses from the first steps, because "
         "of its size limit."
     )
-    sampled = marked("{run}: distinct-2 and shares of the KL are {sample}.")
-    unpaired = marked("{run}: {rows} responses lack the field of --pair-by and are left out.")
+    sampled = translatable("{run}: distinct-2 and shares of the KL are {sample}.")
+    unpaired = translatable("{run}: {rows} responses lack the field of --pair-by and are left out.")
     remarks = ((run.dropped, dropped), (run.sample_note, sampled), (run.side.unpaired, unpaired))
     return [
         message(literal, run=run.name, rows=whole(value), sample=value)
@@ -544,7 +524,7 @@ def texts_note(outcome: Outcome) -> str:
     if outcome.redact:
         return message("Texts are left out (--redact).")
     missing = sum(flip.base_text is None or flip.new_text is None for flip in outcome.flips)
-    literal = marked(
+    literal = translatable(
         "{missing} of {flips} pairs are shown without text, because an earlier report does "
         "not contain it."
     )
@@ -568,7 +548,10 @@ def equal_kl(outcome: Outcome) -> str:
             low=figure(one.low),
             high=figure(one.high),
         )
-        for name, one in ((marked("reward"), rewards), (marked("watched reward"), watched))
+        for name, one in (
+            (translatable("reward"), rewards),
+            (translatable("watched reward"), watched),
+        )
         if one is not None
     ]
     return message(
@@ -586,20 +569,20 @@ def guardrail_name(guardrail: Guardrail) -> str:
 
 def guardrails_note(comparison: Comparison) -> str:
     """Return sentences on the guardrails that are not compared, "" if all are."""
-    few: list[str] = []
-    missing: list[str] = []
+    no_data = translatable("Not compared, as a run has no data: {names}.")
+    too_few = translatable("Not compared, as fewer than three prompts have data: {names}.")
+    if comparison.metrics_alone:
+        too_few = translatable(
+            "Not compared, as fewer than three blocks of steps have data: {names}."
+        )
+    names: dict[str, list[str]] = {no_data: [], too_few: []}
     for guardrail in (one for one in comparison.guardrails if one.level == "missing"):
         logged = all(has(frame, guardrail.column) for frame in comparison.inside)
         # The trainer's metrics may contain the KL per token, which is not compared.
         per_response = guardrail.id == "kl" and not logged
         name = message("KL per response") if per_response else guardrail_name(guardrail)
-        (few if logged else missing).append(name)
-    no_data = marked("Not compared, as a run has no data: {names}.")
-    too_few = marked("Not compared, as fewer than three prompts have data: {names}.")
-    if comparison.metrics_alone:
-        too_few = marked("Not compared, as fewer than three blocks of steps have data: {names}.")
-    lists = ((no_data, missing), (too_few, few))
-    return sentences([message(text, names=listed(names)) for text, names in lists if names])
+        names[too_few if logged else no_data].append(name)
+    return sentences([message(text, names=listed(part)) for text, part in names.items() if part])
 
 
 def guardrail_level(guardrail: Guardrail, *, in_a_pair: bool) -> str:

@@ -325,16 +325,10 @@ def _open(path: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
     generator = section(about, "generator") if isinstance(about, dict) else {}
     if generator.get("name") != "rlreport":
         raise UnusableInputError(f"{path}: is not a report of rlreport")
-    schema = about.get("schema")
-    if schema is None or (isinstance(schema, int) and schema < SCHEMA):
+    if about.get("schema") != SCHEMA:
         raise UnreadableReportError(
-            f"{path}: is a report of an earlier development version; build it again, or give "
-            "its logs"
-        )
-    if not isinstance(schema, int) or schema > SCHEMA:
-        raise UnreadableReportError(
-            f"{path}: is a report of a newer rlreport ({generator.get('version')}); update, or "
-            "give its logs"
+            f"{path}: is a report of another version of rlreport ({generator.get('version')}); "
+            "build it again, or give its logs"
         )
     return about, read
 

@@ -13,8 +13,9 @@ import pandas as pd
 
 from rlreport.about.card import card_texts, run_card
 from rlreport.check import Thresholds, judge
+from rlreport.check.finding import Finding, Onset
 from rlreport.check.run import Run
-from rlreport.check.verdict import translatable_title, worded
+from rlreport.check.verdict import translatable_title, with_texts
 from rlreport.comparison.compare import Side, side_of
 from rlreport.comparison.reports import (
     Earlier,
@@ -25,7 +26,7 @@ from rlreport.comparison.reports import (
     section,
     verdict_of,
 )
-from rlreport.metrics import metrics_beside
+from rlreport.metrics import find_and_read
 from rlreport.options import CompareOptions, FigureOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
@@ -54,15 +55,6 @@ _UNSET = {None, "null", "None", "", "False", "false"}
 Texts = Callable[[Iterable[ResponseId]], dict[ResponseId, tuple[str, str]]]
 
 
-class RunFinding(NamedTuple):
-    """A finding (detected problem) of a run; ``onset`` is the step at which it began."""
-
-    id: str
-    severity: str
-    title: str
-    onset: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
     """One run of a comparison."""
@@ -71,7 +63,7 @@ class ComparedRun:
     side: Side
     level: str  # level of the report's verdict on the run, such as ``critical``
     lead: str | None  # id of the main finding, None without warnings
-    findings: Mapping[str, RunFinding]  # id -> finding (detected problem), a warning or critical
+    findings: Mapping[str, Finding]  # id -> finding (detected problem), a warning or critical
     texts: Texts
     from_logs: bool = False  # whether it was read from logs, so that all texts are available
     # table of ``token`` and ``kl_share``, None if its report has none
@@ -101,20 +93,16 @@ def compared_run(
     if report := earlier_report(path):
         return _of_report(report, options.pair_by)
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
-    metrics = metrics_beside([path], read.metrics, read.run)
+    metrics = find_and_read([path], read.metrics, read.run)
     scan = read_logs([path], read, figures, progress, metrics.paths)
     tables = summarise(scan, metrics)
-    verdict = worded(judge(Run(tables, thresholds)))
+    verdict = with_texts(judge(Run(tables, thresholds)))
     return ComparedRun(
         scan.name,
         side_of(scan.name, response_data(tables), pair_by=options.pair_by),
         verdict.level,
         verdict.lead,
-        {
-            f.id: RunFinding(f.id, f.severity, f.title, f.onset.step if f.onset else None)
-            for f in verdict.findings
-            if f.severity != "info"
-        },
+        {finding.id: finding for finding in verdict.findings if finding.severity != "info"},
         _text_reader(scan.rollouts, tables),
         from_logs=True,
         tokens=tables.tokens[["token", "kl_share"]] if len(tables.tokens) else None,
@@ -169,12 +157,11 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
     )
 
 
-def _finding(finding: Mapping[str, Any]) -> RunFinding:
-    texts = {key: _text(finding.get(key)) for key in ("id", "severity", "title")}
+def _finding(finding: Mapping[str, Any]) -> Finding:
     step = section(finding, "onset").get("step")
-    title = translatable_title(finding, texts["title"])
-    onset = step if isinstance(step, int) else None
-    return RunFinding(texts["id"], texts["severity"], title, onset)
+    title = translatable_title(finding, _text(finding.get("title")))
+    onset = Onset(step, step, step) if isinstance(step, int) else None
+    return Finding(_text(finding.get("id")), finding["severity"], "note", onset=onset, title=title)
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:

@@ -15,9 +15,9 @@ from rlreport.errors import UsageError
 from rlreport.options import OutputOptions
 
 if TYPE_CHECKING:
-    from rlreport.bake.comparison import ComparisonBuilder
-    from rlreport.bake.report import ReportBuilder
-    from rlreport.bake.templates import Finish, Page
+    from rlreport.pages.comparison import ComparisonBuilder
+    from rlreport.pages.report import ReportBuilder
+    from rlreport.pages.templates import Finish, Page
 
 # What is written in an output format: the report of one run, or a comparison
 Builder: TypeAlias = "ReportBuilder | ComparisonBuilder"

@@ -6,13 +6,13 @@ import base64
 import hashlib
 import re
 from binascii import b2a_qp
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.header import Header
-from email.headerregistry import Address, BaseHeader, HeaderRegistry, UnstructuredHeader
+from email.headerregistry import Address
 from email.message import EmailMessage
-from email.policy import SMTP, Policy
+from email.policy import SMTP
 from email.utils import format_datetime, getaddresses
 from functools import lru_cache
 from pathlib import Path
@@ -21,11 +21,6 @@ from typing import Any
 import css_inline
 from markupsafe import Markup
 
-from rlreport.bake.comparison import ComparisonBuilder
-from rlreport.bake.notes import plain_notes
-from rlreport.bake.report import STAMP_FORMAT
-from rlreport.bake.templates import GENERATOR, Page, assets, environment, packed
-from rlreport.bake.views import Shell
 from rlreport.check.sentence import headline
 from rlreport.comparison import outcome as compare_words
 from rlreport.deliver import Builder
@@ -33,6 +28,11 @@ from rlreport.deliver.markdown import overview, pictures
 from rlreport.draw.bundle import vega_bundle
 from rlreport.errors import UsageError
 from rlreport.options import OutputOptions
+from rlreport.pages.comparison import ComparisonBuilder
+from rlreport.pages.notes import plain_notes
+from rlreport.pages.report import STAMP_FORMAT
+from rlreport.pages.templates import GENERATOR, Page, assets, environment, packed
+from rlreport.pages.views import Shell
 from rlreport.text.clean import shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message
@@ -133,28 +133,6 @@ LONGEST_TITLE = 160
 _SPEC = re.compile(r'<script type="application/json" class="spec">.*?</script>', re.DOTALL)
 
 
-class LiteralHeader(UnstructuredHeader, BaseHeader):
-    """A mail header with literal text, even if that looks like an encoded word (RFC 2047).
-
-    The email package decodes encoded words when a header is set, so they could add line ends.
-    """
-
-    @classmethod
-    def parse(cls, value: str, kwds: MutableMapping[str, Any]) -> None:
-        kwds.update(parse_tree=cls.value_parser(""), decoded=one_line(value))
-
-    def fold(self, *, policy: Policy) -> str:
-        """Return the header as lines of at most 78 ASCII characters."""
-        plain = self.isascii() and "=?" not in self
-        header = Header(self, "us-ascii" if plain else "utf-8", 78, self.name)
-        return f"{self.name}: {header.encode(linesep=policy.linesep)}{policy.linesep}"
-
-
-_HEADERS = HeaderRegistry()
-_HEADERS.map_to_type("subject", LiteralHeader)
-_POLICY = SMTP.clone(header_factory=_HEADERS)
-
-
 def check_addresses(options: OutputOptions) -> None:
     addresses("--to", *options.to)
     addresses("--from", *([options.sender] if options.sender else []))
@@ -192,13 +170,13 @@ def write_mail(builder: Builder, path: Path) -> None:
     text = templates.get_template(f"{prefix}email.txt").render(values)
     html = templates.get_template(f"{prefix}email.html").render(values)
 
-    mail = EmailMessage(policy=_POLICY)
+    mail = EmailMessage(policy=SMTP)
     mail["X-Mailer"] = GENERATOR
     mail["From"] = addresses("--from", options.sender or f"rlreport <rlreport@{DOMAIN}>")
     if options.to:
         mail["To"] = addresses("--to", *options.to)
     title = options.language.of(message("{run} · {verdict}", run=builder.run, verdict=verdict))
-    mail["Subject"] = one_line(options.subject or title)
+    mail["Subject"] = "-"  # replaced below
     if builder.stamp:
         stamp = datetime.strptime(builder.stamp, STAMP_FORMAT)
         mail["Date"] = format_datetime(stamp.replace(tzinfo=UTC))
@@ -222,7 +200,15 @@ def write_mail(builder: Builder, path: Path) -> None:
     multiparts = [part for part in mail.walk() if part.is_multipart()]
     for number, part in enumerate(multiparts):
         part.set_boundary(f"=_rlreport_{number}_{digest}")
-    path.write_bytes(mail.as_bytes())
+    subject = _header("Subject", one_line(options.subject or title))
+    path.write_bytes(mail.as_bytes().replace(b"Subject: -\r\n", subject, 1))
+
+
+def _header(name: str, text: str) -> bytes:
+    # ``mail[name] = text`` would decode an encoded word (RFC 2047), which may hold line ends.
+    plain = text.isascii() and "=?" not in text
+    value = Header(text, "us-ascii" if plain else "utf-8", 78, name).encode(linesep="\r\n")
+    return f"{name}: {value}\r\n".encode()
 
 
 def _attach(mail: EmailMessage, document: bytes, name: str) -> None:

@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlreport.bake.report import ReportBuilder
-from rlreport.bake.step_pages import render_steps
 from rlreport.choose import LEVELS, StepPlan, affordable, expected_bytes, fewer_steps, fitting_level
 from rlreport.deliver import Builder, Form
 from rlreport.deliver.publish import pictures_of, size_of, write_manifests
 from rlreport.errors import OutputError
+from rlreport.pages.report import ReportBuilder
+from rlreport.pages.step_pages import render_steps
 from rlreport.text.numbers import byte_size
 
 if TYPE_CHECKING:
-    from rlreport.bake.comparison import ComparisonBuilder
+    from rlreport.pages.comparison import ComparisonBuilder
 
 # Share of the size limit given to pages of steps until the size of other pages is known
 FOR_STEPS = 0.75
@@ -42,13 +42,13 @@ def deliver(
     if len(builder.metrics_data) > METRICS_SHARE * limit:
         builder = builder.without_metrics()
     if limit <= form.small_size:
-        builder = builder.without_responses()  # its bytes are better spent on the steps' pages
+        builder = builder.with_data(0)  # its bytes are better spent on the steps' pages
     room, first = FOR_STEPS * limit, True  # in bytes by ``expected_bytes``
     while True:
         steps, level = _choice(builder, room)
-        linked = builder.linking(steps, limit)
+        linked = builder.with_step_links(steps, limit)
         pages = render_steps(linked, level)
-        report = linked.holding(pages)
+        report = linked.with_step_pages(pages)
         size = _write(form, report, path)
         weight = sum(page.weight for page in pages)
         # What the other pages leave, in the unit of ``room``.
@@ -62,7 +62,7 @@ def deliver(
             # The expected sizes of steps may be off by different factors: never try the same again.
             room = min(left, CAUTION * room)
         elif builder.response_data[1] or builder.metrics_data:
-            builder, room = builder.without_responses(), FOR_STEPS * limit
+            builder, room = builder.with_data(0), FOR_STEPS * limit
         else:
             raise _too_large(limit, size)
         first = False

@@ -22,25 +22,25 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from rlreport.bake.notes import render_notes
-from rlreport.bake.overview import extreme_number, overview_view
-from rlreport.bake.report import ReportBuilder
-from rlreport.bake.templates import Addresses, environment
-from rlreport.bake.views import KeyFigure, TableView
 from rlreport.choose import Extreme, evenly
 from rlreport.columns import STEP
 from rlreport.deliver import FORMS, Builder
 from rlreport.deliver.publish import pictures_of
-from rlreport.draw.chart import Chart, Place
+from rlreport.draw.chart import Chart, PageSlot
 from rlreport.draw.svg import png
 from rlreport.errors import OutputError, UsageError
+from rlreport.pages.notes import render_notes
+from rlreport.pages.overview import extreme_number, overview_view
+from rlreport.pages.report import ReportBuilder
+from rlreport.pages.templates import Addresses, environment
+from rlreport.pages.views import KeyFigure, TableView
 from rlreport.read.rollouts import Rollout
 from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:
-    from rlreport.bake.comparison import ComparisonBuilder
+    from rlreport.pages.comparison import ComparisonBuilder
 
 
 # Maximum size in bytes of a report embedded in a notebook; larger ones are only linked
@@ -63,9 +63,7 @@ class Picture:
 
 def overview(builder: ReportBuilder) -> dict[str, Any]:
     """Return the values for the template of the overview page, translated and without links."""
-    view = overview_view(
-        builder, Addresses(), builder.charts, builder.texts.extremes, builder.figures
-    )
+    view = overview_view(builder, Addresses(), builder.charts, builder.extremes, builder.figures)
     view |= {"notes": render_notes(builder.author_notes).html}
     return builder.options.language.of(view)
 
@@ -106,7 +104,7 @@ def _ranked_charts(builder: Builder) -> list[Chart]:
     subjects = names - {chart.name for chart in builder.charts}  # drawn from trainer metrics only
     charts = [c for c in builder.charts if c.name in names or c.subject in subjects]
     # Sorting is stable: in each place the charts keep the order of the overview.
-    return sorted(charts, key=lambda chart: get_args(Place).index(chart.place))
+    return sorted(charts, key=lambda chart: get_args(PageSlot).index(chart.place))
 
 
 def notebook_html(
@@ -185,7 +183,6 @@ class _Detail(NamedTuple):
     steps: int
     extremes: int
     chars: int
-    reasons: bool
 
 
 class _PairDetail(NamedTuple):
@@ -197,13 +194,13 @@ class _PairDetail(NamedTuple):
 
 
 _DETAILS = (
-    _Detail(40, 12, 2_000, True),
-    _Detail(30, 12, 1_000, True),
-    _Detail(20, 12, 400, True),
-    _Detail(20, 8, 200, True),
-    _Detail(12, 4, 120, True),
-    _Detail(12, 0, 0, False),
-    _Detail(0, 0, 0, False),
+    _Detail(40, 12, 2_000),
+    _Detail(30, 12, 1_000),
+    _Detail(20, 12, 400),
+    _Detail(20, 8, 200),
+    _Detail(12, 4, 120),
+    _Detail(12, 0, 0),
+    _Detail(0, 0, 0),
 )
 _PAIR_DETAILS = (
     _PairDetail(2, 8, 1_500),
@@ -307,7 +304,7 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
     for detail in _DETAILS:
         yield template.render(
             steps=_short_table(view["steps"], detail.steps),
-            extremes=language.of(_extremes(builder.texts.extremes[: detail.extremes])),
+            extremes=language.of(_extremes(builder.extremes[: detail.extremes])),
             detail=detail,
             **shared,
         )

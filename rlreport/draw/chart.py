@@ -7,10 +7,8 @@ on pages, and Vega for static drawing.
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -29,9 +27,9 @@ Scale = Literal["linear", "log", "symlog"]
 LEAST_SPAN = 0.02
 # Differences below this fraction of the largest magnitude count as rounding errors
 LEAST_VARIED = 1e-12
-# Magnitudes above MOST are clipped to it and those below LEAST are drawn as 0, so that sums and
-# powers of ten stay finite
-MOST, LEAST = 1e300, 1e-290
+# Charts leave out magnitudes above MOST and draw those below LEAST as 0, so that squares neither
+# overflow nor vanish
+MOST, LEAST = 1e150, 1e-140
 MOST_BINS = 24
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 # Maximum length in characters of chart and field names, which are also used as file names
@@ -49,21 +47,18 @@ class Axis:
     percent: bool = False  # whether values are fractions of 1 that are shown as percentages
     format: str = ""  # d3 format of the tick labels; "" chooses one that suits the limits
     count: int | None = None  # approximate number of ticks, None for the default
-    # values at which to draw ticks; None lets Vega choose
-    values: Sequence[float | None] | None = None
     # type of the scale; ``symlog`` is linear around 0 and logarithmic beyond
     scale: Scale = "linear"
 
     def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
         """Return what to fill into a chart template for ``channel`` x or y, e.g. {"$x.low": 0}."""
-        linear = self.scale == "linear"
         return {
             f"${channel}.low": self.low,
             f"${channel}.high": self.high,
             f"${channel}.title": self.title,
             f"${channel}.format": self.format or self.usual_format(),
             f"${channel}.count": self.count or usual_count,
-            f"${channel}.values": self.values if linear else powers(self.low, self.high),
+            f"${channel}.values": None if self.scale == "linear" else powers(self.low, self.high),
         }
 
     def usual_format(self) -> str | None:
@@ -79,9 +74,9 @@ class Axis:
 
 
 def drawable(values: Floats) -> Floats:
-    """Return the values with huge ones clipped, tiny ones set to 0, and infinities to NaN."""
-    clipped_values = np.clip(np.where(np.isfinite(values), values, np.nan), -MOST, MOST)
-    return np.where(np.abs(clipped_values) < LEAST, 0.0, clipped_values)
+    """Return the values with those above MOST set to NaN, and those below LEAST to 0."""
+    magnitudes = np.abs(values)
+    return np.where(magnitudes < LEAST, 0.0, np.where(magnitudes <= MOST, values, np.nan))
 
 
 def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
@@ -89,7 +84,7 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
 
     With ``percent``, padding does not go below 0, nor above 1 if all values are at most 1.
     """
-    values = np.concatenate([drawable(array[np.isfinite(array)]) for array in arrays])
+    values = np.concatenate([array[np.isfinite(array)] for array in arrays])
     if not values.size:
         return (0.0, 1.0)
     low, high = float(values.min()), float(values.max())
@@ -101,12 +96,6 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
     if percent:
         bottom, top = max(bottom, 0.0), min(top, 1.0) if high <= 1 else top
     return (bottom, top)
-
-
-def stretched(low: float, high: float) -> tuple[float, float]:
-    """Return the padded limits of a logarithmic axis for positive values ``low`` to ``high``."""
-    factor = (high / low) ** 0.06 if high / low < MOST else 10.0
-    return max(low / factor, LEAST), min(high * factor, MOST)
 
 
 def powers(low: float, high: float) -> list[float]:
@@ -123,28 +112,23 @@ def powers(low: float, high: float) -> list[float]:
     return [*below, 0.0, *(decades(1.0, high) if high >= 1 else [])]
 
 
-def mean(values: Floats) -> float:
-    """Return the mean of the finite values, even if their sum overflows; NaN if there are none."""
+def varies(values: Floats) -> bool:
+    """Return whether the finite values differ by more than rounding errors."""
     finite = values[np.isfinite(values)]
-    if not finite.size:
-        return float("nan")
-    with np.errstate(over="ignore"):  # the last rounding may overflow
-        average = np.sum(finite / finite.size)
-    return float(np.clip(average, finite.min(), finite.max()))
+    return len(finite) > 1 and bool(np.ptp(finite) > LEAST_VARIED * np.abs(finite).max())
 
 
 def correlation(one: Floats, other: Floats) -> float:
     """Return Pearson's r of finite values; NaN for fewer than three, or without variation."""
-    scaled = [values / (np.abs(values).max() or 1.0) for values in (one, other)]
-    if len(one) < 3 or min(np.ptp(values) for values in scaled) < LEAST_VARIED:
+    if len(one) < 3 or not (varies(one) and varies(other)):
         return float("nan")
-    return float(np.corrcoef(scaled[0], scaled[1])[0, 1])
+    return float(np.corrcoef(one, other)[0, 1])
 
 
 def bins(values: Floats) -> tuple[float, float, float]:
     """Return (bin width, first edge, last edge) for about MOST_BINS or fewer bins."""
     low, high = float(values.min()), float(values.max())
-    raw = high / MOST_BINS - low / MOST_BINS
+    raw = (high - low) / MOST_BINS
     largest = max(abs(low), abs(high))
     if raw <= largest * LEAST_VARIED:
         half = max(0.5, largest * 1e-6)
@@ -155,16 +139,17 @@ def bins(values: Floats) -> tuple[float, float, float]:
     return step, float(start), float(stop)
 
 
-def counts(values: Floats, step: float, low: float, high: float) -> list[tuple[float, float, int]]:
-    """Return (start, end, number of ``values``) of each bin that is not empty.
+def counts(values: Floats, step: float, low: float, high: float) -> tuple[Floats, Floats, Floats]:
+    """Return start, end and number of ``values`` of the bins that are not empty, (B,) each.
 
     A value on an edge falls into the same bin as with Vega's ``bin`` transform, so that a chart
     does not change when the page makes it interactive.
     """
     last = round((high - low) / step) - 1
     indices = np.floor(1e-14 + (values - low) / step).astype(np.int64)
-    bin_counts = np.bincount(np.clip(indices, 0, last), minlength=last + 1).tolist()
-    return [(low + step * i, low + step * (i + 1), n) for i, n in enumerate(bin_counts) if n]
+    present, numbers = np.unique(np.clip(indices, 0, last), return_counts=True)
+    edges = np.array([low + step * i for i in range(last + 2)])
+    return edges[present], edges[present + 1], numbers.astype(np.float64)
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -199,12 +184,8 @@ def figure(value: float, percent: bool = False) -> str:
 
 
 def finite_or_none(value: float, digits: int = 6) -> float | None:
-    """Round to ``digits`` digits, clip to MOST, set below LEAST to 0; None for NaN and infinity."""
-    if not math.isfinite(value):
-        return None
-    if abs(value) < LEAST:
-        return 0.0
-    return float(f"{max(-MOST, min(MOST, value)):.{digits}g}")
+    """Round to ``digits`` digits; None for NaN and infinity."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any]]:
@@ -217,7 +198,7 @@ def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any
 
 
 Rows = Sequence[Mapping[str, Any]]
-Place = Literal["lead", "reward", "open", "more"]
+PageSlot = Literal["lead", "reward", "open", "more"]
 
 # Value of ``data`` in a specification whose rows the page's script provides
 PAGE_ROWS = {"name": "rows"}
@@ -241,7 +222,7 @@ class Chart:
     subject: str = ""  # second name, by which findings refer to this chart if no chart is named so
     # section of the overview page: ``lead`` (most prominent), ``reward``, ``open``, or ``more``
     # (collapsed)
-    place: Place = "open"
+    place: PageSlot = "open"
     smoothed: bool = False  # whether curves are smoothed, with the logged values behind them
 
     def sized(self, size: str) -> Chart:
@@ -323,11 +304,6 @@ def _designs() -> dict[str, Spec]:
     if content.get("sources") != design_sources():
         from rlreport.draw.designs import compile_designs  # imports Altair
 
-        text = compile_designs()
-        content = orjson.loads(text)
-        path = DESIGNS.with_suffix(f".{os.getpid()}.part")  # several processes may write at once
-        with suppress(OSError):  # a read-only installation compiles in every process
-            path.write_bytes(text)
-            path.replace(DESIGNS)
+        content = orjson.loads(compile_designs())
     designs: dict[str, Spec] = content["designs"]
     return designs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.finding import SEVERITIES, Finding, Severity
+from rlreport.choose import evenly
 from rlreport.draw.chart import (
     Axis,
     Chart,
@@ -26,11 +27,12 @@ from rlreport.draw.chart import (
     limits,
     plot_height,
     records,
-    stretched,
+    unique_names,
+    varies,
 )
-from rlreport.draw.theme import INTERACTION, LIGHT, VALUE_FORMAT, Spec
+from rlreport.draw.theme import INTERACTION, LIGHT, PALETTE, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, spans
-from rlreport.text.messages import clauses, message, sentences, told
+from rlreport.text.messages import clauses, format_message, message, plural, sentences
 
 MOST_POINTS = 400  # maximum number of points per curve
 AVERAGED_POINTS = 250  # maximum number of points with a range, which take more bytes
@@ -46,7 +48,7 @@ NOISE = 0.08
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class DrawnCurve:
     """A curve over the steps with its style, and optionally a band around it."""
 
     key: str  # id of the curve in the chart's data, safe as a field name
@@ -74,18 +76,18 @@ class Series:
     def noisy(self) -> bool:
         """Whether the values fluctuate from step to step more than they follow a trend."""
         values = self.values[np.isfinite(self.values)]
-        if len(values) < LEAST_SMOOTHED or not (span := float(np.ptp(values / 2))):
+        if len(values) < LEAST_SMOOTHED or not varies(values):
             return False
-        steps = np.diff(values / 2 / span)
+        steps = np.diff(values)
         turns = np.count_nonzero(steps[1:] * steps[:-1] < 0)
-        noise = np.mean(steps**2) / 2 / np.var(values / 2 / span)
+        noise = np.mean(steps**2) / 2 / np.var(values)
         return bool(noise > NOISE and turns > len(steps) / 3)
 
     def arrays(self) -> dict[str, Floats]:
         items = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: array for name, array in items if isinstance(array, np.ndarray)}
 
-    def map(self, change: Callable[[Floats], Floats]) -> Series:
+    def map(self, change: Callable[[Floats], Floats]) -> DrawnCurve:
         """Return a copy with ``change`` applied to the values and to all edges."""
         arrays = {name: change(array) for name, array in self.arrays().items()}
         return replace(self, **arrays)  # type: ignore[arg-type] # arrays only
@@ -108,7 +110,7 @@ def is_sparse(values: Floats) -> bool:
     return bool(2 * (finite[1:] & finite[:-1]).sum() < finite.sum() - 1)
 
 
-def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Series], int]:
+def thinned(steps: Floats, series: Sequence[DrawnCurve]) -> tuple[Floats, list[DrawnCurve], int]:
     """Average neighbouring steps, and keep their range, if there are more than MOST_POINTS.
 
     Returns the steps, the curves, and the number of steps averaged per point (1: unchanged).
@@ -129,7 +131,7 @@ def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Serie
     return group_steps, curves, group_size
 
 
-def in_words(curve: Series, steps: Floats, percent: bool) -> str:
+def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
     """Return a sentence with the first, last, lowest and highest value of a curve."""
     finite = np.flatnonzero(np.isfinite(curve.values))
     values = curve.values[finite]
@@ -233,9 +235,9 @@ class Frame:
                 mask = (self.steps >= since) & (self.steps <= (np.inf if until is None else until))
                 values = {"name": text, "since": since, "until": until}
                 text = (
-                    told("{name}, since step {since}", values)
+                    format_message("{name}, since step {since}", values)
                     if until is None
-                    else told("{name}, since step {since} until step {until}", values)
+                    else format_message("{name}, since step {since} until step {until}", values)
                 )
             marks.append(Mark(finding.severity, finding.title, text, self._spans(mask)))
         return [mark for mark in marks if mark.spans]
@@ -266,22 +268,23 @@ def mark_layers(marks: Sequence[Mark]) -> dict[str, Rows]:
 
 
 def floats(table: pd.DataFrame, column: str) -> Floats:
-    """Return a column as float64, with NaN for missing values; all NaN if there is no column."""
+    """Return a column as float64, see ``drawable``, NaN for missing values or a missing column."""
     if column not in table:
         return np.full(len(table), np.nan)
-    return table[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    return drawable(table[column].to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def curve_chart(
     frame: Frame,
     name: str,
     title: str,
-    series: Sequence[Series],
+    series: Sequence[DrawnCurve],
     *,
     axis: str = "",
     wide: bool = False,
     percent: bool = False,
     note: str = "",
+    omitted: int = 0,
     labels: int = 92,
     scale: Scale = "linear",
     guide: Guide | None = None,
@@ -289,21 +292,23 @@ def curve_chart(
     """Return a chart of curves over the steps; None if no series has a value.
 
     The first of ``series`` is on top. ``axis`` is the title of y with its unit; "" for "as logged"
-    where no steps are averaged. ``percent``: values are fractions of 1. ``labels``: pixels for the
-    names of curves. ``log`` needs positive values; ``symlog`` takes effect beyond ±2. ``guide``:
-    range of y to shade; ``note``, the end of the description, should explain it.
+    where no steps are averaged. ``percent``: values are fractions of 1. ``omitted``: number of
+    curves that are not in ``series``. ``labels``: pixels for the names of curves. ``log`` needs
+    positive values; ``symlog`` takes effect beyond ±2. ``guide``: range of y to shade; ``note``,
+    the end of the description, should explain it.
     """
-    curves = [curve for curve in series if curve.has_line or curve.has_band]
+    curves = [curve.map(drawable) for curve in series]
+    curves = [curve for curve in curves if curve.has_line or curve.has_band]
     if not curves:
         return None
     parts = [in_words(curve, frame.steps, percent) for curve in curves if curve.has_line]
-    steps, curves, group_size = thinned(frame.steps, [curve.map(drawable) for curve in curves])
+    steps, curves, group_size = thinned(frame.steps, curves)
     axis_titles = [axis, message("mean and range of {every} steps", every=group_size)]
     if group_size == 1:
         axis_titles = [axis or message("as logged")]
     if guide is not None:
         shades = {"low": f"{guide[0]:g}", "high": f"{guide[1]:g}"}
-        axis_titles.append(told("shaded: {low} to {high}", shades))
+        axis_titles.append(format_message("shaded: {low} to {high}", shades))
     y = _value_axis(curves, clauses(axis_titles), percent, scale, guide)
     rows = [row for curve in reversed(curves) for row in _rows(steps, curve)]
     noisy = [curve.key for curve in curves if curve.noisy]
@@ -318,18 +323,12 @@ def curve_chart(
     }
     size = "wide" if wide else "half"
     if labels:
-        ends = [
-            replace(curve, values=smoothed(curve.values, SMOOTHING[0]))
-            if curve.key in noisy
-            else curve
-            for curve in curves
-        ]
-        layers["label"] = _labels(steps[-1], ends, y, plot_height(size))
+        layers["label"] = _labels(steps[-1], curves, drawn_rows, y, plot_height(size))
     spec, vega = fill(
         f"curves_{y.scale}",
         {"rows": drawn_rows, **layers},
         (frame.axis(min(12 if wide else 6, len(steps))), y),
-        looks(curves),
+        curve_styles(curves),
         size=size,
         right=labels or 16,
     )
@@ -356,12 +355,14 @@ def curve_chart(
         titles = dict.fromkeys(row["finding"] for row in layers["marked"])
         listed = clauses(message("{mark:clause}", mark=title) for title in titles)
         parts.append(message("Marked: {marks}.", marks=listed))
+    if omitted:
+        parts.append(plural("{count} more is not drawn.", "{count} more are not drawn.", omitted))
     text = sentences([*parts, note])
     shaded = tuple((mark.severity, mark.words) for mark in marks)
     return Chart(name, title, text, spec, vega, wide=wide, shaded=shaded, smoothed=bool(noisy))
 
 
-def looks(series: Sequence[Series]) -> dict[str, Any]:
+def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
     """Return what to fill into a chart template: the curves' keys, colours and dashes."""
     return {
         "$series.key": [curve.key for curve in series],
@@ -370,8 +371,48 @@ def looks(series: Sequence[Series]) -> dict[str, Any]:
     }
 
 
+def curves_of(columns: Iterable[tuple[Any, Any]], prefix: str = "") -> list[DrawnCurve]:
+    """Return a curve per (title, values), as many as PALETTE has styles; keys have the prefix."""
+    named = [(str(title), np.asarray(values, np.float64)) for title, values in columns]
+    keys = unique_names([title for title, _ in named])
+    return [
+        DrawnCurve(prefix + key, *curve, *style)
+        for key, curve, style in zip(keys, named, PALETTE, strict=False)
+    ]
+
+
+def path_chart(
+    name: str,
+    title: str,
+    description: str,
+    axis: str,
+    paths: Sequence[tuple[DrawnCurve, Floats, Floats, Mapping[int, str]]],
+) -> Chart:
+    """Return a chart of mean reward (y) against another quantity, whose title is ``axis``.
+
+    A path has the curve of its reward, its steps, its x, and its labels by index of the point.
+    """
+    rows, ends = [], []
+    for curve, steps, x, labels in paths:
+        selection = evenly(len(x), MOST_POINTS)
+        columns = {"x": x[selection], "y": curve.values[selection]}
+        points = [
+            {"step": int(step), "series": curve.key} | row
+            for step, row in zip(steps[selection], records(columns), strict=True)
+        ]
+        rows += points
+        ends += [points[i] | {"label": text} for i, text in labels.items()]
+    axes = (
+        Axis(*limits([x for _, _, x, _ in paths]), axis),
+        Axis(*limits([curve.values for curve, *_ in paths]), message("mean reward")),
+    )
+    styles = curve_styles([curve for curve, *_ in paths])
+    forms = fill("paths", {"rows": rows, "label": ends, "halo": ends}, axes, styles, right=72)
+    return Chart(name, title, description, *forms)
+
+
 def _value_axis(
-    series: Sequence[Series], title: str, percent: bool, scale: Scale, guide: Guide | None
+    series: Sequence[DrawnCurve], title: str, percent: bool, scale: Scale, guide: Guide | None
 ) -> Axis:
     values = np.concatenate([array for curve in series for array in curve.arrays().values()])
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
@@ -380,7 +421,8 @@ def _value_axis(
     edges = [e for e in guide or () if guide and (low > guide[1] == e or high < guide[0] == e)]
     extent = limits([values, np.array(edges)], percent)
     if scale == "log":
-        extent = stretched(low, high)
+        factor = (high / low) ** 0.06
+        extent = (low / factor, high * factor)
         title = message("{axis}, logarithmic", axis=title)
     elif scale == "symlog":
         if extent[0] < -2 or extent[1] > 2:
@@ -397,7 +439,7 @@ def _guide_rows(guide: Guide | None, y: Axis) -> Rows:
     return [{"low": low, "high": high}] if low < high else []
 
 
-def _rows(steps: Floats, curve: Series) -> list[dict[str, Any]]:
+def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
     columns: dict[str, Any] = {
         "step": [step if step % 1 else int(step) for step in steps.tolist()],
         "series": [curve.key] * len(steps),
@@ -423,12 +465,12 @@ def _point_rows(rows: list[dict[str, Any]]) -> Rows:
     ]
 
 
-def _labels(step: float, series: Sequence[Series], y: Axis, height: int) -> Rows:
+def _labels(step: float, series: Sequence[DrawnCurve], rows: Rows, y: Axis, height: int) -> Rows:
     """Return rows with the curves' names, at their right ends but moved apart if they overlap."""
     scale = (y.high - y.low) / height
-    ends = [(c.values[np.isfinite(c.values)][-1], c) for c in series if c.has_line]
-    ends.sort(key=lambda end: end[0])
-    positions = spread_out(np.array([(value - y.low) / scale for value, _ in ends]), height)
+    ends = {row["series"]: row["value"] for row in rows if row["value"] is not None}
+    named = sorted((c for c in series if c.has_line), key=lambda curve: ends[curve.key])
+    positions = spread_out(np.array([(ends[c.key] - y.low) / scale for c in named]), height)
     return [
         {
             "step": float(step),
@@ -436,7 +478,7 @@ def _labels(step: float, series: Sequence[Series], y: Axis, height: int) -> Rows
             "y": finite_or_none(y.low + position * scale),
             "label": label(c.title, 22),
         }
-        for position, (_, c) in zip(positions.tolist(), ends, strict=True)
+        for position, c in zip(positions.tolist(), named, strict=True)
     ]
 
 
@@ -448,7 +490,7 @@ def spread_out(positions: Floats, height: float) -> Floats:
     return lowest + gaps
 
 
-def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
+def _add_tooltip(spec: Spec, series: Sequence[DrawnCurve], percent: bool) -> None:
     tips = [("step", ",~f", message("step"))]
     form = ".1%" if percent else VALUE_FORMAT
     tips += [(f"{curve.key}_value", form, label(curve.title)) for curve in series if curve.has_line]

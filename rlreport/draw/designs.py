@@ -26,10 +26,9 @@ from rlreport.draw.theme import (
     VALUE_FORMAT,
     Spec,
     design_sources,
-    unsigned_scale,
     vega_config,
 )
-from rlreport.text.messages import marked
+from rlreport.text.messages import translatable
 
 Channel = TypeVar("Channel", alt.Color, alt.Stroke, alt.StrokeDash)
 Look = dict[str, Any]
@@ -47,7 +46,7 @@ def curves(scale: Any) -> Spec:
 
     Data: ``step``, ``series``, ``value``, ``low``, ``high`` (band), ``min``, ``max`` (range of the
     steps that a value is the mean of). Layers with their own data:
-    ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``guide`` (usual
+    ``translatable`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``guide`` (usual
     range ``low``, ``high``), ``zero``, ``raw`` (logged values behind smoothed lines) and ``point``
     (both with the fields of the data), ``label`` (``step``, ``series``, ``y``, ``label``).
     """
@@ -91,47 +90,6 @@ def curves(scale: Any) -> Spec:
     )
 
 
-def steps_heat() -> Spec:
-    """Return the design of a heat map with steps on x, values on y, and a share as the colour.
-
-    Data: ``from``, ``to`` (steps), ``low``, ``high`` (values), ``share`` (of a step's responses).
-    Layers with their own data: ``marked``, ``marked_bar``.
-    """
-    cells = _layer(
-        "cells",
-        "rect",
-        {"strokeWidth": 0},
-        x=_x("from", tickMinStep=1),
-        x2="to:Q",
-        y=_y("low"),
-        y2="high:Q",
-        color=_share_color(domain=[0, 1]),
-        tooltip=[
-            alt.Tooltip("from:Q", title=marked("step from")),
-            _tip("low", title=marked("from")),
-            _tip("high", title=marked("to")),
-            _tip("share", ".1%", title=marked("share")),
-        ],
-    )
-    return _design(cells, *_mark_layers())
-
-
-def path() -> Spec:
-    """Return the design of a path with one point per step. Data: ``step``, ``x``, ``y``.
-
-    Layers with their own data: ``label`` and the ``halo`` behind it.
-    """
-    place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
-    tooltip = [_tip("step", ",d", title=marked("step")), _tip("x"), _tip("y")]
-    point = _ink("policy", size=22, opacity=1)
-    return _design(
-        _layer("line", "line", _ink("policy", strokeOpacity=0.45), **_plane(), order="step:Q"),
-        _layer("point", "circle", point, x="x:Q", y="y:Q", tooltip=tooltip),
-        _data_layer("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
-        _data_layer("label", "text", place | _ink("text"), x="x:Q", y="y:Q", text="label:N"),
-    )
-
-
 def paths() -> Spec:
     """Return the design of one path per series. Data: ``step``, ``series``, ``x``, ``y``.
 
@@ -139,10 +97,9 @@ def paths() -> Spec:
     behind it.
     """
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
-    place = {"align": "left", "dx": 7, "baseline": "middle"}
+    place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
     line = _layer("line", "line", {"strokeOpacity": 0.5}, **_plane(), order="step:Q")
-    run = alt.Tooltip("series:N", title=marked("run"))
-    tooltip = [run, _tip("step", ",d", title=marked("step")), _tip("x"), _tip("y")]
+    tooltip = [_tip("step", ",d", title=translatable("step")), _tip("x"), _tip("y")]
     point = _layer("point", "circle", {"size": 22, "opacity": 1}, x="x:Q", y="y:Q", tooltip=tooltip)
     return _design(
         line.encode(color=color, strokeDash=dash),
@@ -154,7 +111,11 @@ def paths() -> Spec:
 
 def columns() -> Spec:
     look = _ink("policy", binSpacing=2)
-    tooltip = [_tip("from", title=marked("from")), _tip("to", title=marked("to")), _tip("y")]
+    tooltip = [
+        _tip("from", title=translatable("from")),
+        _tip("to", title=translatable("to")),
+        _tip("y"),
+    ]
     bars = _layer("columns", "bar", look, x=_x("from"), x2="to:Q", y=_y("y"), y2=alt.datum(0))
     return _design(bars.encode(tooltip=tooltip))
 
@@ -173,10 +134,10 @@ def histogram() -> Spec:
     reference = {"fill": LIGHT["reference"], "fillOpacity": 0, "stroke": LIGHT["reference"]}
     reference |= {"strokeDash": [4, 2], "strokeWidth": 1.5, "binSpacing": 0}
     tooltip = [
-        _tip("low", title=marked("from")),
-        _tip("high", title=marked("to")),
-        _tip("share", ".1%", title=marked("share")),
-        _tip("count", ",d", title=marked("responses")),
+        _tip("low", title=translatable("from")),
+        _tip("high", title=translatable("to")),
+        _tip("share", ".1%", title=translatable("share")),
+        _tip("count", ",d", title=translatable("responses")),
     ]
     return _design(
         _data_layer("ghost", "bar", _ink("muted", fillOpacity=0.28, binSpacing=0), **place),
@@ -229,9 +190,9 @@ def ordered_bars() -> Spec:
         opacity=alt.condition(PASSES_FILTERS, alt.value(1), alt.value(0)),
         color=alt.Color("side:N", scale=side, legend=None),
         tooltip=[
-            alt.Tooltip("n:Q", title=marked("response")),
-            _tip("reward_gap", title=marked("reward gap")),
-            _tip("reward", title=marked("reward")),
+            alt.Tooltip("n:Q", title=translatable("response")),
+            _tip("reward_gap", title=translatable("reward gap")),
+            _tip("reward", title=translatable("reward")),
         ],
     )
     order = [alt.SortField("reward_gap"), alt.SortField("n")]
@@ -249,18 +210,9 @@ def ordered_bars() -> Spec:
 def scatter() -> Spec:
     """Return the design of a scatter plot of responses; the caller sets the fields of x and y."""
     look = _ink("policy", size=26, opacity=1, fillOpacity=0.5)
-    tooltip = [alt.Tooltip("n:Q", title=marked("response"))]
+    tooltip = [alt.Tooltip("n:Q", title=translatable("response"))]
     point = _layer("point", "circle", look, **_plane(), tooltip=tooltip)
     return _design(point.transform_filter(PASSES_FILTERS), _brush(["x", "y"], x="x:Q", y="y:Q"))
-
-
-def plane_heat() -> Spec:
-    """Return the design of a heat map of counts.
-
-    Data: a row per cell with its edges ``x``, ``x2``, ``y``, ``y2``, and ``share`` (the colour).
-    """
-    cells = _layer("cells", "rect", {"strokeWidth": 0}, **_plane(), x2="x2:Q", y2="y2:Q")
-    return _design(cells.encode(color=_share_color()))
 
 
 def _design(*layers: Any) -> Spec:
@@ -324,11 +276,6 @@ def _by_series(channel: type[Channel]) -> Channel:
     return channel("series:N", scale=scale, legend=None)
 
 
-def _share_color(**extent: Any) -> alt.Color:
-    scale = alt.Scale(type="quantize", range=unsigned_scale(), **extent)
-    return alt.Color("share:Q", scale=scale, legend=None)
-
-
 def _zero() -> Any:
     return _data_layer("zero", "rule", THIN | {"strokeDash": [2, 2]}, y="zero:Q")
 
@@ -342,7 +289,7 @@ def _mark_layers() -> list[Any]:
         "color": alt.Color("severity:N", scale=scale, legend=None),
     }
     bar = {"y": alt.value(-5), "y2": alt.value(-1)}
-    tip = alt.Tooltip("finding:N", title=marked("finding"))
+    tip = alt.Tooltip("finding:N", title=translatable("finding"))
     return [
         _data_layer("marked", "rect", {"fillOpacity": 0.07}, **place),
         _data_layer("marked_bar", "rect", {"fillOpacity": 1}, **place, **bar, tooltip=tip),
@@ -357,11 +304,11 @@ def _brush(encodings: list[Any], **places: Any) -> Any:
 
 def compile_designs() -> bytes:
     """Build and compile every design; return the content of ``designs.json``."""
-    specs = {function.__name__: function() for function in (steps_heat, path, paths, columns)}
+    specs = {function.__name__: function() for function in (paths, columns)}
     specs |= {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
     designs = {name: {"spec": spec, "vega": _compile(spec)} for name, spec in specs.items()}
     # Charts of step pages are drawn by ``draw.direct``.
-    for function in (histogram, ordered_bars, scatter, plane_heat):
+    for function in (histogram, ordered_bars, scatter):
         designs[function.__name__] = {"spec": function()}
     content = {"sources": design_sources(), "designs": designs}
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)

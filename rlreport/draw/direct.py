@@ -15,7 +15,7 @@ from html import escape
 import numpy as np
 
 from rlreport.draw.chart import Axis
-from rlreport.draw.theme import HEIGHT, PADDING, SMALL, TITLES, WIDTH, unsigned_scale
+from rlreport.draw.theme import HEIGHT, PADDING, SMALL, TITLES, WIDTH
 from rlreport.figures.ragged import Floats
 from rlreport.text.clean import printable
 from rlreport.text.language import Language
@@ -86,23 +86,6 @@ def dots(axes: Axes, x: Floats, y: Floats) -> str:
     radius = _number(_RADIUS)
     circles = (f'<circle cx="{_number(a)}" cy="{_number(b)}" r="{radius}"/>' for a, b in places)
     return f'<g fill="var(--policy)" fill-opacity="0.5">{"".join(circles)}</g>'
-
-
-def cells(axes: Axes, edges: Pair, ends: Pair, shares: Floats) -> list[str]:
-    """Return rectangles coloured by ``shares``, on the scale from the least to the largest."""
-    count = len(unsigned_scale())
-    low, high = float(shares.min()), float(shares.max())
-    limits = [((i + 1) * high + (count - 1 - i) * low) / count for i in range(count - 1)]
-    colours = np.searchsorted(limits, shares, side="right") + 1
-    return [
-        bars(
-            axes,
-            (edges[0][colours == colour], edges[1][colours == colour]),
-            (ends[0][colours == colour], ends[1][colours == colour]),
-            f'fill="var(--seq-{colour})"',
-        )
-        for colour in range(1, count + 1)
-    ]
 
 
 def zero_line(axes: Axes) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 
 from rlreport.check.finding import Finding
 from rlreport.columns import STEP
-from rlreport.draw.chart import Chart, Place, Scale
-from rlreport.draw.curves import Frame, Series, curve_chart, floats
+from rlreport.draw.chart import Chart, PageSlot, Scale
+from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, floats
 from rlreport.draw.run_charts import (
     distribution_charts,
     error_by_position_charts,
@@ -23,12 +23,12 @@ from rlreport.draw.run_charts import (
 from rlreport.draw.theme import DASHED, DOTTED, LIGHT, SOLID, Style
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables
-from rlreport.text.messages import marked, message, sentences
+from rlreport.text.messages import message, sentences, translatable
 
 # Names of charts that are visible, not collapsed, even if no problem was found in them
 USUAL = ("reward", "kl", "length", "surprisal", "tool_errors")
 # Width of a chart, as a key of ``theme.WIDTH``, by its place on the page
-SIZES: dict[Place, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
+SIZES: dict[PageSlot, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
 
 # Names of charts that are computed from the sample of responses, not from all of them
 SAMPLED = ("distinct_2", "error_by_position")
@@ -239,7 +239,7 @@ def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | N
         (c for f in serious if f.id == lead for n in f.charts if (c := by_subject.get(n))), None
     )
     visible = [*cited, *(by_subject.get(name) for name in USUAL)]
-    places: dict[str, Place] = {chart.name: "open" for chart in visible if chart}
+    places: dict[str, PageSlot] = {chart.name: "open" for chart in visible if chart}
     if "reward" in places:
         places["reward"] = "reward"
     if lead_chart:
@@ -249,7 +249,7 @@ def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | N
     return sorted(result, key=lambda c: order.index(c.name) if c.name in places else len(order))
 
 
-def _set_place(chart: Chart, place: Place) -> Chart:
+def _set_place(chart: Chart, place: PageSlot) -> Chart:
     if place != "more":  # only collapsed charts are under the heading of their group
         chart = replace(chart, group="")
     return replace(chart.sized(SIZES[place]), place=place)
@@ -294,9 +294,9 @@ def _curve_chart(tables: Tables, frame: Frame, entry: CurveChart, band: float) -
     )
 
 
-def _series(tables: Tables, curve: Curve, band: float) -> Series:
+def _series(tables: Tables, curve: Curve, band: float) -> DrawnCurve:
     values = floats(tables.steps, curve.column)
-    series = Series(curve.key or curve.title, message(curve.title), values, *curve.style)
+    series = DrawnCurve(curve.key or curve.title, message(curve.title), values, *curve.style)
     if not curve.std or band <= 0:
         return series
     with np.errstate(over="ignore", invalid="ignore"):  # no band where the std overflows
@@ -309,17 +309,17 @@ def _series(tables: Tables, curve: Curve, band: float) -> Series:
     return replace(series, low=low, high=high)
 
 
-def _trainer_curves(tables: Tables, present: Collection[str]) -> list[Series]:
+def _trainer_curves(tables: Tables, present: Collection[str]) -> list[DrawnCurve]:
     if tables.metrics.empty or tables.responses.empty:
         return []
     roles = roles_of(str(name) for name in tables.metrics.columns[1:])
     by_step = tables.metrics.set_index("step").reindex(tables.steps["step"])
     curves = (
-        ("reward", "trainer", marked("trainer"), (LIGHT["muted"], (8, 2, 2, 2))),
-        ("validation", "validation", marked("validation"), VALIDATION),
+        ("reward", "trainer", translatable("trainer"), (LIGHT["muted"], (8, 2, 2, 2))),
+        ("validation", "validation", translatable("validation"), VALIDATION),
     )
     return [
-        Series(key, message(title), floats(by_step, roles[role]), *style)
+        DrawnCurve(key, message(title), floats(by_step, roles[role]), *style)
         for role, key, title, style in curves
         if role in roles and key not in present
     ]

@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from rlreport.choose import evenly
 from rlreport.columns import STEP
 from rlreport.draw.chart import (
-    LEAST_VARIED,
     Axis,
     Chart,
     Scale,
@@ -26,19 +24,20 @@ from rlreport.draw.chart import (
     limits,
     records,
     unique_names,
+    varies,
 )
-from rlreport.draw.curves import MOST_POINTS, Frame, Series, curve_chart, floats, mark_layers
+from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, curves_of, floats, path_chart
 from rlreport.draw.theme import DASHED, LIGHT, PALETTE
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import guide_for, roles_of
 from rlreport.summarise.steps import ROLE_COLUMNS
 from rlreport.tables import Tables
-from rlreport.text.messages import message, plural, sentences, told
+from rlreport.text.messages import format_message, message, plural
 
 # Rewards with at most this many distinct values are treated as grades, such as right or wrong
 FEW_VALUES = 12
 
-HEAT_COLUMNS = 120  # maximum number of columns of the heat map
+QUANTILES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 MOST_PARTS = 6  # maximum number of reward parts in a chart
 # If the std of the reward is smaller, the reward parts' shares of its variance are NaN
 LEAST_STD = 1e-6
@@ -47,83 +46,42 @@ LEAST_STD = 1e-6
 def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     """Yield one chart of the reward distribution at each step; nothing without rewards.
 
-    Grades (see FEW_VALUES) are drawn as a heat map of their shares, as quantiles would jump
-    between grades; other rewards are drawn as the median and two bands of quantiles.
+    Of few distinct rewards, such as right and wrong, draw the share of each, as quantiles would
+    jump between them; of others the median and two bands of quantiles.
     """
-    responses = tables.responses
-    finite = responses.loc[np.isfinite(responses["reward"]), ["step", "reward"]]
-    if finite.empty:
+    reward = floats(tables.responses, "reward")
+    finite = np.isfinite(reward)
+    if not finite.any():
         return
-    reward = drawable(finite["reward"].to_numpy(dtype=np.float64))
+    step, reward = tables.responses["step"].to_numpy()[finite], reward[finite]
     values, indices = np.unique(reward, return_inverse=True)
-    if len(values) > FEW_VALUES:
-        yield _quantile_bands(frame, finite.assign(reward=reward))
-    else:
+    few = len(values) <= len(PALETTE)
+    if few:
         # Round as in the chart's data, to merge values that differ only by rounding errors.
-        values = np.array([finite_or_none(value) for value in values])
-        yield _heat_map(frame, finite.assign(reward=values[indices]), np.unique(values))
-
-
-def _quantile_bands(frame: Frame, finite: pd.DataFrame) -> Chart | None:
-    shares = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
-    quantiles = finite.groupby("step")["reward"].quantile(shares).unstack().reindex(frame.steps)
-    p5, p25, p50, p75, p95 = quantiles.to_numpy(dtype=np.float64).T
-    return curve_chart(
+        rounded = pd.Series(np.array([finite_or_none(value) for value in values])[indices])
+        counted = rounded.groupby(step).value_counts(normalize=True).unstack(fill_value=0)
+        shares = counted.reindex(frame.steps).sort_index(axis=1, ascending=False)
+        series = curves_of(shares.rename(columns=figure).items())
+    else:
+        quantiles = pd.Series(reward).groupby(step).quantile(QUANTILES)
+        p5, p25, p50, p75, p95 = quantiles.unstack().reindex(frame.steps).to_numpy().T
+        series = [
+            DrawnCurve("median", message("median"), p50, low=p25, high=p75),
+            DrawnCurve("p5_p95", "", np.full_like(p50, np.nan), low=p5, high=p95),
+        ]
+    yield curve_chart(
         frame,
         "reward_distribution",
         message("Reward distribution"),
-        [
-            Series("median", message("median"), p50, low=p25, high=p75),
-            Series("p5_p95", "", np.full_like(p50, np.nan), low=p5, high=p95),
-        ],
-        axis=message("reward: median, middle 50%, middle 90%"),
-        note=message("The dark band covers the middle half of the responses, the light one 90%."),
+        series,
+        axis=message("share of the step's responses with each reward")
+        if few
+        else message("reward: median, middle 50%, middle 90%"),
+        percent=few,
+        note=""
+        if few
+        else message("The dark band covers the middle half of the responses, the light one 90%."),
     )
-
-
-def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
-    group_size = -(-len(frame.steps) // HEAT_COLUMNS)
-    edges = np.append(frame.edges[:-1][::group_size], frame.edges[-1])
-    # Half the smallest gap of values. For a single huge value, 0.5 would be lost by rounding.
-    half = float(np.diff(values).min()) / 2 if len(values) > 1 else max(0.5, abs(values[0]) / 100)
-    middles = (values[1:] + values[:-1]) / 2
-    heights = np.concatenate([[values[0] - half], middles, [values[-1] + half]])
-    counts, _, _ = np.histogram2d(
-        finite["step"].to_numpy(dtype=np.float64),
-        finite["reward"].to_numpy(dtype=np.float64),
-        bins=[edges, heights],
-    )
-    column, level = np.nonzero(counts)
-    cells = {
-        "from": edges[column],
-        "to": edges[column + 1],
-        "low": heights[level],
-        "high": heights[level + 1],
-        "share": counts[column, level] / counts.sum(axis=1)[column],
-    }
-    title = message("reward; stronger colour = larger share of the step's responses")
-    ticks = [finite_or_none(value) for value in values] if len(values) <= 6 else None
-    forms = fill(
-        "steps_heat",
-        {"rows": records(cells), **mark_layers(frame.marks("reward_distribution"))},
-        (frame.axis(), Axis(float(heights[0]), float(heights[-1]), title, values=ticks)),
-        right=92,
-    )
-    # Describe single steps, as a column of the heat map may cover several.
-    first, last = (
-        finite.loc[finite["step"] == step, "reward"]
-        for step in (finite["step"].min(), finite["step"].max())
-    )
-    words = sentences(
-        message(
-            "Reward {value}: {first} of the responses in the first step, {last} in the last.",
-            value=figure(value),
-            first=figure(float((first == value).mean()), True),
-            last=figure(float((last == value).mean()), True),
-        )
-        for value in values
-    )
-    return Chart("reward_distribution", message("Reward distribution"), words, *forms)
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
@@ -133,23 +91,16 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         return
     means = tables.extras_by_step.drop_duplicates("step", keep="last").set_index("step")[names]
     means = means.reindex(frame.steps).astype(np.float64).apply(drawable, raw=True)
-    widest = (means.max() - means.min()).fillna(-1.0).sort_values(ascending=False, kind="stable")
-    drawn_names = [name for name in names if name in widest.index[:MOST_PARTS]]
-    omitted_count = len(names) - len(drawn_names)
+    widest = (means.max() - means.min()).fillna(-1.0).nlargest(MOST_PARTS).index
+    drawn_names = [name for name in names if name in widest]
     yield curve_chart(
         frame,
         "reward_parts",
         message("Parts of the reward"),
-        _series(means[drawn_names]),
+        curves_of(means[drawn_names].items(), "part_"),
         axis=message("mean of each part"),
         labels=150,
-        note=plural(
-            "{count} part that varies less is not drawn.",
-            "{count} parts that vary less are not drawn.",
-            omitted_count,
-        )
-        if omitted_count
-        else "",
+        omitted=len(names) - len(drawn_names),
     )
     if len(names) < 2:
         return
@@ -157,7 +108,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         frame,
         "reward_part_shares",
         message("Share of each part in the reward's variance"),
-        _series(variance_shares(tables, drawn_names).reindex(frame.steps)),
+        curves_of(variance_shares(tables, drawn_names).reindex(frame.steps).items(), "part_"),
         axis=message("Cov(part, reward) / Var(reward)"),
         labels=150,
         note=message(
@@ -172,27 +123,17 @@ def variance_shares(tables: Tables, names: Sequence[str]) -> pd.DataFrame:
 
     The share is Cov(part, reward) / Var(reward) over the step's responses with a reward. A part
     that is missing for a response counts as 0, as in the sum of parts. NaN if the reward does not
-    vary, or its variance overflows.
+    vary.
     """
-    rewarded = np.isfinite(tables.responses["reward"].to_numpy(dtype=np.float64))
-    responses, parts = tables.responses[rewarded], tables.extras.loc[rewarded, list(names)]
-    step, reward = responses["step"], responses["reward"]
-    with np.errstate(over="ignore", invalid="ignore"):
-        deviation = reward - reward.groupby(step).transform("mean")
-        variance = deviation.pow(2).groupby(step).mean()
-        part_values = parts.astype(np.float64).fillna(0.0)
-        covariance = part_values.mul(deviation, axis=0).groupby(step).mean()
-        divisor = variance.where((variance > LEAST_STD**2) & np.isfinite(variance))
-        shares: pd.DataFrame = covariance.div(divisor, axis=0)
+    step = tables.responses["step"]
+    reward = pd.Series(floats(tables.responses, "reward"), step.index).dropna()
+    deviation = reward - reward.groupby(step).transform("mean")
+    variance = deviation.pow(2).groupby(step).mean()
+    parts = pd.DataFrame({name: floats(tables.extras, name) for name in names}, step.index)
+    part_values = parts.loc[reward.index].fillna(0.0)
+    covariance = part_values.mul(deviation, axis=0).groupby(step).mean()
+    shares: pd.DataFrame = covariance.div(variance.where(variance > LEAST_STD**2), axis=0)
     return shares
-
-
-def _series(parts: pd.DataFrame) -> list[Series]:
-    names = [str(name) for name in parts]
-    return [
-        Series(f"part_{key}", name, floats(parts, name), *style)
-        for key, name, style in zip(unique_names(names), names, PALETTE, strict=False)
-    ]
 
 
 def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
@@ -200,21 +141,10 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
 
     Source: Gao, Schulman and Hilton (2023), "Scaling Laws for Reward Model Overoptimization".
     """
-    steps = tables.steps
-    table = steps[np.isfinite(steps["kl_k1_mean"]) & np.isfinite(steps["reward_mean"])]
+    table = tables.steps.dropna(subset=["kl_k1_mean", "reward_mean"])
     if len(table) < 3:
         return
-    step = table["step"].to_numpy()
-    kl = table["kl_k1_mean"].to_numpy(dtype=np.float64)
-    reward = table["reward_mean"].to_numpy(dtype=np.float64)
-    selection = evenly(len(table), MOST_POINTS)
-    rows = records({"step": step[selection].tolist(), "x": kl[selection], "y": reward[selection]})
-    ends = [
-        {**rows[i], "label": message("step {step:count}", step=rows[i]["step"])} for i in (0, -1)
-    ]
-    x = Axis(*limits([kl[selection]]), STEP["kl_k1_mean"].title)
-    y = Axis(*limits([reward[selection]]), message("mean reward"))
-    forms = fill("path", {"rows": rows, "label": ends, "halo": ends}, (x, y), right=72)
+    step, kl, reward = (floats(table, name) for name in ("step", "kl_k1_mean", "reward_mean"))
     indices = {"first": 0, "last": -1, "highest": int(reward.argmax())}
     words = {
         name: message(
@@ -225,22 +155,25 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
         )
         for name, index in indices.items()
     }
-    yield Chart(
+    labels = {i: message("step {step:count}", step=int(step[i])) for i in (0, -1)}
+    yield path_chart(
         "reward_kl_frontier",
         message("Reward against KL"),
         message("From reward {first} to {last}; highest reward {highest}.", **words),
-        *forms,
+        STEP["kl_k1_mean"].title,
+        [(DrawnCurve("policy", message("policy"), reward), step, kl, labels)],
     )
 
 
 def error_by_position_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     """Yield a chart of the critic's mean |value − return| for each tenth of the response."""
     positions = tables.positions
-    if positions.empty or not np.isfinite(positions["abs_error_mean"]).any():
+    if positions.empty:
         return
     table = positions.sort_values("decile")
-    errors = table["abs_error_mean"].to_numpy(dtype=np.float64)
-    tenths = table["decile"].to_numpy(dtype=np.float64)
+    errors, tenths = floats(table, "abs_error_mean"), floats(table, "decile")
+    if not np.isfinite(errors).any():
+        return
     x = Axis(0.0, 1.0, message("position in the response"), percent=True)
     y = Axis(0.0, limits([errors])[1], message("mean |value − return|"))
     largest = int(np.nanargmax(errors))
@@ -282,28 +215,15 @@ def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     if len(order) < 2:
         return
     shares = rates.reindex(frame.steps)[order[:MOST_TOOLS]]
-    names = [tool_label(tool) for tool in shares]
-    omitted_count = len(order) - len(names)
     yield curve_chart(
         frame,
         "tool_errors",
         message("Error rate of each tool"),
-        [
-            Series(f"tool_{key}", name, shares[tool].to_numpy(np.float64), *style)
-            for key, name, tool, style in zip(
-                unique_names(names), names, shares, PALETTE, strict=False
-            )
-        ],
+        curves_of(((tool_label(tool), share) for tool, share in shares.items()), "tool_"),
         axis=message("share of a tool's answers that are errors"),
         percent=True,
         labels=150,
-        note=plural(
-            "{count} tool that is called less often is not drawn.",
-            "{count} tools that are called less often are not drawn.",
-            omitted_count,
-        )
-        if omitted_count
-        else "",
+        omitted=len(order) - len(shares.columns),
     )
 
 
@@ -331,8 +251,8 @@ def prompt_charts(tables: Tables) -> list[Chart]:
             "group_best",
             message("Best of a group"),
             [
-                Series("best", message("best"), best),
-                Series("mean", message("mean"), mean, LIGHT["muted"], DASHED),
+                DrawnCurve("best", message("best"), best),
+                DrawnCurve("mean", message("mean"), mean, LIGHT["muted"], DASHED),
             ],
             axis=message("mean reward: best response of each group, all responses"),
             note=message(
@@ -345,8 +265,8 @@ def prompt_charts(tables: Tables) -> list[Chart]:
             "group_shares",
             message("Groups solved, and groups without variance"),
             [
-                Series("solved", message("solved"), solved_shares),
-                Series("zero", message("no variance"), no_variance, LIGHT["reference"], DASHED),
+                DrawnCurve("solved", message("solved"), solved_shares),
+                DrawnCurve("zero", message("no variance"), no_variance, LIGHT["reference"], DASHED),
             ],
             axis=message("share of groups"),
             percent=True,
@@ -367,12 +287,11 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
     gain = gain[np.isfinite(gain)]
     if len(gain) < LEAST_PROMPTS:
         return None
-    values = drawable(gain)
-    step, low, high = bins(values)
-    rows = [{"from": a, "to": b, "y": n} for a, b, n in counts(values, step, low, high)]
+    step, low, high = bins(gain)
+    starts, ends, numbers = counts(gain, step, low, high)
+    rows = records({"from": starts, "to": ends, "y": numbers})
     x = Axis(low, high, message("gain of mean reward, first to last step of the prompt"))
-    top = limits([np.array([float(row["y"]) for row in rows])])[1]
-    median = 2 * float(np.median(gain / 2))  # the sum of two values may overflow
+    top = limits([numbers])[1]
     return Chart(
         "prompt_gain",
         message("Reward gain of the prompts"),
@@ -382,7 +301,7 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
             seen=len(gain),
             rose=int((gain > 0).sum()),
             fell=int((gain < 0).sum()),
-            median=figure(median),
+            median=figure(float(np.median(gain))),
             low=figure(float(gain.min())),
             high=figure(float(gain.max())),
         ),
@@ -414,10 +333,9 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
     )
     series = [
         # Quote the texts, as they may be blank or look like labels.
-        Series(f"text_{i}", f"“{label(text, 18)}”", floats(shares, text), *PALETTE[i])
+        DrawnCurve(f"text_{i}", f"“{label(text, 18)}”", floats(shares, text), *PALETTE[i])
         for i, text in enumerate(texts[:MOST_TEXTS])
     ]
-    rest = len(texts) - len(series)
     chart = curve_chart(
         Frame(shares.index.to_numpy(np.float64)),
         "spreading",
@@ -427,9 +345,7 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         wide=True,
         percent=True,
         labels=170,
-        note=plural("{count} more is in the table.", "{count} more are in the table.", rest)
-        if rest
-        else "",
+        omitted=len(texts) - len(series),
     )
     return [chart] if chart else []
 
@@ -487,7 +403,7 @@ class _Group:
     @property
     def varied(self) -> list[str]:
         """Names of the columns that vary, the most important first."""
-        return sorted((name for name in self.values if _varies(self.values[name])), key=_rank)
+        return sorted((name for name in self.values if varies(self.values[name])), key=_rank)
 
     @property
     def drawn(self) -> list[str]:
@@ -513,14 +429,14 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
             if guide is not None:
                 values = {"low": f"{guide.low:g}", "high": f"{guide.high:g}"}
                 values |= {"meaning": message(guide.meaning), "source": message(guide.source)}
-                note = told(
+                note = format_message(
                     "Shaded: the usual range, {low} to {high}: {meaning} ({source}).", values
                 )
             chart = curve_chart(
                 metric_frame,
                 group.prefix + key,
                 label(name, 80),
-                [Series(group.prefix + key, name, group.values[name])],
+                [DrawnCurve(group.prefix + key, name, group.values[name])],
                 axis=group.axis,
                 labels=0,
                 note=note,
@@ -542,7 +458,7 @@ def not_drawn(tables: Tables) -> list[str]:
         constant = [
             f"{label(name)} {figure(column[0])}"
             for name, column in finite.items()
-            if len(column) and not _varies(column)
+            if len(column) and not varies(column)
         ]
         values = {"heading": group.heading, "named": " · ".join(constant[:MOST_NAMED])}
         if (more := len(constant) - MOST_NAMED) > 0:
@@ -591,16 +507,9 @@ def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
     return {name: floats(table, name) for name in names if not _IDENTIFIER.search(name)}
 
 
-def _varies(values: Floats) -> bool:
-    finite = drawable(values[np.isfinite(values)])
-    if len(finite) < 2:
-        return False
-    return float(np.ptp(finite)) > LEAST_VARIED * float(np.abs(finite).max())
-
-
 def _scale(values: Floats) -> Scale:
-    finite = drawable(values[np.isfinite(values)])
-    return "log" if finite.min() > 0 and finite.max() / finite.min() > DECADES else "linear"
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    return "log" if low > 0 and high / low > DECADES else "linear"
 
 
 def _rank(name: str) -> int:

@@ -23,23 +23,21 @@ from rlreport.draw.chart import (
     fill,
     layer_named,
     limits,
-    mean,
     records,
 )
-from rlreport.draw.curves import MOST_POINTS, Frame, Series, curve_chart, floats, looks
-from rlreport.draw.direct import PLOT_WIDTH, RIGHT, bars, cells, dots, draw, legend, zero_line
+from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, floats, path_chart
+from rlreport.draw.direct import PLOT_WIDTH, RIGHT, bars, dots, draw, legend, zero_line
 from rlreport.draw.theme import DASHED, LIGHT, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats
 from rlreport.tables import length_column
 from rlreport.text.language import ENGLISH, Language
-from rlreport.text.messages import marked, message, plural, sentences
+from rlreport.text.messages import message, plural, sentences, translatable
 
 # Columns that the charts need
 CHARTED = ("reward", "ref_reward", "reward_gap", "kl_k1", "response_tokens", "response_chars")
 
-MOST_DOTS = 600  # Above this many responses a scatter plot is drawn as a heat map of counts
+MOST_DOTS = 600  # maximum number of dots in the drawing of a scatter plot
 MOST_BARS = 200  # maximum number of bars in the chart of reward gaps
-_CELLS = (36, 20)  # columns and rows of a heat map
 
 
 def step_charts(
@@ -47,8 +45,9 @@ def step_charts(
 ) -> list[Chart]:
     """Return the charts with data; interactive ones use the page's dataset ``rows``."""
     length = length_column(rows)
+    rows = {name: drawable(values) for name, values in rows.items()}
     charts = (
-        _histogram(rows["reward"], rows["ref_reward"], first_rewards, language),
+        _histogram(rows["reward"], rows["ref_reward"], drawable(first_rewards), language),
         _gap(rows, language),
         _plane(rows, "kl_k1", "step_reward_kl", message("Reward against KL"), language),
         _plane(rows, length, "step_reward_length", message("Reward against length"), language),
@@ -62,58 +61,57 @@ def _histogram(
     policy, reference, ghost = (x[np.isfinite(x)] for x in (reward, reference, first_step))
     if not policy.size:
         return None
-    arrays = [drawable(values) for values in (policy, reference, ghost)]
+    arrays = (policy, reference, ghost)
     edges = bins(np.concatenate(arrays))
-    histograms = [counts(values, *edges) for values in arrays]
-    shares = [
-        n / len(values) for bars, values in zip(histograms, arrays, strict=True) for *_, n in bars
-    ]
+    histograms = []
+    for values in arrays:
+        low, high, numbers = counts(values, *edges)
+        histograms.append(((low, high), numbers / len(values)))
+    highest = max(share for _, shares in histograms for share in shares.tolist())
     names = [(message("policy"), "policy")]
     words = [
         message(
             "Policy: mean {mean}, from {low} to {high}.",
-            mean=figure(mean(policy)),
+            mean=figure(float(policy.mean())),
             low=figure(float(policy.min())),
             high=figure(float(policy.max())),
         )
     ]
     if reference.size:
         names.append((message("reference"), "reference"))
-        words.append(message("Reference: mean {mean}.", mean=figure(mean(reference))))
+        words.append(message("Reference: mean {mean}.", mean=figure(float(reference.mean()))))
     if ghost.size:
         names.append((message("first step"), "muted"))
-        words.append(message("First step: mean {mean}.", mean=figure(mean(ghost))))
+        words.append(message("First step: mean {mean}.", mean=figure(float(ghost.mean()))))
     axes = (
         Axis(*edges[1:], message("reward")),
-        Axis(0.0, 1.08 * max(shares), message("share of responses"), percent=True, count=4),
+        Axis(0.0, 1.08 * highest, message("share of responses"), percent=True, count=4),
     )
     key = _key(names)
+    (low, high), ghost_shares = histograms[2]
     spec = _page_spec(
         "histogram",
         axes,
         {
-            "ghost": [{"low": a, "high": b, "share": n / len(ghost)} for a, b, n in histograms[2]],
+            "ghost": records({"low": low, "high": high, "share": ghost_shares}),
             "key": [{"px": x, "label": text, "colour": LIGHT[look]} for x, text, look in key],
         },
         dict(zip(("$bins.step", "$bins.low", "$bins.high"), edges, strict=True)),
     )
     looks = (
-        (histograms[2], ghost, 'fill="var(--muted)" fill-opacity="0.28"'),
-        (histograms[0], policy, 'fill="var(--policy)" fill-opacity="0.7"'),
-        (
-            histograms[1],
-            reference,
-            'stroke="var(--reference)" stroke-width="1.5" stroke-dasharray="4,2"',
-        ),
+        'fill="var(--policy)" fill-opacity="0.7"',
+        'stroke="var(--reference)" stroke-width="1.5" stroke-dasharray="4,2"',
+        'fill="var(--muted)" fill-opacity="0.28"',
     )
-    marks = []
-    for bins_of, values, look in looks:
-        low, high, counted = np.array(bins_of, np.float64).reshape(-1, 3).T
-        marks.append(bars(axes, (low, high), (counted / len(values), 0.0 * low), look))
-    words_in_all = sentences(words)
-    svg = draw(axes, [*marks, legend(key, language)], words_in_all, language)
-    title = message("Reward of the responses")
-    return Chart("step_reward", title, words_in_all, spec, {}, svg)
+    marks = [
+        bars(axes, bin_edges, (shares, 0.0 * shares), look)
+        for (bin_edges, shares), look in zip(histograms, looks, strict=True)
+    ]
+    # The first step is behind the others.
+    marks = [marks[-1], *marks[:-1], legend(key, language)]
+    description = sentences(words)
+    svg = draw(axes, marks, description, language)
+    return Chart("step_reward", message("Reward of the responses"), description, spec, {}, svg)
 
 
 def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
@@ -128,7 +126,7 @@ def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
         count,
         better=int((gap > 0).sum()),
         worse=int((gap < 0).sum()),
-        gap=figure(mean(gap)),
+        gap=figure(float(gap.mean())),
     )
     axes = (
         Axis(
@@ -144,7 +142,7 @@ def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
     # Let the axis fit the page's rows, which may be fewer than all logged responses.
     del layer_named(spec, "bars")["encoding"]["x"]["scale"]["domain"]
     # Of many responses, draw those at evenly spaced ranks, each for equally many.
-    ordered = drawable(np.sort(gap)[evenly(count, MOST_BARS)])
+    ordered = np.sort(gap)[evenly(count, MOST_BARS)]
     ends = np.linspace(0.0, count, len(ordered) + 1)
     marks = []
     for side, look in ((ordered >= 0, "policy"), (ordered < 0, "reference")):
@@ -160,7 +158,7 @@ def _plane(
     finite = np.isfinite(rows[field]) & np.isfinite(rows["reward"])
     if not finite.any():
         return None
-    across, up = drawable(rows[field][finite]), drawable(rows["reward"][finite])
+    across, up = rows[field][finite], rows["reward"][finite]
     titles = {field: RESPONSE[field].title, "reward": message("reward")}
     x, y = Axis(*limits([across]), titles[field]), Axis(*limits([up]), titles["reward"])
     r = correlation(across, up)
@@ -170,11 +168,7 @@ def _plane(
         else message("{count:count} responses, correlation {r}.", count=len(up), r=figure(r))
     )
     if len(up) > MOST_DOTS:
-        edges, ends, shares = _cells(across, up, x, y)
-        columns = {"x": edges[0], "x2": edges[1], "y": ends[0], "y2": ends[1], "share": shares}
-        spec, _ = fill("plane_heat", {"rows": records(columns)}, (x, y), size="step", right=RIGHT)
-        svg = draw((x, y), cells((x, y), edges, ends, shares), words, language)
-        return Chart(name, title, words, spec, {}, svg, interactive=False)
+        words = sentences([words, message("The drawing has {most:count} of them.", most=MOST_DOTS)])
     spec = _page_spec("scatter", (x, y), {})
     # Name the fields like the columns of the page's dataset, which the brush filters.
     for layer in spec["layer"]:
@@ -184,7 +178,8 @@ def _plane(
             {"field": key, "type": "quantitative", "title": text, "format": VALUE_FORMAT}
             for key, text in titles.items()
         )
-    svg = draw((x, y), [dots((x, y), across, up)], words, language)
+    selection = evenly(len(up), MOST_DOTS)
+    svg = draw((x, y), [dots((x, y), across[selection], up[selection])], words, language)
     return Chart(name, title, words, spec, {}, svg)
 
 
@@ -197,17 +192,6 @@ def _page_spec(
     """Return a Vega-Lite specification whose rows are the page's."""
     spec, _ = fill(design, {"rows": (), **data}, axes, placeholders, size="step", right=RIGHT)
     return spec | {"data": PAGE_ROWS}
-
-
-def _cells(
-    across: Floats, up: Floats, x: Axis, y: Axis
-) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats], Floats]:
-    """Return the edges in x, the edges in y and the relative count of each cell with responses."""
-    extent = [(x.low, x.high), (y.low, y.high)]
-    cell_counts, x_edges, y_edges = np.histogram2d(across, up, bins=_CELLS, range=extent)
-    i, j = np.nonzero(cell_counts)
-    shares = cell_counts[i, j] / cell_counts.max()
-    return (x_edges[i], x_edges[i + 1]), (y_edges[j], y_edges[j + 1]), shares
 
 
 def _key(names: list[tuple[str, str]]) -> list[tuple[float, str, str]]:
@@ -245,7 +229,7 @@ def comparison_charts(
                 frame,
                 "difference",
                 message("Difference of the reward, NEW − BASE"),
-                [Series("difference", "NEW − BASE", difference, low=low, high=high)],
+                [DrawnCurve("difference", "NEW − BASE", difference, low=low, high=high)],
                 axis=message("difference of the reward, with a 95% band for all steps at once")
                 if has_band
                 else message("difference of the reward, without a band"),
@@ -258,18 +242,18 @@ def comparison_charts(
             ),
         ]
     if paths and not any(path.empty for path in paths):
-        charts.append(_paths(paths))
+        charts.append(_path_chart(paths))
     return [chart for chart in charts if chart is not None]
 
 
-def _runs(base: Floats, new: Floats) -> list[Series]:
-    return [Series("BASE", "BASE", base, LIGHT["muted"], DASHED), Series("NEW", "NEW", new)]
+def _runs(base: Floats, new: Floats) -> list[DrawnCurve]:
+    return [DrawnCurve("BASE", "BASE", base, LIGHT["muted"], DASHED), DrawnCurve("NEW", "NEW", new)]
 
 
 def _findings(steps: Floats, band: Band) -> list[Finding]:
     _, low, high = band
-    below = marked("The whole band lies below 0 at {some:count} of {all:count} steps")
-    above = marked("The whole band lies above 0 at {some:count} of {all:count} steps")
+    below = translatable("The whole band lies below 0 at {some:count} of {all:count} steps")
+    above = translatable("The whole band lies above 0 at {some:count} of {all:count} steps")
     findings = []
     for name, severity, mask, literal in (
         ("below 0", SEVERITIES[1], high < 0, below),
@@ -284,37 +268,24 @@ def _findings(steps: Floats, band: Band) -> list[Finding]:
     return findings
 
 
-def _paths(paths: Sequence[pd.DataFrame]) -> Chart:
-    rows, ends, endings = [], [], []
-    for name, path in zip(("BASE", "NEW"), paths, strict=True):
-        table = path.iloc[evenly(len(path), MOST_POINTS)]
-        points = records(
-            {
-                "step": table["step"].astype(int).tolist(),
-                "series": [name] * len(table),
-                "x": floats(table, "distance"),
-                "y": floats(table, "reward"),
-            }
-        )
-        rows += points
-        ends.append({**points[-1], "label": name})
+def _path_chart(tables: Sequence[pd.DataFrame]) -> Chart:
+    paths, endings = [], []
+    curves = _runs(*(floats(table, "reward") for table in tables))
+    for curve, table in zip(curves, tables, strict=True):
+        distance = floats(table, "distance")
+        paths.append((curve, floats(table, "step"), distance, {-1: curve.key}))
         endings.append(
             message(
                 "{name} ends with reward {reward} at a √KL of {distance}.",
-                name=name,
-                reward=figure(float(path["reward"].iloc[-1])),
-                distance=figure(float(path["distance"].iloc[-1])),
+                name=curve.key,
+                reward=figure(curve.values[-1]),
+                distance=figure(distance[-1]),
             )
         )
-    forms = fill(
-        "paths",
-        {"rows": rows, "label": ends, "halo": ends},
-        (
-            Axis(*limits([floats(path, "distance") for path in paths]), message("√KL (√nats)")),
-            Axis(*limits([floats(path, "reward") for path in paths]), message("mean reward")),
-        ),
-        looks(_runs(np.zeros(1), np.zeros(1))),
-        right=72,
+    return path_chart(
+        "reward_at_equal_kl",
+        message("Reward at the same distance from the reference"),
+        sentences(endings),
+        message("√KL (√nats)"),
+        paths,
     )
-    title = message("Reward at the same distance from the reference")
-    return Chart("reward_at_equal_kl", title, sentences(endings), *forms)

@@ -85,11 +85,6 @@ def tokens(theme: Theme) -> dict[str, str]:
     return colours
 
 
-def unsigned_scale() -> list[str]:
-    """Return the nine colours of the sequential scale in the light theme, light to dark."""
-    return _UNSIGNED["light"].split()
-
-
 def sentinels() -> dict[str, str]:
     """Return light colour → CSS custom property (such as ``--policy``) that replaces it on pages.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
-from rlreport.fields import TOKEN_ARRAYS
+from rlreport.fields import LARGEST_NUMBER, TOKEN_ARRAYS
 from rlreport.text.chat import CALL, Turn, content_text, role_name, turns_in_text
 
 MAX_TOOLS = 64  # Maximum number of tools per response whose answers are counted
@@ -219,10 +218,10 @@ def split_named(value: object) -> str:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Return whether a value is a finite number that float64 represents exactly."""
+    """Return whether a value is a number, not NaN, that float64 represents without overflow."""
     if type(value) is int:
         return abs(value) <= _LARGEST
-    return isinstance(value, float) and math.isfinite(value)
+    return isinstance(value, float) and abs(value) <= LARGEST_NUMBER
 
 
 def normalize_turns_and_mask(row: dict[str, Any]) -> list[str]:

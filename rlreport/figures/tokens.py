@@ -226,14 +226,8 @@ def response_figures(
 ) -> dict[str, Floats]:
     """Return the columns of the response table that derive from tokens, float64 (R,) each.
 
-    Args:
-        figures: KL etc. of the concatenated tokens of R responses, (N,) each.
-        offsets: int64 (R + 1,), where the tokens of each response begin.
-        logged_advantage: advantages in the log, the weights of the loss, (N,).
-        old_logp: log-probability under the policy before the update, nats, (N,).
-
-    Returns:
-        columns by name, without those whose inputs are not logged.
+    Columns whose inputs are not logged are missing. ``logged_advantage``, the weights of the loss,
+    and ``old_logp``, under the policy before the update, have a value per token.
     """
     columns: dict[str, Floats] = {"response_tokens": np.diff(offsets).astype(np.float64)}
     if figures.surprisal is not None:
@@ -334,12 +328,7 @@ def mismatch_by_turn(
 
     A turn is a run of sampled tokens between tokens that the environment wrote; responses of
     one turn have NaN. The mismatch is KL (k3), the larger of both directions, in nats per token.
-
-    Args:
-        figures: log-probabilities of the sampled tokens.
-        offsets: int64 (R + 1,), offsets of the sampled tokens.
-        sampled: bool, one value for every token of the responses: whether the policy sampled it.
-        token_offsets: int64 (R + 1,), offsets of every token, sampled or not.
+    ``figures`` and ``offsets`` are of the sampled tokens, ``token_offsets`` of all.
     """
     if figures.logp is None or figures.sampler_logp is None or not len(sampled):
         return {}
@@ -372,13 +361,7 @@ def thinking_tokens(
 ) -> dict[str, Floats]:
     """Return numbers of thinking tokens (with opening and closing ones) and of answer tokens.
 
-    Args:
-        opens: bool (N,), tokens that open thinking.
-        closes: bool (N,), tokens that close thinking.
-        offsets: int64 (R + 1,), where the tokens of each response begin.
-
-    Returns:
-        two columns, NaN for responses without such tokens; no columns if there are none at all.
+    These two columns are NaN for responses without such tokens, and missing if there are none.
     """
     marks = np.flatnonzero(opens | closes)
     if not len(marks):

@@ -16,7 +16,7 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_field, kind_of
 from rlreport.figures.metadata import split_named
 from rlreport.formats import simple
-from rlreport.formats.base import BaseFormat, Format, Match, Row, Where, adapt
+from rlreport.formats.base import BaseFormat, Match, Row, Where, adapt
 from rlreport.formats.episodes import RLLM, SkyRL, Tinker
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.logged import KeyTracker, TokenNames, is_scalar, read_all
@@ -28,11 +28,11 @@ from rlreport.formats.verifiers import Verifiers
 from rlreport.text.messages import message
 
 __all__ = [
-    "Detected", "Format", "Match", "Row", "RowError", "RowReader", "Where",
+    "Detected", "Match", "Row", "RowError", "RowReader", "Where",
     "detect", "format_by_id", "formats", "refusal", "suggest",
 ]  # fmt: skip
 
-# Entry point group of installed formats: Format classes whose constructor takes no arguments
+# Entry point group of installed formats: classes whose constructor takes no arguments
 ENTRY_POINTS = "rlreport.formats"
 
 _FORMATS: tuple[Callable[[], BaseFormat], ...] = (
@@ -59,25 +59,19 @@ def formats() -> dict[str, BaseFormat]:
     by_id = {form.id: form for form in (create() for create in _FORMATS)}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:
-            form = entry.load()()
+            form = adapt(entry.load()())
         except Exception as error:
             raise UsageError(
                 f"the installed log format {entry.name!r} ({entry.value}) cannot be loaded: {error}"
             ) from error
-        if not isinstance(form, Format):
-            raise UsageError(f"{entry.value} is no log format: see rlreport.formats.base.Format")
         if form.id in by_id:
             raise UsageError(f"{entry.value}: the id {form.id!r} is already in use")
-        by_id[form.id] = adapt(form)
+        by_id[form.id] = form
     return by_id
 
 
 def format_by_id(identity: str) -> BaseFormat:
-    """Return the format with the given id.
-
-    Raises:
-        UsageError: no format has this id; the message lists the ids.
-    """
+    """Return the format with the given id; raise a UsageError that lists the ids if none has it."""
     try:
         return formats()[identity]
     except KeyError:
@@ -96,12 +90,8 @@ def detect(
 ) -> Detected | None:
     """Return the format of a file, or None if no format fits (``refusal`` explains why).
 
-    Args:
-        name: path relative to the logs' folder, with ``/`` as separator.
-        objects: the file's first objects (twenty are enough).
-        log_format: id of a format to use without detection.
-        mapping: field -> dotted path in an object, from ``--map`` (e.g. reward -> info.score).
-        step_from_path: regular expression that finds the step in ``name``.
+    ``name`` is the file's path in the logs' folder, ``objects`` are its first ones (twenty are
+    enough). ``log_format`` is used without detection, ``mapping`` is field -> dotted path.
     """
     detected = None
     if log_format is not None:

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Self
 
 from rlreport.errors import RowError
 from rlreport.fields import AssumedStep
 
-__all__ = ["BaseFormat", "FileStamp", "Format", "Match", "Row", "RowError", "Where"]
+__all__ = ["BaseFormat", "FileStamp", "Match", "Row", "RowError", "Where"]
 
 Row = dict[str, Any]
 
@@ -53,44 +53,6 @@ class Match(NamedTuple):
     reason: str
 
 
-@runtime_checkable
-class Format(Protocol):
-    """A log format. It has no state, so that each object can be read separately, in any process.
-
-    This is what an installed format must have. It may also have ``alone``, ``rewarded``, ``remark``
-    and ``with_siblings``, whose meanings and defaults are those of ``BaseFormat``.
-
-    Attributes:
-        id: the name used on the command line.
-        description: one line for ``rlreport formats``.
-        container: ``lines``, ``json`` (one object or array per file), ``parquet``, ``torch``, ….
-    """
-
-    id: str
-    description: str
-    container: str
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The typical names of its files, as glob patterns."""
-        ...
-
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim on file ``name``, given its first objects; None if it cannot be read."""
-        ...
-
-    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the canonical rows of one object; raise RowError if it cannot be converted.
-
-        If only some of its rows cannot be read, yield an ``UnreadRow`` for each of them.
-        """
-        ...
-
-    def split(self, name: str) -> str | None:
-        """Return the split that a path contains (``train``, ``val`` or ``eval``), else None."""
-        ...
-
-
 class FileStamp(NamedTuple):
     """Path, size and modification time (ns) of a file, the key of its cached contents."""
 
@@ -108,16 +70,22 @@ class FileStamp(NamedTuple):
 
 
 class BaseFormat:
-    """The base class of the built-in formats.
+    """A log format. It has no state, so that each object can be read separately, in any process.
+
+    An installed format may also be a class of its own: ``adapt`` says what it must have.
 
     Attributes:
+        id: the name used on the command line.
+        description: one line for ``rlreport formats``.
+        files: the typical names of its files, as glob patterns.
+        container: ``lines``, ``json`` (one object or array per file), ``parquet``, ``torch``, ….
         claims: sets of keys; a file matches if half of its objects or more have all keys of a set.
         confidence: confidence of a claim, from 1 to 100.
         columnar: whether the keys in ``claims`` hold lists, so that a line contains a whole step.
         alone: whether rows depend only on the object and the name of its file, not on other files.
         rewarded: whether its files have rewards; if not, missing ones are not reported as NaN.
         evaluates: whether the format logs only evaluations.
-        sibling: another file with values for the rows, None if there is none.
+        siblings: the files next to the log that are read together with it.
         remark: a sentence about the file for readers of the report, or "".
     """
 
@@ -132,14 +100,14 @@ class BaseFormat:
     rewarded = True
     evaluates = False
 
-    def __init__(self, sibling: FileStamp | None = None, remark: str = "") -> None:
-        self.sibling = sibling
+    def __init__(self, *siblings: FileStamp | None, remark: str = "") -> None:
+        self.siblings = tuple(filter(None, siblings))
         self.remark = remark
 
     @property
-    def siblings(self) -> tuple[FileStamp, ...]:
-        """All files next to the log that are read together with it."""
-        return (self.sibling,) if self.sibling else ()
+    def sibling(self) -> FileStamp | None:
+        """The first of the siblings, None if there is none."""
+        return next(iter(self.siblings), None)
 
     @property
     def cacheable(self) -> bool:
@@ -149,9 +117,9 @@ class BaseFormat:
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Return a claim if at least half of the objects have the keys of one of ``claims``."""
         for keys in self.claims:
-            matches = [obj for obj in objects if has_keys([obj], *keys)]
+            matches = [obj for obj in objects if has_keys([obj], *keys) and self.recognizes(obj)]
             # Some rows may lack a key, for example after the grader failed.
-            if matches and 2 * len(matches) >= len(objects) and all(map(self.recognizes, matches)):
+            if matches and 2 * len(matches) >= len(objects):
                 writer = self.writer(matches[0])
                 reason = has_phrase(keys)
                 return Match(self.confidence, f"{reason}: {writer}" if writer else reason)
@@ -173,7 +141,10 @@ class BaseFormat:
         return self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the canonical rows of an object."""
+        """Yield the canonical rows of one object; raise RowError if it cannot be converted.
+
+        If only some of its rows cannot be read, yield an ``UnreadRow`` for each of them.
+        """
         raise NotImplementedError
 
     def split(self, name: str) -> str | None:
@@ -188,15 +159,18 @@ _OPTIONAL = ("alone", "rewarded", "remark", "with_siblings")
 class _Adapted(BaseFormat):
     cacheable = False
 
-    def __init__(self, form: Format) -> None:
-        super().__init__()
-        names = (*_REQUIRED, *(name for name in _OPTIONAL if hasattr(form, name)))
-        vars(self).update({name: getattr(form, name) for name in names})
 
+def adapt(form: Any) -> BaseFormat:
+    """Return a format that does not derive from ``BaseFormat`` with the defaults of its hooks.
 
-def adapt(form: Format) -> BaseFormat:
-    """Return a format that does not derive from ``BaseFormat`` with the defaults of its hooks."""
-    return form if isinstance(form, BaseFormat) else _Adapted(form)
+    It must have what ``_REQUIRED`` names, and may have what ``_OPTIONAL`` names.
+    """
+    if isinstance(form, BaseFormat):
+        return form
+    adapted = _Adapted()
+    names = (*_REQUIRED, *(name for name in _OPTIONAL if hasattr(form, name)))
+    vars(adapted).update({name: getattr(form, name) for name in names})
+    return adapted
 
 
 _SPLIT_WORDS = (

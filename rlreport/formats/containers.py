@@ -30,7 +30,7 @@ from rlreport.system.documents import (
     read_stream,
 )
 from rlreport.system.stores import zstd
-from rlreport.text.messages import marked, message
+from rlreport.text.messages import message, translatable
 
 if TYPE_CHECKING:
     import sqlite3
@@ -307,7 +307,7 @@ _COMPRESSIBLE = ("lines", "json")
 
 _JSON = (".jsonl", ".ndjson", ".json")
 _TOO_MUCH = f"it unpacks to more than {MOST_GROWTH} times its size"
-_NO_ZIP = marked("not a zip archive: {why}")
+_NO_ZIP = translatable("not a zip archive: {why}")
 _ZSTANDARD = 93
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -340,9 +340,8 @@ def iterate(
 
     A JSON document may be one object, an array of objects, a table of ``columns`` and ``data``, or
     JSON lines with a wrong suffix. A database must be Trackio's; its objects are like the rows of
-    Trackio's parquet export. An Inspect ``.eval`` log is a zip archive with a document per sample;
-    if a document is damaged or too large, its object has only ``error_reading`` and ``HEADER``.
-    In other archives (ZIPPED), an unreadable line or file is an ``UnreadRow``.
+    Trackio's parquet export. An Inspect ``.eval`` log is a zip archive with a document per sample.
+    In archives, a document, line or file that cannot be read is an ``UnreadRow``.
     """
     if isinstance(file, str | Path):
         with Path(file).open("rb") as stream:
@@ -453,7 +452,7 @@ def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
 
 
 def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    with _open_archive(file, marked("not an Inspect log: {why}")) as (archive, infos, most):
+    with _open_archive(file, translatable("not an Inspect log: {why}")) as (archive, infos, most):
         names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
         if not names:
             raise RowError(message("no samples in it"))
@@ -466,7 +465,11 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
                 used += min(infos[name].file_size, MAX_SAMPLE)
                 if used > most:
                     raise RowError(_TOO_MUCH)
-                yield index, {**_document(archive, infos[name]), HEADER: header}
+                sample = _document(archive, infos[name])
+                if not isinstance(sample, UnreadRow):
+                    sample.pop("events", None)
+                    sample[HEADER] = header
+                yield index, sample
 
 
 @contextmanager
@@ -551,15 +554,14 @@ def _row_of_line(line: bytes) -> Row:
 
 
 def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
-    """Return an archive's JSON document without ``events``, or ``{"error_reading": why}``."""
+    """Return an archive's JSON document, or an ``UnreadRow`` if it is no object."""
     try:
         document = load_json(_decompress(archive, info))
     except _ZIP_ERRORS as error:
-        return {"error_reading": f"{info.filename[:80]}: {error}"}
-    if not isinstance(document, dict):
-        return {"error_reading": f"{info.filename[:80]}: no JSON object"}
-    document.pop("events", None)
-    return document
+        return UnreadRow(RowError(f"{info.filename[:80]}: {error}"))
+    if isinstance(document, dict):
+        return document
+    return UnreadRow(RowError(f"{info.filename[:80]}: no JSON object"))
 
 
 def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

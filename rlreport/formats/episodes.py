@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
@@ -223,10 +222,12 @@ class SkyRL(BaseFormat):
         scores, extras = coerce.numbers(obj.get("score")), mapping(obj.get("env_extras"))
         spec = extras.get("reward_spec") or extras.get("reward_model")
         about = spec if isinstance(spec, dict) else extras
+        # An evaluation outside training (`eval_only`) has no step.
+        default = None if "step" in obj else AssumedStep()
         row = {
             **columns(obj, _SKYRL_USED_KEYS),
             **prompt_and_response_fields(obj.get("input_prompt"), obj["output_response"]),
-            "step": _step(obj, where),
+            "step": logged.step_of(obj.get("step"), where, _STEP, default),
             "reward": logged.required(obj, "score") if scores is None else logged.total(scores),
             **fields(finish_reason=obj.get("stop_reason"), ground_truth=about.get("ground_truth")),
         }
@@ -303,13 +304,6 @@ def _turns(prompt: str, response: str, spans: Spans) -> list[Turn]:
     return [*turns, {"role": "assistant", "text": response, "sampled": True}]
 
 
-def _step(obj: Row, where: Where) -> int:
-    # An evaluation outside training (`eval_only`) has no step.
-    if "step" not in obj:
-        where = replace(where, step=where.step or AssumedStep())
-    return logged.step_of(obj.get("step"), where, _STEP)
-
-
 _SUMMARIES, _LOGTREE = "_rollout_summaries.jsonl", "_logtree.json"
 _MAX_LEVELS = 200
 
@@ -338,7 +332,7 @@ class Tinker(BaseFormat):
             "texts come from the logtree; responses of a group with equal rewards are "
             "matched by length"
         )
-        super().__init__(logtree, matched if logtree else none)
+        super().__init__(logtree, remark=matched if logtree else none)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Tinker:
         if not path.name.endswith(_SUMMARIES):

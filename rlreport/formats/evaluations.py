@@ -12,7 +12,7 @@ from typing import Any
 
 from rlreport.errors import RowError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, Where
+from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.containers import HEADER
 from rlreport.formats.logged import columns, dicts, fields, mapping, span_turns, tokens_of_steps
 from rlreport.system import coerce
@@ -50,16 +50,10 @@ class InspectAI(BaseFormat):
     files = ("*.eval",)
     container = "inspect"
 
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        samples = [obj for obj in objects if "error_reading" not in obj]
-        return super().match(name, samples)
-
     def recognizes(self, obj: Row) -> bool:
         return HEADER in obj
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        if "error_reading" in obj:
-            raise RowError(coerce.text(obj["error_reading"]))
         header, attachments = mapping(obj.get(HEADER)), mapping(obj.get("attachments"))
         messages = [_message(one, attachments) for one in dicts(obj.get("messages"))]
         sampled = [m["role"] == "assistant" and m["source"] != "input" for m in messages]

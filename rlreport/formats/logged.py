@@ -193,12 +193,16 @@ def is_scalar(value: object) -> bool:
     return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= SHORT)
 
 
-def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None) -> int:
-    """Return the row's step ``value`` if it is an integer, else the step in the file's path."""
-    step = coerce.integer(value)
-    if step is None and pattern is not None:
-        step = step_in_path(where.name, pattern)
-    step = where.step if step is None else step
+def step_of(
+    value: object,
+    where: Where,
+    pattern: re.Pattern[str] | None = None,
+    default: int | None = None,
+) -> int:
+    """Return ``value`` if it is an integer, else the step of the path, the file, or ``default``."""
+    in_path = None if pattern is None else step_in_path(where.name, pattern)
+    candidates = (coerce.integer(value), in_path, where.step, default)
+    step = next((one for one in candidates if one is not None), None)
     if step is None:
         raise RowError(message("no step, neither in the row nor in the path"))
     return step
@@ -252,25 +256,21 @@ class TokenNames:
 
     def __init__(self, tokenizer: str | None = None) -> None:
         self._path = tokenizer
-        self._tokenizer = None if tokenizer is None else _load(tokenizer)
-        vocabulary = self._tokenizer and self._tokenizer.get_vocab()
-        self._style = detect_style(vocabulary) if vocabulary else Style.PLAIN
-
-    def __reduce__(self) -> tuple[type[TokenNames], tuple[str | None]]:
-        return TokenNames, (self._path,)
+        if tokenizer is not None:
+            _load(tokenizer)
 
     def strings(self, ids: Sequence[int]) -> list[str]:
         """Return one token string per id, spelled as in the tokenizer's vocabulary."""
-        if self._tokenizer is None:
+        if self._path is None:
             return [f"#{token}" for token in ids]
-        return [self._tokenizer.id_to_token(token) or f"#{token}" for token in ids]
+        tokenizer, _ = _load(self._path)
+        return [tokenizer.id_to_token(token) or f"#{token}" for token in ids]
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the decoded text without special tokens; without a tokenizer, ``#17 #19``."""
-        strings = self.strings(ids)
-        if self._tokenizer is None:
-            return " ".join(strings)
-        tokens = readable_tokens(strings, self._style)
+        if self._path is None:
+            return " ".join(self.strings(ids))
+        tokens = readable_tokens(self.strings(ids), _load(self._path)[1])
         return "".join(token for token in tokens if not is_special(token))
 
     def fill(self, row: Row) -> Row:
@@ -292,7 +292,7 @@ class TokenNames:
 
 
 @lru_cache(maxsize=4)
-def _load(path: str) -> Any:
+def _load(path: str) -> tuple[Any, Style]:
     try:
         from tokenizers import Tokenizer
     except ImportError:
@@ -303,11 +303,13 @@ def _load(path: str) -> Any:
     if not Path(path).is_file() or Path(path).stat().st_size > MOST_BYTES:
         raise UsageError(f"--tokenizer {path}: no file of at most {byte_size(MOST_BYTES)}")
     try:
-        return Tokenizer.from_file(path)
+        tokenizer = Tokenizer.from_file(path)
     except Exception as error:  # the library raises bare Exception
         raise UsageError(
             f"{path} is no tokenizer file of the tokenizers library: {error}"
         ) from None
+    vocabulary = tokenizer.get_vocab()
+    return tokenizer, detect_style(vocabulary) if vocabulary else Style.PLAIN
 
 
 def after_prompt(obj: Row, ids: list[int], mask: list[int], arrays: Mapping[str, str]) -> Row:
@@ -428,16 +430,19 @@ _KIND = re.compile(r"[a-z][\w.-]{0,39}")
 _NON_FINITE = {"NaN", "Infinity", "-Infinity"}  # Strings that stand for non-finite numbers in JSON
 
 
+def non_finite(value: Any) -> Any:
+    """Return the float that a string such as ``Infinity`` stands for; other values unchanged."""
+    return float(value) if isinstance(value, str) and value in _NON_FINITE else value
+
+
 def flat_numbers(
     obj: dict[str, Any], prefix: str = "", depth: int = _MAX_DEPTH
 ) -> Iterator[tuple[str, float]]:
     """Yield (name, value) of every metric in an object; nested keys are joined by ``/``."""
     for key, logged in obj.items():
-        name, value = f"{prefix}{key}", logged
+        name, value = f"{prefix}{key}", non_finite(logged)
         if len(name) > MAX_NAME:
             continue
-        if isinstance(logged, str) and logged in _NON_FINITE:
-            value = float(logged)
         if isinstance(value, dict) and depth:
             yield from flat_numbers(value, f"{name}/", depth - 1)
         elif isinstance(value, int | float) and name not in NO_METRICS:

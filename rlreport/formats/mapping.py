@@ -13,34 +13,36 @@ from rlreport.formats.base import BaseFormat, Match, Row, Where, has_keys
 from rlreport.formats.logged import is_event
 from rlreport.system import coerce
 from rlreport.text.chat import prompt_fields
-from rlreport.text.messages import listed, marked, message
+from rlreport.text.messages import listed, message, translatable
 
 _REQUIRED = ("step", "prompt", "response", "reward")
-_METRICS = marked("trainer metrics (a step and numbers), to plot with the rollouts")
+_METRICS = translatable("trainer metrics (a step and numbers), to plot with the rollouts")
 _BY_NAME = {
-    "metadata.json": marked("metadata of an evaluation, not its rollouts"),
-    "aggregated_results.jsonl": marked("aggregated scores of an evaluation, not its rollouts"),
-    "batch_summary.json": marked("a summary of rLLM's episodes, not one of them"),
-    "meta.json": marked("metadata of an evaluation, not its rollouts"),
-    "trainer_state.json": marked("trainer metrics, to plot with the rollouts"),
-    "config.json": marked("a configuration, which the run's card may show"),
-    "tokenizer.json": marked("a tokenizer; give it with --tokenizer"),
-    "tokenizer_config.json": marked("a tokenizer's configuration"),
-    "package.json": marked("package metadata"),
-    "dataset_info.json": marked("metadata of a data set"),
+    "metadata.json": translatable("metadata of an evaluation, not its rollouts"),
+    "aggregated_results.jsonl": translatable(
+        "aggregated scores of an evaluation, not its rollouts"
+    ),
+    "batch_summary.json": translatable("a summary of rLLM's episodes, not one of them"),
+    "meta.json": translatable("metadata of an evaluation, not its rollouts"),
+    "trainer_state.json": translatable("trainer metrics, to plot with the rollouts"),
+    "config.json": translatable("a configuration, which the run's card may show"),
+    "tokenizer.json": translatable("a tokenizer; give it with --tokenizer"),
+    "tokenizer_config.json": translatable("a tokenizer's configuration"),
+    "package.json": translatable("package metadata"),
+    "dataset_info.json": translatable("metadata of a data set"),
 }
 _BY_KEYS = {
-    ("log_history",): marked("trainer metrics (`log_history`), to plot with the rollouts"),
-    ("sample_index", "total_length", "tokens", "rollout_log_probs"): marked(
+    ("log_history",): translatable("trainer metrics (`log_history`), to plot with the rollouts"),
+    ("sample_index", "total_length", "tokens", "rollout_log_probs"): translatable(
         "Miles' token columns, read with the trajectories in sibling files"
     ),
-    ("trial_name", "verifier_result"): marked(
+    ("trial_name", "verifier_result"): translatable(
         "a trial's result, read with the trajectory next to it"
     ),
-    ("title", "started_at", "root"): marked(
+    ("title", "started_at", "root"): translatable(
         "a logtree, read with the rollout summaries next to it"
     ),
-    ("cells", "nbformat"): marked("a notebook"),
+    ("cells", "nbformat"): translatable("a notebook"),
 }
 # Canonical field -> other names for it in logs, the likeliest first
 _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
@@ -184,12 +186,8 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
     if all(map(is_event, objects)):
         return message(_METRICS)
     missing = [f"`{field}`" for field in _REQUIRED if field not in objects[0]]
-    if len(missing) == 1:
-        return message("its first object has no {field}", field=missing[0])
-    if len(missing) == 2:
-        return message(
-            "its first object has no {fields} and no {last}", fields=(missing[0],), last=missing[1]
-        )
+    if 1 <= len(missing) <= 2:
+        return message("its first object lacks {fields}", fields=tuple(missing))
     return message("no known log format (its first object has {keys})", keys=_keys(objects[0]))
 
 

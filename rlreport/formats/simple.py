@@ -12,7 +12,7 @@ from typing import Any
 from rlreport.errors import RowError
 from rlreport.fields import AssumedStep
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Match, Row, Where, has_phrase
+from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.logged import after_prompt, columns, fields, mapping, mask_runs
 from rlreport.system import coerce
 from rlreport.text.chat import (
@@ -25,8 +25,6 @@ from rlreport.text.chat import (
 from rlreport.text.messages import message
 
 _TEXTS = ("prompt", "response")
-# ROLL's trajectory id ``{tag}_{group}_{episode}_{seed}_{env}_{time}``; the group id ends before env
-_TRAJECTORY = re.compile(r"(.+)_[^_]+_\d{8}_\d{6}_\d{6}(?:_b\d+)?")
 _PRIME_RL_ARRAYS = {
     "trainer_logprobs": "logprobs",
     "inference_logprobs": "sampler_logprobs",
@@ -41,23 +39,17 @@ class RLBoard(BaseFormat):
     id = "rlboard"
     description = "RLLoggingBoard and its OpenRLHF fork: one response a line, token arrays"
     files = ("*.jsonl",)
+    claims = (("step", *_TEXTS, "reward"),)
+    confidence = 60
 
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        native_rows = [obj for obj in objects if "step" in obj and _is_native(obj)]
-        if 2 * len(native_rows) <= len(objects) or not native_rows:
-            return None
-        return Match(60, has_phrase(("step", *_TEXTS, "reward")))
+    def recognizes(self, obj: Row) -> bool:
+        tokens = obj.get("response_tokens")
+        ids = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], int)
+        texts = all(isinstance(obj[key], str) for key in _TEXTS)
+        return texts and not ids and not isinstance(obj["reward"], dict | list)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         yield logged.read_all(obj)
-
-
-def _is_native(obj: Row) -> bool:
-    """Return whether prompt and response are text, reward is a scalar, and tokens are not ids."""
-    tokens = obj.get("response_tokens")
-    ids = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], int)
-    texts = all(isinstance(obj.get(key), str) for key in _TEXTS)
-    return texts and not ids and "reward" in obj and not isinstance(obj["reward"], dict | list)
 
 
 class Plain(BaseFormat):
@@ -332,6 +324,7 @@ def _trajectory_row(entry: Row, about: Row, where: Where) -> Row:
         row |= columns(part, ("mode", "group_id", "traj_save_time"))
     reason = coerce.text(failure.get("stop_reason", about.get("finish_reason"))).lower()
     errors, mode = failure.get("error_messages"), environment.get("mode")
+    group = [coerce.text(environment.get(k)) for k in ("tag", "group_id", "episode_id", "seed")]
     return {
         **row,
         **conversation_fields(messages, sampled),
@@ -342,17 +335,9 @@ def _trajectory_row(entry: Row, about: Row, where: Where) -> Row:
             seconds=timing.get("traj_time_env_total"),
             errors=errors if isinstance(errors, list) else None,
             split=mode if mode in ("train", "val") else None,
-            group_id=_trajectory_group(environment, about.get("trajectory_id")),
+            group_id="_".join(group) if "group_id" in environment else None,
         ),
     }
-
-
-def _trajectory_group(environment: Row, trajectory: object) -> str | None:
-    if "group_id" in environment:
-        keys = ("tag", "group_id", "episode_id", "seed")
-        return "_".join(coerce.text(environment.get(key)) for key in keys)
-    match = _TRAJECTORY.fullmatch(trajectory) if isinstance(trajectory, str) else None
-    return match[1] if match else None
 
 
 class Swift(Renamed):

@@ -206,8 +206,6 @@ _USED_KEYS = frozenset(
 )
 _PREFIX = "rewards/"  # Prefix of the keys of reward parts in the metadata of TRL's traces
 SAMPLED = "traces of TRL's AsyncGRPO, a sample of at most 16 rollouts at a time"
-# Trackio's strings for NaN and infinities -> strings that ``float`` parses
-_NUMBERS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 
 class Trackio(BaseFormat):
@@ -240,16 +238,12 @@ def _table_keys(obj: Row) -> list[str]:
 
 
 def _table_row(values: Row, where: Where, step: int) -> Row:
-    row = {"step": step, **{key: _number(values[key]) for key in values}}
+    row = {"step": step, **{key: logged.non_finite(values[key]) for key in values}}
     if "prompt" in row and "completion" in row:
         return next(TRL().rows(row, where))
     if Plain().match(where.name, [row]):
         return next(Plain().rows(row, where))
     raise RowError(message("a table without prompt, completion and reward"))
-
-
-def _number(value: Any) -> Any:
-    return float(_NUMBERS[value]) if isinstance(value, str) and value in _NUMBERS else value
 
 
 def _trace(obj: Row, where: Where) -> Row:

@@ -12,7 +12,6 @@ import math
 import re
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
@@ -68,8 +67,9 @@ class Updates:
             file, cut = _open_unpacked(path)
             self._files.append(file)
             name, unread = f"{path.parent.name}/{path.name}", 0
-            for offset, line in _lines(file):
-                unread += not self._add(line, (number, offset))
+            file.seek(0)
+            while line := file.readline(MAX_LINE):
+                unread += not self._add(line, (number, file.tell() - len(line)))
             if cut:
                 self.problems.append(message("{file} ends early: {why}", file=name, why=cut))
             if unread:
@@ -186,14 +186,6 @@ def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
     return plain, why
 
 
-def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    offset = 0
-    file.seek(0)
-    while line := file.readline(MAX_LINE):
-        yield offset, line
-        offset += len(line)
-
-
 _OLD_KEYS = ("example_id", "prompt", "completion", "reward")
 _UPDATE_KEYS = ("trace_id", "info", "branches")
 _OLD_USED_KEYS = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
@@ -216,7 +208,7 @@ class Verifiers(BaseFormat):
     Each trace of an episode is a response with reward Σ score · weight; an episode without traces
     is a failed rollout. The step is in the path or in prime-rl's metadata, else 0. The ``sibling``
     is the file in prime-rl's folder ``effective``, with only the traces that were trained on. Since
-    September 2026 prime-rl writes updates of traces instead (``annotations``): these contain the
+    September 2026 prime-rl writes updates of traces instead (``annotated``): these contain the
     step at which a trace was trained on, and mark the traces that were used; others are filtered
     out.
     """
@@ -227,18 +219,7 @@ class Verifiers(BaseFormat):
     files = ("traces.jsonl", "results.jsonl", "traces/stream/<n>.jsonl")
     claims = (("traces",), _OLD_KEYS, _UPDATE_KEYS)
 
-    def __init__(
-        self,
-        sibling: FileStamp | None = None,
-        annotations: tuple[FileStamp, ...] = (),
-        remark: str = "",
-    ) -> None:
-        super().__init__(sibling, remark)
-        self.annotations = annotations
-
-    @property
-    def siblings(self) -> tuple[FileStamp, ...]:
-        return self.annotations or super().siblings
+    annotated = False  # whether the siblings are files of updates
 
     def recognizes(self, obj: Row) -> bool:
         return "traces" not in obj or _is_episode(obj)
@@ -264,7 +245,9 @@ class Verifiers(BaseFormat):
             chunks = [file for file in listed if file.parent == path.parent]
             problems = [*updates_in(files).problems, *missing_chunks(chunks)]
             text = message("prime-rl's updates of traces: {problems}", problems=phrases(problems))
-            return Verifiers(None, files, text if problems and path == min(chunks) else "")
+            form = Verifiers(*files, remark=text if problems and path == min(chunks) else "")
+            form.annotated = True
+            return form
         if subset == "effective" and folder / "all" / path.name in listed:
             return message(
                 "a subset of the sibling folder `all`; its rows are read there and "
@@ -294,18 +277,18 @@ class Verifiers(BaseFormat):
 
         def row_of(entry: tuple[int, Row]) -> Row:
             position, trace = entry
-            if self.annotations:
-                updates = updates_in(self.annotations)
+            if self.annotated:
+                updates = updates_in(self.siblings)
                 trace = updated(trace, updates.of(coerce.text(trace["id"])))
             row = {**shared, **_trace(trace, obj)}
-            if self.annotations:
+            if self.annotated:
                 row |= _training_fields(mapping(trace.get("info")), row, updates)
                 if updates.trained and not any("trainer_logprobs" in n for n in trace["nodes"]):
                     # Other rows have the trainer's logprobs: the sampler's are not comparable.
                     row |= fields(sampler_logprobs=row.pop("logprobs", None))
             if not position and errors:
                 row["errors"] = [*errors, *row.get("errors", [])]
-            if self.sibling:
+            if self.sibling and not self.annotated:
                 advantages, identity = _advantages(self.sibling), coerce.text(trace.get("id"))
                 row["trained"] = identity in advantages
                 if identity in advantages:
@@ -355,7 +338,7 @@ def _result(obj: Row, where: Where) -> Row:
         **columns(obj, _OLD_USED_KEYS),
         **columns(mapping(obj.get("metrics")), _OLD_USED_KEYS),
         **prompt_and_response_fields(obj.get("prompt"), obj["completion"]),
-        "step": _step(obj.get("step"), where),
+        "step": logged.step_of(obj.get("step"), where, logged.STEP_WORD, AssumedStep()),
         "reward": logged.required(obj, "reward"),
         "group_id": coerce.text(obj.get("example_id")),
         **fields(
@@ -368,10 +351,6 @@ def _result(obj: Row, where: Where) -> Row:
     }
 
 
-def _step(value: Any, where: Where) -> int:
-    return logged.step_of(value, replace(where, step=where.step or AssumedStep()), logged.STEP_WORD)
-
-
 def _episode(obj: Row, where: Where) -> Row:
     run = mapping(obj.get("run"))
     work = mapping(run.get("work"))
@@ -379,7 +358,7 @@ def _episode(obj: Row, where: Where) -> Row:
     environment, policy = mapping(obj.get("env")), mapping(work.get("policy"))
     kind = work.get("type") or run.get("type")
     return {
-        "step": _step(work.get("step"), where),
+        "step": logged.step_of(work.get("step"), where, logged.STEP_WORD, AssumedStep()),
         **fields(
             group_id=mapping(obj.get("group")).get("id"),
             env=environment.get("name") or environment.get("id"),

@@ -28,7 +28,7 @@ from rlreport.tables import MetricsFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
-__all__ = ["MetricsTable", "TrainerMetrics", "find_metrics", "metrics_beside", "read_metrics"]
+__all__ = ["MetricsTable", "TrainerMetrics", "find_and_read", "find_metrics", "read_metrics"]
 
 # Maximum number of metrics; further ones, in the order of the log, are left out
 MAX_METRICS = 2_000
@@ -287,7 +287,7 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
 _READERS: dict[str, Callable[[Path, LeftOut], Iterator[Block]]] = {
     "events": lambda path, _: readers.tensorboard_blocks(path),
     ".wandb": lambda path, _: blocks_of(readers.wandb_records(path)),
-    ".jsonl": readers.json_line_blocks,
+    ".jsonl": lambda path, left_out: blocks_of(readers.json_line_records(path, left_out)),
     ".json": lambda path, left_out: blocks_of(readers.json_records(path, left_out)),
     "console": lambda path, left_out: blocks_of(readers.console_records(path, left_out)),
 }
@@ -365,7 +365,7 @@ class TrainerMetrics:
     notes: list[Note] = field(default_factory=list)
 
 
-def metrics_beside(
+def find_and_read(
     logs: Sequence[str | Path], given: Sequence[str | Path] = (), run: str = ""
 ) -> TrainerMetrics:
     """Read the metrics files ``given``, else those found in the logs; ``run`` "" reads all runs."""

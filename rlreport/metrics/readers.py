@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pandas as pd
 from numpy.typing import NDArray
 
@@ -47,7 +46,7 @@ from rlreport.system.documents import (
 )
 from rlreport.system.stores import Source
 from rlreport.tables import Note
-from rlreport.text.messages import marked, message
+from rlreport.text.messages import message, translatable
 
 # R rows of metrics: their steps, int64 (R,), and metric -> values, float64 (R,)
 Block = tuple[Ints, dict[str, Floats]]
@@ -55,10 +54,10 @@ Block = tuple[Ints, dict[str, Floats]]
 STEP, JSON, CELLS, REST = "metrics_step", "metrics_json", "metrics_cells", "metrics_rest"
 
 _WHY = {
-    STEP: marked("rows of trainer metrics whose step is not a whole number, left out"),
-    JSON: marked("lines of trainer metrics that are not valid JSON, left out"),
-    CELLS: marked("rows of trainer metrics with the wrong number of columns, left out"),
-    REST: marked("trainer metrics that cannot be read from here on"),
+    STEP: translatable("rows of trainer metrics whose step is not a whole number, left out"),
+    JSON: translatable("lines of trainer metrics that are not valid JSON, left out"),
+    CELLS: translatable("rows of trainer metrics with the wrong number of columns, left out"),
+    REST: translatable("trainer metrics that cannot be read from here on"),
 }
 
 
@@ -88,7 +87,6 @@ CONSOLE_LINE = re.compile(rb"\bstep:(\d{1,15}) - (?=\S+:)")
 STEPS = frozenset(STEP_KEYS)
 
 _BLOCK_ROWS = 1_000
-_BATCH_BYTES = 1_000_000  # Bytes of lines that are parsed together
 _CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
 _ANSI = re.compile(rb"\x1b\[[0-9;]*m")
 # Keys that transformers logs once at the end of training, so they make no curve
@@ -123,64 +121,17 @@ def lines_of(
         left_out.add(REST, count)
 
 
-def json_line_blocks(path: Path, left_out: LeftOut) -> Iterator[Block]:
-    for batch in batches(lines_of(path, left_out=left_out)):
-        numbers, lines = zip(*batch, strict=True)
+def json_line_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
+    return _records(_events_of_lines(path, left_out), left_out)
+
+
+def _events_of_lines(path: Path, left_out: LeftOut) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(lines_of(path, left_out=left_out), 1):
         try:
-            events = orjson.loads(b"[%s]" % b",".join(lines))
-        except orjson.JSONDecodeError:
-            events = []
-        if len(events) != len(lines):
-            events = [_parse_tolerantly(line, number, left_out) for number, line in batch]
-        block = _uniform_block(events)
-        if block is None:
-            yield from blocks_of(_records(zip(numbers, events, strict=True), left_out))
-        else:
-            yield block
-
-
-def batches(
-    lines: Iterable[bytes], rows: int = _BLOCK_ROWS, most: int = _BATCH_BYTES, first: int = 1
-) -> Iterator[list[tuple[int, bytes]]]:
-    """Group non-empty lines as (number, line) into batches of ``rows`` lines or ``most`` bytes."""
-    batch: list[tuple[int, bytes]] = []
-    size = 0
-    for number, line in enumerate(lines, first):
-        if line.strip():
-            batch.append((number, line))
-            size += len(line)
-        if len(batch) == rows or size > most:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _parse_tolerantly(line: bytes, number: int, left_out: LeftOut) -> Any:
-    try:
-        return load_json(line, "replace")
-    except ValueError:
-        left_out.add(JSON, number)
-        return None
-
-
-def _uniform_block(events: list[Any]) -> Block | None:
-    """Return one block of all events if they have the same keys and only numbers, else None."""
-    if not events or not isinstance(events[0], dict) or not KIND_KEYS.isdisjoint(events[0]):
-        return None
-    names = tuple(events[0])
-    key = next((key for key in STEP_KEYS if key in events[0]), None)
-    if key is None or any(type(event) is not dict or tuple(event) != names for event in events):
-        return None
-    try:
-        table = np.array([[*event.values()] for event in events])
-    except (ValueError, OverflowError):  # lists, or numbers beyond float64
-        return None
-    steps = table[:, names.index(key)]
-    if table.dtype != np.float64 or not _is_whole(steps).all():
-        return None
-    columns = {name: table[:, i] for i, name in enumerate(names) if name not in NO_METRICS}
-    return steps.astype(np.int64), columns
+            yield number, load_json(line, "replace")
+        except ValueError:
+            if line.strip():
+                left_out.add(JSON, number)
 
 
 def _records(events: Iterable[tuple[int | None, Any]], left_out: LeftOut) -> Iterator[Record]:
@@ -291,8 +242,9 @@ def tensorboard_blocks(path: Path) -> Iterator[Block]:
 RUN_KEYS = ("run", "run_id", "run_name", "experiment")
 MAX_RUNS = 200  # Maximum number of runs that such a column may name, as each reads the file once
 
-_CSV_BLOCK_ROWS = 10_000
-_BLOCK_BYTES = 16_000_000
+# Maximum size of the lines of a CSV file that are parsed together
+_BATCH_ROWS = 10_000
+_BATCH_BYTES = 16_000_000
 
 csv.field_size_limit(MAX_LINE)  # the default of 131,072 characters is less than a line may have
 
@@ -317,7 +269,7 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
     column = _run_column(names) if run else None
     metrics = csv_metrics(names, run if column is None else "")
     metrics.pop(-1 if column is None else column, None)
-    for chunk in batches(lines, _CSV_BLOCK_ROWS, _BLOCK_BYTES, first=2):
+    for chunk in _batches(lines):
         table = _csv_rows([line for _, line in chunk], len(names), separator, column)
         numbers = [_numbers(table[i]) for i in range(len(names))]
         steps = numbers[names.index(step)][0]
@@ -334,6 +286,21 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
                 if selection.any():
                     metric = prefixed(str(group).lower(), name)
                     yield steps[selection].astype(np.int64), {metric: values[selection]}
+
+
+def _batches(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
+    """Group the non-empty lines after the header as (number, line) into batches."""
+    batch: list[tuple[int, bytes]] = []
+    size = 0
+    for number, line in enumerate(lines, 2):
+        if line.strip():
+            batch.append((number, line))
+            size += len(line)
+        if len(batch) == _BATCH_ROWS or size > _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _csv_rows(
@@ -408,7 +375,7 @@ def csv_runs(path: Path) -> list[str]:
             return sorted({name.rpartition(" - ")[0] for name in metrics})
         runs: set[str] = set()
         if (column := _run_column(names)) is not None and len(names) <= MAX_COLUMNS:
-            for chunk in batches(lines, _CSV_BLOCK_ROWS, _BLOCK_BYTES, first=2):
+            for chunk in _batches(lines):
                 table = _csv_rows([line for _, line in chunk], len(names), separator, column)
                 runs.update(table[column].dropna())
                 if len(runs) > MAX_RUNS:

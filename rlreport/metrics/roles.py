@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rlreport.text.messages import marked, message
+from rlreport.text.messages import message, translatable
 
 _MEAN = r"(?:[_/.](?:all[_/.])?(?:mean|avg|average))?"
 _AVG = r"(?:(?:mean|avg|average)_)?"
@@ -149,7 +149,7 @@ class Guide(NamedTuple):
     source: str
 
 
-_TRL = marked("TRL's guide to the metrics of PPO")
+_TRL = translatable("TRL's guide to the metrics of PPO")
 
 # Known healthy ranges; metric names are written as the trainers log them
 GUIDANCE: tuple[Guide, ...] = (

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import pickle
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import xxhash
@@ -42,7 +42,7 @@ from rlreport.read.files import (
     with_content,
 )
 from rlreport.read.notes import NO_STEP, LogPosition, Oddity, Remarks, UnreadLine
-from rlreport.read.rollouts import RolloutPart, RolloutWriter
+from rlreport.read.rollouts import RolloutPart, rollout_part
 from rlreport.read.rows import Row, TokenRows, load_object, parse_record, token_rows
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
@@ -66,6 +66,7 @@ _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
 _REWARDS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 
 Columns = dict[str, NDArray[np.generic]]
+Item = TypeVar("Item")
 
 
 class RangeCounts(NamedTuple):
@@ -101,7 +102,7 @@ class Chunk:
     tools: list[tuple[int, str, *tuple[int, ...]]] = field(default_factory=list)
     counts: list[RangeCounts] = field(default_factory=list)  # numbers of lines, one entry per range
     remarks: Remarks = field(default_factory=Remarks)
-    part: RolloutPart | None = None  # texts and tokens of all rows, if they are kept
+    parts: list[RolloutPart] | None = None  # texts and tokens of all rows, if they are kept
 
 
 class Place(NamedTuple):
@@ -123,9 +124,8 @@ def batch_columns(
     options: ReadOptions,
     figures: FigureOptions,
     chunk: Chunk,
-    writer: RolloutWriter | None = None,
 ) -> Columns:
-    """Return table columns of ``rows``; add their other values to ``chunk`` and ``writer``."""
+    """Return table columns of ``rows``; add their other values to ``chunk``."""
     positions = [LogPosition(*place[:3]) for place in places]
     _collect_remarks(rows, positions, chunk)
     texts = [clean_text(row.response, options.pad_tokens) for row in rows]
@@ -140,8 +140,8 @@ def batch_columns(
         if tokens is not None and sampled is not None:
             token_figures = sampled.figures(figures)
             _add_token_columns(columns, tokens, sampled, token_figures)
-    if writer is not None:
-        writer.add(rows, tokens, token_figures, texts)
+    if chunk.parts is not None:
+        chunk.parts.append(rollout_part(rows, tokens, token_figures, texts, options))
     _set_finished(columns, rows, texts, sampled)
     chunk.rows += len(rows)
     return columns
@@ -203,7 +203,7 @@ def _row_columns(
         "missing_grade": np.array([row.missing_grade for row in rows], np.int64),
     }
     rewards = np.array([row.rewards for row in rows]).T
-    columns |= zip(_REWARDS, np.where(np.isinf(rewards), np.nan, rewards), strict=True)
+    columns |= zip(_REWARDS, rewards, strict=True)
     nan = np.isnan(columns["reward"]) & (columns["missing_grade"] == 0)
     columns["nan_values"] = nan.astype(np.int64)
     for i, row in enumerate(rows):
@@ -342,23 +342,29 @@ def read_chunk(
 
     ``keep``: keep the texts and tokens of all rows, too, if they are at most so many bytes.
     """
-    chunk, columns = Chunk(), list[Columns]()
-    writer = RolloutWriter(options) if keep else None
-    rows, places, size = list[Row](), list[Place](), 0
-    for row, place in _rows(ranges, chunk):
-        rows.append(row)
-        places.append(place)
-        size += place.length
-        if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
-            columns.append(batch_columns(rows, places, options, figures, chunk, writer))
-            rows, places, size = [], [], 0
-            if writer and writer.size > keep:
-                writer = None
-    if rows:
-        columns.append(batch_columns(rows, places, options, figures, chunk, writer))
+    chunk, columns = Chunk(parts=[] if keep else None), list[Columns]()
+    for batch in in_batches(_rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES):
+        rows, places = zip(*batch, strict=True)
+        columns.append(batch_columns(rows, places, options, figures, chunk))
+        if chunk.parts and sum(part.size for part in chunk.parts) > keep:
+            chunk.parts = None
     chunk.columns = joined_columns(columns)
-    chunk.part = writer.part() if writer else None
     return chunk
+
+
+def in_batches(
+    items: Iterable[Item], size: Callable[[Item], int], most: int
+) -> Iterator[list[Item]]:
+    """Group items until their sizes reach ``most``; there are at most _BATCH_ROWS in a group."""
+    batch, total = list[Item](), 0
+    for item in items:
+        batch.append(item)
+        total += size(item)
+        if total >= most or len(batch) >= _BATCH_ROWS:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch
 
 
 def _rows(ranges: Sequence[ByteRange], chunk: Chunk) -> Iterator[tuple[Row, Place]]:

@@ -34,7 +34,6 @@ from rlreport.tables import Note
 from rlreport.text.messages import message
 
 MAX_PEEKED = 20  # Number of objects at the start of a file used to detect its format
-"""Kind of the note that a file is read as trainer metrics instead of as a log."""
 
 FORMAT = "format"  # Kind of the note on how a format interpreted a file
 SIBLING = "sibling"  # Kind of the note on files that are read together with a log next to them

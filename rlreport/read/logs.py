@@ -46,7 +46,7 @@ from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
-from rlreport.text.messages import marked, message
+from rlreport.text.messages import message, translatable
 from rlreport.text.tokens import detect_style
 
 _BYTES_PER_SECOND = 50e6  # of logs that one process reads, to decide whether to use several
@@ -137,19 +137,19 @@ def read_chunks(
     shared = options, figures, store, spool is not None
     chunks: list[Chunk] = []
     size = sum(part.weight for part in ranges)
-    with progress.phase(message("reading"), size, "B") as phase:
+    with progress.phase(message("reading"), size, "B") as advance:
         for group, chunk in zip(
             groups,
             workers.map(_read, groups, shared, seconds=size / _BYTES_PER_SECOND),
             strict=True,
         ):
-            if chunk.part is None or (spool is not None and spool.size > MAX_CHOSEN_BYTES):
+            if chunk.parts is None or (spool is not None and spool.size > MAX_CHOSEN_BYTES):
                 spool = None
             elif spool is not None:
-                spool.append(chunk.part)
-            chunk.part = None
+                spool.extend(chunk.parts)
+            chunk.parts = None
             chunks.append(chunk)
-            phase.advance(sum(part.weight for part in group))
+            advance(sum(part.weight for part in group))
     if store:
         store.trim()
     return chunks
@@ -286,7 +286,7 @@ def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
     ]
     for i, note in enumerate(notes):
         if note.kind == NO_STEP and note.count < rows.chunk.rows:
-            text = marked(
+            text = translatable(
                 "{count:count} rows without a step, the first in {file}, are read as step 0, "
                 "although other rows have a step"
             )

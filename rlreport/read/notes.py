@@ -16,7 +16,7 @@ from rlreport.about.several_runs import RANK
 from rlreport.fields import UnreadFields, add_unread_field
 from rlreport.figures.ragged import Ints
 from rlreport.tables import Note
-from rlreport.text.messages import marked, message
+from rlreport.text.messages import message, translatable
 
 _RANK = re.compile("[-_.]?(?<![a-z])" + RANK.replace("{more}", ""), re.IGNORECASE)
 
@@ -81,34 +81,46 @@ class Remarks:
 
 # Kind of invalid or unusual value -> text of the note on it, shown after their number
 ODDITIES = {
-    "unequal_lengths": marked("token arrays of unequal length, cut to the shortest"),
-    "sentinel": marked("tokens with a log-probability above 0, treated as padding and left out"),
-    "pads": marked("pad tokens at the ends of responses, dropped"),
-    "coerced": marked("numbers written as text, read as numbers"),
-    "array_strings": marked("rows with text instead of numbers in token arrays"),
-    "nested": marked("token arrays that are lists of lists, left out"),
-    "not_tokens": marked("response_tokens that are not a list of strings, left out"),
-    "not_a_number": marked("optional rewards that are not numbers, left out"),
-    "not_text": marked("reference responses that are not text, left out"),
-    "tolerant": marked("lines of non-strict JSON (NaN, Infinity, lone surrogates), read anyway"),
-    "reasonless": marked("unknown finish reasons, left out"),
-    "unended": marked("compressed files without an end marker (writer was killed); no rows lost"),
-    "bad_mask": marked(
+    "unequal_lengths": translatable("token arrays of unequal length, cut to the shortest"),
+    "sentinel": translatable(
+        "tokens with a log-probability above 0, treated as padding and left out"
+    ),
+    "pads": translatable("pad tokens at the ends of responses, dropped"),
+    "coerced": translatable("numbers written as text, read as numbers"),
+    "array_strings": translatable("rows with text instead of numbers in token arrays"),
+    "nested": translatable("token arrays that are lists of lists, left out"),
+    "not_tokens": translatable("response_tokens that are not a list of strings, left out"),
+    "not_a_number": translatable("optional rewards that are not numbers, left out"),
+    "not_text": translatable("reference responses that are not text, left out"),
+    "tolerant": translatable(
+        "lines of non-strict JSON (NaN, Infinity, lone surrogates), read anyway"
+    ),
+    "reasonless": translatable("unknown finish reasons, left out"),
+    "unended": translatable(
+        "compressed files without an end marker (writer was killed); no rows lost"
+    ),
+    "bad_mask": translatable(
         "response masks that do not match the tokens or contain values other than 0 and 1, ignored"
     ),
-    "bad_turns": marked("rows whose turns are not a list of objects with a role; turns ignored"),
-    "bad_spans": marked(
+    "bad_turns": translatable(
+        "rows whose turns are not a list of objects with a role; turns ignored"
+    ),
+    "bad_spans": translatable(
         "rows with token spans of turns that overlap or exceed the response; spans ignored"
     ),
-    "untrained": marked("rows of agents that are not trained, left out of the figures"),
-    "filtered_out": marked(
+    "untrained": translatable("rows of agents that are not trained, left out of the figures"),
+    "filtered_out": translatable(
         "rollouts filtered out before training or not trained yet, left out of the figures"
     ),
-    "failed": marked("rollouts that failed before the policy wrote anything, counted by step"),
-    "other_split_rows": marked("rows of other splits, skipped (read them with --split)"),
-    "long_text": marked("responses of over 4,194,304 characters; words after that are not counted"),
-    NO_STEP: marked("rows without a step; all are read as step 0"),
-    "many_extras": marked("extra scalar fields beyond the first 64, left out"),
+    "failed": translatable(
+        "rollouts that failed before the policy wrote anything, counted by step"
+    ),
+    "other_split_rows": translatable("rows of other splits, skipped (read them with --split)"),
+    "long_text": translatable(
+        "responses of over 4,194,304 characters; words after that are not counted"
+    ),
+    NO_STEP: translatable("rows without a step; all are read as step 0"),
+    "many_extras": translatable("extra scalar fields beyond the first 64, left out"),
 }
 
 
@@ -170,11 +182,11 @@ def _ranks(names: Sequence[str], files: Ints) -> set[str]:
 def restart_note(steps: Ints, name: str, *, kept: bool, in_other_file: bool = False) -> Note:
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
-    text = marked("after a restart, steps {steps} were logged again; all rows kept")
+    text = translatable("after a restart, steps {steps} were logged again; all rows kept")
     if not kept:
-        text = marked("after a restart, steps {steps} were logged again; older rows left out")
+        text = translatable("after a restart, steps {steps} were logged again; older rows left out")
     elif in_other_file:
-        text = marked(
+        text = translatable(
             "steps {steps} were logged again in later files, as after a restart; all rows kept "
             "(--restarts last leaves out these rows)"
         )
@@ -192,10 +204,16 @@ class Missing(IntEnum):
 
 MISSING_GRADES = "missing_grades"  # Kind of the notes on responses without a grade (valid reward)
 _NOTES = {
-    Missing.NULL: marked("responses whose reward is null, left out of figures of the reward"),
-    Missing.JUDGE_FAILED: marked("responses whose judge failed, left out of figures of the reward"),
-    Missing.MASKED: marked("responses masked by the trainer, left out of figures of the reward"),
-    Missing.ERROR: marked("responses whose grader had an error, left out of figures of the reward"),
+    Missing.NULL: translatable("responses whose reward is null, left out of figures of the reward"),
+    Missing.JUDGE_FAILED: translatable(
+        "responses whose judge failed, left out of figures of the reward"
+    ),
+    Missing.MASKED: translatable(
+        "responses masked by the trainer, left out of figures of the reward"
+    ),
+    Missing.ERROR: translatable(
+        "responses whose grader had an error, left out of figures of the reward"
+    ),
 }
 _GRADERS = (
     *("judge", "grader", "grading", "grade", "reward", "reward_model", "rm", "verifier"),

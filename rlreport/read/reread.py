@@ -6,7 +6,7 @@ Logs up to a few hundred megabytes need no second reading: ``read.chunk`` keeps 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -20,12 +20,12 @@ from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import TokenFigures
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.choice import Choice
-from rlreport.read.chunk import format_keys, text_hash
+from rlreport.read.chunk import format_keys, in_batches, text_hash
 from rlreport.read.detect import LogFiles
 from rlreport.read.files import DAMAGED, reason_of
-from rlreport.read.rollouts import RolloutPart, RolloutSpool, RolloutWriter
+from rlreport.read.rollouts import RolloutPart, RolloutSpool, rollout_part
 from rlreport.read.rows import Row, load_object, parse_record, token_rows
-from rlreport.system.cache import Store, program, store_at
+from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.system.stores import Source, read_ranges
 from rlreport.system.workers import Progress, Workers
 from rlreport.text.clean import clean_text
@@ -78,12 +78,12 @@ def read_chosen(
     shared = _Shared(files, options, figures, store)
     seconds = float(rows.length.sum()) / _BYTES_PER_SECOND
     spool = RolloutSpool()
-    with progress.phase(message("texts"), len(order), message("responses")) as phase:
-        for job, part in zip(
-            jobs, workers.map(_read_part, jobs, shared, seconds=seconds), strict=True
+    with progress.phase(message("texts"), len(order), message("responses")) as advance:
+        for job, parts in zip(
+            jobs, workers.map(_read_parts, jobs, shared, seconds=seconds), strict=True
         ):
-            spool.append(part)
-            phase.advance(len(job.file))
+            spool.extend(parts)
+            advance(len(job.file))
     return spool, np.argsort(order)
 
 
@@ -101,27 +101,39 @@ def _jobs(rows: _Rows, files: LogFiles) -> Iterator[_Rows]:
     yield rows.take(slice(start, None))
 
 
-def _read_part(rows: _Rows, shared: _Shared) -> RolloutPart:
-    store, key = shared.store, b""
+def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
+    store, options, key = shared.store, shared.options, b""
     if store is not None and (key := _key(rows, shared)) and (data := store.get(key)):
         with suppress(ValueError, TypeError, LookupError):
-            return RolloutPart.unpacked(data, len(rows.file))
-    writer, options = RolloutWriter(shared.options), shared.options
-    for numbers, batch in _batches(_parsed_rows(rows, shared.files)):
-        with np.errstate(over="ignore", invalid="ignore"):
+            parts = [RolloutPart.unpacked(part.tobytes()) for part in unpack(data)[1]]
+            if sum(len(part.lengths) for part in parts) == len(rows.file):
+                return parts
+    parts, stop = [], 0
+    try:
+        for batch in in_batches(_parsed_rows(rows, shared.files), _weight, _BATCH_TOKENS):
+            start, stop = stop, stop + len(batch)
             tokens = token_rows([row.tokens for row in batch], frozenset(options.pad_tokens))
-            values = (
-                TokenFigures() if tokens is None else tokens.sampled_only().figures(shared.figures)
-            )
-        responses = [clean_text(row.response, options.pad_tokens) for row in batch]
-        if list(map(text_hash, responses)) != rows.response_hash[numbers].tolist():
-            raise UnusableInputError("a log changed while it was read; build again")
-        writer.add(batch, tokens, values, responses, rows.whole[numbers])
-    part = writer.part()
+            values = TokenFigures()
+            if tokens is not None:
+                values = tokens.sampled_only().figures(shared.figures)
+            texts = [clean_text(row.response, options.pad_tokens) for row in batch]
+            if list(map(text_hash, texts)) != rows.response_hash[start:stop].tolist():
+                raise RowError("another response")
+            whole = rows.whole[start:stop]
+            parts.append(rollout_part(batch, tokens, values, texts, options, whole))
+    except (RowError, IndexError, ValueError, *DAMAGED) as error:
+        names = ", ".join(shared.files.sources[file].name for file in np.unique(rows.file))
+        raise UnusableInputError(
+            f"{names:.200} changed while it was read ({reason_of(error)}); build again"
+        ) from None
     if store is not None and key:
         with suppress(TypeError):
-            store.put(key, part.packed())
-    return part
+            store.put(key, pack({}, [np.frombuffer(part.packed(), np.uint8) for part in parts]))
+    return parts
+
+
+def _weight(row: Row) -> int:
+    return max(row.tokens.size, len(row.response) // 4, 16)
 
 
 def _key(rows: _Rows, shared: _Shared) -> bytes:
@@ -136,55 +148,40 @@ def _key(rows: _Rows, shared: _Shared) -> bytes:
     return repr(settings).encode(errors="surrogatepass") + b"".join(a.tobytes() for a in arrays)
 
 
-def _batches(rows: Iterator[Row]) -> Iterator[tuple[slice, list[Row]]]:
-    batch: list[Row] = []
-    first = size = 0
-    for row in rows:
-        batch.append(row)
-        size += max(row.tokens.size, len(row.response) // 4, 16)
-        if size >= _BATCH_TOKENS:
-            yield slice(first, first + len(batch)), batch
-            first, batch, size = first + len(batch), [], 0
-    if batch:
-        yield slice(first, first + len(batch)), batch
-
-
 def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[Row]:
     records: list[dict[str, Any]] = []
     last = None
     for i, logged in _objects(rows, files):
         file, offset, line = int(rows.file[i]), int(rows.offset[i]), int(rows.line[i])
-        with _report_changed_file(files.sources[file]):
-            if isinstance(logged, bytes) and xxhash.xxh3_64_intdigest(logged) != rows.line_hash[i]:
-                raise RowError("another line")
-            if (file, offset) != last:  # the first row of this object
-                obj = load_object(logged)[0] if isinstance(logged, bytes) else logged
-                records = files.formats[file].rows(obj, files.sources[file].name, line, offset)
-                last = file, offset
-            record = records[int(rows.sub[i])]
-            if isinstance(record, UnreadRow):
-                raise record.error
-            parsed = parse_record(record)
-        yield parsed
+        if isinstance(logged, OSError):
+            raise logged
+        if isinstance(logged, bytes) and xxhash.xxh3_64_intdigest(logged) != rows.line_hash[i]:
+            raise RowError("another line")
+        if (file, offset) != last:  # the first row of this object
+            obj = load_object(logged)[0] if isinstance(logged, bytes) else logged
+            records = files.formats[file].rows(obj, files.sources[file].name, line, offset)
+            last = file, offset
+        record = records[int(rows.sub[i])]
+        if isinstance(record, UnreadRow):
+            raise record.error
+        yield parse_record(record)
 
 
-def _objects(rows: _Rows, files: LogFiles) -> Iterator[tuple[int, bytes | dict[str, Any]]]:
+def _objects(
+    rows: _Rows, files: LogFiles
+) -> Iterator[tuple[int, bytes | OSError | dict[str, Any]]]:
     requested = _request_lines(rows, files)
     for file, group in groupby(range(len(rows.file)), key=rows.file.tolist().__getitem__):
         source, container = files.sources[file], files.formats[file].container
-        with _report_changed_file(source):
-            if container != "lines":
-                yield from _objects_of_container(rows, list(group), source, container)
-            elif source.store and not source.compression:
+        if container != "lines":
+            yield from _objects_of_container(rows, list(group), source, container)
+        elif source.store and not source.compression:
+            yield from ((i, requested.pop(i)) for i in group)
+        else:
+            with source.open() as stream:
                 for i in group:
-                    if isinstance(line := requested.pop(i), OSError):
-                        raise line
-                    yield i, line
-            else:
-                with source.open() as stream:
-                    for i in group:
-                        stream.seek(int(rows.offset[i]))
-                        yield i, stream.read(int(rows.length[i]))
+                    stream.seek(int(rows.offset[i]))
+                    yield i, stream.read(int(rows.length[i]))
 
 
 def _request_lines(rows: _Rows, files: LogFiles) -> dict[int, bytes | OSError]:
@@ -211,13 +208,3 @@ def _objects_of_container(
             if not by_index:
                 return  # the rest of the file may be damaged
     raise RowError("it is shorter than before")
-
-
-@contextmanager
-def _report_changed_file(source: Source) -> Iterator[None]:
-    try:
-        yield
-    except (RowError, IndexError, ValueError, *DAMAGED) as error:
-        raise UnusableInputError(
-            f"{source.name} changed while it was read ({reason_of(error)}); build again"
-        ) from None

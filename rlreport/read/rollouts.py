@@ -1,6 +1,6 @@
 """Texts, tokens and values per token of the chosen responses, as columns in temporary files.
 
-``RolloutWriter`` converts rows that were just parsed to a ``RolloutPart``, in any process.
+``rollout_part`` converts rows that were just parsed to a ``RolloutPart``, in any process.
 ``RolloutSpool`` appends parts to files; ``Rollouts`` maps these files into memory, and is what all
 later stages use instead of the logs.
 """
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import IO, Any, NamedTuple
 
@@ -122,14 +122,13 @@ class RolloutPart:
         return pack(head, arrays)
 
     @classmethod
-    def unpacked(cls, data: bytes, rows: int) -> RolloutPart:
+    def unpacked(cls, data: bytes) -> RolloutPart:
         head, arrays = unpack(data)
         figures = dict(zip(head["figures"], arrays[6:], strict=True))
         spans, texts, lengths, flags, ids, sampled = arrays[:6]
-        vocabulary = head["vocabulary"]
-        part = cls(spans, texts, lengths, flags, ids, sampled, figures, vocabulary)
+        part = cls(spans, texts, lengths, flags, ids, sampled, figures, head["vocabulary"])
         size = int(part.lengths.sum())
-        fits = len(part.spans) == len(part.lengths) == len(part.flags) == rows
+        fits = len(part.spans) == len(part.lengths) == len(part.flags)
         fits &= all(len(flat) == size for flat in (part.ids, part.sampled, *figures.values()))
         fits &= part.ids.max(initial=-1) < max(len(part.vocabulary), 1)
         fits &= part.spans.max(initial=0) <= len(part.texts)
@@ -138,143 +137,94 @@ class RolloutPart:
         return part
 
 
-class RolloutWriter:
-    def __init__(self, options: ReadOptions) -> None:
-        self._pads, self._system_end = options.pad_tokens, options.system_end_token
-        self._clean = partial(as_text, pads=options.pad_tokens)
-        self._numbers = Numbers()
-        self._texts: list[bytes] = []
-        self._text_bytes = 0
-        self._token_bytes = 0
-        self._prompts: dict[str, tuple[int, int]] = {}
-        self._spans: list[list[tuple[int, int]]] = []
-        self._batches: list[RolloutPart] = []
+def rollout_part(
+    rows: Sequence[Row],
+    tokens: TokenRows | None,
+    figures: TokenFigures,
+    responses: Sequence[str],
+    options: ReadOptions,
+    whole: NDArray[np.bool_] | None = None,
+) -> RolloutPart:
+    """Convert R responses, with the values of their sampled tokens and their cleaned texts.
 
-    @property
-    def size(self) -> int:  # bytes
-        return self._text_bytes + self._token_bytes
+    Of rows that are not ``whole``, only the first and last EDGE sampled tokens are kept.
+    """
+    clean, blob = partial(as_text, pads=options.pad_tokens), bytearray()
+    sizes = np.full(len(rows), -1)
+    if tokens is not None:
+        sizes[tokens.rows] = tokens.lengths
 
-    def add(
-        self,
-        rows: Sequence[Row],
-        tokens: TokenRows | None,
-        figures: TokenFigures,
-        responses: Sequence[str],
-        whole: NDArray[np.bool_] | None = None,
-    ) -> None:
-        """Add R responses, with the values of their sampled tokens and their cleaned texts.
-
-        Of rows that are not ``whole``, only the first and last EDGE sampled tokens are kept.
-        """
-        sizes = np.full(len(rows), -1)
-        if tokens is not None:
-            sizes[tokens.rows] = tokens.lengths
-        for row, response, size in zip(rows, responses, sizes.tolist(), strict=True):
-            # If padding was dropped, the token positions of turns are no longer valid.
-            self._add_texts(row, response, spans=size == row.tokens.size)
-        batch = self._tokens(len(rows), tokens, figures, whole)
-        self._batches.append(batch)
-        self._token_bytes += batch.size
-
-    def _add_texts(self, row: Row, response: str, *, spans: bool) -> None:
-        clean = self._clean
-        prompt = self._prompts.get(row.prompt)
-        if prompt is None:
-            prompt = self._put(clean_prompt(row.prompt, self._pads, self._system_end))
-            self._prompts[row.prompt] = prompt
-        label, errors = row.carried.get("ground_truth"), row.carried.get("errors") or []
-        conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
-        details: dict[str, Any] = {
-            "turns": _prompt_turns(row.carried.get("prompt_turns"), clean),
-            "conversation": [_turn(turn, clean, spans=spans) for turn in conversation],
-            "errors": list(map(clean, errors if isinstance(errors, list) else [errors])),
-        }
-        self._spans.append(
-            [
-                prompt,
-                self._put(response),
-                self._put(None if row.reference is None else clean(row.reference)),
-                self._put(None if isinstance(label, dict | list | None) else clean(str(label))),
-                self._put(orjson.dumps(details).decode() if any(details.values()) else None),
-            ]
-        )
-
-    def _put(self, text: str | None) -> tuple[int, int]:
+    def put(text: str | None) -> tuple[int, int]:
         if text is None:
             return _ABSENT, _ABSENT
-        data = text.encode()
-        start = self._text_bytes
-        self._text_bytes += len(data)
-        self._texts.append(data)
-        return start, self._text_bytes
+        start = len(blob)
+        blob.extend(text.encode())
+        return start, len(blob)
 
-    def _tokens(
-        self,
-        count: int,
-        tokens: TokenRows | None,
-        figures: TokenFigures,
-        whole: NDArray[np.bool_] | None,
-    ) -> RolloutPart:
-        lengths, flags = np.zeros(count, np.int64), np.zeros(count, np.uint8)
-        part = RolloutPart(
-            np.zeros(0, np.int64), np.zeros(0, np.uint8), lengths, flags,
-            np.zeros(0, np.int32), np.zeros(0, np.bool_), {}, [],
-        )  # fmt: skip
-        if tokens is None:
-            return part
-        size = int(tokens.offsets[-1])
-        sampled = np.ones(size, np.bool_) if tokens.sampled is None else tokens.sampled
-        flags[tokens.rows] |= np.array(
-            [HAS_TOKENS * (row is not None) for row in tokens.strings], np.uint8
-        )
-        if tokens.masked is not None:
-            flags[tokens.rows] |= np.uint8(HAS_MASK) * tokens.masked
-        strings: Any = chain.from_iterable(
-            [""] * length if row is None else row
-            for row, length in zip(tokens.strings, tokens.lengths.tolist(), strict=True)
-        )
-        part.ids = np.fromiter(map(self._numbers.__getitem__, strings), np.int32, size)
-        part.sampled = sampled
-        lengths[tokens.rows] = tokens.lengths
-        for name in LOGGED:
-            if (values := getattr(figures, name)) is not None:
-                flat = np.full(size, np.nan, np.float32)
-                flat[sampled] = _as_float32(values)
-                part.figures[name] = flat
-        long = np.zeros(count, np.bool_) if whole is None else ~whole
-        cut = long[tokens.rows] & (row_sums(sampled.astype(float), tokens.offsets) > 2 * EDGE)
-        if cut.any():
-            keep = _edges(sampled, tokens.offsets) | np.repeat(~cut, tokens.lengths)
-            lengths[tokens.rows] = row_sums(keep.astype(float), tokens.offsets).astype(np.int64)
-            flags[tokens.rows[cut]] = IS_CUT | flags[tokens.rows[cut]] & HAS_TOKENS
-            part.ids, part.sampled = part.ids[keep], part.sampled[keep]
-            part.figures = {name: flat[keep] for name, flat in part.figures.items()}
-        return part
+    @cache
+    def put_prompt(prompt: str) -> tuple[int, int]:
+        return put(clean_prompt(prompt, options.pad_tokens, options.system_end_token))
 
-    def part(self) -> RolloutPart:
-        batches, count = self._batches, len(self._spans)
-        names = [name for name in LOGGED if any(name in batch.figures for batch in batches)]
+    spans = []
+    for row, response, size in zip(rows, responses, sizes.tolist(), strict=True):
+        label, errors = row.carried.get("ground_truth"), row.carried.get("errors") or []
+        conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
+        # If padding was dropped, the token positions of turns are no longer valid.
+        fits = size == row.tokens.size
+        details: dict[str, Any] = {
+            "turns": _prompt_turns(row.carried.get("prompt_turns"), clean),
+            "conversation": [_turn(turn, clean, spans=fits) for turn in conversation],
+            "errors": list(map(clean, errors if isinstance(errors, list) else [errors])),
+        }
+        spans += [
+            put_prompt(row.prompt),
+            put(response),
+            put(None if row.reference is None else clean(row.reference)),
+            put(None if isinstance(label, dict | list | None) else clean(str(label))),
+            put(orjson.dumps(details).decode() if any(details.values()) else None),
+        ]
+    part = RolloutPart(
+        np.array(spans, np.int64).reshape(len(rows), len(TEXTS), 2),
+        np.frombuffer(blob, np.uint8),
+        np.zeros(len(rows), np.int64),
+        np.zeros(len(rows), np.uint8),
+        np.zeros(0, np.int32),
+        np.zeros(0, np.bool_),
+        {},
+        [],
+    )
+    if tokens is not None:
+        _add_tokens(part, tokens, figures, whole)
+    return part
 
-        def joined(name: str, dtype: type[np.generic]) -> NDArray[Any]:
-            return np.concatenate(
-                [np.zeros(0, dtype), *(getattr(batch, name) for batch in batches)]
-            )
 
-        def joined_figure(name: str) -> Floats32:
-            missing = [np.full(len(batch.ids), np.nan, np.float32) for batch in batches]
-            parts = zip(batches, missing, strict=True)
-            return np.concatenate([batch.figures.get(name, nan) for batch, nan in parts])
-
-        return RolloutPart(
-            np.array(self._spans, np.int64).reshape(count, len(TEXTS), 2),
-            np.frombuffer(b"".join(self._texts), np.uint8),
-            joined("lengths", np.int64),
-            joined("flags", np.uint8),
-            joined("ids", np.int32),
-            joined("sampled", np.bool_),
-            {name: joined_figure(name) for name in names},
-            list(self._numbers),
-        )
+def _add_tokens(
+    part: RolloutPart, tokens: TokenRows, figures: TokenFigures, whole: NDArray[np.bool_] | None
+) -> None:
+    rows, size, flags, numbers = tokens.rows, int(tokens.offsets[-1]), part.flags, Numbers()
+    flags[rows] |= np.array([HAS_TOKENS * (row is not None) for row in tokens.strings], np.uint8)
+    if tokens.masked is not None:
+        flags[rows] |= np.uint8(HAS_MASK) * tokens.masked
+    strings: Any = chain.from_iterable(
+        [""] * length if row is None else row
+        for row, length in zip(tokens.strings, tokens.lengths.tolist(), strict=True)
+    )
+    part.ids = np.fromiter(map(numbers.__getitem__, strings), np.int32, size)
+    part.vocabulary = list(numbers)
+    part.sampled = np.ones(size, np.bool_) if tokens.sampled is None else tokens.sampled
+    part.lengths[rows] = tokens.lengths
+    for name in LOGGED:
+        if (values := getattr(figures, name)) is not None:
+            part.figures[name] = np.full(size, np.nan, np.float32)
+            part.figures[name][part.sampled] = _as_float32(values)
+    sampled_lengths = row_sums(part.sampled.astype(float), tokens.offsets)
+    cut = (sampled_lengths > 2 * EDGE) & (False if whole is None else ~whole[rows])
+    if cut.any():
+        keep = _edges(part.sampled, tokens.offsets) | np.repeat(~cut, tokens.lengths)
+        part.lengths[rows] = row_sums(keep.astype(float), tokens.offsets).astype(np.int64)
+        flags[rows[cut]] = IS_CUT | flags[rows[cut]] & HAS_TOKENS
+        part.ids, part.sampled = part.ids[keep], part.sampled[keep]
+        part.figures = {name: flat[keep] for name, flat in part.figures.items()}
 
 
 def _as_float32(values: Floats) -> Floats32:
@@ -328,28 +278,30 @@ class RolloutSpool:
     def __len__(self) -> int:
         return sum(len(part.lengths) for part in self._rows)
 
-    def append(self, part: RolloutPart) -> None:
+    def extend(self, parts: Iterable[RolloutPart]) -> None:
         try:
-            spans = np.where(part.spans == _ABSENT, _ABSENT, part.spans + self._texts.size)
-            rows = replace(part, spans=spans, texts=part.texts[:0], figures={}, vocabulary=[])
-            self._rows.append(replace(rows, ids=part.ids[:0], sampled=part.sampled[:0]))
-            numbers = self._numbers.of(part.vocabulary)
-            for name in {*part.figures, *self._figures}:
-                if name not in self._figures:
-                    self._figures[name] = _File(np.float32)
-                    self._figures[name].append(np.full(self._ids.size, np.nan))
-                values = part.figures.get(name)
-                self._figures[name].append(
-                    np.full(len(part.ids), np.nan) if values is None else values
-                )
-            self._texts.append(part.texts)
-            self._sampled.append(part.sampled)
-            self._ids.append(numbers[part.ids] if len(part.ids) else part.ids)
-            self.size += part.size
+            for part in parts:
+                self._append(part)
         except OSError as error:
             raise OutputError(
                 f"cannot write temporary files to {tempfile.gettempdir()}: {error.strerror}"
             ) from None
+
+    def _append(self, part: RolloutPart) -> None:
+        spans = np.where(part.spans == _ABSENT, _ABSENT, part.spans + self._texts.size)
+        rows = replace(part, spans=spans, texts=part.texts[:0], figures={}, vocabulary=[])
+        self._rows.append(replace(rows, ids=part.ids[:0], sampled=part.sampled[:0]))
+        numbers = self._numbers.of(part.vocabulary)
+        for name in {*part.figures, *self._figures}:
+            if name not in self._figures:
+                self._figures[name] = _File(np.float32)
+                self._figures[name].append(np.full(self._ids.size, np.nan))
+            values = part.figures.get(name)
+            self._figures[name].append(np.full(len(part.ids), np.nan) if values is None else values)
+        self._texts.append(part.texts)
+        self._sampled.append(part.sampled)
+        self._ids.append(numbers[part.ids] if len(part.ids) else part.ids)
+        self.size += part.size
 
     def rollouts(self, places: Places, order: Ints) -> Rollouts:
         """Return the responses; ``order``: the index of each among all that were appended."""

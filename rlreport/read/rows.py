@@ -6,10 +6,9 @@ Invalid values are recorded, and padding is dropped.
 from __future__ import annotations
 
 import json
-import math
 import struct
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import compress
@@ -20,7 +19,15 @@ import orjson
 from numpy.typing import NDArray
 
 from rlreport.errors import RowError
-from rlreport.fields import CANONICAL, LARGEST_STEP, NO_COLUMN, REQUIRED, TOKEN_ARRAYS, kind_of
+from rlreport.fields import (
+    CANONICAL,
+    LARGEST_NUMBER,
+    LARGEST_STEP,
+    NO_COLUMN,
+    REQUIRED,
+    TOKEN_ARRAYS,
+    kind_of,
+)
 from rlreport.figures.metadata import (
     Ending,
     RowMetadata,
@@ -32,6 +39,7 @@ from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
 from rlreport.figures.tokens import TokenFigures, token_figures
 from rlreport.options import FigureOptions
 from rlreport.read.notes import LogPosition, Remarks, missing_grade
+from rlreport.system import coerce
 from rlreport.text.clean import safe_text, safe_value
 from rlreport.text.messages import message
 
@@ -122,11 +130,11 @@ def parse_record(record: dict[str, Any]) -> Row:
         if name not in record:
             raise RowError(message("no {field}", field=name))
     oddities: list[str] = []
-    step, coerced = _step_of(record["step"])
-    prompt, response = _text(record, "prompt"), _text(record, "response")
-    rewards, as_text = _rewards(record, oddities)
-    if coerced or as_text:
+    step = _step_of(record["step"])
+    if not isinstance(record["step"], int):
         oddities.append("coerced")
+    prompt, response = _text(record, "prompt"), _text(record, "response")
+    rewards = _rewards(record, oddities)
     reference = record.get("ref_response")
     if reference is not None and not isinstance(reference, str):
         oddities.append("not_text")
@@ -147,29 +155,30 @@ def parse_record(record: dict[str, Any]) -> Row:
         step, prompt, response, rewards, reference, group, finish, tokens, extras,
         {name: record[name] for name in _CARRIED if record.get(name) is not None},
         parts, oddities, unread, row_metadata(record, step, prompt, response, ending),
-        missing_grade(record, null=record["reward"] is None),
+        missing_grade(record, null=coerce.is_null(record["reward"])),
     )  # fmt: skip
 
 
-def _rewards(
-    record: dict[str, Any], oddities: list[str]
-) -> tuple[tuple[float, float, float, float], bool]:
-    try:
-        reward, coerced = number_of(record["reward"])
-    except ValueError:
-        raise RowError(
-            message("reward is not a number: {value}", value=f"{record['reward']!r:.60}")
-        ) from None
-    optional = []
-    for name in _OPTIONAL_REWARDS:
+def _rewards(record: dict[str, Any], oddities: list[str]) -> tuple[float, float, float, float]:
+    rewards = []
+    for name in ("reward", *_OPTIONAL_REWARDS):
+        value, number = record.get(name), NAN
         try:
-            number, as_text = number_of(record.get(name))
-        except ValueError:
-            number, as_text = NAN, False
+            number = _number(value)
+            if isinstance(value, str) and "coerced" not in oddities:
+                oddities.append("coerced")
+        except RowError:
+            if name == "reward":
+                text = message("reward is not a number: {value}", value=f"{value!r:.60}")
+                raise RowError(text) from None
             oddities.append("not_a_number")
-        coerced = coerced or as_text
-        optional.append(number)
-    return (reward, optional[0], optional[1], optional[2]), coerced
+        rewards.append(number)
+    return tuple(rewards)  # type: ignore[return-value]
+
+
+def _number(value: object) -> float:
+    number = coerce.number(value)
+    return number if abs(number) <= LARGEST_NUMBER else NAN
 
 
 def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
@@ -193,7 +202,7 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
             values = [values] * fields.size
         try:
             floats, has_text = _floats_of(values)
-        except ValueError:
+        except RowError:
             oddities.append("nested")
             continue
         if has_text:
@@ -220,7 +229,7 @@ def _extras(
         if name in NO_COLUMN:
             continue
         if isinstance(value, (bool, int, float)):
-            extras.append((safe_text(str(name)), number_of(value)[0]))
+            extras.append((safe_text(str(name)), _number(value)))
         elif isinstance(value, str) and len(value) <= MAX_EXTRA_CHARS:
             extras.append((safe_text(str(name)), safe_text(value)))
         elif value and name not in CANONICAL:
@@ -259,63 +268,27 @@ def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
     return None
 
 
-def _step_of(value: object) -> tuple[int, bool]:
-    if isinstance(value, int) and type(value) is not bool and abs(value) <= LARGEST_STEP:
-        return value, False
+def _step_of(value: object) -> int:
     if isinstance(value, bool) or value is None:
         raise RowError(message("step is {value}", value=json.dumps(value)))
-    try:
-        whole = isinstance(value, float) and value.is_integer()
-        if not (whole or isinstance(value, int | str)):
-            raise ValueError
-        step = int(value)  # type: ignore[call-overload]
-    except ValueError:
+    step = value if isinstance(value, int) else coerce.integer(value)
+    if step is None:
         quote = repr(value)
         quote = quote if len(quote) <= 40 else f"{quote[:40]}…"
-        raise RowError(message("step is not an integer: {value}", value=quote)) from None
+        raise RowError(message("step is not an integer: {value}", value=quote))
     if abs(step) > LARGEST_STEP:
         raise RowError(message("step is beyond ±2^53"))
-    return step, not isinstance(value, int)
-
-
-def number_of(value: object) -> tuple[float, bool]:
-    """Convert a logged value to float; None and overflow give NaN; also return if it was text."""
-    if type(value) is float:
-        return value, False
-    if value is None:
-        return math.nan, False
-    if isinstance(value, (bool, int, float)):
-        try:
-            return float(value), False
-        except OverflowError:
-            return math.nan, False
-    if isinstance(value, str):
-        if value in ("True", "true", "False", "false"):
-            return float(value in ("True", "true")), True
-        return float(value), True
-    raise ValueError
+    return step
 
 
 def _floats_of(values: object) -> tuple[array[float], bool]:
     if not isinstance(values, list):
-        raise ValueError
+        raise RowError
     try:
         # ``array("d", values)`` takes twice as long.
         return array("d", struct.pack(f"{len(values)}d", *values)), False
     except struct.error:  # null, text, lists, integers beyond float64
-        flat = list(_flatten(values))
-    if len(flat) != len(values):
-        raise ValueError
-    has_text = any(isinstance(value, str) for value in flat)
-    return array("d", [number_of(value)[0] for value in flat]), has_text
-
-
-def _flatten(values: list[object]) -> Iterator[object]:
-    for value in values:
-        if isinstance(value, list):
-            yield from _flatten(value)
-        else:
-            yield value
+        return array("d", map(coerce.number, values)), str in map(type, values)
 
 
 def _text(record: dict[str, Any], name: str) -> str:
@@ -478,7 +451,7 @@ def _arrays(fields: Sequence[TokenFields], offsets: Ints) -> tuple[dict[str, Flo
             for part, row in zip(parts, fields, strict=True)
         )
         flat = np.frombuffer(data, dtype=np.float64)
-        finite = np.isfinite(flat)
+        finite = np.abs(flat) <= LARGEST_NUMBER
         if not finite.all():
             flat = np.where(finite, flat, np.nan)
             invalid = row_sums((~finite).astype(np.float64), offsets).astype(np.int64)

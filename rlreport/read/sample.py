@@ -36,26 +36,13 @@ Ids = NDArray[np.int32]
 class Units(NamedTuple):
     """Texts as token or word ids: row and length of each text, and the ids of all, concatenated."""
 
-    rows: Ints
+    rows: Ints  # ascending
     lengths: Ints
     ids: Ids
 
-    def chosen(self, keep: NDArray[np.bool_]) -> tuple[Units, Ints]:
-        """Return the texts selected by ``keep``, sorted by row, and the indices of their ids."""
-        texts = np.flatnonzero(keep)
-        texts = texts[np.argsort(self.rows[texts])]
-        lengths = self.lengths[texts]
-        starts = offsets_of(self.lengths)[:-1][texts] - offsets_of(lengths)[:-1]
-        places: Ints = np.arange(int(lengths.sum())) + np.repeat(starts, lengths)
-        return Units(self.rows[texts], lengths, self.ids[places]), places
-
 
 class Part(NamedTuple):
-    """Texts and values per token of R sampled responses.
-
-    An id of a token is an index of ``tokens``; the id of a word or of GAP is −1 minus its index in
-    ``strings``.
-    """
+    """Texts and values per token of R sampled responses; ids are indices of ``strings``."""
 
     units: Units  # tokens of the responses; words for a response without logged tokens
     words: Units
@@ -68,7 +55,6 @@ class Part(NamedTuple):
     # float64 (4, DECILES), per tenth of the response: number of tokens with a critic's error, and
     # their sums of absolute errors, of values and of returns
     tenths: Floats
-    tokens: list[str]
     strings: list[str]
 
 
@@ -84,16 +70,8 @@ def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) 
 
 
 def _renumber(part: Part, strings: Numbers) -> Part:
-    token_ids = strings.of(part.tokens)
-    word_ids = strings.of([string[:_MAX_STRING] for string in part.strings])
-
-    def renumbered(text: Units) -> Units:
-        ids, is_word = text.ids.copy(), text.ids < 0
-        ids[is_word] = word_ids[-1 - ids[is_word]]
-        ids[~is_word] = token_ids[ids[~is_word]]
-        return text._replace(ids=ids)
-
-    units, words, references = map(renumbered, part[:3])
+    numbers = strings.of(part.strings)
+    units, words, references = (text._replace(ids=numbers[text.ids]) for text in part[:3])
     return part._replace(units=units, words=words, references=references, strings=[])
 
 
@@ -135,11 +113,12 @@ class _Collector:
         self._labels.append(holds_label(text, rollouts.text("ground_truth", index)))
         self._is_token.append(bool(flags & HAS_TOKENS))
         all_units, words, references = self._texts
-        words.append((row, self._edges(self._word_ids(spaced_units(without_special(text))))))
+        words.append((row, self._edges(self._numbers.of(spaced_units(without_special(text))))))
         if reference is not None:
-            ids = self._word_ids(spaced_units(reference[:MAX_TEXT]))
+            ids = self._numbers.of(spaced_units(reference[:MAX_TEXT]))
             references.append((row, self._edges(ids)))
-        ids = tokens if flags & HAS_TOKENS else self._word_ids(units(text))
+        # Until all tokens are numbered at once, they are −1 minus their index in the vocabulary.
+        ids = -1 - tokens if flags & HAS_TOKENS else self._numbers.of(units(text))
         pairs = (ids[:-1].astype(np.int64) << 32) + ids[1:]
         self._distinct_2.append(len(np.unique(pairs)) / len(pairs) if len(pairs) else np.nan)
         cut = bool(flags & IS_CUT)
@@ -167,20 +146,18 @@ class _Collector:
         summed = errors, figures.value[sampled], figures.return_[sampled]
         self._tenths[1:] += [np.bincount(tenth, part[finite], DECILES) for part in summed]
 
-    def _word_ids(self, words: list[str]) -> Ids:
-        return -1 - self._numbers.of(words)
-
     def _edges(self, ids: Ids, *, cut: bool = False) -> Ids:
         if len(ids) <= 2 * EDGE and not cut:
             return ids
-        return np.concatenate([ids[:EDGE], self._word_ids([GAP]), ids[-EDGE:]])
+        return np.concatenate([ids[:EDGE], self._numbers.of([GAP]), ids[-EDGE:]])
 
     def part(self) -> Part:
         units, words, references = map(_as_units, self._texts)
-        # A pickled selection has a vocabulary of its own.
-        is_token = units.ids >= 0
-        used, units.ids[is_token] = np.unique(units.ids[is_token], return_inverse=True)
-        vocabulary = self._rollouts.vocabulary
+        is_token, vocabulary = units.ids < 0, self._rollouts.vocabulary
+        used, tokens = np.unique(-1 - units.ids[is_token], return_inverse=True)
+        # Token strings are model output of any length.
+        strings = [safe_text(vocabulary[number][:_MAX_STRING]) for number in used.tolist()]
+        units.ids[is_token] = self._numbers.of(strings)[tokens]
         return Part(
             units,
             words,
@@ -190,9 +167,7 @@ class _Collector:
             np.array(self._labels, np.int8),
             np.concatenate(self._values, axis=1),
             self._tenths,
-            # Token strings are model output of any length.
-            [safe_text(vocabulary[number][:_MAX_STRING]) for number in used.tolist()],
-            list(self._numbers),
+            [string[:_MAX_STRING] for string in self._numbers],
         )
 
 
@@ -285,17 +260,14 @@ def _text_sample(
     unit: str,
     labels: NDArray[np.int8] | None = None,
 ) -> tuple[TextSample | None, Ints]:
-    chosen, places = units.chosen(keep)
+    places = np.flatnonzero(np.repeat(keep, units.lengths))
     if not len(places):
         return None, places
-    kept_labels = None if labels is None else labels[keep][np.argsort(units.rows[keep])]
-    offsets = offsets_of(chosen.lengths)
-    ids, used = pd.factorize(chosen.ids)
-    of_texts = [vocabulary[number] for number in used.tolist()]
-    return (
-        TextSample(chosen.rows, offsets, ids.astype(np.int32), of_texts, unit, kept_labels),
-        places,
-    )
+    offsets, labels = offsets_of(units.lengths[keep]), None if labels is None else labels[keep]
+    ids, used = pd.factorize(units.ids[places])
+    strings = [vocabulary[number] for number in used.tolist()]
+    sample = TextSample(units.rows[keep], offsets, ids.astype(np.int32), strings, unit, labels)
+    return sample, places
 
 
 def _positions(tenths: Floats) -> pd.DataFrame:

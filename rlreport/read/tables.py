@@ -198,8 +198,7 @@ def response_table(rows: LogRows) -> pd.DataFrame:
         ("valid_reward_gap", "valid_reward", "ref_valid_reward"),
     ):
         if left in columns and right in columns:
-            with np.errstate(over="ignore"):
-                columns[gap] = columns[left] - columns[right]  # type: ignore[operator]
+            columns[gap] = columns[left] - columns[right]  # type: ignore[operator]
     source = columns.pop("finish_source")
     for kind in (FROM_TOKEN, FROM_TEXT):
         # If no response of the run has an end token, the log may omit them: finished is unknown.

@@ -19,7 +19,7 @@ from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import (
     Grouped,
-    commonest,
+    most_common,
     ratio,
     step_tables,
     trainer_steps,
@@ -205,7 +205,7 @@ def _windows(
     return step <= steps[size - 1], step >= steps[-size]
 
 
-__all__ = ["commonest", "summarise", "window_table"]
+__all__ = ["most_common", "summarise", "window_table"]
 
 MAX_NAMED = 10
 FEWEST_STEPS_COMPARED = 5

@@ -226,7 +226,6 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({c.name: figures[c.name].astype(c.dtype) for c in STEP_COLUMNS})
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def step_tables(
     training: pd.DataFrame,
     validation: pd.DataFrame,
@@ -299,7 +298,7 @@ def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WIND
     return min(steps, max(least, int(steps * share)))
 
 
-def commonest(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
+def most_common(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
     """Return the most common number; None if it is less than a ``share`` of all numbers."""
     if not len(numbers):
         return None
@@ -310,7 +309,7 @@ def commonest(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
 
 def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Return which steps have fewer responses (``counts``) than the most common number, bool."""
-    mode = commonest(counts)
+    mode = most_common(counts)
     return np.zeros(len(counts), bool) if mode is None else counts.astype(np.int64) < mode
 
 

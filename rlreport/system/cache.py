@@ -14,7 +14,7 @@ import secrets
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -95,7 +95,12 @@ class Store:
 
     def trim(self) -> None:
         """If all entries together exceed ``size``, remove the least recently used ones."""
-        entries = sorted(self._entries(), key=lambda entry: (entry[1].st_mtime, entry[0]))
+        entries = []
+        for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):
+            if _ENTRY.fullmatch(path.relative_to(self.folder).as_posix()):
+                with suppress(OSError):
+                    entries.append((path, path.lstat()))
+        entries.sort(key=lambda entry: (entry[1].st_mtime, entry[0]))
         total = sum(status.st_size for _, status in entries)
         if total <= self.size:
             return
@@ -109,12 +114,6 @@ class Store:
     def _path(self, key: bytes) -> Path:
         name = hashlib.blake2b(key, digest_size=16).hexdigest()
         return self.folder / name[:2] / name[2:]
-
-    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):
-            if _ENTRY.fullmatch(path.relative_to(self.folder).as_posix()):
-                with suppress(OSError):
-                    yield path, path.lstat()
 
 
 def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:

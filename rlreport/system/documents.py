@@ -101,7 +101,11 @@ def _check_json(data: bytes) -> None:
         )
     steps = np.frombuffer(outside.translate(_STEPS), np.int8)
     if np.cumsum(steps, dtype=np.int32).max(initial=0) > MAX_DEPTH:
-        raise LimitError(message("nested too deep, over {most} levels", most=MAX_DEPTH))
+        raise _too_deep(MAX_DEPTH)
+
+
+def _too_deep(most: int) -> LimitError:
+    return LimitError(message("nested too deep, over {most} levels", most=most))
 
 
 def load_config(path: Path) -> Any:
@@ -129,14 +133,13 @@ def load_config(path: Path) -> Any:
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    too_deep = LimitError(message("nested too deep, over {most} levels", most=MAX_CONFIG_DEPTH))
     # tomllib needs time quadratic in the number of parts of a dotted key.
     if _DOTTED.search(text):
-        raise too_deep
+        raise _too_deep(MAX_CONFIG_DEPTH)
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise too_deep from None
+        raise _too_deep(MAX_CONFIG_DEPTH) from None
 
 
 def load_yaml(text: str) -> Any:
@@ -144,13 +147,12 @@ def load_yaml(text: str) -> Any:
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    too_deep = LimitError(message("nested too deep, over {most} levels", most=MAX_CONFIG_DEPTH))
     try:
-        _check_yaml(yaml.parse(text, Loader=loader), text, too_deep)
+        _check_yaml(yaml.parse(text, Loader=loader), text)
         return yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         if "nesting depth" in str(error.problem):  # libyaml has a limit of its own
-            raise too_deep from None
+            raise _too_deep(MAX_CONFIG_DEPTH) from None
         line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
         raise ValueError(f"is no plain YAML{line}") from None
     except LimitError:
@@ -159,7 +161,7 @@ def load_yaml(text: str) -> Any:
         raise ValueError("is no plain YAML") from None
 
 
-def _check_yaml(events: Iterator[Any], text: str, too_deep: LimitError) -> None:
+def _check_yaml(events: Iterator[Any], text: str) -> None:
     import yaml
 
     # The parser compares each directive with all earlier ones.
@@ -188,7 +190,7 @@ def _check_yaml(events: Iterator[Any], text: str, too_deep: LimitError) -> None:
             if name:
                 sizes[name] = (nodes - nodes_before, characters - characters_before)
         if len(open_nodes) > MAX_CONFIG_DEPTH:
-            raise too_deep
+            raise _too_deep(MAX_CONFIG_DEPTH)
         if nodes > MAX_NODES:
             raise LimitError(
                 message("more than {most:count} values with aliases expanded", most=MAX_NODES)

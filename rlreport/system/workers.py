@@ -13,10 +13,10 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rlreport.errors import RlreportError
@@ -90,14 +90,19 @@ class Workers:
         count = min(self._count, len(jobs))
         if self._cluster is not None:
             yield from self._cluster.map(function, jobs, shared)
-        elif count > 1 and seconds >= FORK_SECONDS and can_fork():
-            yield from _map_forked((function, jobs, shared), len(jobs), count, ahead)
-        elif (
-            count > 1 and seconds >= SPAWN_SECONDS and (executor := _spawn(count, function, shared))
-        ):
-            yield from _map_spawned(executor, jobs, ahead * count)
+        elif count > 1 and (start := _start_method(seconds)):
+            yield from _map_in_processes(start, (function, jobs, shared), count, ahead)
         else:
             yield from (function(job, shared) for job in jobs)
+
+
+def _start_method(seconds: float) -> str:
+    # Returns "" if the work is not worth the start of processes.
+    if seconds < FORK_SECONDS or multiprocessing.current_process().daemon:
+        return ""
+    if can_fork():
+        return "fork"
+    return "spawn" if seconds >= SPAWN_SECONDS else ""
 
 
 def can_fork() -> bool:
@@ -112,16 +117,15 @@ def can_fork() -> bool:
     except OSError:
         return False
     # pandas imports pyarrow where it is installed; its allocator prepares its own thread for forks.
-    count = sum(name != "jemalloc_bg_thd" for name in threads)
-    return count == 1 and not multiprocessing.current_process().daemon
+    return sum(name != "jemalloc_bg_thd" for name in threads) == 1
 
 
-def _map_forked(
-    work: tuple[Any, Sequence[Any], Any], jobs: int, count: int, ahead: int
+def _map_in_processes(
+    start: str, work: tuple[Any, Sequence[Any], Any], count: int, ahead: int
 ) -> Iterator[Any]:
     outcomes: dict[int, bytes] = {}
-    first_unsent = 0
-    with _forked(count, work) as connections:
+    jobs, first_unsent = len(work[1]), 0
+    with _processes(start, work, count) as connections:
         sent: dict[Any, deque[int]] = {connection: deque() for connection in connections}
         for index in range(jobs):
             try:
@@ -158,23 +162,49 @@ def _signals_blocked() -> Iterator[None]:
 
 
 @contextmanager
-def _forked(count: int, work: tuple[Any, ...]) -> Iterator[list[Connection]]:
+def _safe_start() -> Iterator[None]:
+    """Keep processes that start meanwhile from importing the program or from its folder."""
+    path, main, environment = sys.path, sys.modules["__main__"], dict(os.environ)
+    # Python lets scripts import from the current folder, which may be untrusted.
+    outside = [p for p in path if p and (p != path[0] or Path(p).resolve() != Path.cwd())]
+    try:
+        sys.path = [*outside, str(Path(__file__).resolve().parents[2])]
+        sys.modules["__main__"] = ModuleType("__main__")  # a script may lack the usual guard
+        os.environ.update({"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"})
+        yield
+    finally:
+        sys.path, sys.modules["__main__"] = path, main
+        for name in os.environ.keys() - environment:
+            del os.environ[name]
+        os.environ.update(environment)
+
+
+@contextmanager
+def _processes(start: str, work: tuple[Any, ...], count: int) -> Iterator[list[Connection]]:
     # Each process has a pipe of its own, so that it can be killed at any moment: if processes
     # shared a pipe and its lock, the lock would stay locked, or half a result stay in the pipe.
-    context = multiprocessing.get_context("fork")
+    context: Any = multiprocessing.get_context(start)
     processes = []
     connections = []
+    inherited = work if start == "fork" else None
     try:
-        with _signals_blocked():
+        with _signals_blocked(), nullcontext() if inherited else _safe_start():
             for _ in range(count):
                 ours, theirs = context.Pipe()
                 connections.append(ours)
                 process = context.Process(
-                    target=_do_jobs, args=(os.getpid(), theirs, *work), daemon=True
+                    target=_do_jobs, args=(os.getpid(), theirs, inherited), daemon=True
                 )
                 process.start()
                 processes.append(process)
                 theirs.close()
+        if not inherited:  # sent only now, so that all processes import this package at once
+            data = pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
+            try:
+                for connection in connections:
+                    connection.send_bytes(data)
+            except ConnectionError:
+                raise RlreportError(_KILLED) from None
         yield connections
         for connection in connections:
             connection.send(None)
@@ -189,14 +219,9 @@ def _forked(count: int, work: tuple[Any, ...]) -> Iterator[list[Connection]]:
             connection.close()
 
 
-def _do_jobs(
-    parent: int,
-    connection: Connection,
-    function: Callable[[Job, Shared], Any],
-    jobs: Sequence[Job],
-    shared: Shared,
-) -> None:
+def _do_jobs(parent: int, connection: Connection, work: tuple[Any, ...] | None) -> None:
     _prepare(parent)
+    function, jobs, shared = work or pickle.loads(connection.recv_bytes())
     while (index := connection.recv()) is not None:
         try:
             outcome = pickle.dumps((function(jobs[index], shared), None), pickle.HIGHEST_PROTOCOL)
@@ -207,59 +232,7 @@ def _do_jobs(
         connection.send_bytes(outcome)
 
 
-def _spawn(count: int, function: Callable[..., Any], shared: Any) -> Executor | None:
-    if multiprocessing.current_process().daemon:
-        return None
-    path, environment = sys.path, dict(os.environ)
-    # Python lets scripts import from the current folder, which may be untrusted.
-    outside = [p for p in path if p and (p != path[0] or Path(p).resolve() != Path.cwd())]
-    safe = {"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"}
-    try:
-        import loky
-
-        sys.path = [*outside, str(Path(__file__).resolve().parents[2])]
-        os.environ.update(safe)
-        work = os.getpid(), function, shared
-        with _signals_blocked():
-            executor: Executor = loky.ProcessPoolExecutor(
-                count, initializer=_prepare, initargs=work, env=safe
-            )
-            executor.submit(int)  # starts all processes
-        return executor
-    except (ImportError, OSError, NotImplementedError):  # such as without /dev/shm
-        return None
-    finally:
-        sys.path = path
-        for name in safe.keys() - environment:
-            del os.environ[name]
-        os.environ.update(environment)
-
-
-def _map_spawned(executor: Executor, jobs: Sequence[Any], ahead: int) -> Iterator[Any]:
-    pending: deque[Future[Any]] = deque()
-    try:
-        for job in jobs:
-            pending.append(executor.submit(_do_job, job))
-            if len(pending) > ahead:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    except BrokenExecutor:
-        raise RlreportError(_KILLED) from None
-    finally:
-        executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
-
-
-_work: list[Any] = []  # of a spawned process: the function and the shared value
-
-
-def _do_job(job: Any) -> Any:
-    function, shared = _work
-    return function(job, shared)
-
-
-def _prepare(parent: int, *work: Any) -> None:
-    _work[:] = work
+def _prepare(parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
         if os.getppid() != parent:
@@ -289,54 +262,38 @@ def collect_rarely() -> None:
     gc.set_threshold(200_000, 50, 1000)
 
 
-class Phase:
-    """A context manager for a phase of work, whose progress bar, if any, is closed at its end."""
-
-    def __init__(self, bar: Any = None) -> None:
-        self._bar = bar
-
-    def advance(self, amount: float) -> None:
-        if self._bar is not None:
-            self._bar.update(amount)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-
 class Progress:
     """Prints progress to standard error: bars or lines; nothing if ``quiet``."""
 
     def __init__(self, quiet: bool = True, language: Language = ENGLISH) -> None:
         self._quiet, self._language = quiet, language
 
-    def phase(self, name: str, total: float, unit: str) -> Phase:
-        """Start a phase of ``total`` units of work, such as "pages"; the unit "B" is bytes."""
+    @contextmanager
+    def phase(self, name: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:
+        """Show ``total`` units of work, such as "pages" or "B" (bytes); yield what counts them."""
         in_bytes = unit == "B"
         name, unit = self._language.of((name, unit))
         if self._quiet or not total:
-            return Phase()
-        if not sys.stderr.isatty():
+            yield lambda amount: None
+        elif not sys.stderr.isatty():
             amount = f"{total / 1e6:,.1f} MB" if in_bytes else f"{total:,.0f} {unit}"
             with suppress(OSError):  # standard error may be a file on a full disk
                 print(f"{name}: {amount}", file=sys.stderr, flush=True)
-            return Phase()
-        from tqdm import tqdm
+            yield lambda amount: None
+        else:
+            from tqdm import tqdm
 
-        tqdm.monitor_interval = 0  # its thread would keep this process from forking
-        bar = tqdm(
-            total=total,
-            desc=name,
-            unit=unit if in_bytes else f" {unit}",
-            unit_scale=in_bytes,
-            leave=False,
-            file=sys.stderr,
-            dynamic_ncols=True,
-        )
-        return Phase(bar)
+            tqdm.monitor_interval = 0  # its thread would keep this process from forking
+            with tqdm(
+                total=total,
+                desc=name,
+                unit=unit if in_bytes else f" {unit}",
+                unit_scale=in_bytes,
+                leave=False,
+                file=sys.stderr,
+                dynamic_ncols=True,
+            ) as bar:
+                yield bar.update
 
     def say(self, line: str) -> None:
         """Print a line above the bar, for example why the work is delayed; nothing if quiet."""

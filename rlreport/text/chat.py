@@ -135,7 +135,7 @@ def _policy_turn(text: str) -> Turn:
     return {**turn, "calls": calls} if calls else turn
 
 
-def spoken(parts: Turns) -> str:
+def turns_as_text(parts: Turns) -> str:
     """Join turns into one text with a line "role: text" for each."""
     return "\n".join(f"{role}: {text}" for role, text in parts)
 
@@ -160,7 +160,7 @@ def message_turns(messages: Sequence[object]) -> Turns:
 def conversation_text(messages: Sequence[object]) -> str:
     """Join chat messages into lines "role: text"; of a single message return only the text."""
     parts = message_turns(messages)
-    return parts[0][1] if len(parts) == 1 else spoken(parts)
+    return parts[0][1] if len(parts) == 1 else turns_as_text(parts)
 
 
 def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -> Row:

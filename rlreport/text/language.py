@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from rlreport.errors import UsageError
-from rlreport.text.messages import Joined, Message, between, filled
+from rlreport.text.messages import Joined, Message, bare_separator, filled
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Language:
         if kind is Joined:
             # gettext("") would return the header of the catalogue.
             separator = self.translations.gettext(value.separator) if value.separator else ""
-            return between(separator).join(self._translated(part) for part in value.parts)
+            return bare_separator(separator).join(self._translated(part) for part in value.parts)
         if kind is list:
             return [self._translated(item) for item in value]
         if kind is dict:

@@ -1,7 +1,7 @@
 """Messages of the interface: English strings that can be translated later.
 
 Every text that users read is a literal with named placeholders such as ``{count} steps``. It is
-passed to ``message`` or ``plural``, or to ``marked`` if the placeholders get their values later.
+passed to ``message`` or ``plural``, or to ``translatable`` if placeholders get their values later.
 gettext catalogues translate the literals. A message is a ``str`` with the English text, which
 machine-readable output contains. ``Language.of`` translates it when a page is rendered, a chart
 is drawn or a line is printed. There is no global language, so one process can build reports in
@@ -56,7 +56,7 @@ class Joined(str):
     def __new__(cls, separator: str, parts: Iterable[str]) -> Joined:
         """Join the texts that are not empty; as a ``str`` the result is the English text."""
         filled_parts = tuple(part for part in parts if part)
-        text = super().__new__(cls, between(separator).join(filled_parts))
+        text = super().__new__(cls, bare_separator(separator).join(filled_parts))
         text.separator, text.parts = separator, filled_parts
         return text
 
@@ -65,11 +65,11 @@ class Joined(str):
 
 
 def message(literal: str, **places: object) -> str:
-    """Create a message, e.g. ``message("step {step}", step=3)``; ``told`` explains formats."""
-    return told(literal, places)
+    """Create a message like ``message("step {step}", step=3)``; formats: ``format_message``."""
+    return format_message(literal, places)
 
 
-def told(literal: str, facts: Places) -> str:
+def format_message(literal: str, facts: Places) -> str:
     """Create a message from a literal such as ``{share:percent} of responses``.
 
     ``facts`` maps placeholders to values. A placeholder may name a format after a colon:
@@ -87,12 +87,12 @@ def plural(one: str, other: str, count: int, **places: object) -> str:
     return Message(one, {"count": whole(count), **places}, other, count)
 
 
-def marked(literal: str) -> str:
+def translatable(literal: str) -> str:
     """Return a literal unchanged; the call lets tools find it as a text to translate."""
     return literal
 
 
-def between(separator: str) -> str:
+def bare_separator(separator: str) -> str:
     """Return a separator without the placeholders around it: ", " for "{clause}, {next}".
 
     The placeholders show translators what is joined: clauses or items of a list. With them, a
@@ -103,22 +103,22 @@ def between(separator: str) -> str:
 
 def listed(items: Iterable[str]) -> str:
     """Join items with commas, as a list in a sentence."""
-    return Joined(marked(", "), items)
+    return Joined(translatable(", "), items)
 
 
 def phrases(items: Iterable[str]) -> str:
     """Join clauses with commas."""
-    return Joined(marked("{clause}, {next}"), items)
+    return Joined(translatable("{clause}, {next}"), items)
 
 
 def clauses(items: Iterable[str]) -> str:
     """Join clauses, which may contain commas, with semicolons."""
-    return Joined(marked("{clause}; {next}"), items)
+    return Joined(translatable("{clause}; {next}"), items)
 
 
 def sentences(items: Iterable[str]) -> str:
     """Join sentences with spaces, without empty ones."""
-    return Joined(marked("{sentence} {next}"), items)
+    return Joined(translatable("{sentence} {next}"), items)
 
 
 def figure(value: object) -> str:

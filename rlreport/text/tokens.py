@@ -139,21 +139,19 @@ def token_text(raw: str, style: Style | None = None) -> str:
     """Return a token as text; bytes that are only part of a character become ``⟨e4 bd⟩`` (hex)."""
     if style is None:
         style = detect_style((raw,))
-    if style is Style.PLAIN:
+    encoded = None if style is Style.PLAIN else token_bytes(raw, style)
+    if encoded is None:
         return safe_text(raw)
-    remaining = token_bytes(raw, style)
-    if remaining is None:
-        return safe_text(raw)
-    text = ""
-    while remaining:
-        try:
-            text += remaining.decode()
-            break
-        except UnicodeDecodeError as broken:
-            part = remaining[broken.start : broken.end]
-            text += remaining[: broken.start].decode() + f"⟨{part.hex(' ')}⟩"
-            remaining = remaining[broken.end :]
+    text = encoded.decode("utf-8", "rlreport-hex")
     return text.replace("⟩⟨", " ").replace("\0", REPLACEMENT)
+
+
+def _as_hex(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return f"⟨{error.object[error.start : error.end].hex(' ')}⟩", error.end
+
+
+codecs.register_error("rlreport-hex", _as_hex)
 
 
 def token_bytes(raw: str, style: Style) -> bytes | None:

@@ -5,19 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import KL, Check, Need, Result
-from rlreport.check.finding import (
-    AGENTS,
-    CONTRACT,
-    EOS,
-    MISMATCH,
-    SEVERITIES,
-    Facts,
-    Finding,
-    Limit,
-    Limits,
-    Onset,
-    above,
-)
+from rlreport.check.finding import EOS, SEVERITIES, Facts, Finding, Limit, Limits, Onset, above
 from rlreport.check.noise import mean_of
 from rlreport.check.onset import onset
 from rlreport.check.run import Ranking, Run, mean, median
@@ -25,7 +13,7 @@ from rlreport.check.series import Series
 from rlreport.check.spreading import (
     FAILURES,
     FALLS,
-    Figure,
+    LimitedFigure,
     RiseOrShare,
     judge_figures,
     judge_share,
@@ -35,13 +23,17 @@ from rlreport.check.spreading import (
 )
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.summarise.steps import sequence_weights
-from rlreport.text.messages import marked
+from rlreport.text.messages import translatable
 
-ROLLOUT_CORR = marked("verl rollout_corr; VCPO (a falling effective sample precedes collapse)")
-TRL_NEGATIVE = marked(
+AGENTS = translatable("verl issues 1569, 4998 (calls vanish); AReaL (share at the limit)")
+MISMATCH = translatable("NeMo-RL guides; verl FAQ")
+ROLLOUT_CORR = translatable(
+    "verl rollout_corr; VCPO (a falling effective sample precedes collapse)"
+)
+TRL_NEGATIVE = translatable(
     "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
 )
-CRITIC = marked("RLLoggingBoard post (critic variance); PPO practice")
+CRITIC = translatable("RLLoggingBoard post (critic variance); PPO practice")
 
 
 class _EngineMismatch(Limits):
@@ -64,7 +56,6 @@ class _EngineMismatch(Limits):
     explains=(*FAILURES, "ratio_drift", "negative_kl"),
 )
 def engine_mismatch(check: Check, run: Run) -> Result:
-    """Find large differences between sampler and trainer probabilities of the same tokens."""
     weights, limits = run.column("mismatch_tokens"), _EngineMismatch
     figures = [
         mean_figure(run, limit, run.column(f"mismatch_{limit.key}"), weights)
@@ -77,7 +68,7 @@ def engine_mismatch(check: Check, run: Run) -> Result:
 
 class _MismatchByTurn(Limits):
     k3 = Limit(1e-3, "nats", "mean k3 per token in the last turn", MISMATCH)
-    ratio = Limit(3.0, "times", "mean k3 in the last turn, relative to the first turn", CONTRACT)
+    ratio = Limit(3.0, "times", "mean k3 in the last turn, relative to the first turn")
 
 
 @Check(
@@ -101,11 +92,8 @@ class _MismatchByTurn(Limits):
     explains=("engine_mismatch", "off_policy_weights", *FALLS, "kl_explosion"),
 )
 def mismatch_by_turn(check: Check, run: Run) -> Result:
-    """Find a mismatch of sampler and trainer that is far larger in the last turn than the first."""
-    start, last = (
-        run.change(run.column("mismatch_first_turn")).last,
-        run.column("mismatch_last_turn"),
-    )
+    first, last = (run.column(f"mismatch_{turn}_turn") for turn in ("first", "last"))
+    start = run.change(first).last
     k3 = mean_figure(run, _MismatchByTurn.k3, last)
     if not run.met(_MismatchByTurn.ratio, ">", k3.end, of=start):
         return None
@@ -136,10 +124,7 @@ class _OffPolicyWeights(Limits):
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
 )
 def off_policy_weights(check: Check, run: Run) -> Result:
-    """Judge responses' importance weights, exp(sum of trainer − sampler logp of their tokens).
-
-    The median over the last steps is judged, so a single bad step is not a finding.
-    """
+    # Medians over the last steps are judged, so a single bad step is not a finding.
     weight = sequence_weights(run.column("log_weight"))
     mean, square = run.by_step(weight), run.by_step(weight**2)
     std = np.sqrt(np.maximum(square - mean**2, 0))
@@ -147,11 +132,11 @@ def off_policy_weights(check: Check, run: Run) -> Result:
     ends = {name: median(run.last_values(series)) for name, series in by_step.items()}
     limits = _OffPolicyWeights
     figures = [
-        Figure(limits.ess, "<", by_step["ess"], ends["ess"]),
-        Figure(limits.low, "<", mean, ends["mean"]),
-        Figure(limits.high, ">", mean, ends["mean"]),
-        Figure(limits.std, ">", std, ends["std"]),
-        Figure(limits.chi2, ">", by_step["chi2"], ends["chi2"]),
+        LimitedFigure(limits.ess, "<", by_step["ess"], ends["ess"]),
+        LimitedFigure(limits.low, "<", mean, ends["mean"]),
+        LimitedFigure(limits.high, ">", mean, ends["mean"]),
+        LimitedFigure(limits.std, ">", std, ends["std"]),
+        LimitedFigure(limits.chi2, ">", by_step["chi2"], ends["chi2"]),
     ]
     ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
     return judge_figures(check, run, figures, ranking, **ends)
@@ -175,7 +160,6 @@ class _StaleRollouts(Limits):
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
 )
 def stale_rollouts(check: Check, run: Run) -> Result:
-    """Find that, in the last steps, responses are trained on too many steps after sampling."""
     lag = run.column("lag")
     figure = mean_figure(run, _StaleRollouts.lag, lag)
     return judge_figures(check, run, [figure], Ranking(lag, unit="steps"), lag=figure.end)
@@ -202,7 +186,6 @@ class _NegativeKl(Limits):
     explains=(*FALLS, "reward_stalled", "length_collapse"),
 )
 def negative_kl(check: Check, run: Run) -> Result:
-    """Find a mean KL estimate that is below zero in the last window; a true KL never is."""
     kl = run.column("kl_k1")
     end, end_z = mean_of(run.tables, kl, run.last)
     low, z = run.met(_NegativeKl.mean, "<", end), run.met(_NegativeKl.z, "<=", end_z)
@@ -247,10 +230,7 @@ class _ValueDivergence(Limits):
     trend=True,
 )
 def value_divergence(check: Check, run: Run) -> Result:
-    """Judge the critic's fit to λ-returns and to Monte Carlo returns; report the worse one.
-
-    λ-returns are computed from the values and diverge with them; Monte Carlo returns do not.
-    """
+    # λ-returns are computed from the values and diverge with them; Monte Carlo returns do not.
     kinds = (("return", "value_error"), ("mc_return", "mc_error"))
     fits = [_judge_fit(check, run, *names) for names in kinds if run.has(f"{names[1]}_m2")]
     findings = [fit for fit in fits if isinstance(fit, Finding)]
@@ -303,8 +283,8 @@ def _variance(run: Run, name: str, group: Ints, size: int = 1) -> Floats:
 
 
 class _FailedRollouts(RiseOrShare):
-    rise = Limit(0.2, "of rollouts", "share that failed: last window minus first", CONTRACT)
-    share = Limit(0.5, "of rollouts", "share that failed, last window", CONTRACT)
+    rise = Limit(0.2, "of rollouts", "share that failed: last window minus first")
+    share = Limit(0.5, "of rollouts", "share that failed, last window")
 
 
 @Check(
@@ -324,7 +304,6 @@ class _FailedRollouts(RiseOrShare):
     needs_also="logged errors of failed rollouts",
 )
 def failed_rollouts(check: Check, run: Run) -> Result:
-    """Find a high or rising share of failed rollouts; steps in which all failed count, too."""
     failed = run.attempted_steps["failed_rollouts"].to_numpy(np.float64)
     if not failed.any():
         return check.not_run(check.needs_also)
@@ -338,8 +317,8 @@ def failed_rollouts(check: Check, run: Run) -> Result:
 
 
 class _ToolErrors(RiseOrShare):
-    rise = Limit(0.2, "of calls", "share that return an error: last window minus first", CONTRACT)
-    share = Limit(0.5, "of calls", "share that return an error, last window", CONTRACT)
+    rise = Limit(0.2, "of calls", "share that return an error: last window minus first")
+    share = Limit(0.5, "of calls", "share that return an error, last window")
 
 
 tool_errors = Check(
@@ -361,7 +340,7 @@ tool_errors = Check(
 
 class _ToolDisuse(Limits):
     ratio = Limit(0.3, "times", "calls per response against the first window", AGENTS)
-    calls = Limit(0.2, "calls", "calls per response at the start; below it not judged", CONTRACT)
+    calls = Limit(0.2, "calls", "calls per response at the start; below it not judged")
 
 
 @Check(
@@ -378,7 +357,6 @@ class _ToolDisuse(Limits):
     trend=True,
 )
 def tool_disuse(check: Check, run: Run) -> Result:
-    """Find that responses make far fewer tool calls in the last steps than in the first steps."""
     calls = run.column("tool_calls")
     moved = run.change(calls)
     ratio = run.met(_ToolDisuse.ratio, "<", moved.last, of=moved.first)

@@ -9,27 +9,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import (
-    RL_BOARD,
-    Fact,
-    Facts,
-    Limit,
-    Limits,
-    Onset,
-    Severity,
-    above,
-    at_least,
-)
+from rlreport.check.finding import RL_BOARD, Facts, Limit, Limits, Severity, above, at_least
 from rlreport.check.run import Ranking, Run, has, mean, met_from_start
 from rlreport.check.series import running_mean
 from rlreport.check.spreading import FALLS
 from rlreport.figures.ragged import Floats
 from rlreport.read.notes import Missing
-from rlreport.summarise.steps import commonest
-from rlreport.text.messages import marked, message, sentences, told
+from rlreport.summarise.steps import most_common
+from rlreport.text.messages import format_message, message, sentences, translatable
 
-GROUPS = marked("DAPO; TRL frac_reward_zero_std")
-RAGEN = marked("RAGEN (reward std falls before the collapse)")
+GROUPS = translatable("DAPO; TRL frac_reward_zero_std")
+RAGEN = translatable("RAGEN (reward std falls before the collapse)")
 
 WINDOW = 3  # Number of steps in the running mean of the share of missing grades
 MIN_SHARE = 0.05  # A step with a smaller share of responses without a grade is never considered bad
@@ -46,14 +36,16 @@ class _MissingGrades(Limits):
 
 
 _REASONS = {
-    "always": marked("Grades are missing in all steps: most samples give no learning signal."),
-    "judge": marked(
+    "always": translatable(
+        "Grades are missing in all steps: most samples give no learning signal."
+    ),
+    "judge": translatable(
         "The judge was down: graded responses of these steps earn no less than those around them."
     ),
-    "policy": marked(
+    "policy": translatable(
         "Graded responses of these steps earn less, too: the policy got worse, not only the judge."
     ),
-    "parser": marked(
+    "parser": translatable(
         "They are cut off, or longer or shorter than graded ones: the grader could not parse them."
     ),
 }
@@ -61,23 +53,23 @@ _REASONS = {
 
 def _missing_title(facts: Facts) -> str:
     lines = [
-        marked(
+        translatable(
             "{missing:count} of {responses:count} responses ({share:percent}) have no grade and "
             "are left out of all reward figures: {null:count} null, {judge_failed:count} judge "
             "failed, {masked:count} masked, {error:count} grader errors."
         )
     ]
     if facts["reason"] != "few":
-        lines.append(marked("In steps {low} to {high}, {window:percent} were not graded."))
+        lines.append(translatable("In steps {low} to {high}, {window:percent} were not graded."))
         lines.append(_REASONS[str(facts["reason"])])
     if facts["groups"]:
         lines.append(
-            marked(
+            translatable(
                 "Groups graded only in part: {groups:count}, of which {silent:count} have fewer "
                 "than two grades and give no learning signal."
             )
         )
-    return sentences(told(line, facts) for line in lines)
+    return sentences(format_message(line, facts) for line in lines)
 
 
 @Check(
@@ -94,7 +86,6 @@ def _missing_title(facts: Facts) -> str:
     whole_run=True,
 )
 def missing_grades(check: Check, run: Run) -> Result:
-    """Find steps in which many unmasked responses have no grade (reward), and the likely reason."""
     kinds = run.responses["missing_grade"].to_numpy()
     missing = kinds > 0
     if not missing.any():
@@ -112,11 +103,11 @@ def missing_grades(check: Check, run: Run) -> Result:
     reason = _reason(run, missing, bad_steps) if met else "few"
     grades = run.responses.assign(graded=~missing).groupby("group")["graded"].agg(["size", "sum"])
     partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
-    facts: dict[str, Fact] = {kind.name.lower(): int((kinds == kind).sum()) for kind in Missing}
-    facts |= {"missing": int(missing.sum()), "responses": len(missing), "reason": reason}
-    facts |= {"share": float(missing.mean()), "window": float(windows[at])}
-    facts |= {"low": int(run.steps[at]), "high": int(run.steps[at + size - 1])}
-    facts |= {"groups": len(partial), "silent": int((partial["sum"] < 2).sum())}
+    facts: Facts = {kind.name.lower(): int((kinds == kind).sum()) for kind in Missing}
+    facts = {**facts, "missing": int(missing.sum()), "responses": len(missing), "reason": reason}
+    facts = {**facts, "share": float(missing.mean()), "window": float(windows[at])}
+    facts = {**facts, "low": int(run.steps[at]), "high": int(run.steps[at + size - 1])}
+    facts = {**facts, "groups": len(partial), "silent": int((partial["sum"] < 2).sum())}
     finding = check.finding(
         run,
         "warning" if met and (many or bad_steps[-size:].any()) else "info",
@@ -124,7 +115,7 @@ def missing_grades(check: Check, run: Run) -> Result:
         facts,
         Ranking(-run.step_index.astype(np.float64), among=missing),
         series=by_step,
-        onset=Onset(since, since, since),
+        onset=since,
         until=last if last < run.steps[-1] else None,
         steps=steps[:200].tolist(),
     )
@@ -171,12 +162,11 @@ class _UnevenGroups(Limits):
     whole_run=True,
 )
 def uneven_groups(check: Check, run: Run) -> Result:
-    """Find groups of unusual size, and prompts with several group ids in one step."""
     rows = run.responses
     if not (rows["group_hash"] != 0).any():
         return check.not_run("group_id")
     sizes = rows.groupby("group").size().to_numpy()
-    usual = commonest(sizes)
+    usual = most_common(sizes)
     odd = float((sizes != usual).mean()) if usual else 0.0
     split = float((rows.groupby(["step", "prompt_id"])["group"].nunique() > 1).mean())
     met = [*run.met(_UnevenGroups.sizes, ">", odd), *run.met(_UnevenGroups.split, ">", split)]
@@ -220,7 +210,6 @@ class _ZeroVarianceGroups(Limits):
     needs_also="groups of responses, and no critic",
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
-    """Find many groups, in the last steps, whose responses all have the same reward."""
     limits, window = run.limits[_ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
@@ -286,7 +275,6 @@ class _GroupStdFall(Limits):
     trend=True,
 )
 def group_std_fall(check: Check, run: Run) -> Result:
-    """Find that the std of rewards within groups fell; only a note if the run learns."""
     size, steps = run.limits[_GroupStdFall].steps, run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):
         return check.not_run(check.needs_also)
@@ -320,7 +308,6 @@ class _PersistentLosers(Limits):
     of_reward=True,
 )
 def persistent_losers(check: Check, run: Run) -> Result:
-    """Find often-seen prompts that never earn more than the reference response, but often less."""
     min_responses, gap = run.limits[_PersistentLosers].seen, run.column("reward_gap")
     rows = run.responses.dropna(subset=["reward_gap"])
     prompts = rows.groupby("prompt_id")["reward_gap"].agg(["size", "max", "mean"])
@@ -353,11 +340,8 @@ def persistent_losers(check: Check, run: Run) -> Result:
     trend=True,
 )
 def not_sharpening(check: Check, run: Run) -> Result:
-    """Find a reward whose mean rose while the std among the responses of a step did not fall.
-
-    Return None if the mean determines the std, as it does for a reward of 0 or 1. A reward
-    between a and b with mean m has a variance of at most (m - a)(b - m) (Bhatia and Davis 2000).
-    """
+    # If the mean determines the std, as for a reward of 0 or 1, the std tells nothing: a reward
+    # between a and b with mean m has a variance of at most (m - a)(b - m) (Bhatia and Davis 2000).
     reward = run.column("reward")
     moved = run.change(reward)
     stds: Floats = np.sqrt(run.by_step((reward - run.by_step(reward)[run.step_index]) ** 2))

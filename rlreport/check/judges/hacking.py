@@ -24,9 +24,9 @@ from rlreport.check.spreading import (
     spreading_texts,
 )
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import marked, message, sentences, told
+from rlreport.text.messages import format_message, message, sentences, translatable
 
-GAO = marked("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
+GAO = translatable("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
 
 # KL to the reference policy is too high above both limits: nats per response, nats per token
 KL_OUT, KL_OUT_A_TOKEN = 10.0, 0.1
@@ -39,49 +39,49 @@ CARRIES = 0.5
 ASKED = 0.5
 
 _SPREADS = {
-    "text": marked(
+    "text": translatable(
         "{text:quoted} appears in {share:percent} of responses ({share_start:percent} at the start)"
     ),
-    "opening": marked(
+    "opening": translatable(
         "{share:percent} of responses begin with {text:quoted} ({share_start:percent} at the start)"
     ),
-    "closing": marked(
+    "closing": translatable(
         "{share:percent} of responses end with {text:quoted} ({share_start:percent} at the start)"
     ),
-    "structure": marked(
+    "structure": translatable(
         "A structure of {form} appears in {share:percent} of responses "
         "({share_start:percent} at the start)"
     ),
 }
 _FORMS = {
-    "list": marked("lists"),
-    "numbers": marked("numbered lists"),
-    "headings": marked("headings"),
-    "parts": marked("several parts"),
-    "structure": marked("lists, numbers or headings"),
+    "list": translatable("lists"),
+    "numbers": translatable("numbered lists"),
+    "headings": translatable("headings"),
+    "parts": translatable("several parts"),
+    "structure": translatable("lists, numbers or headings"),
 }
 
 
 def _spread_clause(facts: Facts) -> str:
     form = message(_FORMS.get(str(facts["text"]), ""))
     spreads = _SPREADS.get(str(facts["kind"]), _SPREADS["text"])
-    return told(spreads, {**facts, "form": form})
+    return format_message(spreads, {**facts, "form": form})
 
 
 def _hacking_title(facts: Facts) -> str:
     carried = facts["carried"]
-    title = marked("{what}; these earn {lift:figure} more reward than others of their step.")
+    title = translatable("{what}; these earn {lift:figure} more reward than others of their step.")
     if facts["exploit"]:
-        title = marked(
+        title = translatable(
             "Format or exploit? {what}. These earn {lift:figure} more reward than others of their "
             "step, but often lack the label, and validation does not confirm a gain."
         )
     elif isinstance(carried, float) and carried >= CARRIES:
-        title = marked(
+        title = translatable(
             "{what}; the reward rose from {reward_start:figure} to {reward_end:figure} with it."
         )
-    others = told("It spreads with {others:quoted}.", facts) if facts["others"] else ""
-    return sentences([told(title, {**facts, "what": _spread_clause(facts)}), others])
+    others = format_message("It spreads with {others:quoted}.", facts) if facts["others"] else ""
+    return sentences([format_message(title, {**facts, "what": _spread_clause(facts)}), others])
 
 
 @Check(
@@ -105,7 +105,6 @@ def _hacking_title(facts: Facts) -> str:
     needs_also="response, and five steps or reference responses",
 )
 def reward_hacking_token(check: Check, run: Run) -> Result:
-    """Find a text that spreads, whose responses earn more, and that explains the reward's gain."""
     if run.tables.words is None:
         return check.not_run("response")
     if run.first is None and run.tables.ref_words is None:
@@ -214,13 +213,15 @@ class _FormatLearned(Limits):
 
 
 def _format_title(facts: Facts) -> str:
-    sentence = marked("{what}; these earn no more than others: a format or a habit is learned.")
+    sentence = translatable(
+        "{what}; these earn no more than others: a format or a habit is learned."
+    )
     if facts["paid"]:
-        sentence = marked(
+        sentence = translatable(
             "{what}; these earn {lift:figure} more reward: probably the answer format being "
             "learned."
         )
-    return told(sentence, {**facts, "what": _spread_clause(facts)})
+    return format_message(sentence, {**facts, "what": _spread_clause(facts)})
 
 
 @Check(
@@ -239,7 +240,6 @@ def _format_title(facts: Facts) -> str:
     trend=True,
 )
 def format_learned(check: Check, run: Run) -> Result:
-    """Find a text that spreads while the run learns and that is a format, not reward hacking."""
     table = run.once(spreading_texts).table
     if run.tables.words is None:
         return check.not_run("response")
@@ -283,11 +283,8 @@ class _RewardPartDominance(Limits):
     trend=True,
 )
 def reward_part_dominance(check: Check, run: Run) -> Result:
-    """Find a reward component that causes most of the reward's variance within steps, or its rise.
-
-    Its share of the variance is its covariance with the reward over the reward's variance; of
-    components that add up to the reward, these shares add up to one.
-    """
+    # A part's share of the variance is its covariance with the reward over the reward's variance;
+    # of parts that add up to the reward, these shares add up to one.
     extras = run.tables.extras
     names = [name for name in run.tables.reward_parts if name in extras]
     numeric = extras[names].select_dtypes(["number", "bool"])
@@ -343,13 +340,11 @@ class _WatchedRewardFall(Limits):
         "fell": "the watched reward fell to {end:short}",
     },
     event=True,
-    clause="the watched reward went from {best:figure} to {end:figure}",
     why="The policy games or over-fits the reward that it is trained on.",
     suggestion="Keep its best checkpoint; raise the KL coefficient or fix the reward.",
     trend=True,
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
-    """Find a watched reward (not trained on) that fell, or stayed while the trained one rose."""
     watched, trained = run.watched_shape, run.reward_shape
     if run.watched is None and run.series_of("validation") is None:
         return check.not_run(check.needs_also)

@@ -10,26 +10,15 @@ from numpy.typing import NDArray
 
 from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.check.check import Check, Result
-from rlreport.check.finding import (
-    CONTRACT,
-    SEVERITIES,
-    Fact,
-    Facts,
-    Finding,
-    Limit,
-    Limits,
-    LogText,
-    Onset,
-    Severity,
-)
+from rlreport.check.finding import SEVERITIES, Facts, Finding, Limit, Limits, LogText, Severity
 from rlreport.check.noise import step_numbers
 from rlreport.check.run import Ranking, Run
 from rlreport.check.spreading import FAILURES
 from rlreport.figures.ragged import Ints, spans
 from rlreport.metrics.roles import roles_of
-from rlreport.summarise.steps import commonest
+from rlreport.summarise.steps import most_common
 from rlreport.tables import Tables
-from rlreport.text.messages import Message, marked, sentences, told
+from rlreport.text.messages import Message, format_message, sentences, translatable
 
 Bools = NDArray[np.bool_]
 
@@ -68,7 +57,7 @@ class _Nan(NamedTuple):
     since: int
     until: int
     steps: tuple[int, ...]
-    facts: dict[str, Fact]
+    facts: Facts
     rows: Bools | None = None
 
 
@@ -103,14 +92,13 @@ class _Nan(NamedTuple):
     whole_run=True,
 )
 def nan_metrics(check: Check, run: Run) -> Result:
-    """Find NaN or infinity in metrics and responses; report only the most severe, earliest case."""
     nans = [*_metric_nans(run), *_response_nans(run)]
     if not nans:
         return None
     worst = min(nans, key=lambda nan: (SEVERITIES.index(nan.severity), nan.since))
     share = worst.facts.get("share") if worst.facts["kind"] == "rewards" else None
     unusable = [nan.since for nan in nans if nan.rows is not None and nan.severity == "critical"]
-    facts = worst.facts | {"since": worst.since, "until_step": worst.until}
+    facts = {**worst.facts, "since": worst.since, "until_step": worst.until}
     ranking, series, source = Ranking(run.column("reward"), False, "reward"), None, "metrics"
     if worst.rows is not None:
         # The first responses show how it began.
@@ -123,7 +111,7 @@ def nan_metrics(check: Check, run: Run) -> Result:
         {**facts, "cut": min(unusable, default=None), "series_from": source},
         ranking,
         series=series,
-        onset=Onset(worst.since, worst.since, worst.since),
+        onset=worst.since,
         until=worst.until if worst.until < run.steps[-1] else None,
         steps=worst.steps[:200],
     )
@@ -149,7 +137,7 @@ def _metric_nans(run: Run) -> Iterator[_Nan]:
         placeholder = 2 * bad.sum() >= len(bad) and len(spans(bad)) > LASTING
         if bad.any() and not always_nan and not placeholder:
             fatal: Severity = "critical" if role in FATAL_ROLES else "warning"
-            facts: dict[str, Fact] = {"kind": "metric", "metric": LogText(name)}
+            facts: Facts = {"kind": "metric", "metric": LogText(name)}
             yield _worst_period(run, logged, bad, fatal, facts)
 
 
@@ -175,8 +163,8 @@ def _response_nans(run: Run) -> Iterator[_Nan]:
         count, first = int(among.sum()), int(run.step_index[among].min())
         from_first = run.step_index >= min(first, len(run.steps) - LASTING)
         share = float(among[from_first & graded].mean())
-        facts: dict[str, Fact] = {"kind": kind, "share": share, "responses": count}
-        facts["numbers"] = int(numbers[among].sum())
+        facts: Facts = {"kind": kind, "share": share, "responses": count}
+        facts = {**facts, "numbers": int(numbers[among].sum())}
         nan = _worst_period(run, run.steps, run.steps_of(among), fatal, facts)
         widespread = count >= LASTING and share > run.limits[_NanMetrics].share
         if kind == "rewards" and widespread:
@@ -184,9 +172,7 @@ def _response_nans(run: Run) -> Iterator[_Nan]:
         yield nan._replace(rows=among)
 
 
-def _worst_period(
-    run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: dict[str, Fact]
-) -> _Nan:
+def _worst_period(run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: Facts) -> _Nan:
     """Return the period of consecutive steps with NaN (``bad``) that has the worst severity."""
     shape = run.reward_shape
     died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
@@ -221,13 +207,19 @@ class _Fault(NamedTuple):
 
 
 _FAULTS = {
-    "few": marked("{few:count} steps have fewer than {usual} responses, the first {few_first}."),
-    "last": marked("The last step is incomplete: {last:count} of {usual} responses."),
-    "missing": marked("{missing:count} steps are missing, first between {gap_low} and {gap_high}."),
-    "early": marked("{early:count} files stop early, first {early_file} after step {early_step}."),
-    "unequal": marked("{unequal:count} responses have token arrays of unequal length."),
-    "torn": marked("Files with an incomplete last line, as if still written: {torn:count}."),
-    "unreadable": marked(
+    "few": translatable(
+        "{few:count} steps have fewer than {usual} responses, the first {few_first}."
+    ),
+    "last": translatable("The last step is incomplete: {last:count} of {usual} responses."),
+    "missing": translatable(
+        "{missing:count} steps are missing, first between {gap_low} and {gap_high}."
+    ),
+    "early": translatable(
+        "{early:count} files stop early, first {early_file} after step {early_step}."
+    ),
+    "unequal": translatable("{unequal:count} responses have token arrays of unequal length."),
+    "torn": translatable("Files with an incomplete last line, as if still written: {torn:count}."),
+    "unreadable": translatable(
         "{unreadable:count} of {lines:count} lines could not be read, first {bad_file}:{bad_line} "
         "({reason})."
     ),
@@ -237,7 +229,7 @@ _FAULTS = {
 def _log_title(facts: Facts) -> str:
     faults = facts["faults"]
     assert isinstance(faults, tuple)
-    return sentences(told(_FAULTS[str(key)], facts) for key in faults)
+    return sentences(format_message(_FAULTS[str(key)], facts) for key in faults)
 
 
 @Check(
@@ -253,7 +245,6 @@ def _log_title(facts: Facts) -> str:
     whole_run=True,
 )
 def broken_log(check: Check, run: Run) -> Result:
-    """Find unreadable lines, missing steps and other faults; report all in one finding."""
     tables, limits = run.tables, run.limits[_BrokenLog]
     faults = [
         *_unreadable_lines(tables, limits),
@@ -269,12 +260,11 @@ def broken_log(check: Check, run: Run) -> Result:
     faults.sort(key=lambda fault: fault.severity != "warning")
     severity = faults[0].severity
     first = min((s for f in faults if f.severity == severity for s in f.steps), default=None)
-    facts: dict[str, Fact] = {"faults": tuple(fault.key for fault in faults)}
+    facts: Facts = {"faults": tuple(fault.key for fault in faults)}
     for fault in faults:
-        facts |= fault.facts
-    onset = None if first is None else Onset(first, first, first)
+        facts = {**facts, **fault.facts}
     steps = [step for fault in faults for step in fault.steps]
-    return check.finding(run, severity, (), facts, onset=onset, steps=steps)
+    return check.finding(run, severity, (), facts, onset=first, steps=steps)
 
 
 def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
@@ -285,17 +275,17 @@ def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
     if bad <= 0:
         return
     lines = max(sum(file.lines for file in tables.files), len(tables.responses) + bad)
-    facts: dict[str, Fact] = {"unreadable": bad, "lines": lines}
+    facts: Facts = {"unreadable": bad, "lines": lines}
     if first := next((line for line in tables.bad_lines if not line.torn), None):
         why = first.reason if isinstance(first.reason, Message) else LogText(first.reason)
-        facts |= {"bad_file": first.file, "bad_line": first.line, "reason": why}
+        facts = {**facts, "bad_file": first.file, "bad_line": first.line, "reason": why}
     yield _Fault("warning" if bad > limits.unreadable * lines else "info", "unreadable", facts)
 
 
 def incomplete_steps(run: Run) -> Ints:
     """Return steps with fewer responses than most have; none if there is no usual number."""
     limits, responses = run.limits[_BrokenLog], run.tables.steps["responses"].to_numpy()
-    usual = commonest(responses, limits.usual) if len(responses) >= MIN_STEPS else None
+    usual = most_common(responses, limits.usual) if len(responses) >= MIN_STEPS else None
     return run.steps[responses < limits.fewer * (usual or 0)]
 
 
@@ -304,7 +294,7 @@ def _incomplete_faults(run: Run) -> Iterator[_Fault]:
     responses, incomplete = run.tables.steps["responses"].to_numpy(), incomplete_steps(run)
     if not len(incomplete):
         return
-    usual, last = commonest(responses, run.limits[_BrokenLog].usual), int(run.steps[-1])
+    usual, last = most_common(responses, run.limits[_BrokenLog].usual), int(run.steps[-1])
     inside = tuple(incomplete[incomplete < last].tolist())
     if inside:
         facts: Facts = {"few": len(inside), "usual": usual, "few_first": inside[0]}
@@ -315,14 +305,14 @@ def _incomplete_faults(run: Run) -> Iterator[_Fault]:
 
 def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
     gaps = np.diff(steps)
-    distance = commonest(gaps, limits.usual)
+    distance = most_common(gaps, limits.usual)
     if len(gaps) < MIN_STEPS or not distance:
         return
     at = np.flatnonzero(gaps >= 2 * distance)
     if len(at):
         low, high = int(steps[at[0]]), int(steps[at[0] + 1])
         missing = int((gaps[at] // distance - 1).sum())
-        facts: dict[str, Fact] = {"missing": missing, "gap_low": low, "gap_high": high}
+        facts: Facts = {"missing": missing, "gap_low": low, "gap_high": high}
         yield _Fault("warning", "missing", facts, tuple(steps[np.union1d(at, at + 1)].tolist()))
 
 
@@ -337,9 +327,8 @@ def _early_ranks(tables: Tables) -> Iterator[_Fault]:
     early = pairs[ends_early.groupby(pairs["file"]).transform("mean") >= SHARED_STEPS]
     if len(early) and pairs["file"].nunique() <= len(tables.files):
         first = early.sort_values(["end", "file"]).iloc[0]
-        facts: dict[str, Fact] = {"early": early["file"].nunique()}
-        facts["early_file"] = tables.files[int(first["file"])].name
-        facts["early_step"] = int(order[first["end"]])
+        name, step = tables.files[int(first["file"])].name, int(order[first["end"]])
+        facts: Facts = {"early": early["file"].nunique(), "early_file": name, "early_step": step}
         yield _Fault("warning", "early", facts, tuple(order[np.unique(early["end"])].tolist()))
 
 
@@ -350,11 +339,10 @@ def _early_ranks(tables: Tables) -> Iterator[_Fault]:
     statement="several runs are in one report",
     why="Means over several runs describe none of them.",
     suggestion="Build a report of each run, or pass --merge if these files are of one.",
-    source=CONTRACT,
+    source="this project's convention",
     whole_run=True,
 )
 def mixed_runs(check: Check, run: Run) -> Result:
-    """Return a finding if the log reader noted that the logs look like several runs."""
     note = next((note for note in run.tables.notes if note.kind == SEVERAL_RUNS), None)
     if note is None:
         return None
@@ -377,7 +365,6 @@ class _LostColumns(Limits):
     whole_run=True,
 )
 def lost_columns(check: Check, run: Run) -> Result:
-    """Find fields that nearly all responses have up to some step, and none have after it."""
     columns = {LOGGED[name]: run.responses[name].notna() for name in LOGGED if run.has(name)}
     columns |= {str(name): values.notna() for name, values in run.tables.extras.items()}
     ended: list[tuple[int, str]] = []
@@ -392,4 +379,4 @@ def lost_columns(check: Check, run: Run) -> Result:
     first = min(ended)[0]
     names = tuple(LogText(name) for _, name in sorted(ended)[:MAX_NAMED])
     facts: Facts = {"at": first, "names": names, "count": len(ended)}
-    return check.finding(run, "info", (), facts, onset=Onset(first, first, first))
+    return check.finding(run, "info", (), facts, onset=first)

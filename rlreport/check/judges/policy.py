@@ -9,25 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.check.check import KL, LOGPROBS, Check, Result
-from rlreport.check.finding import (
-    ENTROPY,
-    PUBLIC_RUNS,
-    Facts,
-    Limit,
-    Limits,
-    Met,
-    Onset,
-    Severity,
-    above,
-)
+from rlreport.check.finding import Facts, Limit, Limits, Met, Severity, above
 from rlreport.check.noise import Change, Trend
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import Series, running_mean
-from rlreport.check.spreading import FAILURES, FALLS, Figure, judge_figures, series_change
+from rlreport.check.spreading import FAILURES, FALLS, LimitedFigure, judge_figures, series_change
 from rlreport.figures.ragged import Ints, spans
-from rlreport.text.messages import marked
+from rlreport.text.messages import translatable
 
-TRL_KL = marked(
+ENTROPY = translatable("entropy-collapse threads of TRL, verl and DAPO")
+PUBLIC_RUNS = translatable("public GRPO runs")
+TRL_KL = translatable(
     "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
 )
 LAST_STEPS = 3  # Number of last steps that decide whether the KL is back to normal
@@ -60,7 +52,7 @@ class KlExplosion(Limits):
         "excursion": "The trainer's KL reached {kl:figure} between steps {since} and {until_step}; "
         "the run's median is {median:figure}.",
     },
-    clause={
+    statement={
         "level": "KL to the reference is {kl:figure} nats per response",
         "token": "KL to the reference is {kl_token:figure} nats per token",
         "excursion": "the trainer's KL reached {kl:figure}",
@@ -71,12 +63,9 @@ class KlExplosion(Limits):
     explains=("watched_reward_fall",),
 )
 def kl_explosion(check: Check, run: Run) -> Result:
-    """Find a mean KL to the reference policy that is too high in the last steps.
-
-    It must be too high per token, too: long responses have a large KL even if that is small.
-    """
+    # The KL must be too high per token, too: that of long responses is large in any case.
     trainers = run.series_of("kl") or run.series_of("kl_token")
-    if not KL.met(run):
+    if not KL.is_available(run):
         return check.not_run(KL.words) if trainers is None else _trainers_kl(check, run, trainers)
     limits, kl = run.limits[KlExplosion], run.column("kl_k1")
     per_response, per_token = _mean_kl(run, run.last.rows)
@@ -121,8 +110,8 @@ def _level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list
 
 
 def _trainers_kl(check: Check, run: Run, kl: Series) -> Result:
-    series = run.align(kl)
-    end, tokens = mean(run.last_values(series)), mean(run.column("response_tokens")[run.last.rows])
+    end = mean(run.last_values(run.align(kl)))
+    tokens = mean(run.column("response_tokens")[run.last.rows])
     length = run.series_of("length")
     if np.isnan(tokens) and length is not None:
         tokens = mean(run.last_values(run.align(length)))
@@ -132,8 +121,8 @@ def _trainers_kl(check: Check, run: Run, kl: Series) -> Result:
     if severity is None:
         return _excursion(check, run, kl)
     kind = "token" if np.isnan(means[0]) else "level"
-    facts: Facts = {"kind": kind, "kl": means[0], "kl_token": means[1], "series_from": "metrics"}
-    return check.finding(run, severity, met, facts, series=series)
+    facts: Facts = {"kind": kind, "kl": means[0], "kl_token": means[1]}
+    return check.finding(run, severity, met, facts, series=kl)
 
 
 def _excursion(check: Check, run: Run, kl: Series) -> Result:
@@ -157,9 +146,9 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
         run,
         "warning" if is_long else "info",
         run.met(KlExplosion.excursion, ">", highest, of=usual),
-        {**facts, "since": start, "until_step": stop, "series_from": "metrics"},
-        series=run.align(kl),
-        onset=Onset(start, start, start),
+        {**facts, "since": start, "until_step": stop},
+        series=kl,
+        onset=start,
         until=stop if high[-1] < len(kl.steps) - SMOOTH else None,
         steps=kl.steps[kl.values > threshold].tolist(),
     )
@@ -168,16 +157,15 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
 def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
     """Return the change of the mean surprisal, or else of the trainer's entropy metric."""
     trainers = run.series_of("entropy")
-    if LOGPROBS.met(run):
+    if LOGPROBS.is_available(run):
         by, weights = run.column("surprisal_mean"), run.column("logp_tokens")
-        moved, series = run.change(by, weights), run.by_step(by, weights)
-        source, ranking = "rollouts", Ranking(by, highest, "nats per token")
+        moved, series = run.change(by, weights), Series(run.steps, run.by_step(by, weights))
+        ranking = Ranking(by, highest, "nats per token")
     elif trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:
         return None
     else:
-        moved, series = series_change(trainers, None), run.align(trainers)
-        source, ranking = "metrics", None
-    facts = {"start": moved.first, "end": moved.last, "series_from": source}
+        moved, series, ranking = series_change(trainers, None), trainers, None
+    facts = {"start": moved.first, "end": moved.last}
     return moved, {"series": series, "ranking": ranking, "facts": facts}
 
 
@@ -194,7 +182,7 @@ class _EntropyCollapse(Limits):
     limits=_EntropyCollapse,
     title="The policy became certain: entropy fell from {start:figure} to {end:figure} nats per "
     "token.",
-    clause="entropy fell to {end:figure} nats per token",
+    statement="entropy fell to {end:figure} nats per token",
     why="A policy that samples the same thing every time no longer explores.",
     suggestion="Lower the learning rate, add an entropy bonus, or use harder prompts.",
     explains=(
@@ -205,7 +193,6 @@ class _EntropyCollapse(Limits):
     trend=True,
 )
 def entropy_collapse(check: Check, run: Run) -> Result:
-    """Find an entropy that fell far; only a note if the run learns and the KL is low."""
     if (entropy := _entropy(run, highest=False)) is None:
         return check.not_run(check.needs_also)
     moved, details = entropy
@@ -232,7 +219,7 @@ class _EntropyExplosion(Limits):
     limits=_EntropyExplosion,
     title="The policy's text became random: entropy rose from {start:figure} to {end:figure} nats "
     "per token.",
-    clause="entropy rose to {end:figure} nats per token",
+    statement="entropy rose to {end:figure} nats per token",
     why="A policy this uncertain samples tokens that mean nothing: what it had learned is lost.",
     suggestion="Lower the entropy bonus or the learning rate; continue from before the rise.",
     source="too large an entropy bonus; threads of TRL and verl",
@@ -244,7 +231,6 @@ class _EntropyExplosion(Limits):
     trend=True,
 )
 def entropy_explosion(check: Check, run: Run) -> Result:
-    """Find an entropy that rose to several times its initial value while the reward did not."""
     if (entropy := _entropy(run, highest=True)) is None:
         return check.not_run(check.needs_also)
     (moved, details), reward = entropy, run.change(run.column("reward"))
@@ -256,8 +242,8 @@ def entropy_explosion(check: Check, run: Run) -> Result:
     return check.finding(run, severity, ratio + rise, **details)
 
 
-RATIO = marked("TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic")
-EQUAL_REWARDS = marked("DAPO: groups with equal rewards give no gradient")
+RATIO = translatable("TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic")
+EQUAL_REWARDS = translatable("DAPO: groups with equal rewards give no gradient")
 
 
 class _RatioDrift(Limits):
@@ -282,7 +268,6 @@ class _RatioDrift(Limits):
     needs_also="old and new logprobs of the same tokens, or the trainer's ratio or clip fraction",
 )
 def ratio_drift(check: Check, run: Run) -> Result:
-    """Find updates that are too large, judged by the probability ratio or the clip fraction."""
     weights, outside = run.column("ratio_tokens"), run.column("ratio_outside")
     if np.nansum(weights[run.last.rows]) > 0:
         source, columns = "rollouts", (run.column("ratio_mean"), outside)
@@ -296,9 +281,9 @@ def ratio_drift(check: Check, run: Run) -> Result:
         series, tails = (none if metric is None else run.align(metric) for metric in logged)
         end, tail = mean(run.last_values(series)), mean(run.last_values(tails))
     figures = [
-        Figure(_RatioDrift.low, "<", series, end),
-        Figure(_RatioDrift.high, ">", series, end),
-        Figure(_RatioDrift.outside, ">", tails, tail),
+        LimitedFigure(_RatioDrift.low, "<", series, end),
+        LimitedFigure(_RatioDrift.high, ">", series, end),
+        LimitedFigure(_RatioDrift.outside, ">", tails, tail),
     ]
     kind = "ratio" if np.isfinite(end) else "clipped"
     facts: Facts = {"ratio": end, "outside": tail, "kind": kind, "series_from": source}
@@ -328,7 +313,6 @@ class _GradientExplosion(Limits):
     trend=True,
 )
 def gradient_explosion(check: Check, run: Run) -> Result:
-    """Find gradient norms many times the median; only a note unless the reward then falls."""
     norm = run.series_of("grad_norm")
     if norm is None:
         return check.not_run(check.needs_also)
@@ -346,9 +330,9 @@ def gradient_explosion(check: Check, run: Run) -> Result:
         run,
         "warning" if harmful.any() else "info",
         run.met(_GradientExplosion.times, ">", highest, of=middle),
-        {**facts, "series_from": "metrics"},
-        series=run.align(norm),
-        onset=Onset(step, step, step),
+        facts,
+        series=norm,
+        onset=step,
         steps=norm.steps[spikes].tolist(),
     )
 
@@ -393,7 +377,6 @@ class _NoUpdates(Limits):
     trend=True,
 )
 def no_updates(check: Check, run: Run) -> Result:
-    """Find a gradient norm or a learning rate that is exactly 0 in most of the last steps."""
     logged = {role: run.series_of(role) for role in ("grad_norm", "learning_rate")}
     if not any(logged.values()):
         return check.not_run(check.needs_also)

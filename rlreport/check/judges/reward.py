@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import REFERENCE_REWARD, RL_BOARD, Facts, Limit, Limits, Onset, Severity
+from rlreport.check.finding import REFERENCE_REWARD, RL_BOARD, Facts, Limit, Limits, Severity
 from rlreport.check.noise import window
 from rlreport.check.onset import noise
 from rlreport.check.run import Ranking, RewardStalled, Run
@@ -55,7 +55,6 @@ EVIDENT = 5.0
         "fell": "the reward fell to {end:short} and stays low",
         "dip": "the reward fell to {low:short} and recovered",
     },
-    clause="the reward fell from {best:figure} to {end:figure}",
     why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
     suggestion="Go back to a checkpoint before the fall; lower the learning rate or raise the KL "
     "coefficient.",
@@ -69,7 +68,6 @@ EVIDENT = 5.0
     trend=True,
 )
 def reward_collapse(check: Check, run: Run) -> Result:
-    """Find a reward that fell to its lowest value for good, fell, or fell and recovered."""
     shape = run.reward_shape
     if shape is None:
         return check.too_short(run, run.reward)
@@ -90,14 +88,13 @@ def reward_collapse(check: Check, run: Run) -> Result:
     lost_fraction = lost_part(shape, shape.end if since is None else end)
     met = run.met(RewardCollapse.lost, ">", lost_fraction)
     met += run.met(RewardCollapse.z, ">", max(shape.fall_z, -shape.rise_z))
-    facts = {**facts, "series_from": shape.series.source}
     return check.finding(
         run,
         "info" if explained else severity,
         met,
         {**facts, "kind": "prompts"} if explained else facts,
         Ranking(run.column("reward"), False, "reward"),
-        series=run.align(shape.series),
+        series=shape.series,
         onset=run.onset_of(shape.series, (peak, peak + shape.window)),
     )
 
@@ -112,10 +109,10 @@ def _judge_dip(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
         run,
         "warning" if met and length >= 10 else "info",
         met,
-        {**facts, "series_from": shape.series.source},
+        facts,
         Ranking(run.column("reward"), False, "reward"),
-        series=run.align(shape.series),
-        onset=Onset(since, since, since),
+        series=shape.series,
+        onset=since,
         until=until,
     )
 
@@ -188,8 +185,7 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
     of_reward=True,
 )
 def reward_stalled(check: Check, run: Run) -> Result:
-    """Find a reward that did not rise, or a policy that beats the reference too rarely."""
-    if (run.first is None or run.reward_shape is None) and not REF_REWARD.met(run):
+    if (run.first is None or run.reward_shape is None) and not REF_REWARD.is_available(run):
         return check.too_short(run, run.reward)
     gap = run.column("reward_gap")
     end = gap[run.last.rows]
@@ -241,11 +237,8 @@ class _RewardShift(Limits):
     trend=True,
 )
 def reward_shift(check: Check, run: Run) -> Result:
-    """Find a step at which the reward function changed: the frozen reference policy's reward jumps.
-
-    Without a reference policy, the policy's reward must jump at a step at which its length, KL,
-    surprisal and distinct-2 do not.
-    """
+    # The reference is frozen, so its reward jumps only with the reward function. Without it, the
+    # policy's reward must jump at a step at which length, KL, surprisal and distinct-2 do not.
     kind = "reference" if run.has("ref_reward") else "reward"
     column = "ref_reward" if kind == "reference" else "reward"
     reward = run.column(column)
@@ -275,7 +268,7 @@ def reward_shift(check: Check, run: Run) -> Result:
         {**facts, "kind": "prompts" if changed else kind},
         Ranking(reward, size > 0, REFERENCE_REWARD if kind == "reference" else "reward"),
         series=series,
-        onset=Onset(step, step, step),
+        onset=step,
     )
 
 

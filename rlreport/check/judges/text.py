@@ -12,10 +12,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import LENGTH, LOGPROBS, RESPONSE, REWARD, Check, Result
-from rlreport.check.finding import CONTRACT, EOS, Facts, Limit, Limits, Severity
+from rlreport.check.finding import EOS, Facts, Limit, Limits, Severity
 from rlreport.check.noise import Trend, correlation_within, whole, window
 from rlreport.check.run import Ranking, Run, mean, median
-from rlreport.check.series import LMFLOW, MIN_WINDOW
+from rlreport.check.series import LMFLOW, MIN_WINDOW, Series
 from rlreport.check.spreading import (
     RiseOrShare,
     distinct_fall,
@@ -27,10 +27,10 @@ from rlreport.check.spreading import (
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import is_cut_off
 from rlreport.tables import TextSample
-from rlreport.text.messages import marked, told
+from rlreport.text.messages import format_message, translatable
 
-DISTINCT = marked("LMFlow's post on PPO: distinct-2 fell from 0.39 to 0.22")
-RAGEN_2 = marked("RAGEN-2 (template collapse)")
+DISTINCT = translatable("LMFlow's post on PPO: distinct-2 fell from 0.39 to 0.22")
+RAGEN_2 = translatable("RAGEN-2 (template collapse)")
 
 # Number of hash buckets for n-grams; collisions make the result only slightly less exact
 _BUCKETS = 4096
@@ -49,11 +49,11 @@ class _DiversityCollapse(Limits):
 
 def _diversity_clause(facts: Facts) -> str:
     if "twins" in facts:
-        return marked(
+        return translatable(
             "{twins:percent} of responses equal a response to another prompt of the same step "
             "({twins_start:percent} at the start)"
         )
-    return marked(
+    return translatable(
         "distinct-2 of equal samples of {bigrams:count} word pairs fell from "
         "{distinct_start:figure} to {distinct:figure}"
     )
@@ -66,16 +66,16 @@ def _diversity_clause(facts: Facts) -> str:
     charts=("distinct_2", "duplicates"),
     sampled=("distinct",),
     limits=_DiversityCollapse,
-    title=lambda facts: told("{one:capital}.", {"one": told(_diversity_clause(facts), facts)}),
+    title=lambda facts: format_message(
+        "{one:capital}.", {"one": format_message(_diversity_clause(facts), facts)}
+    ),
     statement="responses become more alike",
-    clause=_diversity_clause,
     why="A policy that says one thing to every prompt has stopped answering them.",
     suggestion="Raise the KL coefficient, the entropy bonus or the temperature; fix the reward.",
     explains=("entropy_collapse", "reward_stalled", "watched_reward_fall"),
     trend=True,
 )
 def diversity_collapse(check: Check, run: Run) -> Result:
-    """Find that responses vary less: more repeated word pairs, or one answer to several prompts."""
     # Equal answers to one prompt are normal, so count the prompts that share an answer.
     prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
     times = prompts.transform("nunique").to_numpy(np.float64)
@@ -118,7 +118,7 @@ class _TemplateCollapse(Limits):
     last = Limit(
         0.1, "beyond chance", "responses from which their prompt can be told, last window", RAGEN_2
     )
-    surprisal = Limit(0.8, "times", "surprisal relative to the first window", CONTRACT)
+    surprisal = Limit(0.8, "times", "surprisal relative to the first window")
 
 
 @Check(
@@ -138,7 +138,6 @@ class _TemplateCollapse(Limits):
     trend=True,
 )
 def template_collapse(check: Check, run: Run) -> Result:
-    """Find responses that no longer depend on their prompts although the surprisal did not fall."""
     series = _match_rates(run, run.limits[_TemplateCollapse].prompts)
     windows = series[: len(run.last.steps)], run.last_values(series)
     if min(np.isfinite(values).sum() for values in windows) < 2:
@@ -216,7 +215,7 @@ class _LanguageDrift(Limits):
     limits=_LanguageDrift,
     title="{share:percent} of responses are in another script than their prompt "
     "({share_start:percent} at the start).",
-    clause="{share:percent} of responses leave the prompt's language",
+    statement="{share:percent} of responses leave the prompt's language",
     why="The reward does not require the prompt's language.",
     suggestion="Add a reward for the prompt's language, or a KL penalty.",
     source="DeepSeek-R1 (language mixing); LMFlow post on PPO training",
@@ -224,7 +223,6 @@ class _LanguageDrift(Limits):
     trend=True,
 )
 def language_drift(check: Check, run: Run) -> Result:
-    """Find a rise of the share of responses in another script (e.g. Cyrillic) than their prompt."""
     if run.tables.words is None:
         return check.not_run("response")
     foreign = _in_other_script(run, run.tables.words)
@@ -275,7 +273,7 @@ def _in_other_script(run: Run, words: TextSample) -> Floats:
     return foreign
 
 
-SHORT_RESPONSES = marked("TRL error on responses under 4 tokens (LMFlow post)")
+SHORT_RESPONSES = translatable("TRL error on responses under 4 tokens (LMFlow post)")
 
 # If a smaller fraction (but not 0) of responses ends with an end token, end tokens are ignored
 RARE = 0.02
@@ -308,7 +306,6 @@ class _LengthHacking(Limits):
     "(correlation {correlation:figure}; mean reward {reward_start:figure} at the start, "
     "{reward_end:figure} at the end).",
     statement="responses grow from {start:short} to {end:short} {unit}, as longer ones earn more",
-    clause="responses grew from {start:figure} to {end:figure} {unit}",
     why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
     suggestion="Normalise or penalise length, or retrain the reward model on equally long pairs.",
     explains=(
@@ -319,7 +316,6 @@ class _LengthHacking(Limits):
     trend=True,
 )
 def length_hacking(check: Check, run: Run) -> Result:
-    """Find growing responses if longer ones earn more but the validation reward does not rise."""
     length, watched = run.column(run.length), run.watched_shape
     moved, rewards = run.change(length), run.change(run.column("reward"))
     ratio = run.met(_LengthHacking.ratio, ">=", moved.last, of=moved.first)
@@ -366,7 +362,7 @@ class _LengthCollapse(Limits):
         "stubs": "{stubs:percent} of responses are under {tokens} tokens ({stubs_start:percent} at "
         "the start).",
     },
-    clause={
+    statement={
         "empty": "every response is empty",
         "shrunk": "the mean length fell from {start:figure} to {end:figure} {unit}",
         "finished": "the mean length of finished responses fell from {start:figure} to "
@@ -382,7 +378,6 @@ class _LengthCollapse(Limits):
     trend=True,
 )
 def length_collapse(check: Check, run: Run) -> Result:
-    """Find that all responses became empty, that they became much shorter, or many are tiny."""
     if run.responses.empty:
         return _shrunk(check, run)
     return _all_empty(check, run) or _shrunk(check, run) or _stubs(check, run)
@@ -413,14 +408,14 @@ def _shrunk(check: Check, run: Run) -> Result:
         length, trainers = np.where(run.column("finished") == 1, length, np.nan), None
     if trainers is not None and run.covers(trainers):
         severe, moved = (series_change(trainers, steps) for steps in (MIN_WINDOW, None))
-        series, source, unit = run.align(trainers), "metrics", marked("tokens")
+        series, unit = trainers, translatable("tokens")
     else:
         first = window(run.tables, 0, MIN_WINDOW)
         medians = [median(length[part.rows]) for part in (run.last, first)]
         if medians[0] >= run.limits[_LengthCollapse].ratio * medians[1]:
             return None  # The mean fell only because a few long responses disappeared.
         severe, moved = run.change(length, first=first), run.change(length)
-        series, source, unit = run.by_step(length), "rollouts", run.length_unit
+        series, unit = Series(run.steps, run.by_step(length)), run.length_unit
     met = run.met(_LengthCollapse.severe, "<", severe.last, of=severe.first) if severe.fell else []
     if not met:
         severe = moved
@@ -431,7 +426,6 @@ def _shrunk(check: Check, run: Run) -> Result:
     ranking = Ranking(run.column(run.length), highest=False, unit=run.length_unit)
     kind = "finished" if _finish_known(run) else "shrunk"
     facts: Facts = {"kind": kind, "start": severe.first, "end": severe.last, "unit": unit}
-    facts = {**facts, "series_from": source}
     return check.finding(run, "warning", met, facts, ranking, series=series)
 
 
@@ -469,17 +463,14 @@ class MissingEos(RiseOrShare):
     limits=MissingEos,
     title="{share:percent} of responses are cut off before their end ({before:percent} at the "
     "start).",
-    clause="{share:percent} of responses are cut off",
+    statement="{share:percent} of responses are cut off",
     why="A response that is cut off has no ending, so its reward judges an unfinished text.",
     suggestion="Penalise responses without EOS, allow more tokens, and check the mask of the EOS.",
     needs_also="an end-of-sequence token, a finish reason, or lengths in tokens",
 )
 def missing_eos(check: Check, run: Run) -> Result:
-    """Find a rise of the share of cut-off responses, or a share that is always high.
-
-    A share that is always high counts only if most of these responses are as long as the longest
-    or if none finished: responses that end with a stop string have no end token either.
-    """
+    # A share that is always high counts only if most of these responses are as long as the longest
+    # or if none finished: responses that end with a stop string have no end token either.
     trainers, cut_off = run.series_of("truncated"), _cut_off(run)
     if cut_off is not None:
         among = cut_off == 1
@@ -533,7 +524,6 @@ class _CutTexts(Limits):
     whole_run=True,
 )
 def cut_texts(check: Check, run: Run) -> Result:
-    """Find many responses cut by the logger: of the same maximum length, but different texts."""
     chars = run.responses["response_chars"].to_numpy(np.int64)
     largest = int(chars.max(initial=0))
     longest = run.responses.loc[chars == largest, "response_hash"]

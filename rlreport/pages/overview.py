@@ -1,0 +1,585 @@
+"""The overview: verdict, findings, key figures, charts, extremes, turns and the table of steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rlreport.about.card import card_view
+from rlreport.about.several_runs import SEVERAL_RUNS
+from rlreport.check.finding import REFERENCE_REWARD, Example, Finding, Met, Thresholds, Verdict
+from rlreport.check.registry import BY_ID, CHECKS, METHOD, describe
+from rlreport.check.run import Run
+from rlreport.choose import Extreme, evenly
+from rlreport.columns import RESPONSE, STEP
+from rlreport.draw.chart import Chart
+from rlreport.draw.curves import sparkline
+from rlreport.draw.run_charts import not_drawn, tool_label
+from rlreport.metrics.roles import logging_advice, roles_of
+from rlreport.pages.templates import Addresses
+from rlreport.pages.views import (
+    PROMPT_TEXT,
+    RESPONSE_TEXT,
+    RUN_TILES,
+    SAMPLED_FIGURE,
+    STEP_LINK,
+    Cell,
+    Change,
+    ColumnView,
+    KeyFigure,
+    Link,
+    PageContext,
+    RunContext,
+    RunFigure,
+    StepJob,
+    TableView,
+    columns_with_data,
+    name_cell,
+    number_cell,
+    number_columns_of,
+    table,
+)
+from rlreport.read.rollouts import Rollout
+from rlreport.summarise import window_table
+from rlreport.tables import Tables
+from rlreport.text.chat import turns_as_text
+from rlreport.text.clean import shortened
+from rlreport.text.messages import (
+    figure,
+    format_message,
+    listed,
+    message,
+    percent,
+    plural,
+    sentences,
+    span,
+    translatable,
+    whole,
+    with_unit,
+)
+from rlreport.text.numbers import MINUS, NumberKind, exact, written
+
+MOST_STEP_LINKS = 12
+
+
+def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
+    """Return the values that templates print; ``notes`` are findings of severity info."""
+    top = [
+        finding_view(f, addresses, verdict.effects_of(f))
+        for f in verdict.findings
+        if not f.explained_by
+    ]
+    lead = [f for f in top if f["id"] == verdict.lead][:1]
+    others = [f for f in top if f not in lead and f["severity"] != "info"]
+    notes = [f for f in top if f not in lead and f["severity"] == "info"]
+    passed = [message(BY_ID[name].looks_for) for name in verdict.passed if name in BY_ID]
+    return {
+        "level": verdict.level,
+        "sentence": verdict.sentence,
+        "lead": lead[0] if lead else None,
+        "others": others,
+        "notes": notes,
+        "findings": [*lead, *others, *notes],
+        "muted": verdict.muted,
+        "passed": passed,
+        "not_run": [
+            (message(BY_ID[c.id].name) if c.id in BY_ID else c.id, c.needs) for c in verdict.not_run
+        ],
+        "checks_run": message(
+            "{passed}, {not_run:count} not applicable to this log",
+            passed=plural("{count} check passed", "{count} checks passed", len(passed)),
+            not_run=len(verdict.not_run),
+        ),
+        "method": Link(message("How the verdict is made"), addresses.page("checks")),
+    }
+
+
+def finding_view(
+    finding: Finding, addresses: Addresses, folded: Sequence[Finding] = ()
+) -> dict[str, Any]:
+    """Return what templates print; at most MOST_STEP_LINKS steps, evenly spaced, are linked."""
+    onset = finding.onset
+    steps = [finding.steps[index] for index in evenly(len(finding.steps), MOST_STEP_LINKS)]
+    since = onset and Link(message("step {step}", step=onset.step), addresses.step(onset.step))
+    return {item.name: getattr(finding, item.name) for item in fields(finding)} | {
+        "why": sentences([finding.why, finding.sample]),
+        "since": since,
+        "interval": f"{onset.low}–{onset.high}" if onset and onset.low < onset.high else "",
+        "limits": [_limit(finding.id, met) for met in finding.thresholds],
+        "steps": [Link(str(step), addresses.step(step)) for step in steps],
+        "examples": [_example(example, addresses) for example in finding.evidence],
+        "folded": [finding_view(other, addresses) for other in folded],
+        "related": plural("{count} related finding", "{count} related findings", len(folded)),
+    }
+
+
+# Unit in the plural -> in the singular, for the value 1
+_ONE = {
+    "tokens": translatable("token"),
+    "steps": translatable("step"),
+    "calls": translatable("call"),
+    "times in its step": translatable("time in its step"),
+}
+
+
+def _limit(check: str, met: Met) -> str:
+    declared = BY_ID[check].limits.declared() if check in BY_ID else {}
+    if met.unit.startswith("of "):  # a share
+        value, limit = percent(met.value), percent(met.limit)
+    else:
+        value, limit = with_unit(figure(met.value), message(met.unit)), figure(met.limit)
+    meaning = message(declared[met.name].meaning if met.name in declared else met.name)
+    facts = {"meaning": meaning, "value": value, "limit": limit}
+    if met.op.startswith("<"):
+        return message("{meaning}: {value} (threshold: below {limit})", **facts)
+    return message("{meaning}: {value} (threshold {limit})", **facts)
+
+
+def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
+    value = ""
+    if example.value is not None and example.unit:  # readers cannot interpret other values
+        number = whole(example.value) if example.value.is_integer() else figure(example.value)
+        if example.unit == "reward":
+            value = message("reward {reward}", reward=number)
+        elif example.unit == REFERENCE_REWARD:
+            value = message("reward of the reference {reward}", reward=number)
+        else:
+            unit = _ONE.get(example.unit, example.unit) if example.value == 1 else example.unit
+            value = with_unit(number, message(unit))
+    address = addresses.response(example.step, example.n, example.token)
+    return {
+        "link": Link(message("step {step}, response {n}", step=example.step, n=example.n), address),
+        "excerpt": example.excerpt,
+        "value": value,
+        "before": _example(example.before, addresses) if example.before else None,
+    }
+
+
+def method_view(thresholds: Thresholds) -> dict[str, Any]:
+    rows = describe(thresholds)
+    checks = [
+        {
+            "id": check.id,
+            "name": message("{name:capital}", name=message(check.name)),
+            "facts": [
+                (message("Looks for"), message(check.looks_for)),
+                (message("Needs"), check.requirements),
+                (message("Why it matters"), message(check.why)),
+                (message("What to try"), message(check.suggestion)),
+                (message("Source"), message(check.source)),
+            ],
+            "limits": [
+                (
+                    message(row.limit.meaning),
+                    with_unit(figure(row.value), message(row.limit.unit)),
+                    message(row.limit.source),
+                )
+                for row in rows
+                if row.group == check.id
+            ],
+        }
+        for check in CHECKS
+    ]
+    parts = [(message(title), [message(text) for text in texts]) for title, texts in METHOD]
+    return {"parts": parts, "checks": checks}
+
+
+MOST_TOOLS = 20  # Maximum number of tools in the table, those with the most answers
+
+
+class _Turns(NamedTuple):
+    """A row of the table: all turns of the policy, of one tool, or of other roles in training."""
+
+    name: str
+    turns: float  # number of turns, NaN if unknown
+    size: float  # total length of these turns in tokens, or in characters if no tokens are logged
+    sized: float  # number of turns included in ``size``
+    # error rates of the tool over all, over the first and over the last steps
+    errors: tuple[float, ...] = (np.nan, np.nan, np.nan)
+
+
+_WHO = ColumnView("who", message("Turns of"), kind="link")
+_TURNS = ColumnView("turns", message("Turns"), written="count")
+_PER_RESPONSE = ColumnView("per_response", message("Turns per response"))
+
+
+def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
+    """Return the table of turns in training responses, None if no tools were called."""
+    tools, training = context.tables.tools, context.tables.training().responses
+    rollouts = training[training["turns"].notna()]
+    if tools.empty or rollouts.empty:
+        return None
+    in_tokens = bool(rollouts["env_tokens"].notna().any() and tools["ranges"].any())
+    rows = list(_rows(context, rollouts, in_tokens))
+    total = sum(row.size for row in rows)
+    unit = message("tokens") if in_tokens else message("characters")
+    first, last = context.windows
+    size = ColumnView("size", message("Length of a turn"), unit, help=message("mean over turns"))
+    share = ColumnView("share", message("Share of all"), unit, written="share")
+    errors = [
+        ColumnView("errors", message("Error rate"), written="share",
+                   help=message("share of a tool's answers that are errors")),
+        ColumnView("errors_first", message("Error rate at first"), span(first), written="share"),
+        ColumnView("errors_last", message("Error rate at last"), span(last), written="share"),
+    ]  # fmt: skip
+    left_out = tools["tool"].nunique() - MOST_TOOLS
+    return table(
+        "turns",
+        message("Turns and tools"),
+        {
+            _WHO: [Cell(row.name, row.name) for row in rows],
+            _TURNS: [row.turns for row in rows],
+            _PER_RESPONSE: [row.turns / len(rollouts) for row in rows],
+            size: [row.size / row.sized if row.sized else np.nan for row in rows],
+            share: [row.size / total if total else np.nan for row in rows],
+            **{
+                column: [number_cell(row.errors[i], "share", message("no answers")) for row in rows]
+                for i, column in enumerate(errors if first < last else errors[:1])
+            },
+        },
+        hrefs=[
+            addresses.responses("min.tool_errors=1") if row.errors[0] > 0 else None for row in rows
+        ],
+        note=plural(
+            "{count} tool that is called less often is not listed.",
+            "{count} tools that are called less often are not listed.",
+            left_out,
+        )
+        if left_out > 0
+        else "",
+    )
+
+
+def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Iterator[_Turns]:
+    tools, turns = context.tables.tools, float(rollouts["turns"].sum())
+    of_policy = rollouts["response_tokens" if in_tokens else "response_chars"]
+    yield _Turns(message("the policy"), turns, float(of_policy.sum()), turns)
+    sums = tools.groupby("tool")[["answers", "errors", "chars", "ranges", "tokens"]].sum()
+    sums = sums.sort_values("answers", ascending=False, kind="stable")
+    windows = [(tools["step"].min(), tools["step"].max()), *context.windows]
+    shares = [_error_shares(tools[tools["step"].between(*window)]) for window in windows]
+    for name, totals in sums.iloc[:MOST_TOOLS].iterrows():
+        yield _Turns(
+            tool_label(name),
+            totals["answers"],
+            totals["tokens" if in_tokens else "chars"],
+            totals["ranges" if in_tokens else "answers"],
+            tuple(float(share.get(name, np.nan)) for share in shares),
+        )
+    rest = float(rollouts["env_tokens"].sum() - sums["tokens"].sum()) if in_tokens else 0.0
+    if rest > 0:
+        yield _Turns(message("others (user, template)"), np.nan, rest, 0.0)
+
+
+def _error_shares(tools: pd.DataFrame) -> pd.Series:
+    sums = tools.groupby("tool")[["answers", "errors"]].sum()
+    return sums["errors"] / sums["answers"]
+
+
+SNIPPET_CHARS = 400
+MOST_ROWS = 1_000  # Maximum steps in the table of a run that logs trainer metrics but no responses
+MOST_OPEN = 8  # Maximum number of charts that are visible before further ones are unfolded
+MOST_NAMED = 3  # Maximum number of trainer metrics files the summary names; the data page lists all
+# Columns of the overview's table of steps; columns without data are left out
+STEPS_SHOWN = (
+    *("responses", "failed_rollouts", "reward_mean", "reward_std", "ref_reward_mean"),
+    *("win_rate", "lose_rate", "valid_reward_mean", "kl_k1_mean", "kl_k3_mean", "log_ratio_mean"),
+    *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
+    *("distinct_2", "explained_variance", "zero_variance_groups"),
+)
+
+# Kinds of trainer metrics that the table of steps lists if no responses are logged
+ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy")
+
+
+def overview_view(
+    context: RunContext,
+    addresses: Addresses,
+    charts: Sequence[Chart],
+    extremes: Sequence[tuple[Extreme, Rollout]],
+    figures: Sequence[KeyFigure],
+) -> dict[str, Any]:
+    return {
+        "verdict": verdict_view(context.verdict, addresses),
+        "figures": figures,
+        "windows": windows_in_words(context),
+        **charts_by_place(charts),
+        "extremes": _extremes(extremes, addresses),
+        "turns": turns_table(context, addresses),
+        "steps": _steps(context, addresses),
+        "summary": _summary(context.tables),
+        "left_out": context.left_out,
+        "not_drawn": not_drawn(context.tables),
+        "card": card_view(context.card),
+        "mixed": sentences(n.text for n in context.tables.notes if n.kind == SEVERAL_RUNS),
+        "advice": logging_advice(map(str, context.tables.metrics.columns[1:]))
+        if context.tables.responses.empty
+        else None,
+    }
+
+
+def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
+    """Return section of the overview -> its charts; ``more`` are those that are collapsed."""
+    single_charts = {c.place: c for c in charts if c.place in ("lead", "reward")}
+    room = MOST_OPEN - len(single_charts)
+    first = [c for c in charts if c.place == "open"]
+    more = first[room:] + [c for c in charts if c.place == "more"]
+    groups = list(dict.fromkeys(["", *(chart.group for chart in more)]))  # one heading per group
+    return {
+        "lead": single_charts.get("lead"),
+        "reward": single_charts.get("reward"),
+        "charts": first[:room],
+        "more": sorted(more, key=lambda chart: groups.index(chart.group)),
+    }
+
+
+def _summary(tables: Tables) -> str:
+    steps, names = tables.steps["step"].tolist(), [file.name for file in tables.metrics_files]
+    few = len(names) <= MOST_NAMED
+    metrics_files = listed(names) if few else plural("{count} file", "{count} files", len(names))
+    places = {"low": steps[0], "high": steps[-1], "steps": len(steps)}
+    if tables.responses.empty:
+        metrics = len(tables.metrics.columns) - 1
+        return message(
+            "{metrics} of the trainer over {steps:count} steps ({low}–{high}), from {files}. No "
+            "rollouts are logged.",
+            metrics=plural("{count} metric", "{count} metrics", metrics),
+            files=metrics_files,
+            **places,
+        )
+    places["responses"] = plural("{count} response", "{count} responses", len(tables.responses))
+    places["files"] = plural("{count} file", "{count} files", len(tables.files))
+    if len(steps) == 1:
+        logs = format_message("{responses} at step {low}, from {files}.", places)
+    else:
+        logs = format_message(
+            "{responses} over {steps:count} steps ({low}–{high}), from {files}.", places
+        )
+    sample = tables.sample_note
+    texts = message("Counts of texts and tokens come {sample}.", sample=sample) if sample else ""
+    metrics_note = message("Trainer metrics from {names}.", names=metrics_files)
+    return sentences([logs, texts, metrics_note if names else ""])
+
+
+_WHICH = ColumnView("which", message("Which"), kind="link")
+
+
+def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses) -> TableView:
+    rollouts = [rollout for _, rollout in extremes]
+    return table(
+        "extremes",
+        message("Extreme responses of the run"),
+        {
+            _WHICH: [Cell(extreme.label, extreme.label) for extreme, _ in extremes],
+            ColumnView("value", message("Extreme")): [_extreme_cell(e) for e, _ in extremes],
+            ColumnView("step", message("Step")): [name_cell(r.step) for r in rollouts],
+            PROMPT_TEXT: [snippet(turns_as_text(r.turns) or r.prompt) for r in rollouts],
+            RESPONSE_TEXT: [snippet(r.response) or message("(empty)") for r in rollouts],
+        },
+        ids=[f"{r.step}-{r.n}-{extreme.metric}" for extreme, r in extremes],
+        hrefs=[
+            (addresses.response(r.step, r.n, extreme.token) or "")
+            + ("&turn=error" if extreme.at_error and r.step in addresses.steps else "")
+            for extreme, r in extremes
+        ],
+    )
+
+
+def extreme_number(extreme: Extreme) -> Cell:
+    """Return the table cell with an extreme value, e.g. the lowest reward of the run."""
+    return number_cell(extreme.value, RESPONSE[extreme.metric].kind)
+
+
+def _extreme_cell(extreme: Extreme) -> Cell:
+    value, unit = extreme_number(extreme), RESPONSE[extreme.metric].unit
+    if value.text == "1" and unit == "tokens":
+        return value._replace(text=plural("{count} token", "{count} tokens", 1))
+    return value._replace(text=with_unit(value.text, unit))
+
+
+def _steps(context: RunContext, addresses: Addresses) -> TableView:
+    steps, notes = context.steps, []
+    columns = [STEP[name] for name in columns_with_data(steps, STEPS_SHOWN)]
+    if not context.rollouts and len(steps) > MOST_ROWS:
+        text = message("{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps))
+        notes, steps = [text], steps.iloc[evenly(len(steps), MOST_ROWS)]
+    for name in ("failed_rollouts", "responses"):
+        if not steps[name].any():
+            columns = [c for c in columns if c.name != name]
+    names = steps["step"].tolist()
+    trainer = pd.DataFrame()
+    if not context.rollouts:
+        metrics = context.tables.metrics.set_index("step").reindex(names)
+        roles = roles_of(map(str, metrics.columns))
+        trainer = metrics[[roles[role] for role in ROLES_SHOWN if role in roles]]
+    if any(c.name == SAMPLED_FIGURE for c in columns):
+        notes.append(distinct_2_note(context.tables.sample_note))
+    return table(
+        "steps",
+        message("Steps"),
+        {
+            STEP_LINK: map(name_cell, names),
+            **number_columns_of(steps, columns),
+            **{ColumnView(f"metric:{name}", str(name)): trainer[name] for name in trainer},
+        },
+        ids=names,
+        hrefs=[addresses.step(step) for step in names],
+        badges=[
+            _step_badges(context, step, incomplete)
+            for step, incomplete in zip(names, steps["incomplete"].tolist(), strict=True)
+        ],
+        note=sentences(notes),
+    )
+
+
+def _step_badges(context: RunContext, step: int, incomplete: bool) -> list[str]:
+    verdict = context.verdict
+    badges = [message("incomplete")] if incomplete else []
+    if step == context.tables.in_progress:
+        badges.append(message("in progress"))
+    return badges + [f.name for f in verdict.findings if f.id == verdict.lead and step in f.steps]
+
+
+def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:
+    return shortened(text or "", chars)
+
+
+# Key figure -> (kind of trainer metric that is shown in its place, label of that metric)
+_ROLES = {
+    "reward_mean": ("reward", translatable("Reward")),
+    "validation_reward_mean": ("validation", translatable("Validation")),
+    "kl_k1_mean": ("kl", translatable("KL")),
+    "response_tokens_mean": ("length", translatable("Length")),
+    "surprisal_mean": ("entropy", translatable("Entropy")),
+}
+
+
+@np.errstate(over="ignore", invalid="ignore")  # logged numbers may be near the float64 maximum
+def trainer_figures(run: Run) -> dict[str, RunFigure]:
+    """Return key figure (e.g. ``reward_mean``) -> its values as logged by the trainer itself."""
+    result = {}
+    for name, (own_role, label) in _ROLES.items():
+        per_token = own_role == "kl" and "kl" not in run.roles and not run.has("kl_k1")
+        role = "kl_token" if per_token else own_role
+        series = run.series_of(role)
+        # Metrics logged at few steps are not used, except validation, which is rarely evaluated.
+        if series is None or not len(series.values):
+            continue
+        if role != "validation" and not run.covers(series):
+            continue
+        first, last = run.ends_of(series)
+        if role == "reward":
+            windows = run.reward_windows()
+            first, last = windows["start"], windows["end"]
+        column = replace(
+            STEP[name],
+            label=label,
+            unit=translatable("nats per token") if per_token else STEP[name].unit,
+            help=message("“{metric}”, from the trainer's metrics", metric=series.name),
+        )
+        result[name] = RunFigure(column, series.values, first, last)
+    return result
+
+
+def run_figures(context: RunContext) -> list[KeyFigure]:
+    """Return the run's key figures: means over its first and its last steps, and a sparkline."""
+    before, after = context.windows
+    judged = context.tables.without_step_in_progress()
+    means = window_table(judged.training(), (before, after))
+    figures = {
+        name: RunFigure(
+            STEP[name], context.steps[name].to_numpy(np.float64), *map(float, means[name])
+        )
+        for name in context.tile_names
+    } | trainer_figures(Run(judged, context.thresholds))
+    if "response_tokens_mean" in figures:
+        figures.pop("response_chars_mean", None)
+    result = []
+    for name in sorted(figures, key=RUN_TILES.index):
+        column, values, first, last = figures[name]
+        # The windows are named once below the figures, so ``since`` is removed.
+        difference = change(last, first, span(before), column.kind) if before != after else None
+        result.append(
+            KeyFigure(
+                column.name,
+                column.label,
+                column.unit,
+                number_cell(last, column.kind, message("not in {steps}", steps=span(after))),
+                number_cell(first, column.kind) if difference else None,
+                [replace(difference, since="")] if difference else [],
+                sparkline(values) if np.count_nonzero(~np.isnan(values)) > 1 else "",
+                column.help,
+            )
+        )
+    return result
+
+
+def windows_in_words(context: RunContext) -> str:
+    """Return which steps key figures average, as "Mean of steps 0–11 → mean of steps 48–59"."""
+    before, after = map(span, context.windows)
+    if before == after:
+        words = message("Mean of {steps}.", steps=after)
+    else:
+        words = message("Mean of {before} → mean of {after}.", before=before, after=after)
+    shown = SAMPLED_FIGURE in context.tile_names
+    return sentences([words, distinct_2_note(context.tables.sample_note) if shown else ""])
+
+
+def distinct_2_note(sample_note: str) -> str:
+    """Return a note that distinct-2 is computed from a sample, "" without a sample."""
+    return message("Distinct-2 is {sample}.", sample=sample_note) if sample_note else ""
+
+
+def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
+    """Return the key figures of a step with changes since the previous and the first step."""
+    steps, last = job.figures["step"], len(job.figures["step"]) - 1
+    earlier = dict.fromkeys(i for i in (last - 1, 0) if 0 <= i < last)
+    result = []
+    for name in context.tile_names:
+        figure, values = STEP[name], job.figures[name]
+        changes = (
+            change(values[last], values[i], message("step {step}", step=steps[i]), figure.kind)
+            for i in earlier
+        )
+        result.append(
+            KeyFigure(
+                name,
+                figure.label,
+                figure.unit,
+                number_cell(values[last], figure.kind, message("not in this step")),
+                changes=[item for item in changes if item],
+                help=figure.help,
+            )
+        )
+    return result
+
+
+ROUNDING = 1e-12  # Largest relative difference of two means that still counts as no change
+_CHANGED = {
+    "flat": translatable("unchanged since {since}"),
+    "up": translatable("up by {size} since {since}"),
+    "down": translatable("down by {size} since {since}"),
+}
+
+
+def change(now: float, then: float, since: str, kind: NumberKind = "number") -> Change | None:
+    if math.isnan(now) or math.isnan(then):
+        return None
+    delta = now - then
+    size = written(abs(delta), kind)
+    # Rounding errors, as between two equal means, are no change.
+    rounding = abs(delta) <= ROUNDING * max(abs(now), abs(then))
+    flat = rounding or not any(c in "123456789∞" for c in size.split("e")[0])
+    direction = "flat" if flat else ("up" if delta > 0 else "down")
+    signed = f"{'+' if delta > 0 else MINUS}{size}"
+    if kind == "share":  # changes of shares are in percentage points
+        size, signed = (
+            message("{number} points", number=text.removesuffix("%")) for text in (size, signed)
+        )
+    words = format_message(_CHANGED[direction], {"size": size, "since": since})
+    return Change(since, Cell("±0" if flat else signed, delta, exact(delta)), direction, words)

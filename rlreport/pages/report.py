@@ -1,0 +1,312 @@
+"""Build the pages and files of a report."""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from rlreport.choose import Extreme, StepPlan, left_out, shown_prompts
+from rlreport.comparison.reports import PATH as RESPONSES
+from rlreport.comparison.reports import REPORT, packed, response_data
+from rlreport.draw.chart import Chart
+from rlreport.draw.overview import arranged, overview_charts
+from rlreport.draw.run_charts import prompt_charts, token_charts
+from rlreport.draw.svg import drawn
+from rlreport.options import BuildOptions, OutputOptions
+from rlreport.pages.data import chart_path, csv, data_view, exports, report_json
+from rlreport.pages.lists import (
+    extreme_responses,
+    prompts_view,
+    responses_view,
+    rows_listed,
+    tokens_view,
+)
+from rlreport.pages.notes import Targets, render_notes
+from rlreport.pages.overview import method_view, overview_view, run_figures
+from rlreport.pages.step import GROUP_COLUMNS, steps_data
+from rlreport.pages.templates import (
+    Addresses,
+    Finish,
+    Maker,
+    Page,
+    assets,
+    canonical_json,
+    packed_json,
+    rendered,
+    script_json,
+    shell,
+)
+from rlreport.pages.views import (
+    TEXT_COLUMNS,
+    TILES,
+    KeyFigure,
+    PageContext,
+    RunContext,
+    Shell,
+    StepPage,
+    columns_with_data,
+    number_columns,
+    string_columns,
+)
+from rlreport.read.rollouts import Rollout
+from rlreport.system.workers import Progress, Workers
+from rlreport.tables import Tables
+from rlreport.text.language import Language
+from rlreport.text.messages import message
+
+# Path of the script with data about the whole run; step pages load it instead of containing it
+RUN_SCRIPT = "data/run.js"
+# Path of the script with the texts of all shown responses, for the responses page
+TEXTS_SCRIPT = "data/texts.js"
+METRICS = "data/metrics.csv"  # Path of the exported trainer metrics
+_NO_METRICS = message("The trainer metrics would be too large for a data file (metrics.csv).")
+DRAWINGS = "drawings"  # key in ``ReportBuilder.memo`` of the result of ``draw_pages``
+STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportBuilder(RunContext, Maker):
+    """What an output format needs; first ``step_pages`` are rendered, then ``pages`` the others."""
+
+    finish: Finish  # encodes a page for the output format
+    progress: Progress
+    workers: Workers
+    own_charts: Sequence[Chart]  # charts of the user's functions
+    # content of ``data/responses.csv.gz``, and the number of its rows
+    response_data: tuple[bytes, int] = (b"", 0)
+    metrics_data: bytes = b""  # content of ``data/metrics.csv``, empty if there is no such file
+    # cache of values that ``Maker.once`` has computed
+    memo: dict[Hashable, Any] = field(default_factory=dict)
+
+    @property
+    def charts(self) -> Sequence[Chart]:
+        return self.page_charts["overview"]
+
+    @property
+    def page_charts(self) -> dict[str, list[Chart]]:
+        """Charts of the pages "overview", "prompts" and "tokens", which are not drawn yet."""
+        return self.once("charts", self._page_charts)
+
+    def _page_charts(self) -> dict[str, list[Chart]]:
+        tables, verdict = self.tables, self.verdict
+        lead = [finding for finding in verdict.findings if finding.id == verdict.lead]
+        charts = overview_charts(tables, lead, band=self.options.band, run=self.run)
+        return {
+            "overview": [*arranged(charts, verdict.findings, verdict.lead), *self.own_charts],
+            "prompts": prompt_charts(tables) if self.rollouts else [],
+            "tokens": token_charts(self.spreading.by_step) if self.rollouts else [],
+        }
+
+    @property
+    def extremes(self) -> list[tuple[Extreme, Rollout]]:
+        return self.once("extremes", lambda: extreme_responses(self))
+
+    @property
+    def figures(self) -> list[KeyFigure]:
+        return self.once("figures", lambda: run_figures(self))
+
+    @property
+    def sentence(self) -> str:
+        return self.verdict.sentence
+
+    @property
+    def shown(self) -> int:
+        """Number of responses shown with their text on the pages of steps and the overview."""
+        if self.step_pages:
+            return sum(len(page.plan.rows) for page in self.step_pages)
+        return len({(rollout.step, rollout.n) for _, rollout in self.extremes})
+
+    def with_step_links(self, plans: list[StepPlan], limit: int) -> ReportBuilder:
+        """Return a copy that gives these steps a page, in a report of at most ``limit`` bytes."""
+        return replace(self, plans=plans, listed=rows_listed(plans, limit))
+
+    def with_data(self, room: int) -> ReportBuilder:
+        """Return a copy with the data of responses in at most ``room`` bytes, and of the trainer.
+
+        It has no data of the trainer if ``room`` is 0.
+        """
+        tables, metrics = self.tables, self.tables.metrics
+        data = packed(response_data(tables, redact=bool(self.options.redact)), room)
+        without_metrics = self.one_file or metrics.empty or not room
+        return replace(
+            self,
+            response_data=data,
+            metrics_data=b"" if without_metrics else csv(metrics),
+            left_out=_data_left_out(data[1], len(tables.responses)),
+        )
+
+    def without_metrics(self) -> ReportBuilder:
+        return replace(self, metrics_data=b"", left_out=[*self.left_out, _NO_METRICS])
+
+    def with_step_pages(self, pages: list[StepPage]) -> ReportBuilder:
+        """Return a copy with these step pages; ``left_out`` then tells what they do not show."""
+        responses = self.tables.responses
+        has_views = any(plan.arrays for plan in self.plans)  # else no token strings
+        token_responses = int((responses["response_tokens"] > 0).sum()) if has_views else 0
+        plans, steps = [page.plan for page in pages], self.tables.steps_with_responses
+        sentences = left_out(plans, steps, len(responses), token_responses)
+        sentences += _data_left_out(self.response_data[1], len(responses))
+        if len(self.tables.metrics) and not (self.metrics_data or self.one_file):
+            sentences.append(_NO_METRICS)
+        return replace(self, step_pages=pages, left_out=sentences)
+
+    def pages(self) -> Iterator[tuple[str, bytes]]:
+        """Yield (path, bytes) of every page: first those about the run, then those of steps."""
+        for page in self._run_pages():
+            yield self.finish(page)[0]
+        yield from (page.content for page in self.step_pages)
+
+    def _run_pages(self) -> Iterator[Page]:
+        addresses = self.addresses
+        drawings = self.once(DRAWINGS, lambda: draw_pages(self.page_charts, self.options.language))
+        notes = render_notes(self.author_notes, self._targets)
+        charts = drawings["overview"]
+        overview = overview_view(self, addresses, charts, self.extremes, self.figures)
+        views = {"overview": overview | {"notes": notes.html}}
+        if self.rollouts:
+            listed = [page.listed for page in self.step_pages]
+            views |= {
+                "responses": responses_view(listed, self, addresses, self.shown),
+                "prompts": prompts_view(
+                    self.tables, drawings["prompts"], addresses, self._listed_prompts
+                ),
+                "tokens": tokens_view(self, drawings["tokens"], addresses),
+            }
+        views |= {
+            "data": data_view(self, addresses, self.exported, notes.remark),
+            "checks": method_view(self.thresholds),
+        }
+        for kind, view in views.items():
+            yield rendered(kind, view, self, addresses)
+
+    @property
+    def addresses(self) -> Addresses:
+        return Addresses(frozenset(self.shown_steps), one_file=self.one_file)
+
+    @property
+    def _listed_prompts(self) -> set[int]:
+        return {int(one) for page in self.step_pages for one in page.listed["prompt_id"]}
+
+    @property
+    def _targets(self) -> Targets:
+        shown = [page.plan.rows for page in self.step_pages]
+        places = self.tables.responses[["step", "n"]].iloc[np.concatenate([[], *shown]).astype(int)]
+        return Targets(
+            self.addresses,
+            responses=set(places.itertuples(index=False, name=None)),
+            prompts=self._listed_prompts,
+            charts={c.name: self.options.language.of(c.title) for c in self.charts},
+            findings={finding.id for finding in self.verdict.findings},
+        )
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Yield (path in the folder, bytes) of every file of a report folder, pages first."""
+        yield from self.pages()
+        yield from assets(self.options.language).files.values()
+        data = canonical_json(report_json(self), indent=True)
+        steps = self.steps_data()
+        if live := self.options.live:
+            steps |= {"live": live, "built": xxhash.xxh3_64_hexdigest(data)}
+        yield RUN_SCRIPT, f"globalThis.rlreportSteps = {script_json(steps)};\n".encode()
+        texts = script_json(self._texts)
+        yield TEXTS_SCRIPT, f"globalThis.rlreportTexts = {texts};\n".encode()
+        yield REPORT, data
+        yield RESPONSES, self.response_data[0]
+        if self.metrics_data:
+            yield METRICS, self.metrics_data
+        yield from self._exports
+
+    @property
+    def _exports(self) -> list[tuple[str, bytes]]:
+        return self.once("exports", lambda: list(exports(self, self.charts)))
+
+    @property
+    def exported(self) -> dict[str, str]:
+        """Path and label of each file to download; empty if the format has no separate files."""
+        if self.one_file:
+            return {}
+        metrics = [METRICS] if self.metrics_data else []
+        paths = [REPORT, RESPONSES, *metrics, *(path for path, _ in self._exports)]
+        titles = {chart_path(c): message("Chart: {title}", title=c.title) for c in self.charts}
+        return {path: titles.get(path, path) for path in paths}
+
+    def frame(self) -> Shell:
+        """Return title and navigation of a one-file report; its security policy is empty."""
+        return shell("overview", self, self.addresses)
+
+    def nodes(self) -> list[tuple[str, str, str]]:
+        """Return (media type, CSS class, content) of each data element of a one-file report."""
+        binary = "application/octet-stream"
+        responses = base64.b64encode(self.response_data[0]).decode()
+        return [
+            ("application/json", "steps-data", script_json(self.steps_data())),
+            (binary, "report-json", packed_json(report_json(self))),
+            (binary, "responses-data", responses),
+            ("application/json", "texts-data", script_json(self._texts)),
+        ]
+
+    @property
+    def _texts(self) -> dict[str, str]:
+        return {str(page.plan.step): page.texts for page in self.step_pages}
+
+    def steps_data(self) -> dict[str, Any]:
+        shown = [page.plan.rows for page in self.step_pages]
+        return steps_data(self, shown_prompts(self.tables.responses, shown))
+
+
+def draw_pages(charts: Mapping[str, list[Chart]], language: Language) -> dict[str, list[Chart]]:
+    return {page: drawn(of_page, language) for page, of_page in charts.items()}
+
+
+def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: bool) -> PageContext:
+    judged = tables.without_step_in_progress().training()
+    responses, steps = tables.responses, judged.responses["step"].to_numpy()
+    first = int(judged.steps["step"].iloc[0])
+    files = {key: path for key, (path, _) in assets(options.language).files.items()}
+    columns = number_columns(tables)
+    grouped = len(judged.steps) and judged.steps["groups"].iloc[0] > 0  # so in all steps
+    return PageContext(
+        run=run,
+        options=options,
+        columns=[*columns, *(GROUP_COLUMNS if grouped else ())],
+        string_columns=string_columns(tables.extras),
+        text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
+        rollouts=not responses.empty,
+        first_step=first,
+        first_rewards=judged.responses["reward"].to_numpy()[steps == first],
+        one_file=one_file,
+        advantages_logged=bool(tables.fields.get("advantages")),
+        asset_files={} if one_file else {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT},
+        stamp=stamp(options),
+        tile_names=tuple(columns_with_data(tables.steps, TILES)),
+        sampled=bool(tables.sample_note),
+    )
+
+
+def _data_left_out(count: int, total: int) -> list[str]:
+    if count >= total:
+        return []
+    if not count:  # mail and Markdown have no data files
+        return [message("The report contains no data with the figures of each response.")]
+    text = message(
+        "The data files contain the figures of the last {some:count} of {all:count} responses "
+        "only.",
+        some=count,
+        all=total,
+    )
+    return [text]
+
+
+def stamp(options: OutputOptions) -> str:
+    """Return a UTC time as text: ``SOURCE_DATE_EPOCH`` if set, now with ``--stamp``, else ""."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if epoch.isdecimal():
+        return time.strftime(STAMP_FORMAT, time.gmtime(int(epoch)))
+    return time.strftime(STAMP_FORMAT, time.gmtime()) if options.stamp else ""

@@ -1,0 +1,619 @@
+"""The page of one step: key figures, charts, the response list, and the data of its panel.
+
+``docs/page-data.md`` specifies the data that its scripts read.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.check.finding import Finding
+from rlreport.choose import COMPACT, DERIVABLE
+from rlreport.columns import TOKEN_FIGURES
+from rlreport.draw.chart import Chart, finite_or_none
+from rlreport.draw.step import CHARTED, step_charts
+from rlreport.figures.ragged import Floats, spans
+from rlreport.options import FigureOptions
+from rlreport.pages.overview import distinct_2_note, finding_view, step_figures
+from rlreport.pages.templates import Addresses, canonical_json, packed, packed_json, step_file
+from rlreport.pages.views import (
+    SAMPLED_FIGURE,
+    Cell,
+    Columns,
+    ColumnView,
+    Link,
+    PageContext,
+    RunContext,
+    StepJob,
+    TableView,
+    extra_key,
+    findings_of_responses,
+    is_numeric,
+    name_cell,
+    number_cell,
+    reading_order,
+    table,
+)
+from rlreport.read.rollouts import Rollout, Turn
+from rlreport.summarise.steps import NO_VARIANCE
+from rlreport.tables import length_column
+from rlreport.text.chat import turns_as_text
+from rlreport.text.messages import Joined, message, sample_note
+from rlreport.text.numbers import NumberKind
+from rlreport.text.tokens import Style, spelled
+
+# Maximum characters of a turn in a page; longer turns keep their beginning and end
+MOST_CHARS = 40_000
+
+# Maximum members of a group to list, in log order; shown responses are listed in addition
+MOST_SIBLINGS = 64
+
+REWARD_DIGITS = 4  # Significant digits of the rewards of group members that the page does not show
+_END = MOST_CHARS // 4
+_BASE64 = re.compile(r"(?:data:[\w.+/-]{1,80};base64,)?[A-Za-z0-9+/_-]{512,}={0,2}")
+_LETTERS = re.compile(r"(.)\1{15}")
+_CORRECT = re.compile(extra_key(r"(is_)?(correct|acc|accuracy)(/mean)?"), re.IGNORECASE)
+
+
+def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
+    """Return {"conversation": n -> turns, "given": n -> spans of unsampled tokens, "errors": …}."""
+    parts: dict[str, dict[str, Any]] = {"conversation": {}, "given": {}, "errors": {}}
+    for rollout in rollouts:
+        n = str(rollout.n)
+        parts["conversation"][n] = [_turn(turn) for turn in rollout.conversation]
+        if rollout.sampled is not None and rollout.raw_tokens:
+            parts["given"][n] = spans(~rollout.sampled).tolist()
+        parts["errors"][n] = [_short(error) for error in rollout.errors]
+    filled = {key: {n: value for n, value in part.items() if value} for key, part in parts.items()}
+    return {key: part for key, part in filled.items() if part}
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    parts = {
+        "sampled": turn.sampled,
+        "thinking": _short(turn.thinking or ""),
+        "calls": [[name, _short(arguments)] for name, arguments in turn.calls],
+        "tool": turn.tool,
+        "error": _short(turn.error or ""),
+    }
+    numbers = {"tokens": turn.tokens, "seconds": turn.seconds, "reward": turn.reward}
+    return {
+        "role": turn.role,
+        "text": _short(turn.text),
+        **{key: value for key, value in parts.items() if value},
+        **{key: value for key, value in numbers.items() if value is not None},
+    }
+
+
+def _short(text: str) -> str:
+    """Replace base64 data by its size, and cut the middle of texts longer than MOST_CHARS."""
+    if len(text) >= 512:
+        text = _BASE64.sub(_size, text)
+    if len(text) <= MOST_CHARS:
+        return text
+    left = len(text) - MOST_CHARS
+    cut = message("[{count:count} characters left out]", count=left)
+    return Joined("\n", [text[: MOST_CHARS - _END], cut, text[-_END:]])
+
+
+def _size(match: re.Match[str]) -> str:
+    text = match[0]
+    # A line of dashes, or of one repeated letter, is not base64.
+    if not text.startswith("data:") and _LETTERS.search(text[:64]):
+        return text
+    size = len(text.rpartition(",")[2].rstrip("=")) * 3 // 4
+    size_text = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+    return f"[base64, {size_text}]"
+
+
+# Columns that the response list has only if responses have groups
+GROUP_COLUMNS = (
+    ColumnView(
+        "group", message("Group no."), help=message("the same for all responses of a group"),
+        hidden=True, written="count",
+    ),
+    ColumnView(
+        "group_mean", message("Group mean"), help=message("mean reward of the group"), hidden=True
+    ),
+    ColumnView(
+        "group_std", message("Group std"), help=message("population std of the group's rewards"),
+        hidden=True,
+    ),
+    ColumnView(
+        "group_advantage", message("Advantage in group"),
+        help=message("(reward − group mean) / group std, computed from the rewards"), hidden=True,
+    ),
+)  # fmt: skip
+
+
+def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
+    """Return the values of GROUP_COLUMNS of all responses: column key -> float64 (rows,).
+
+    NaN rewards are ignored; all columns are NaN for groups with fewer than two non-NaN rewards.
+    The advantage is that of GRPO (Shao et al. 2024) without ε, NaN if the std is below NO_VARIANCE.
+    """
+    of_group = responses.groupby(["step", "group"])["reward"]
+    several = of_group.transform("count") > 1
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = of_group.transform("mean").where(several)
+        std = of_group.transform("std", ddof=0).where(several)
+        advantage = ((responses["reward"] - mean) / std).where(std >= NO_VARIANCE)
+    group = responses["group"].where(several)
+    parts = (group, mean, std, advantage)
+    return {
+        column.key: part.to_numpy(np.float64)
+        for column, part in zip(GROUP_COLUMNS, parts, strict=True)
+    }
+
+
+def group_data(
+    columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64], *, ground_truth: bool
+) -> dict[str, Any]:
+    """Return the groups of a step's shown responses, as ``groups``, ``siblings`` and ``right``.
+
+    ``groups``: n of the members of each group. ``siblings``: n of a member that is not shown ->
+    reward, length, correctness. ``right``: correctness of the shown responses, if it is known.
+    """
+    n, group, rewards = columns["n"], columns["group"], columns["reward"]
+    correctness = _correctness(columns, ground_truth=ground_truth)
+    lengths = columns[length_column(columns)]
+    is_shown = np.zeros(len(n), bool)
+    is_shown[shown_rows] = True
+    groups: list[list[int]] = []
+    siblings: dict[str, list[float | None]] = {}
+    order = np.argsort(group, kind="stable")
+    cuts = np.flatnonzero(np.diff(group[order])) + 1
+    for members in np.split(order, cuts):
+        if len(members) < 2 or not is_shown[members].any():
+            continue
+        entries = members[is_shown[members] | (np.arange(len(members)) < MOST_SIBLINGS)]
+        groups.append(n[entries].tolist())
+        for row in entries[~is_shown[entries]].tolist():
+            reward = float(f"{rewards[row]:.{REWARD_DIGITS}g}")
+            values = [reward, lengths[row], *([] if correctness is None else [correctness[row]])]
+            siblings[str(n[row])] = [None if v != v else float(v) for v in values]
+    if not groups:
+        return {}
+    result: dict[str, Any] = {"groups": groups, "siblings": siblings}
+    if correctness is not None:
+        result["right"] = [None if v != v else int(v) for v in correctness[shown_rows].tolist()]
+    return result
+
+
+def _correctness(
+    columns: Mapping[str, NDArray[Any]], *, ground_truth: bool
+) -> NDArray[np.float64] | None:
+    """Return 1 for correct, 0 for wrong, NaN for unknown responses; None if it is not logged."""
+    for key, values in columns.items():
+        if _CORRECT.fullmatch(key) and is_numeric(values):
+            graded = values.astype(np.float64)
+            if np.isin(graded[~np.isnan(graded)], (0.0, 1.0)).all():
+                return graded
+    reward = columns["reward"]
+    distinct_rewards = np.unique(reward[~np.isnan(reward)])
+    if not ground_truth or len(distinct_rewards) != 2:
+        return None
+    return np.where(np.isnan(reward), np.nan, (reward == distinct_rewards[1]).astype(np.float64))
+
+
+# Token figures stored in the page; its scripts compute all other figures from them
+SHIPPED = (
+    *("logp", "ref_logp", "log_ratio", "token_reward"),
+    *("value", "advantage", "return", "sampler_logp"),
+)
+
+# Name of a token figure -> its attribute in ``Rollout.figures``, where the two names differ
+ATTRIBUTES = {"return": "return_"}
+
+MISSING_EXPONENT = -128  # marks NaN, see ``decimal``
+INFINITE_EXPONENT = 127
+_MOST_EXPONENT = 120
+_POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
+
+
+def pack_tokens(
+    rollouts: Sequence[Rollout],
+    digits: int,
+    figures: FigureOptions | None = None,
+    *,
+    advantages_logged: bool = False,
+) -> str:
+    """Encode tokens and their figures as gzipped base64 text; "" if no rollout has tokens."""
+    rollouts = [r for r in rollouts if r.raw_tokens]
+    if not rollouts:
+        return ""
+    # Looking up a new pair (text, logged string) assigns it the next number.
+    vocabulary: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
+    pairs = chain.from_iterable(zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts)
+    ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32)
+    texts, raw = zip(*vocabulary, strict=True)
+    # Choose the style that reproduces most token strings, so that the fewest must be stored.
+    spellings = {
+        style: spelled(texts, style)
+        for style in (Style.PLAIN, Style.BYTE_LEVEL, Style.SENTENCEPIECE)
+    }
+    style = max(spellings, key=lambda one: sum(map(operator.eq, raw, spellings[one])))
+    columns = {name: _column(rollouts, name) for name in SHIPPED}
+    columns = {name: values for name, values in columns.items() if not np.isnan(values).all()}
+    if digits <= COMPACT:
+        masked = any(r.sampled is not None for r in rollouts)
+        for name in _derivable(columns, advantages_logged, masked):
+            del columns[name]
+    figures = figures or FigureOptions()
+    header = canonical_json(
+        {
+            "digits": digits,
+            "gamma": figures.gamma,
+            "lam": figures.lam,
+            "n": [r.n for r in rollouts],
+            "lengths": [len(r.raw_tokens) for r in rollouts],
+            "text": texts,
+            "style": style.value,
+            "raw": [None if a == b else a for a, b in zip(raw, spellings[style], strict=True)],
+            "columns": list(columns),
+        }
+    )
+    parts = [np.uint32(len(header)).tobytes(), header, _planes(ids)]
+    for values in columns.values():
+        mantissa, exponent = decimal(values, digits)
+        zigzag = ((mantissa << 1) ^ (mantissa >> 63)).astype(np.uint32)
+        parts += [_planes(zigzag), exponent.tobytes()]
+    return packed(b"".join(parts))
+
+
+def token_metrics(
+    present: Mapping[str, bool], figures: FigureOptions, *, advantages_logged: bool
+) -> list[dict[str, Any]]:
+    """Return name, label, unit and help of each token figure that is ``present``."""
+    gae = message(
+        "computed from token rewards and values: GAE with γ = {gamma}, λ = {lam}",
+        gamma=figures.gamma,
+        lam=figures.lam,
+    )
+    computed = {"return": message("value + advantage; {how}", how=gae)}
+    computed["advantage"] = message("as logged") if advantages_logged else gae
+    return [
+        {
+            "key": f.name,
+            "label": f.label,
+            "unit": f.unit,
+            "signed": f.signed,
+            "help": computed.get(f.name, f.help),
+        }
+        for f in TOKEN_FIGURES
+        if present.get(f.name)
+    ]
+
+
+def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
+    """Return for each logged token figure whether any token has a value other than NaN."""
+    result, with_tokens = {}, [rollout for rollout in rollouts if rollout.raw_tokens]
+    for name in (figure.name for figure in TOKEN_FIGURES):
+        arrays = [_figure(rollout, name) for rollout in with_tokens]
+        if logged_arrays := [values for values in arrays if values is not None]:
+            result[name] = any(not np.isnan(values).all() for values in logged_arrays)
+    return result
+
+
+def _figure(rollout: Rollout, name: str) -> Floats | None:
+    values: Floats | None = getattr(rollout.figures, ATTRIBUTES.get(name, name))
+    return values
+
+
+def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
+    """Return a figure of all tokens, concatenated; NaN for responses that do not have it."""
+    figures = [(rollout, _figure(rollout, name)) for rollout in rollouts]
+    return np.concatenate(
+        [np.full(len(r.raw_tokens), np.nan) if values is None else values for r, values in figures]
+    )
+
+
+def _derivable(
+    columns: Mapping[str, NDArray[np.float64]], advantages_logged: bool, masked: bool
+) -> list[str]:
+    """Return names of columns to omit, as the page's scripts can compute them from the others."""
+    names = []
+    if "ref_logp" in columns and "log_ratio" in columns:
+        # The page cannot compute ref_logp from a log_ratio that is missing or infinite.
+        same_finite = np.isfinite(columns["log_ratio"]) == np.isfinite(columns["ref_logp"])
+        names += ["ref_logp"] if same_finite.all() else []
+    if not advantages_logged and {"value", "token_reward"} <= columns.keys():
+        # With a mask, the page's GAE would include tokens that the policy did not sample.
+        derived = DERIVABLE - {"ref_logp"} - ({"advantage"} if masked else set())
+        names += sorted(derived & columns.keys())
+    return names
+
+
+def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    """Return mantissas (int64, no trailing zeros), exponents (int8): m · 10 ** e with ``digits``.
+
+    NaN has exponent -128; infinities and absolute values from 10 ** 120 on have 127, mantissa ±1.
+    """
+    finite = np.abs(values) < _POWERS[-1]  # not NaN either
+    numbers = np.where(finite, values, 0.0)
+    magnitude = np.where(numbers == 0, 1.0, np.abs(numbers))
+    exponent = np.floor(np.log10(magnitude)).astype(np.int64) - (digits - 1)
+    exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
+    # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
+    power = _POWERS[np.abs(exponent)]
+    mantissa = np.rint(np.where(exponent < 0, numbers * power, numbers / power)).astype(np.int64)
+    ending_in_0 = np.flatnonzero((mantissa % 10 == 0) & (mantissa != 0))
+    while len(ending_in_0):
+        mantissa[ending_in_0] //= 10
+        exponent[ending_in_0] += 1
+        ending_in_0 = ending_in_0[mantissa[ending_in_0] % 10 == 0]
+    exponent[mantissa == 0] = 0
+    missing = np.isnan(values)
+    exponent[missing] = MISSING_EXPONENT
+    infinite = ~finite & ~missing
+    exponent[infinite] = INFINITE_EXPONENT
+    mantissa[infinite] = np.sign(values[infinite])
+    return mantissa, exponent.astype(np.int8)
+
+
+def _planes(values: NDArray[np.uint32]) -> bytes:
+    return values.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()
+
+
+# Maximum table rows that are written as HTML; further rows are in the page's data only
+STATIC_ROWS = 50
+
+NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order"), written="count")
+
+# Significant digits of numbers in data of all steps, e.g. the responses page's table
+LISTED_DIGITS = 6
+
+# Keys of a step's page data that the responses page loads, too; see docs/page-data.md
+_OF_TEXTS = (
+    *("step", "total", "n", "texts", "turns", "where", "badges", "highlights", "prompts"),
+    *("conversation", "errors", "groups", "siblings", "right"),
+)
+
+LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
+
+
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """The columns of a step, computed once, and the responses that its page lists."""
+
+    rollouts: list[Rollout]  # listed responses: highest reward first, NaN last; ties in log order
+    with_tokens: list[Rollout]  # those whose token values the page has
+    places: NDArray[np.int64]  # positions of ``rollouts`` in the columns
+    # numeric columns of the list, of all responses of the step, and of those listed
+    values: dict[str, Floats]
+    listed: dict[str, Floats]
+    texts: dict[str, list[str | None]]  # text columns of the listed responses
+
+
+def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> StepRows:
+    """Compute the columns of a step; ``shown`` are its responses in the order of ``job.shown``."""
+    columns, places = job.columns, job.shown
+    order = np.lexsort((columns["n"][places], -columns["reward"][places]))
+    places, rollouts = places[order], [shown[i] for i in order.tolist()]
+    keys = [*(column.key for column in context.columns), "prompt_id"]
+    values = {key: columns[key].astype(np.float64, copy=False) for key in keys}
+    return StepRows(
+        rollouts,
+        [shown[i] for i in order.tolist() if i < job.plan.with_tokens],
+        places,
+        values,
+        {key: column[places] for key, column in values.items()},
+        {c.key: [shown_text(r, c.key) for r in rollouts] for c in context.text_columns},
+    )
+
+
+def step_view(
+    job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses
+) -> dict[str, Any]:
+    plan, linked = job.plan, job.linked
+    overview = addresses.page("overview")
+    index = linked.index(plan.step)
+    all_steps = [Link(message("all of them"), overview)]
+    tokens = pack_tokens(
+        rows.with_tokens,
+        plan.digits,
+        context.options,
+        advantages_logged=context.advantages_logged,
+    )
+    data = _data(job, rows, context)
+    # Training responses are judged; if there are none, those of validation.
+    training = job.columns["validation"] == 0
+    judged = training if training.any() else ~training
+    charts: list[Chart] = []
+    if np.count_nonzero(judged) >= LEAST_CHARTED:
+        first = context.first_rewards[: 0 if plan.step == context.first_step else None]
+        charted = {name: job.columns[name][judged].astype(np.float64) for name in CHARTED}
+        charts = step_charts(charted, first, context.options.language)
+    return {
+        "step": str(plan.step),
+        "previous": _step_link(linked[index - 1], addresses) if index else None,
+        "next": _step_link(linked[index + 1], addresses) if index + 1 < len(linked) else None,
+        "first": _step_link(linked[0], addresses),
+        "all": Link(message("All steps"), overview + ("" if context.one_file else "#steps")),
+        "figures": step_figures(context, job),
+        "sample_note": _sample_note(job.columns[SAMPLED_FIGURE][judged], context),
+        "charts": charts,
+        "findings": [{**finding_view(f, addresses), "steps": all_steps} for f in job.findings],
+        "responses": _table(job, rows, context, addresses),
+        "data": {
+            **data,
+            "texts": {key: _not_in_table(texts) for key, texts in data["texts"].items()},
+        },
+        "texts": packed_json(
+            context.options.language.of({key: data[key] for key in _OF_TEXTS if key in data})
+        ),
+        "tokens": tokens,
+        "incomplete": _incomplete(job),
+        "in_progress": job.in_progress,
+    }
+
+
+def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses) -> TableView:
+    step, count, total = job.plan.step, len(rows.rollouts), len(job.columns["n"])
+    values: Columns = {
+        c: rows.texts[c.key][:STATIC_ROWS]
+        if c.key in rows.texts
+        else number_cells(c.written, rows.listed[c.key])
+        for c in reading_order(context.columns, context.text_columns)
+    }
+    names = [rollout.n for rollout in rows.rollouts[:STATIC_ROWS]]
+    findings = findings_of_responses(job.findings, step)
+    note = ""
+    if count < total:
+        note = message(
+            "{some:count} of {all:count} shown, chosen by findings, by the extremes of every "
+            "metric, and a seeded sample of the rest.",
+            some=count,
+            all=total,
+        )
+    return table(
+        "responses",
+        message("Responses of step {step}", step=step),
+        {NUMBERED: map(name_cell, names), **values},
+        ids=names,
+        hrefs=[addresses.response(step, n) if context.one_file else f"#r={n}" for n in names],
+        badges=[findings.get(n, []) for n in names],
+        note=note,
+        total=len(rows.rollouts),
+    )
+
+
+def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
+    rollouts, keys = rows.rollouts, [column.key for column in context.columns]
+    unranked = SAMPLED_FIGURE if context.sampled else ""
+    present = figures_present(rollouts)
+    truths = any(c.key == "ground_truth" for c in context.text_columns)
+    return {
+        "run": context.run,
+        "step": str(job.plan.step),
+        "total": len(job.columns["n"]),
+        "n": [rollout.n for rollout in rollouts],
+        "columns": [c.data() for c in (*context.columns, *context.string_columns)],
+        "values": {key: rows.listed[key] for key in keys},
+        "strings": strings_of(job, rows.places, context),
+        "texts": rows.texts,
+        "turns": {str(r.n): r.turns for r in rollouts if r.turns},
+        "ranks": {
+            key: [None] * len(rollouts)
+            if key == unranked
+            else _ranks(rows.values[key], rows.listed[key])
+            for key in keys
+        },
+        "where": [f"{r.file}:{r.line}" for r in rollouts],
+        "badges": _badges(job.findings, job.plan.step),
+        "highlights": sorted({text for finding in job.findings for text in finding.texts}),
+        "metrics": token_metrics(
+            present, context.options, advantages_logged=context.advantages_logged
+        ),
+        "nan": [figure.label for figure in TOKEN_FIGURES if present.get(figure.name) is False],
+        "prompts": job.columns["prompt_id"][rows.places],
+        **conversation_data(rollouts),
+        **group_data(job.columns, rows.places, ground_truth=truths),
+    }
+
+
+def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
+    return [
+        None if i < STATIC_ROWS and "\r" not in (text or "") else text
+        for i, text in enumerate(texts)
+    ]
+
+
+def _ranks(values: Floats, listed: Floats) -> list[int | None]:
+    """Return the rank among ``values`` of each listed value: 1 = largest, None for NaN."""
+    ascending = np.sort(values[~np.isnan(values)])
+    ranks = len(ascending) + 1 - np.searchsorted(ascending, listed, side="right")
+    return [rank or None for rank in np.where(np.isnan(listed), 0, ranks).tolist()]
+
+
+def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, Any]]]:
+    badges: dict[str, list[dict[str, Any]]] = {}
+    for finding in findings:
+        facts = {key: getattr(finding, key) for key in ("id", "severity", "name", "title")}
+        for ref in finding.evidence:
+            if ref.step == step:
+                badges.setdefault(str(ref.n), []).append({**facts, "token": ref.token})
+    return badges
+
+
+def strings_of(
+    job: StepJob, places: NDArray[np.int64], context: PageContext
+) -> dict[str, list[str | None]]:
+    """Return column key -> texts of the responses at ``places``, for the logged short strings."""
+    return {
+        c.key: [v if isinstance(v, str) else None for v in job.columns[c.key][places]]
+        for c in context.string_columns
+    }
+
+
+def shown_text(rollout: Rollout, key: str) -> str | None:
+    """Return a response's text as a table cell shows it: a prompt without chat template tags."""
+    if key == "prompt" and rollout.turns:
+        return turns_as_text(rollout.turns)
+    text: str | None = getattr(rollout, key)
+    return text
+
+
+def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
+    """Return the first STATIC_ROWS cells of a column, with bars scaled to its largest value."""
+    static = zip(values[:STATIC_ROWS].tolist(), _bars(values), strict=False)
+    return [number_cell(value, kind, bar=bar) for value, bar in static]
+
+
+def _bars(values: NDArray[np.float64]) -> list[int]:
+    size = np.where(np.isfinite(values), np.abs(values), 0.0)
+    scale = float(size.max(initial=0.0)) or 1.0
+    # Divide first, like the scripts of the page: a product may exceed 20 or overflow.
+    bars: list[int] = np.ceil(20 * (size / scale)).astype(np.int64).tolist()
+    return bars
+
+
+def _step_link(step: int, addresses: Addresses) -> Link:
+    return Link(message("Step {step}", step=step), addresses.step(step))
+
+
+def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """Return the data about the whole run that each step's page loads; see docs/page-data.md."""
+    places = np.searchsorted(context.steps["step"].to_numpy(), context.shown_steps)
+    rewards = context.steps["reward_mean"].to_numpy()[places]
+    titles = {finding.id: finding.title for finding in context.verdict.findings}
+    return {
+        "steps": context.shown_steps,
+        "findings": context.options.language.of(titles),
+        "rewards": [finite_or_none(value) for value in rounded(rewards).tolist()],
+        "prompts": prompts,
+        "href": "#/steps/{step}" if context.one_file else "../" + step_file("{step}"),
+        "prompt": Addresses(root="../", one_file=context.one_file).prompt("{prompt}"),
+    }
+
+
+def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the values rounded to LISTED_DIGITS significant digits."""
+    return np.array([float(f"{value:.{LISTED_DIGITS}g}") for value in values.tolist()])
+
+
+def _sample_note(values: Floats, context: PageContext) -> str:
+    if not context.sampled or SAMPLED_FIGURE not in context.tile_names:
+        return ""
+    return distinct_2_note(sample_note(int((~np.isnan(values)).sum()), len(values)))
+
+
+def _incomplete(job: StepJob) -> str:
+    figures = job.figures
+    if not figures["incomplete"][-1]:
+        return ""
+    return message(
+        "Incomplete: {some:count} of the usual {usual:count} responses.",
+        some=figures["responses"][-1],
+        usual=job.usual_responses,
+    )

@@ -1,0 +1,825 @@
+"""Single checks: what each finds at, just under and just over its limits, and when it is quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rlreport.about.several_runs import SEVERAL_RUNS
+from rlreport.check import run_checks
+from rlreport.check.finding import Finding, NotRun, Onset
+from rlreport.check.noise import mean_of
+from rlreport.check.registry import CHECKS
+from rlreport.check.run import Run
+from rlreport.tables import BadLine, LogFile, Note, Tables
+from tests.judged_runs import texts_of
+from tests.tables_builder import (
+    INDEX,
+    SIGN,
+    SIZE,
+    STEP,
+    STEPS,
+    WINDOW,
+    find,
+    make_tables,
+    moved,
+    run,
+    sample,
+    severity,
+    share,
+    solve,
+    tables,
+    title,
+)
+
+PLACE = np.arange(STEPS)
+
+
+def with_metrics(made: Tables, **metrics: Any) -> Tables:
+    """Return a run whose trainer logged these metrics, one number per step; ``__`` is a slash."""
+    named = {name.replace("__", "/"): values for name, values in metrics.items()}
+    return replace(made, metrics=pd.DataFrame({"step": PLACE, **named}))
+
+
+def late(first: float, last: float) -> Any:
+    """Return a metric that is ``first`` until the last window, then ``last``."""
+    return np.where(PLACE < STEPS - WINDOW, first, last)
+
+
+def critic(explained: float, spread: float = 1.0) -> Tables:
+    """Returns of variance 1 in each response, and errors and values of the variance asked for."""
+    tokens = 10.0
+    return tables(
+        value_tokens=tokens,
+        return_mean=0.0,
+        return_m2=tokens,
+        value_error_mean=0.0,
+        value_error_m2=tokens * (1 - explained),
+        value_mean=0.0,
+        value_m2=tokens * spread**2,
+    )
+
+
+def mismatched(column: str, value: float) -> Tables:
+    quiet = {"mismatch_ratio": 1.0, "mismatch_k3": 0.0, "mismatch_prob": 0.0}
+    # Eight tokens a response keep the mean over tokens exact.
+    return tables(**{**quiet, column: value}, mismatch_tokens=8.0)
+
+
+def groups(alike: int, reward_of_alike: float = 0.0) -> Tables:
+    """Each step has 50 groups of two; in its second half, ``alike`` of them earn one reward."""
+    group = INDEX // 2
+    reward = np.where(group < alike, reward_of_alike, np.where(INDEX % 2, 1.0, 0.0))
+    reward = np.where(STEP < STEPS // 2, np.where(INDEX % 2, 0.5, 0.0), reward)
+    return tables(prompt_id=group, reward=reward)
+
+
+def losers(count: int, gap: float = -1.0) -> Tables:
+    """100 prompts, each seen in every step; ``count`` of them never win."""
+    reward = np.where(count > INDEX, gap, np.where(STEP % 2, 1.0, -1.0))
+    return tables(prompt_id=INDEX, reward=reward, ref_reward=0.0)
+
+
+def shortened(step: int, left: int) -> Tables:
+    """One step has fewer responses than the others."""
+    kept = (step != STEP) | (left > INDEX)
+    return make_tables({"step": STEP[kept], "reward": SIGN[kept]})
+
+
+def collapsing(end: float) -> Tables:
+    """The reward is 0, then 1, then ``end``, with little noise inside a step."""
+    return tables(reward=np.select([STEP < 10, STEP < 28], [0.0, 1.0], end) + 0.01 * SIGN)
+
+
+def falling(peak: int, end: float) -> Tables:
+    """The reward rises to 1 at the peak, then falls evenly to ``end``."""
+    rise = np.minimum(STEP / max(peak, 1), 1.0) if peak else np.ones(len(STEP))
+    fall = np.clip((STEP - peak) / (STEPS - WINDOW - peak), 0, 1)
+    return tables(reward=rise + (end - 1) * fall + 0.1 * SIGN)
+
+
+def winning(wins: float) -> Tables:
+    reward = STEP / STEPS
+    gap = np.where(share(wins, wins) == 1, 1.0, -1.0)
+    return tables(reward=reward, ref_reward=reward - gap)
+
+
+def longer(ratio: float, r: float) -> Tables:
+    """Lengths that vary by a token in each step, and rewards that correlate with them at r."""
+    other = np.where(INDEX % 4 < 2, 1.0, -1.0)
+    reward = r * SIGN + np.sqrt(1 - r * r) * other
+    return tables(response_tokens=moved(40, 40 * ratio) + SIGN, reward=reward)
+
+
+def emptied(since: int) -> Tables:
+    empty = since <= STEP
+    tokens, chars = np.where(empty, 1.0, 40.0), np.where(empty, 0, 160)
+    return tables(response_tokens=tokens, response_chars=chars, finished=1.0)
+
+
+def repeating(distinct: int, **columns: Any) -> Tables:
+    """Ten bigrams a response; in the last window only ``distinct`` responses of a step differ."""
+    texts = []
+    for step, i in zip(STEP.tolist(), INDEX.tolist(), strict=True):
+        name = i % distinct if step >= STEPS - WINDOW else i
+        texts.append([f"{step}.{name}.{k}" for k in range(11)])
+    made = tables(**columns)
+    made.ngrams = sample(texts)
+    return made
+
+
+def learning(rose: float) -> Tables:
+    """A checked run that loses variety; its share of right answers rose by ``rose``."""
+    right = np.random.default_rng(5).random(len(STEP)) < 0.2 + rose * STEP / STEPS
+    return repeating(50, reward=right.astype(float))
+
+
+def few_bigrams(bigrams: int) -> Tables:
+    """One response a step, and so many bigrams in the last window."""
+    per_step = np.full(STEPS, 25)
+    per_step[-1] -= 200 - bigrams
+    texts = [
+        [f"{step}.{k if step < STEPS - WINDOW else k % 2}" for k in range(n + 1)]
+        for step, n in enumerate(per_step.tolist())
+    ]
+    return make_tables({"step": PLACE, "reward": PLACE * 0.1}, texts=texts)
+
+
+def identical(first: float, last: float) -> Tables:
+    same = share(first, last) == 1
+    hashes = np.where(same, STEP, 10_000 + np.arange(len(STEP))).astype(np.uint64)
+    return tables(response_hash=hashes)
+
+
+def shared_of(column: str, first: float, last: float) -> Tables:
+    return tables(tool_calls=1.0, turns=2.0, **{column: share(first, last)})
+
+
+NOISE = np.random.default_rng(3).normal(size=len(STEP))
+ENDINGS = {(0.0, 0.2): "warning", (0.0, 0.19): None, (0.4, 0.5): None, (0.51, 0.51): "warning"}
+
+LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
+    "kl_explosion: the mean of the last window": (
+        lambda kl: tables(kl_k1=moved(1, kl)),
+        {9.99: None, 10.0: None, 10.01: "warning", 50.0: "warning", 50.01: "critical"},
+    ),
+    "kl_explosion: a mean that came back": (lambda kl: tables(kl_k1=moved(30, kl)), {5: None}),
+    "kl_explosion: the trainer's own KL": (
+        lambda kl: with_metrics(tables(), objective__kl=kl),
+        {10.0: None, 11.0: "warning", 51.0: "critical"},
+    ),
+    "negative_kl: more than rounding": (
+        lambda mean: tables(kl_k1=mean),
+        {-0.009: None, -0.01: None, -0.011: "warning"},
+    ),
+    "negative_kl: half of the responses below zero": (
+        lambda size: tables(kl_k1=size * SIGN),
+        {1.0: None},
+    ),
+    "value_divergence: explained variance": (
+        critic,
+        {0.5: None, 0.0: None, -0.01: "info", -0.5: "info", -0.51: "warning"},
+    ),
+    "value_divergence: the spread of values": (
+        partial(critic, 0.5),
+        {4.9: None, 5.0: None, 5.1: "warning"},
+    ),
+    "ratio_drift: the mean, its limits lower beyond, and the share outside": (
+        lambda ratio, outside: tables(ratio_tokens=16.0, ratio_mean=ratio, ratio_outside=outside),
+        {
+            (1.0, 0.1): None,
+            (0.5, 0.1): None,
+            (0.49, 0.1): "warning",
+            (2.0, 0.1): None,
+            (2.01, 0.1): "warning",
+            (1.0, 0.3): None,
+            (1.0, 0.31): "warning",
+        },
+    ),
+    "ratio_drift: the trainer's own ratio": (
+        lambda ratio: with_metrics(tables(), val__ratio=ratio),
+        {1.0: None, 2.5: "warning"},
+    ),
+    "ratio_drift: the clip fraction of the trainer": (
+        lambda clipped: with_metrics(tables(), actor__pg_clipfrac=clipped),
+        {0.3: None, 0.31: "warning"},
+    ),
+    **{
+        f"engine_mismatch: {column}": (
+            partial(mismatched, column),
+            {limit * 0.999: None, limit: None, limit * 1.001: "warning"},
+        )
+        for column, limit in {
+            "mismatch_ratio": 1.05,
+            "mismatch_k3": 1e-3,
+            "mismatch_prob": 0.01,
+        }.items()
+    },
+    "zero_variance_groups: groups of one reward, and groups that are solved": (
+        groups,
+        {24: None, 25: None, 26: "warning", (40, 1.0): "info"},
+    ),
+    "persistent_losers: prompts that never win, and ties": (
+        losers,
+        {4: None, 5: "info", 6: "info", (50, 0.0): None},
+    ),
+    "broken_log: steps with fewer responses": (
+        shortened,
+        {(20, 90): None, (20, 89): "warning", (39, 50): "info", (39, 90): None},
+    ),
+    "reward_collapse: half of the gain": (
+        collapsing,
+        {0.51: None, 0.5: None, 0.49: "warning"},
+    ),
+    "reward_collapse: wherever the peak lies": (
+        falling,
+        {(0, 0.0): "critical", (3, -0.5): "critical", (20, 0.4): "warning", (20, 0.9): None},
+    ),
+    "reward_stalled: a gain beyond chance": (
+        lambda gain: tables(reward=NOISE + gain * STEP / STEPS),
+        {0.0: "info", 0.1: "info", 1.0: None},
+    ),
+    "reward_stalled: wins and losses": (winning, {0.49: "info", 0.5: "info", 0.51: None}),
+    "entropy_collapse: the part that is left, and nats": (
+        lambda first, last: tables(surprisal_mean=moved(first, last), logp_tokens=16.0),
+        {
+            (1.0, 0.21): None,
+            (1.0, 0.2): None,
+            (1.0, 0.19): "warning",
+            (2.0, 0.31): None,
+            (2.0, 0.3): None,
+            (2.0, 0.29): "warning",
+        },
+    ),
+    "length_hacking: longer responses, and length that is paid": (
+        longer,
+        {
+            (1.49, 0.8): None,
+            (1.5, 0.8): "warning",
+            (1.51, 0.8): "warning",
+            (2.0, 0.39): None,
+            (2.0, 0.4 + 1e-9): "warning",
+            (2.0, 0.41): "warning",
+        },
+    ),
+    "length_collapse: half of the length": (
+        lambda ratio: tables(response_tokens=moved(100, 100 * ratio)),
+        {0.51: None, 0.5: None, 0.49: "warning"},
+    ),
+    "length_collapse: responses of at most three tokens": (
+        lambda first, last: tables(response_tokens=np.where(share(first, last) == 1, 3.0, 20.0)),
+        {(0.0, 0.1): None, (0.0, 0.11): "warning", (0.3, 0.3): "info", (0.3, 0.05): None},
+    ),
+    "length_collapse: four tokens": (lambda size: tables(response_tokens=size), {4.0: None}),
+    "length_collapse: all responses empty at the end, or always": (
+        emptied,
+        {37: "critical", 0: "info"},
+    ),
+    "missing_eos: a share that rose, or is over half": (
+        lambda first, last: tables(finished=1 - share(first, last)),
+        {
+            (0.0, 0.19): None,
+            (0.0, 0.2): "warning",
+            (0.5, 0.5): None,
+            (0.51, 0.51): "warning",
+            (0.6, 0.3): None,
+        },
+    ),
+    "missing_eos: lengths that come to pile up at one maximum": (
+        lambda last: tables(response_tokens=np.where(share(0, last) == 1, 256.0, 50.0 + INDEX)),
+        {0.19: None, 0.21: "warning"},
+    ),
+    "not_sharpening: the std before and after, where the reward rose": (
+        lambda before, after, rose: tables(reward=moved(0, rose) + SIGN * moved(before, after)),
+        {
+            (0.5, 0.5, 1.0): "info",
+            (0.5, 0.51, 1.0): "info",
+            (0.5, 0.49, 1.0): None,
+            (0.5, 0.6, 0.0): None,
+        },
+    ),
+    "not_sharpening: a reward of two values": (
+        lambda first, last: tables(reward=share(first, last)),
+        {(0.1, 0.6): None},
+    ),
+    "diversity_collapse: distinct bigrams": (repeating, {71: None, 70: None, 69: "warning"}),
+    "diversity_collapse: a checked run that learns": (learning, {0.5: "info", 0.0: "warning"}),
+    "diversity_collapse: few bigrams": (few_bigrams, {199: None, 200: "warning"}),
+    "diversity_collapse: identical responses": (
+        identical,
+        {(0.1, 0.5): None, (0.1, 0.51): "warning", (0.6, 0.6): None, (0.9, 0.6): None},
+    ),
+    "cut_texts: many of one largest length, and few": (
+        lambda few, above: tables(response_chars=np.where(few > INDEX, 500, 100 + above * INDEX)),
+        {(30, 1): "info", (10, 0): None},
+    ),
+    "tool_errors": (partial(shared_of, "tool_errors"), ENDINGS),
+    "turn_limit": (partial(shared_of, "at_turn_limit"), ENDINGS),
+    "unclosed_thinking": (partial(shared_of, "unclosed_thinking"), ENDINGS),
+    "void_turns": (
+        lambda last: tables(turns=1.0, void_turns=share(0.0, last)),
+        {0.1: None, 0.11: "warning"},
+    ),
+    "stale_rollouts": (
+        lambda part: tables(lag=moved(0, 8 * part)),
+        {1.0: None, 1.1: "warning"},
+    ),
+}
+"""Check and what it judges, to a maker of runs, and its arguments to the severity found."""
+
+
+@pytest.mark.parametrize(
+    ("claim", "value"), [(claim, value) for claim, (_, found) in LIMITS.items() for value in found]
+)
+def test_a_check_warns_beyond_its_limits_only(claim: str, value: Any) -> None:
+    make, found = LIMITS[claim]
+    made = make(*value) if isinstance(value, tuple) else make(value)
+    assert severity(claim.partition(":")[0], made) == found[value]
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        *("kl_explosion", "ratio_drift", "zero_variance_groups", "entropy_explosion"),
+        *("gradient_explosion", "failed_rollouts", "reward_hacking_token"),
+    ],
+)
+def test_a_check_without_what_it_needs_does_not_run(check: str) -> None:
+    assert isinstance(run(check, tables()), NotRun)
+
+
+def test_kl_explosion_names_the_token_that_is_furthest_out() -> None:
+    values = np.where((STEP == STEPS - 1) & (INDEX == SIZE - 1), 90.0, 20.0)
+    result = find("kl_explosion", tables(kl_k1=values, kl_max_position=4.0))
+    assert result.evidence[0].step == STEPS - 1
+    assert [example.token for example in result.evidence] == [4, 4, 4]
+
+
+def test_kl_explosion_marks_the_steps_since_the_mean_left_its_start() -> None:
+    result = find("kl_explosion", tables(kl_k1=STEP.astype(float)))
+    assert result.onset and result.onset.step <= 11
+    assert result.steps == tuple(range(result.onset.step, STEPS))
+    assert len(result.evidence) == 3
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(5, "info"), (6, "warning")])
+@pytest.mark.parametrize(("name", "small"), [("objective/kl", 2.0), ("kl", 0.02)])
+def test_an_excursion_of_the_kl_is_a_note_and_a_long_one_a_warning(name, small, steps, expected):
+    kl = np.where((PLACE >= 12) & (12 + steps > PLACE), small * 100, small)
+    found = find("kl_explosion", with_metrics(tables(), **{name: kl}))
+    assert found.severity == expected
+    assert found.onset is not None
+    assert (found.onset.step, found.until) == (12, 11 + steps)
+    assert severity("kl_explosion", with_metrics(tables(), **{name: kl / 1000})) is None
+
+
+@pytest.mark.parametrize(("z", "expected"), [(-2.9, None), (-3.1, "warning")])
+def test_negative_kl_asks_for_more_than_chance(z: float, expected: str | None) -> None:
+    noise = np.random.default_rng(5).normal(size=len(STEP))
+
+    def z_of(shift: float) -> float:
+        run_ = tables(kl_k1=noise + shift)
+        return mean_of(run_, run_.responses["kl_k1"].to_numpy(), Run(run_).last)[1]
+
+    shift = solve(z, z_of, -1, 1)
+    assert severity("negative_kl", tables(kl_k1=noise + shift)) == expected
+
+
+def test_a_critic_that_only_follows_itself_is_judged_by_what_came() -> None:
+    came = {"mc_return_mean": 0.0, "mc_return_m2": 10.0, "mc_error_mean": 0.0}
+    for error, expected in ((30.0, "warning"), (5.0, None)):
+        made = critic(0.9)
+        made.responses = made.responses.assign(**came, mc_error_m2=error)
+        assert severity("value_divergence", made) == expected
+
+
+def test_value_divergence_is_quiet_where_returns_no_longer_vary() -> None:
+    saturated = tables(
+        value_tokens=10.0,
+        return_mean=0.0,
+        return_m2=moved(10.0, 1e-4),
+        value_error_mean=0.0,
+        value_error_m2=moved(2.0, 1e-3),
+        value_mean=0.0,
+        value_m2=moved(10.0, 1e-3),
+    )
+    assert severity("value_divergence", saturated) is None
+
+
+def test_groups_that_are_all_best_from_the_start_still_teach_nothing() -> None:
+    finding = find("zero_variance_groups", tables(prompt_id=INDEX // 2, reward=1.0))
+    assert finding.severity == "warning"
+    assert "all responses of the run earn the same reward" in title(finding)
+
+
+def test_zero_variance_groups_needs_a_run_without_critic() -> None:
+    with_critic = tables(prompt_id=INDEX // 2, reward=1.0, value_mean=0.1)
+    assert isinstance(run("zero_variance_groups", with_critic), NotRun)
+
+
+def test_groups_that_are_solved_are_a_note_though_the_reward_rises_no_more() -> None:
+    group = INDEX // 2
+    reward = np.where(group < 40, 1.0, np.where(INDEX % 2, 1.0, 0.0))
+    found = find("zero_variance_groups", tables(prompt_id=group, reward=reward))
+    assert found.severity == "info"
+    assert "harder prompts would teach more" in title(found)
+    assert severity("zero_variance_groups", tables(prompt_id=group, reward=1 - reward)) == "warning"
+
+
+def test_hard_groups_are_a_note_where_the_run_learns_and_they_become_fewer() -> None:
+    group = INDEX // 2
+    wrong = np.where(STEP < STEPS - 8, 45, 30) > group
+    reward = np.where(wrong, 0.0, np.where(INDEX % 2, 1.0, 0.0))
+    assert severity("zero_variance_groups", tables(prompt_id=group, reward=reward)) == "info"
+
+
+@pytest.mark.parametrize(("seen", "judged"), [(4, False), (5, True)])
+def test_prompts_seen_too_seldom_are_not_judged(seen: int, judged: bool) -> None:
+    prompts = {"step": np.repeat(np.arange(seen), 20), "prompt_id": np.tile(np.arange(20), seen)}
+    made = make_tables({**prompts, "reward": np.zeros(20 * seen), "ref_reward": np.ones(20 * seen)})
+    assert isinstance(run("persistent_losers", made), Finding) == judged
+
+
+def test_many_nan_rewards_are_critical_and_their_first_step_is_named() -> None:
+    few = (STEP >= 12) & (INDEX == 3)
+    many = (STEP >= 12) & (INDEX >= 3) & (INDEX < 9)
+    for some, level in ((few, "warning"), (few & (STEP == 12), "info"), (many, "critical")):
+        made = tables(reward=np.where(some, np.nan, 1.0), nan_values=some.astype(int))
+        assert severity("nan_metrics", made) == level
+    result = find("nan_metrics", made)
+    assert "step 12" in title(result)
+    assert (result.evidence[0].step, result.evidence[0].n) == (12, 3)
+
+
+@pytest.mark.parametrize(
+    ("steps", "of_logprobs", "of_values"),
+    [((30,), "info", "info"), ((30, 31, 32), "critical", "warning"), ((39,), "warning", "warning")],
+)
+def test_nan_that_lasts_is_critical_in_logprobs_and_a_warning_in_values(
+    steps, of_logprobs, of_values
+):
+    bad = np.isin(STEP, steps) & (INDEX == 0)
+    known = {"nan_values": bad.astype(int), "response_tokens": 10.0, "surprisal_mean": 1.0}
+    logprobs = tables(**known, logp_tokens=np.where(bad, 7.0, 10.0))
+    assert severity("nan_metrics", logprobs) == of_logprobs
+    assert severity("nan_metrics", tables(**known, logp_tokens=10.0)) == of_values
+    assert severity("nan_metrics", tables()) is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "steps", "expected"),
+    [
+        ("loss", range(35, 40), "critical"),
+        ("grad_norm", range(10, 13), "critical"),
+        ("actor/grad_norm", [10], "info"),
+        ("loss", [39], "warning"),
+        ("loss", range(3), "info"),  # mixed precision looks for its loss scale
+        ("entropy", range(35, 40), "warning"),
+        ("kl", range(40), None),  # never logged a number
+        ("loss", range(1, 40, 2), None),  # logged at every other step
+        ("speed", range(40), None),
+    ],
+)
+def test_nan_of_the_trainer(metric: str, steps: Any, expected: str | None) -> None:
+    assert severity("nan_metrics", broken(metric, list(steps), PLACE / STEPS)) == expected
+
+
+def broken(metric: str, steps: list[int], mean: Any, **columns: Any) -> Tables:
+    """Return a run whose trainer logged a mean of the reward, and NaN of a metric at steps."""
+    values = np.where(np.isin(PLACE, steps), np.nan, 0.5)
+    made = with_metrics(tables(**columns), reward=mean, **{metric: values})
+    return replace(made, metrics_broken={metric: steps})
+
+
+def test_a_nan_before_the_reward_dies_leads_and_explains_its_death() -> None:
+    alive = PLACE / STEPS + 0.02 * np.random.default_rng(0).normal(size=STEPS)
+    made = broken(
+        "loss",
+        [30],
+        np.where(PLACE < 31, alive + 1, 0.0),
+        reward=np.where(STEP < 31, SIGN + STEP / 10, -9.0),
+        response_tokens=np.where(STEP < 31, 40.0 + INDEX, 1024.0),
+    )
+    verdict = run_checks(made)
+    assert verdict.lead == "nan_metrics"
+    assert verdict.sentence.startswith("Broken: NaN since step 30.")
+    collapse = next(f for f in verdict.findings if f.id == "reward_collapse")
+    assert collapse.explained_by == "nan_metrics"
+    assert verdict.findings[0].facts["series_from"] == "metrics"
+
+
+def test_unreadable_lines_warn_from_a_thousandth_on() -> None:
+    files = [LogFile("a.jsonl", 1, rows=2000, lines=4004, bad=4)]
+    line = BadLine("a.jsonl", 17, "not JSON")
+    for count, expected in ((4, "info"), (5, "warning")):
+        made = replace(tables(), files=files, bad_lines=[line] * count, bad_count=count)
+        assert severity("broken_log", made) == expected
+    assert "a.jsonl:17" in title(find("broken_log", made))
+
+
+def test_a_torn_last_line_and_cut_arrays_are_only_told() -> None:
+    torn = BadLine("a.jsonl", 4001, "torn", torn=True)
+    assert severity("broken_log", replace(tables(), bad_lines=[torn], bad_count=1)) == "info"
+    cut = Note("unequal_lengths", "cut to the shorter", 3)
+    assert severity("broken_log", replace(tables(), notes=[cut])) == "info"
+
+
+def test_a_run_whose_steps_have_no_usual_size_is_not_judged_by_it() -> None:
+    kept = (20 + STEP * 2) > INDEX
+    assert severity("broken_log", make_tables({"step": STEP[kept], "reward": SIGN[kept]})) is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (range(10), None),
+        ([1, *range(100, 1000, 100)], None),
+        ([0, 1, 2, 3, 5, 6, 7, 8], "warning"),
+        ([0, 1, 3, 7, 8, 20, 21], None),
+    ],
+)
+def test_missing_steps_are_gaps_in_an_even_cadence(steps: list[int], expected: str | None) -> None:
+    step = np.repeat(np.array(list(steps)), 4)
+    assert severity("broken_log", make_tables({"step": step, "reward": step * 0.1})) == expected
+
+
+@pytest.mark.parametrize(("end", "named"), [(38, False), (37, True), (20, True)])
+def test_a_rank_that_stops_early(end: int, named: bool) -> None:
+    rank = INDEX % 2
+    kept = (rank == 0) | (end >= STEP)
+    made = make_tables({"step": STEP[kept], "reward": SIGN[kept], "file": rank[kept]})
+    made = replace(made, files=[LogFile("rank_0.jsonl", 1), LogFile("rank_1.jsonl", 1)])
+    result = run("broken_log", made)
+    assert (isinstance(result, Finding) and "rank_1.jsonl" in title(result)) == named
+
+
+def test_files_that_follow_each_other_are_no_ranks() -> None:
+    made = tables(file=(STEP >= 20).astype(int))
+    made = replace(made, files=[LogFile("a.jsonl", 1), LogFile("b.jsonl", 1)])
+    assert severity("broken_log", made) is None
+
+
+def test_level_checks_also_judge_a_single_step() -> None:
+    made = make_tables({"step": np.zeros(SIZE), "reward": SIGN[:SIZE], "kl_k1": np.full(SIZE, 60)})
+    assert severity("kl_explosion", made) == "critical"
+
+
+def ungraded(where: Any, reward: Any = None, kind: int = 2, **columns: Any) -> Tables:
+    paid = SIGN + STEP / 10 if reward is None else reward
+    missing = np.where(where, kind, 0)
+    return tables(reward=np.where(where, np.nan, paid), missing_grade=missing, **columns)
+
+
+def test_one_missing_grade_is_a_note() -> None:
+    one = ungraded((STEP == 7) & (INDEX == 0), kind=1)
+    result = find("missing_grades", one)
+    assert (result.severity, result.onset) == ("info", Onset(7, 7, 7))
+    assert "1 of 4,000 responses" in title(result)
+    assert severity("missing_grades", tables()) is None
+    assert severity("nan_metrics", one) is None
+
+
+def test_a_judge_that_is_down_is_a_warning_with_its_steps() -> None:
+    down = (STEP >= 20) & (STEP < 25) & (INDEX < 60)
+    result = find("missing_grades", ungraded(down, prompt_id=INDEX // 4))
+    assert (result.severity, result.rank) == ("warning", "cause")
+    assert (result.onset, result.until) == (Onset(20, 20, 20), 24)
+    assert "The judge was down" in title(result)
+    assert "Groups graded only in part: 75, of" in title(result)
+
+
+def test_what_the_policy_or_the_parser_did_is_told_from_a_judge_that_is_down() -> None:
+    cut = (STEP >= 32) & (INDEX < 60)
+    worse = find("missing_grades", ungraded(cut, SIGN + np.where(STEP >= 32, -3.0, 3.0)))
+    assert "the policy got worse" in title(worse)
+    assert worse.rank == "note"
+    unread = find("missing_grades", ungraded(cut, response_tokens=np.where(cut, 900.0, 100.0)))
+    assert "could not parse them" in title(unread)
+
+
+def test_masked_responses_are_never_warned_of() -> None:
+    assert severity("missing_grades", ungraded(INDEX < 50, kind=3)) == "info"
+
+
+def test_several_runs_are_a_warning() -> None:
+    note = Note(SEVERAL_RUNS, "a/ and b/ look like 2 runs", 1)
+    assert severity("mixed_runs", replace(tables(), notes=[note])) == "warning"
+    assert severity("mixed_runs", tables()) is None
+
+
+def test_uneven_groups_need_ids() -> None:
+    group = STEP * 25 + INDEX // 4
+    even = tables(prompt_id=INDEX // 4, group=group, group_hash=group + 1)
+    assert severity("uneven_groups", even) is None
+    own = STEP * SIZE + INDEX
+    split = find("uneven_groups", tables(prompt_id=INDEX // 4, group=own, group_hash=own + 1))
+    assert "several group ids" in title(split)
+    kept = (INDEX % 40 != 0) | (STEP % 2 == 0)
+    columns = {"step": STEP, "prompt_id": INDEX // 4, "group": group, "group_hash": group + 1}
+    uneven = make_tables({name: values[kept] for name, values in columns.items()})
+    result = find("uneven_groups", uneven)
+    assert "usual 4 responses: sizes are 3 to 4." in title(result)
+
+
+def test_one_text_that_is_repeated_was_not_cut() -> None:
+    chars = np.where(INDEX < 30, 500, 100 + INDEX)
+    same = tables(response_chars=chars, response_hash=np.where(INDEX < 30, 1, INDEX))
+    assert severity("cut_texts", same) is None
+
+
+def test_columns_that_end_are_named() -> None:
+    made = tables(ref_reward=np.where(STEP < 20, 1.0, np.nan))
+    made.extras["tool"] = np.where(STEP < 30, 1.0, np.nan)
+    made.extras["rare"] = np.where((STEP < 30) & (INDEX == 0), 1.0, np.nan)
+    result = find("lost_columns", made)
+    assert (result.onset, result.facts["names"]) == (Onset(20, 20, 20), ("ref_reward", "tool"))
+
+
+def test_a_dip_that_recovers_is_no_collapse() -> None:
+    dip = np.where((STEP > 15) & (STEP < 22), -1.0, 0.0)
+    assert severity("reward_collapse", tables(reward=1 + dip + 0.1 * SIGN)) is None
+
+
+def test_a_reward_that_fell_is_not_said_not_to_rise() -> None:
+    finding = find("reward_stalled", tables(reward=moved(1.0, 0.2) + 0.1 * SIGN))
+    assert title(finding) == "The reward fell: 1.00 at first, 0.200 at the end."
+
+
+def test_length_that_ran_into_the_limit_is_still_seen_to_be_paid() -> None:
+    tokens = np.where(STEP < 30, 40 + STEP + 5 * SIGN, 128.0)
+    assert severity("length_hacking", tables(response_tokens=tokens, reward=SIGN)) == "warning"
+
+
+def test_length_is_no_hack_where_the_watched_reward_rises_or_groups_do_not_pay_it() -> None:
+    tokens = moved(40, 80) + 10 * SIGN
+    assert severity("length_hacking", tables(response_tokens=tokens)) == "warning"
+    watched = tables(response_tokens=tokens, valid_reward=STEP + 0.1 * SIGN)
+    assert severity("length_hacking", watched) is None
+    # Prompts that need long answers earn more, but inside a prompt length does not pay.
+    apart = {"prompt_id": INDEX // 2 * 2 + INDEX % 2, "response_tokens": tokens}
+    assert severity("length_hacking", tables(**apart, group=INDEX % 2 + 2 * STEP)) is None
+
+
+def test_length_checks_fall_back_to_characters() -> None:
+    result = find("length_collapse", tables(response_chars=moved(100, 10).astype(int)))
+    assert "characters" in title(result)
+
+
+def test_learning_to_stop_is_no_collapse_of_length() -> None:
+    stops = share(0.1, 0.95) == 1
+    tokens = np.where(stops, 180.0, 1024.0) + SIGN
+    made = tables(finished=stops.astype(float), response_tokens=tokens)
+    assert severity("length_collapse", made) is None
+
+
+def test_the_trainers_length_is_judged_from_its_first_steps() -> None:
+    fell = 16 + 290 * np.exp(-PLACE / 3) + 0.2 * (PLACE % 2)
+    rises = tables(reward=SIGN + STEP)
+    found = find("length_collapse", with_metrics(rises, response_length__mean=fell))
+    assert (found.severity, found.facts["series_from"]) == ("warning", "metrics")
+    assert found.onset and found.onset.step <= 10
+    less = with_metrics(rises, response_length__mean=np.maximum(fell, 100))
+    assert severity("length_collapse", less) is None
+
+
+def test_a_few_long_responses_less_are_no_collapse() -> None:
+    tokens = np.where((INDEX < 10) & (STEP < 30), 2000.0, 20.0) + SIGN
+    assert severity("length_collapse", tables(response_tokens=tokens)) is None
+
+
+def test_responses_that_never_had_an_end_token_are_not_cut_off() -> None:
+    chance = np.where((STEP == 3) & (INDEX < 2), 1.0, 0.0)
+    made = tables(finished=chance, response_tokens=50.0 + INDEX)
+    assert severity("missing_eos", made) is None
+    assert isinstance(run("missing_eos", tables(finished=chance)), NotRun)
+
+
+def test_a_high_share_without_end_tokens_counts_only_at_one_length() -> None:
+    ended = np.where(INDEX < 60, 0.0, 1.0)
+    for tokens, expected in ((256.0, "warning"), (50.0 + INDEX, None)):
+        made = tables(finished=ended, response_tokens=np.where(ended == 0, tokens, 80.0))
+        assert severity("missing_eos", made) == expected
+
+
+def test_all_responses_cut_off_by_their_finish_reason_are_found() -> None:
+    assert severity("missing_eos", tables(finished=0.0, response_tokens=50.0 + INDEX)) == "warning"
+
+
+def test_short_responses_are_compared_at_equal_numbers_of_bigrams() -> None:
+    rng = np.random.default_rng(0)
+    made = tables()
+    lengths = moved(60, 6).astype(int)
+    made.ngrams = sample([[str(u) for u in rng.integers(0, 15, n)] for n in lengths])
+    assert severity("diversity_collapse", made) is None
+
+
+def test_equal_answers_to_one_prompt_are_no_lost_diversity() -> None:
+    same = share(0.1, 0.9) == 1
+    hashes = np.where(same, STEP * 100 + INDEX // 10, 10_000 + np.arange(len(STEP)))
+    groups = {"prompt_id": INDEX // 10, "response_hash": hashes.astype(np.uint64)}
+    assert severity("diversity_collapse", tables(**groups)) is None
+
+
+def test_the_trainers_entropy_is_judged_where_the_rollouts_hold_none() -> None:
+    certain = late(0.9, 0.05) + 0.001 * (PLACE % 2)
+    assert severity("entropy_collapse", with_metrics(tables(), actor__entropy=certain)) == "warning"
+    learns = with_metrics(tables(reward=SIGN + STEP), actor__entropy=certain)
+    assert severity("entropy_collapse", learns) == "info"
+    random = with_metrics(tables(), actor__entropy=late(0.5, 4.0))
+    assert severity("entropy_explosion", random) == "warning"
+
+
+def test_a_gradient_explosion_warns_where_the_reward_falls_after_it() -> None:
+    norm = np.where(PLACE == 19, 500.0, 1.0)
+    quiet = find("gradient_explosion", with_metrics(tables(), grad_norm=norm))
+    assert (quiet.severity, quiet.rank) == ("info", "note")
+    dies = tables(reward=np.where(STEP < 21, 1.0, 0.0) + 0.1 * SIGN)
+    found = find("gradient_explosion", with_metrics(dies, grad_norm=norm))
+    assert (found.severity, found.rank) == ("warning", "cause")
+    assert found.onset and found.onset.step == 19
+    early = np.where(PLACE == 5, 500.0, 1.0)
+    assert severity("gradient_explosion", with_metrics(dies, grad_norm=early)) == "info"
+    assert severity("gradient_explosion", with_metrics(dies, grad_norm=norm.clip(0, 100))) is None
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_trends_of_a_short_run_are_too_short_to_judge(steps: int) -> None:
+    kept = steps > STEP
+    names = ["surprisal_mean", "logp_tokens", "response_tokens", "finished", "value_tokens"]
+    names += ["value_error_mean", "value_error_m2", "return_mean", "return_m2", "value_mean"]
+    columns = dict.fromkeys(names, np.ones(kept.sum()))
+    made = make_tables({"step": STEP[kept], "reward": SIGN[kept], **columns})
+    fed = [check for check in CHECKS if all(need.is_available(Run(made)) for need in check.needs)]
+    trends = [check for check in fed if check.trend]
+    assert len(trends) >= 6
+    for check in trends:
+        result = check.run(Run(made))
+        assert isinstance(result, NotRun)
+        assert f"(this run has {steps})" in result.needs
+
+
+def test_a_run_of_five_steps_is_judged() -> None:
+    step = np.repeat(np.arange(5), SIZE)
+    fell = np.select([step < 2, step < 3], [1.0, 0.2], 0.01)
+    columns = {"surprisal_mean": fell, "logp_tokens": np.full(len(step), 8.0)}
+    made = make_tables({"step": step, "reward": fell, **columns})
+    assert not isinstance(run("entropy_collapse", made), NotRun)
+
+
+def test_sequence_weights_are_those_of_numpy() -> None:
+    spread = np.where(STEP < 32, 0.1, 1.5) * SIGN
+    found = find("off_policy_weights", tables(log_weight=spread))
+    weight = np.exp(np.array([1.5, -1.5]))
+    assert found.facts["mean"] == pytest.approx(weight.mean())
+    assert found.facts["ess"] == pytest.approx(weight.mean() ** 2 / (weight**2).mean())
+    assert found.facts["chi2"] == pytest.approx((weight**2).mean() - 1)
+    assert found.facts["std"] == pytest.approx(weight.std())
+    assert "2.35" in title(found)
+
+
+def test_calls_that_fall_are_disuse_whatever_the_reward_does() -> None:
+    calls = moved(2, 0) + 0.1 * SIGN
+    for reward in (SIGN, moved(0, 1) + 0.1 * SIGN, moved(1, 0) + 0.1 * SIGN):
+        assert severity("tool_disuse", tables(tool_calls=calls, reward=reward)) == "warning"
+    assert severity("tool_disuse", tables(tool_calls=moved(0.1, 0) + 0.01 * SIGN)) is None
+
+
+def test_failed_rollouts_are_judged_by_step() -> None:
+    given = tables()
+    given.steps["failed_rollouts"] = np.where(given.steps["step"] < 30, 1, 100)
+    found = find("failed_rollouts", given)
+    assert found.facts["share"] == pytest.approx(0.5)
+    assert found.onset and found.onset.step == 30
+    given.steps["failed_rollouts"] = 5
+    assert run("failed_rollouts", given) is None
+
+
+def test_templates_are_found_while_surprisal_stays() -> None:
+    rng = np.random.default_rng(0)
+    prompt = (INDEX // 10) + 10 * (STEP % 3)
+    columns = {"step": STEP, "prompt_id": prompt, "reward": SIGN, "surprisal_mean": 0.6 + 0 * SIGN}
+
+    def made(last: float, **more: Any) -> Tables:
+        texts = texts_of(rng, STEP, prompt, np.where(STEP < 20, 0.4, last))
+        return make_tables({**columns, **more}, texts=texts)
+
+    found = find("template_collapse", made(0.0))
+    assert found.onset and found.onset.step in (19, 20, 21)
+    assert severity("template_collapse", made(0.4)) is None
+    gone = np.where(STEP < 20, 0.6, 0.1)
+    assert severity("template_collapse", made(0.0, surprisal_mean=gone)) is None
+
+
+@pytest.mark.parametrize(
+    ("last", "drift", "expected"), [(0.09, 0.0, "warning"), (0.11, 0.0, None), (0.09, 0.1, "info")]
+)
+def test_the_std_inside_groups_is_held_against_the_first_ten_steps(last, drift, expected):
+    made = tables(prompt_id=INDEX // 10, reward=SIGN + drift * STEP)
+    made.steps["group_std_mean"] = np.where(made.steps["step"] < 30, 1.0, last)
+    assert severity("group_std_fall", made) == expected

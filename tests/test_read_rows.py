@@ -1,0 +1,474 @@
+"""What rows of a log mean: splits, grades, thinking, critics, and what a restart replaces."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rlreport
+from rlreport.errors import UnusableInputError, UsageError
+from rlreport.options import ReadOptions
+from rlreport.read.logs import read_logs
+from rlreport.read.notes import MISSING_GRADES, Missing, missing_grade
+from rlreport.read.tables import Scan
+from rlreport.summarise import step_bigrams, summarise
+from tests.reading import kinds, read, row, token_figures, tokens, write
+
+
+def responses(scan: Scan) -> list[str]:
+    return [rollout.response for rollout in scan.rollouts.read(range(len(scan.responses)))]
+
+
+def test_validation_stands_beside_training_and_further_splits_are_left_out(tmp_path: Path) -> None:
+    write(tmp_path / "train_rows.jsonl", [row(1)])
+    write(tmp_path / "val_rows.jsonl", [row(1), row(2)])
+    write(tmp_path / "eval_rows.jsonl", [row(1)] * 3)
+    scan = read(tmp_path)
+    assert scan.responses["validation"].tolist() == [0, 1, 1]
+    assert scan.extras["split"].tolist() == ["train", "val", "val"]
+    assert {"split", "other_split"} <= kinds(scan)
+    only = read(tmp_path, split="val").responses
+    assert only["validation"].tolist() == [0, 0]
+    with pytest.raises(UsageError, match="train, val"):
+        read(tmp_path, split="test")
+
+
+def test_rows_that_name_their_split_are_read_whatever_the_path_says(tmp_path: Path) -> None:
+    rows = [row(1) | {"split": "train"}, row(1) | {"split": "val"}]
+    scan = read(write(tmp_path / "valid_run.jsonl", rows))
+    assert scan.responses["validation"].tolist() == [0, 1]
+    assert kinds(scan) == {"split"}
+
+
+def test_an_odd_entry_of_columns_costs_only_itself(tmp_path: Path) -> None:
+    line = {"step": ["3", None], "prompt": ["p", "p"], "completion": ["4", "5"], "Acc": [1.0, 0.0]}
+    good = {**line, "step": ["3", "3"]}
+    scan = read(write(tmp_path / "completions.jsonl", [good, line]))
+    assert {file.format for file in scan.files} == {"swift"}
+    assert (len(scan.responses), [bad.line for bad in scan.bad_lines]) == (3, [2])
+
+
+def test_a_format_that_fails_is_a_bad_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("surprise")
+
+    verl = {"input": "2+2?", "output": "a", "gts": "4", "score": 1.0, "step": 1, "acc": True}
+    path = write(tmp_path / "1.jsonl", [verl] * 2)
+    monkeypatch.setattr("rlreport.formats.simple.Verl.rows", fail)
+    write(tmp_path / "native.jsonl", [row(1)])
+    scan = read(tmp_path)
+    assert [bad.line for bad in scan.bad_lines if bad.file == path.name] == [1, 2]
+    assert "KeyError('surprise')" in scan.bad_lines[0].reason
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_misspelt_field_is_named_in_one_note(tmp_path: Path, workers: int) -> None:
+    for name in ("a", "b"):
+        rows = [row(i, logprob=[-0.5], meta={"a": 1}) for i in range(3)]
+        write(tmp_path / f"{name}.jsonl", rows)
+    scan = read_logs([tmp_path], ReadOptions(workers=workers))
+    (said,) = [note.text for note in scan.notes if note.kind == "not_taken"]
+    assert said == "unrecognized fields: logprob (list), meta (object)"
+    assert read(tmp_path, strict=True).bad_count == 0
+
+
+def test_rows_of_another_split_than_their_file_s_stand_beside(tmp_path: Path) -> None:
+    def episode(kind: str) -> dict[str, object]:
+        node = {"message": {"role": "assistant", "content": kind}, "sampled": True}
+        trace = {"nodes": [node], "rewards": {"r": {"score": 1.0}}}
+        return {"run": {"work": {"type": kind, "step": 1}}, "traces": [trace], "task": {}}
+
+    path = write(tmp_path / "traces.jsonl", [episode("train"), episode("eval"), episode("train")])
+    scan = read(path)
+    assert responses(scan) == ["train", "train", "eval"]
+    assert scan.responses["validation"].tolist() == [0, 0, 1]
+    assert responses(read(path, split="eval")) == ["eval"]
+    assert kinds(read(path, split="train")) == {"other_split_rows"}
+
+
+def test_windows_of_the_token_table_are_cut_over_the_steps_of_training(tmp_path: Path) -> None:
+    training = [tokens("a", "b", step=step) for step in range(100, 120)]
+    beside = [row(step, split="val") for step in range(0, 100, 5)]
+    alone = summarise(read(write(tmp_path / "a.jsonl", training))).tokens
+    both = summarise(read(write(tmp_path / "b.jsonl", training + beside))).tokens
+    columns = ["raw", "count", "count_first", "count_last", "prob_change"]
+    assert (alone["count_first"] > 0).all()
+    assert both[columns].equals(alone[columns])
+
+
+@pytest.mark.parametrize(
+    ("said", "unclosed", "chars"), [("abc def", 1.0, 7.0), ("abc</think>def", 0.0, 3.0)]
+)
+def test_thinking_that_the_prompt_opens_is_thinking_in_turns_too(said, unclosed, chars, tmp_path):
+    plain = row(prompt="Q <think>\n", response=said)
+    first = {"role": "assistant", "text": said, "sampled": True}
+    later = [
+        {"role": "tool", "text": "x", "sampled": False},
+        {"role": "assistant", "text": "done", "sampled": True},
+    ]
+    scan = read(
+        write(tmp_path / "a.jsonl", [plain, plain | {"turns": [first]},
+                                     plain | {"turns": [first, *later]}])
+    )  # fmt: skip
+    assert scan.responses["unclosed_thinking"].tolist() == [unclosed] * 3
+    assert scan.responses["thinking_chars"].tolist() == [chars] * 3
+
+
+def test_what_a_turn_says_after_thinking_logged_apart_is_no_thinking(tmp_path: Path) -> None:
+    turn = {"role": "assistant", "text": "so 4", "sampled": True, "thinking": "2+2"}
+    logged = row(prompt="Q <think>", response="so 4", turns=[turn])
+    scan = read(write(tmp_path / "a.jsonl", [logged]))
+    assert scan.responses["thinking_chars"].tolist() == [3]
+    assert scan.responses["unclosed_thinking"].tolist() == [0]
+
+
+def test_a_group_id_that_is_nan_marks_no_group(tmp_path: Path) -> None:
+    rows = [row(prompt=prompt, group_id=float("nan")) for prompt in "abca"]
+    groups = read(write(tmp_path / "a.jsonl", rows)).responses.sort_values("offset")["group"]
+    assert len(set(groups[:3])) == 3 and groups.iloc[3] == groups.iloc[0]
+
+
+def test_a_part_of_the_reward_named_like_a_field_is_kept_beside_it(tmp_path: Path) -> None:
+    parts = {"reward": 0.5, "values": 0.25, "format": 1.0}
+    scan = read(write(tmp_path / "a.jsonl", [row(reward=2.0, reward_parts=parts)]))
+    assert scan.responses["reward"].tolist() == [2.0]
+    assert scan.reward_parts == ["format", "reward_logged", "values_logged"]
+    assert scan.extras[["reward_logged", "values_logged"]].values.tolist() == [[0.5, 0.25]]
+
+
+VALUES = {"response_tokens": ["a", "b"], "values": [0.5, 0.7]}
+ROWS: list[dict[str, Any]] = [
+    row(0, **VALUES),
+    row(1, **VALUES, token_rewards=[0.0, 1.0]),
+    row(2, **VALUES, advantages=[0.1, 0.3]),
+    row(3, **VALUES, token_rewards=[0.0, 1.0], advantages=[0.1, 0.3]),
+    row(4, response_tokens=["a"], logprobs=[-0.5]),
+]
+COLUMNS = [
+    "value_mean", "value_m2", "value_tokens", "return_mean", "return_m2", "value_error_mean",
+    "mc_return_mean", "advantage_mean", "advantage_logged_mean",
+]  # fmt: skip
+
+
+def critic(scan: Scan) -> np.ndarray:
+    return scan.responses.reindex(columns=COLUMNS).to_numpy(np.float64)
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one_file", "a_file_each"])
+def test_a_rows_critic_figures_do_not_depend_on_the_rows_beside_it(apart, tmp_path):
+    (tmp_path / "all").mkdir()
+    alone = []
+    for item in ROWS:
+        path = write(tmp_path / f"{item['step']}.jsonl", [item])
+        alone.append(critic(read(path))[0])
+        if apart:
+            write(tmp_path / "all" / path.name, [item])
+    if not apart:
+        write(tmp_path / "all" / "rows.jsonl", ROWS)
+    np.testing.assert_array_equal(critic(read(tmp_path / "all")), alone)
+    # The return of a row without token rewards is its logged advantage + value.
+    np.testing.assert_allclose(alone[2][COLUMNS.index("return_mean")], 0.8)
+
+
+def test_a_steps_mean_value_is_that_of_its_tokens_where_nothing_tells_returns(tmp_path):
+    rows = [row(0, **VALUES), row(0, response_tokens=["a"], values=[1.5]), ROWS[1], ROWS[4]]
+    steps = summarise(read(write(tmp_path / "a.jsonl", rows))).steps
+    np.testing.assert_allclose(steps["value_mean"], [2.7 / 3, 0.6, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({}, 0),
+        ({"reward": math.nan}, 0),
+        ({"reward": None}, Missing.NULL),
+        ({"judge_failed": True}, Missing.JUDGE_FAILED),
+        ({"judge_failed": False}, 0),
+        ({"_ng_failure_class": "judge_failed", "reward": 0.0}, Missing.JUDGE_FAILED),
+        ({"_ng_failure_class": None}, 0),
+        ({"sample_loss_mask": 0.0}, Missing.MASKED),
+        ({"judge_failed": "True", "reward": None}, Missing.JUDGE_FAILED),
+        ({"reward_status": "timeout"}, Missing.JUDGE_FAILED),
+        ({"reward_status": "ok"}, 0),
+        ({"grade_valid": False}, Missing.JUDGE_FAILED),
+        ({"mask_sample": 1}, Missing.MASKED),
+        ({"is_masked": 0.25}, 0),
+        ({"loss_multiplier": 0.0}, Missing.MASKED),
+        ({"loss_multiplier": 1.0}, 0),
+        ({"grader_error": "HTTP 503"}, Missing.ERROR),
+        ({"reward_error": 0.3}, 0),
+        ({"judge_error": "none"}, 0),
+        ({"errors": ["the judge timed out"]}, Missing.ERROR),
+        ({"errors": ["tool: no such file"]}, 0),
+        ({"errors": ["sandbox died"], "reward": None}, Missing.ERROR),
+        ({"metadata": {"judge_failed": True}}, Missing.JUDGE_FAILED),
+    ],
+)
+def test_kinds_of_missing_grades(fields: dict[str, Any], kind: int) -> None:
+    graded = row(**fields)
+    assert missing_grade(graded, null=graded["reward"] is None) == kind
+
+
+def test_missing_grades_are_in_no_figure_and_counted_by_kind(tmp_path: Path) -> None:
+    failed = {"reward": 0.0, "judge_failed": True, "reward_parts": {"right": 0.0}}
+    graded = {"reward": [1.0], "reward_parts": {"right": 1.0}}
+    nulls: list[dict[str, Any]] = [{"reward": None}, {"reward": "none"}]
+    rows = [row(**fields) for fields in (*nulls, failed, graded, {"reward": math.nan})]
+    scan = read(write(tmp_path / "run.jsonl", rows))
+    assert scan.responses["missing_grade"].tolist() == [1, 1, 2, 0, 0]
+    assert scan.responses["nan_values"].tolist() == [0, 0, 0, 0, 1]
+    assert scan.responses["reward"].mean() == 1.0
+    assert scan.extras["right"].mean() == 1.0
+    notes = [(note.text.split(",")[0], note.count) for note in scan.notes
+             if note.kind == MISSING_GRADES]  # fmt: skip
+    assert notes == [("responses whose reward is null", 2), ("responses whose judge failed", 1)]
+
+
+def test_a_mask_on_every_response_means_something_else(tmp_path: Path) -> None:
+    scan = read(write(tmp_path / "run.jsonl", [row(masked=True)] * 3))
+    assert scan.responses["reward"].notna().all()
+    assert not scan.responses["missing_grade"].any()
+
+
+OLDER = [
+    tokens("old", "x", step=step, turns=[{"role": "assistant", "text": "a", "sampled": True},
+                                         {"role": "tool", "text": "b", "sampled": False}])
+    for step in range(10)
+]  # fmt: skip
+NEWER = [tokens("new", "y", step=step) for step in range(5, 15)]
+
+
+def steps_of(scan: Scan, split: int) -> list[int]:
+    return scan.responses.loc[scan.responses["validation"] == split, "step"].tolist()
+
+
+def test_validation_of_an_earlier_step_is_no_restart(tmp_path: Path) -> None:
+    rows = [row(step) for step in range(20)]
+    rows[10:10] = [row(5, split="val"), row(5, split="val")]
+    path = write(tmp_path / "a.jsonl", rows)
+    for restarts in ("all", "last"):
+        scan = read(path, restarts=restarts)
+        assert "restart" not in kinds(scan)
+        assert steps_of(scan, 0) == list(range(20))
+        assert steps_of(scan, 1) == [5, 5]
+
+
+def test_validation_that_a_restart_logged_again_counts_once(tmp_path: Path) -> None:
+    def attempt(steps: range, reward: float) -> list[dict]:
+        own = [row(step, reward=reward) for step in steps]
+        own[1:1] = [row(5, split="val", reward=reward)]
+        return own
+
+    path = write(tmp_path / "a.jsonl", [*attempt(range(5, 15), 0.0), *attempt(range(5, 20), 1.0)])
+    scan = read(path, restarts="last")
+    assert steps_of(scan, 0) == list(range(5, 20))
+    assert steps_of(scan, 1) == [5]
+    assert set(scan.responses["reward"]) == {1.0}
+
+
+@pytest.mark.parametrize("lines", ["a.jsonl", "a.jsonl.gz"])
+def test_what_a_restart_replaced_is_in_no_sum(lines: str, tmp_path: Path) -> None:
+    def written(name: str, rows: list[dict]) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        path = write(folder / "a.jsonl", rows)
+        if lines.endswith(".gz"):
+            path.with_name(lines).write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+        return folder
+
+    restarted = read(written("restarted", OLDER + NEWER), restarts="last")
+    alone = read(written("alone", OLDER[:5] + NEWER))
+    assert "restart" in kinds(restarted)
+    for name in ("positions", "tools"):
+        pd.testing.assert_frame_equal(getattr(restarted, name), getattr(alone, name))
+    pd.testing.assert_frame_equal(token_figures(restarted), token_figures(alone))
+    pd.testing.assert_frame_equal(
+        step_bigrams(restarted.ngrams, restarted.responses),
+        step_bigrams(alone.ngrams, alone.responses),
+    )
+    places = ["offset", "line", "line_hash"]
+    left = restarted.responses.drop(columns=places, errors="ignore")
+    pd.testing.assert_frame_equal(left, alone.responses.drop(columns=places, errors="ignore"))
+    assert restarted.fields == alone.fields
+
+
+def test_a_cached_scan_with_the_replaced_rows_is_not_taken_for_one_without(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", OLDER + NEWER)
+    rows = {
+        restarts: len(read(path, restarts=restarts, cache=str(tmp_path / "kept")).responses)
+        for restarts in ("all", "last", "all", "last")
+    }
+    assert rows == {"all": 20, "last": 15}
+
+
+def attempt(folder: Path, name: str, steps: range, rows: int = 4, **fields: object) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, [row(s, prompt=f"{s} {i}", **fields) for s in steps for i in range(rows)])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("attempt_1.jsonl", "attempt_2.jsonl"),
+        ("a/rank_0.jsonl", "a/rank_1.jsonl", "b/rank_0.jsonl", "b/rank_1.jsonl"),
+    ],
+)
+def test_a_file_per_attempt_is_noted_and_the_last_one_can_be_chosen(names, tmp_path):
+    half = len(names) // 2
+    for i, name in enumerate(names):
+        steps = range(61) if i < half else range(50, 101)
+        attempt(tmp_path, name, steps, reward=float(i >= half))
+    scan = read(tmp_path)
+    (note,) = (note for note in scan.notes if note.kind == "restart")
+    assert note.text == (
+        "steps 50 to 60 were logged again in later files, as after a restart; all rows kept "
+        "(--restarts last leaves out these rows)"
+    )
+    assert (note.count, note.file) == (11 * 4 * half, names[0])
+    last = read(tmp_path, restarts="last")
+    assert len(scan.responses) - len(last.responses) == note.count
+    assert set(last.responses.loc[last.responses["step"] >= 50, "reward"]) == {1.0}
+    assert set(last.responses["step"]) == set(range(101))
+    assert "older rows left out" in next(n.text for n in last.notes if n.kind == "restart")
+
+
+def test_an_attempt_that_ended_within_a_step_is_noted(tmp_path: Path) -> None:
+    attempt(tmp_path, "a.jsonl", range(10), rows=8)
+    with (tmp_path / "a.jsonl").open("ab") as log:
+        log.write(write(tmp_path / "part", [row(10, prompt="10 0")]).read_bytes())
+    (tmp_path / "part").unlink()
+    attempt(tmp_path, "b.jsonl", range(10, 20), rows=8)
+    (note,) = (note for note in read(tmp_path).notes if note.kind == "restart")
+    assert (note.count, note.file) == (1, "a.jsonl")
+    assert "steps 10 were logged again" in note.text
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"rank_0.jsonl": range(61), "rank_1.jsonl": range(60)},
+        {"worker_0.jsonl": range(60), "worker_3.jsonl": range(30, 100)},
+        {"x.jsonl": range(60), "y.jsonl": range(60)},
+        {"math.jsonl": range(100), "code.jsonl": range(50, 60)},
+        {f"{step}.jsonl": range(step, step + 1) for step in range(30)},
+        {"early.jsonl": range(50), "late.jsonl": range(50, 100)},
+    ],
+)
+def test_other_files_with_the_same_steps_are_no_attempts(files, tmp_path):
+    for name, steps in files.items():
+        attempt(tmp_path, name, steps)
+    scan = read(tmp_path, restarts="last")
+    assert "restart" not in kinds(scan)
+    assert len(scan.responses) == sum(4 * len(steps) for steps in files.values())
+
+
+def test_a_log_that_is_continued_in_a_new_file_within_a_step_has_no_attempts(tmp_path):
+    rows = [row(step, prompt=str(i)) for step in range(20) for i in range(8)]
+    write(tmp_path / "log.jsonl", rows[:83])
+    write(tmp_path / "log.new.jsonl", rows[83:])
+    scan = read(tmp_path, restarts="last")
+    assert "restart" not in kinds(scan)
+    assert len(scan.responses) == len(rows)
+
+
+def failed(step: int) -> dict[str, object]:
+    return row(step, response="", reward=None, errors=["timeout"])
+
+
+def test_failed_rollouts_that_a_restart_logged_again_are_not_counted(tmp_path: Path) -> None:
+    first = [row(step) if n else failed(step) for step in range(6) for n in range(4)]
+    again = [row(step) for step in range(3, 8) for _ in range(4)]
+    path = write(tmp_path / "a.jsonl", [*first, *again])
+    assert read(path, restarts="last").failed == {0: 1, 1: 1, 2: 1}
+    assert read(path).failed == dict.fromkeys(range(6), 1)
+
+
+def test_of_the_rows_of_a_rollout_the_last_of_its_file_and_step_counts(tmp_path: Path) -> None:
+    def rows(rank: int) -> list[dict[str, object]]:
+        ids = ["a", "a", "b", 7, "a", 7, None, None]
+        return [
+            row(step, reward=10.0 * rank + i, rollout_id=one)
+            for step in (0, 1)
+            for i, one in enumerate(ids)
+        ]
+
+    for rank in (0, 1):
+        write(tmp_path / f"rank_{rank}.jsonl", rows(rank))
+    scan = read(tmp_path)
+    last = [2.0, 4.0, 5.0, 6.0, 7.0]
+    for _, step in scan.responses.groupby("step"):
+        assert step["reward"].tolist() == [*last, *(10 + one for one in last)]
+    noted = [note for note in scan.notes if note.kind == "earlier_rows"]
+    assert [(note.file, note.count) for note in noted] == [("rank_0.jsonl", 6), ("rank_1.jsonl", 6)]
+    assert [file.rows for file in scan.files] == [10, 10]
+
+
+def test_a_restart_is_reported_and_its_older_rows_can_be_left_out(tmp_path: Path) -> None:
+    steps = [0, 1, 2, 3, 4, 5, 3, 4, 5, 6]
+    path = write(tmp_path / "a.jsonl", [row(step, reward=i) for i, step in enumerate(steps)])
+    scan = read(path)
+    assert len(scan.responses) == 10
+    (note,) = scan.notes
+    assert note.kind == "restart"
+    assert "3 to 5" in note.text
+    last = read(path, restarts="last")
+    assert last.responses["step"].tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert last.responses["reward"].tolist() == [0, 1, 2, 6, 7, 8, 9]
+    assert last.ngrams is not None and len(last.ngrams.rows) == last.files[0].rows == 7
+
+
+def test_columns_of_rows_that_are_left_out_take_no_room(tmp_path: Path) -> None:
+    many = {f"a{i:02}": 1.0 for i in range(64)}
+    lines = [row(0), row(1, **many), row(2), row(1), row(2), row(3)]
+    for line in lines:
+        line["zscore"] = 0.5
+    scan = read(write(tmp_path / "a.jsonl", lines), restarts="last")
+    assert list(scan.extras) == ["zscore"]
+    assert "many_extras" not in kinds(scan)
+
+
+def test_one_response_with_tokens_does_not_hide_the_words_of_the_others(tmp_path: Path) -> None:
+    lines = [row(step, response="one two three four") for step in range(3) for _ in range(4)]
+    lines[5] = tokens("a", "b", "c", step=1)
+    scan = read(write(tmp_path / "a.jsonl", lines))
+    assert scan.ngrams is not None
+    assert (scan.ngrams.unit, len(scan.ngrams.rows)) == ("word", 11)
+    assert {note.kind: note.count for note in scan.notes} == {"mixed_units": 1}
+    # Every response counts for the distinct-2 of its step, by its own units.
+    assert np.isfinite(scan.responses["distinct_2"]).all()
+    assert scan.every is not None
+    assert len(scan.every.rows) == 12
+
+
+def test_responses_that_count_in_part_are_noted(tmp_path: Path) -> None:
+    lines = [row(0, response="w " * 3000), row(0, response="w " * 2000)]
+    scan = read(write(tmp_path / "a.jsonl", lines))
+    assert {note.kind: note.count for note in scan.notes} == {"shortened": 1}
+
+
+def test_validation_outside_the_sample_does_not_make_figures_sampled(tmp_path, monkeypatch):
+    monkeypatch.setattr("rlreport.read.choice.MAX_SAMPLED", 6)
+    lines = [row(0, split=split) for split in ("train", "train", "val", "val") for _ in range(3)]
+    scan = read(write(tmp_path / "a.jsonl", lines))
+    assert (scan.sampled, scan.sampled_of, len(scan.responses)) == (6, 6, 12)
+
+
+def test_names_of_unrecognized_fields_are_redacted(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [row(step, SECRETLIST=["a"]) for step in range(5)])
+    rlreport.build(path, tmp_path / "out", redact="names", workers=1)
+    held = [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
+    assert not [file for file in held if b"SECRETLIST" in file.read_bytes()]
+
+
+def test_a_log_without_responses_says_why(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [row(0, trainable=False)] * 3)
+    with pytest.raises(UnusableInputError, match="3 rows of agents that are not trained"):
+        read_logs([path], ReadOptions(workers=1))
