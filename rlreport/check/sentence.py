@@ -157,40 +157,36 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
     is_long = since is not None and steps[-1] - since >= LONG_PART * (steps[-1] - steps[0])
     collapsed = {f.id for f in verdict.findings if f.severity != "info"} & set(COLLAPSES)
     is_lower = best > last and texts[1] != texts[2]
+    dip = next((f.facts for f in verdict.findings if f.facts.get("kind") == "dip"), None)
     if is_lower and (course.lost or (collapsed and course.best.steps[1] < course.last.steps[0])):
         facts["at"] = span(course.best.steps)
-        if first < best and texts[0] != texts[1]:
-            if is_long and end == "dead":
-                clause = (
-                    "{name} rose from {first} to {best} ({at}) and is {last} since step {since}"
-                )
-                return format_message(clause, facts)
-            return format_message(
-                "{name} rose from {first} to {best} ({at}), then fell to {last}", facts
+        if first >= best or texts[0] == texts[1]:
+            literal = translatable("{name} fell from {first} to {last}")
+        elif is_long and end == "dead":
+            literal = translatable(
+                "{name} rose from {first} to {best} ({at}) and is {last} since step {since}"
             )
-        return format_message("{name} fell from {first} to {last}", facts)
-    if _rose(course) and texts[0] != texts[2]:
+        else:
+            literal = translatable("{name} rose from {first} to {best} ({at}), then fell to {last}")
+    elif _rose(course) and texts[0] != texts[2]:
+        literal = translatable("{name} rose from {first} to {last}")
         if is_long and end == "flat":
-            return format_message(
-                "{name} rose from {first} to {last} and is flat since step {since}", facts
+            literal = translatable(
+                "{name} rose from {first} to {last} and is flat since step {since}"
             )
-        return format_message("{name} rose from {first} to {last}", facts)
-    dip = next((f.facts for f in verdict.findings if f.facts.get("kind") == "dip"), None)
-    if dip and quantity == "reward":
+    elif dip and quantity == "reward":
         facts |= {"level": short_figure(dip["low"]), "when": span((dip["since"], dip["until"]))}
-        return format_message(
-            "{name} is {last} at the end, after a fall to {level} ({when})", facts
-        )
-    if course.direction < 0 and texts[0] != texts[2]:
-        return format_message("{name} fell from {first} to {last}", facts)
-    if texts[0] == texts[2] or abs(last - first) <= STILL * max(abs(first), abs(last)):
-        return format_message("{name} stays at about {last}", facts)
-    facts |= {"start": span(course.first.steps), "end": span(course.last.steps)}
-    if verdict.level == "healthy":
-        return format_message("{name} is {last} in {end} ({first} in {start})", facts)
-    return format_message(
-        "{name} did not clearly change: {first} in {start}, {last} in {end}", facts
-    )
+        literal = translatable("{name} is {last} at the end, after a fall to {level} ({when})")
+    elif course.direction < 0 and texts[0] != texts[2]:
+        literal = translatable("{name} fell from {first} to {last}")
+    elif texts[0] == texts[2] or abs(last - first) <= STILL * max(abs(first), abs(last)):
+        literal = translatable("{name} stays at about {last}")
+    else:
+        facts |= {"start": span(course.first.steps), "end": span(course.last.steps)}
+        literal = translatable("{name} did not clearly change: {first} in {start}, {last} in {end}")
+        if verdict.level == "healthy":
+            literal = translatable("{name} is {last} in {end} ({first} in {start})")
+    return format_message(literal, facts)
 
 
 def numbers_of(values: Sequence[float], course: Course) -> list[str]:

@@ -46,7 +46,7 @@ def curves(scale: Any) -> Spec:
 
     Data: ``step``, ``series``, ``value``, ``low``, ``high`` (band), ``min``, ``max`` (range of the
     steps that a value is the mean of). Layers with their own data:
-    ``translatable`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``guide`` (usual
+    ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``guide`` (usual
     range ``low``, ``high``), ``zero``, ``raw`` (logged values behind smoothed lines) and ``point``
     (both with the fields of the data), ``label`` (``step``, ``series``, ``y``, ``label``).
     """
