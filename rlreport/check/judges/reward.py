@@ -54,6 +54,7 @@ EVIDENT = 5.0
         "late": "the reward fell to {end:short} in the last steps",
         "fell": "the reward fell to {end:short} and stays low",
         "dip": "the reward fell to {low:short} and recovered",
+        "prompts": "the reward fell to {end:short}, with its prompts",
     },
     why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
     suggestion="Go back to a checkpoint before the fall; lower the learning rate or raise the KL "
