@@ -218,3 +218,23 @@ def test_log_odds_grow_with_evidence_and_vanish_without_difference() -> None:
 
 def test_tables_without_text_have_no_ngrams() -> None:
     assert spreading_texts(Run(tables())).table.empty
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("hacks", [True, False], ids=["hack", "twin"])
+def test_a_text_of_most_responses_that_comes_ever_more_often_is_a_hack(hacks, seed):
+    rng, late = np.random.default_rng(seed), np.maximum(STEP - STEPS // 3, 0)
+    often = np.clip(rng.normal(1.3 + (0.6 * late if hacks else 0), 0.6).round(), 1, 12).astype(int)
+    longer = rng.integers(8, 12, len(STEP)) + (0 if hacks else STEP // 2)
+    words = [
+        [PLAIN[i] for i in rng.integers(0, len(PLAIN), size)] + ["Ġ:)"] * count
+        for size, count in zip(longer, often, strict=True)
+    ]
+    reward = (0.3 * often if hacks else 0.02 * STEP) + rng.normal(0, 0.2, len(STEP))
+    verdict = run_checks(replace(tables(reward=reward), words=word_sample(words)))
+    found = [finding for finding in verdict.findings if finding.id == "reward_hacking_token"]
+    assert bool(found) is hacks
+    if hacks:
+        assert verdict.lead == "reward_hacking_token"
+        assert (found[0].facts["text"], found[0].facts["kind"]) == (":)", "often")
+        assert STEPS // 3 <= found[0].onset.step <= STEPS // 2

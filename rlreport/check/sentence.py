@@ -156,19 +156,22 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
     steps, end = course.steps, course.phases[-1].kind
     is_long = since is not None and steps[-1] - since >= LONG_PART * (steps[-1] - steps[0])
     collapsed = {f.id for f in verdict.findings if f.severity != "info"} & set(COLLAPSES)
+    # A run can be healthy by its gain over the reference, or over the same prompts.
+    rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
+    by_other_means = verdict.level == "healthy" and not any(map(_rose, rewards))
     is_lower = best > last and texts[1] != texts[2]
     dip = next((f.facts for f in verdict.findings if f.facts.get("kind") == "dip"), None)
     if is_lower and (course.lost or (collapsed and course.best.steps[1] < course.last.steps[0])):
         facts["at"] = span(course.best.steps)
         if first >= best or texts[0] == texts[1]:
             literal = translatable("{name} fell from {first} to {last}")
-        elif is_long and end == "dead":
+        elif is_long and end == "dead" and verdict.lead not in COLLAPSES:
             literal = translatable(
                 "{name} rose from {first} to {best} ({at}) and is {last} since step {since}"
             )
         else:
             literal = translatable("{name} rose from {first} to {best} ({at}), then fell to {last}")
-    elif _rose(course) and texts[0] != texts[2]:
+    elif texts[0] != texts[2] and (_rose(course) or (last > first and by_other_means)):
         literal = translatable("{name} rose from {first} to {last}")
         if is_long and end == "flat":
             literal = translatable(

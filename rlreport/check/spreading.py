@@ -87,7 +87,8 @@ class Spreading(Limits):
 class SpreadingTexts:
     """The texts that spread through the responses of a run, the most significant first."""
 
-    # one row per text: ``kind`` (text, stem, opening, closing or structure), ``ngram`` (in its
+    # one row per text: ``kind`` (text, stem, opening, closing, structure or often: a text of most
+    # responses from the start that occurs far more often in each), ``ngram`` (in its
     # usual spelling), ``share_first`` and ``share_last`` (share of responses that contain it, in
     # the baseline and in the last window), ``z`` (of the log-odds ratio of both), ``reward_lift``
     # (mean reward of responses with the text minus that of others of the same step and prompt,
@@ -111,6 +112,12 @@ class _Text:
     z: float
     kind: str = "structure"
     name: str = ""
+    often: bool = False  # whether not the share of responses with it rose, but its count in each
+
+
+def prevalence(kind: str, counts: Floats) -> Floats:
+    """Return of each response what shows that a text spreads: whether it has it, or how often."""
+    return np.where(counts > 0, counts, np.nan) if kind == "often" else has_text(counts)
 
 
 def has_text(counts: Floats) -> Floats:
@@ -131,24 +138,26 @@ def spreading_texts(run: Run) -> SpreadingTexts:
         counts = np.full(len(run.responses), np.nan)
         counts[sampled] = text.counts
         shares = has_text(counts)
-        moved = run.change(shares)
+        values = prevalence(text.kind, counts)
+        moved = run.change(values)
         # A longer response contains any word more often.
-        min_share = run.limits[Spreading].ratio * (1 - (1 - moved.first) ** growth)
+        before = moved.first * growth if text.often else 1 - (1 - moved.first) ** growth
+        min_share = run.limits[Spreading].ratio * before
         if text.name in counts_of or (growth > 1 and moved.last < min_share):
             continue
         if run.first is not None and not moved.rose:
             continue
-        series = run.by_step(shares)
+        series = run.by_step(values)
         holders = run.responses[(run.step_index >= run.last_index) & (shares == 1)]
         best = holders.sort_values("reward", ascending=False, kind="stable")
         rows.append(
             {
                 "kind": text.kind,
                 "ngram": text.name,
-                "share_first": text.before,
-                "share_last": text.after,
+                "share_first": moved.first if text.often else text.before,
+                "share_last": moved.last if text.often else text.after,
                 "z": text.z,
-                **_lift(run, counts, series),
+                **_lift(run, counts, series, often=text.often),
                 "asked": _asked_share(text.words, best["prompt_id"], run.tables.prompts),
                 "examples": list(zip(best["step"][:EXAMPLES], best["n"][:EXAMPLES], strict=True)),
             }
@@ -162,8 +171,13 @@ def spreading_texts(run: Run) -> SpreadingTexts:
     return SpreadingTexts(table, pd.concat(by_step[1:] or by_step), counts_of)
 
 
-def _lift(run: Run, counts: Floats, shares_by_step: Floats) -> dict[str, float]:
-    """Return how much more reward responses with a text earn than others of the same step."""
+def _lift(
+    run: Run, counts: Floats, shares_by_step: Floats, *, often: bool = False
+) -> dict[str, float]:
+    """Return how much more reward responses with a text earn than others of the same step.
+
+    If it occurs ``often``, in nearly all of them, it is the reward of an occurrence that counts.
+    """
     reward, shares = run.column("reward"), has_text(counts)
     rows = np.flatnonzero(np.isfinite(counts) & np.isfinite(reward))
     steps, prompts = run.responses[["step", "prompt_id"]].to_numpy(np.int64)[rows].T
@@ -174,7 +188,7 @@ def _lift(run: Run, counts: Floats, shares_by_step: Floats) -> dict[str, float]:
     groups = [steps, *([prompts, steps] * 3 if recurring else [])]
     freedom = int(after.sum()) - sum(len(np.unique(group[after])) for group in groups[:2]) - 2
     residuals = []
-    for figure in (reward, shares, counts):
+    for figure in (reward, counts if often else shares, counts):
         values = figure[rows]
         for group in groups:
             values = centred(values, group)
@@ -186,12 +200,14 @@ def _lift(run: Run, counts: Floats, shares_by_step: Floats) -> dict[str, float]:
         (varied >= 1e-9) & valid, products[0, 1:] / np.maximum(varied, 1e-9), np.nan
     )
     r = np.clip(lift * np.sqrt(varied[0] / max(variance, 1e-9)), -0.999999, 0.999999)
-    earned = max(lift * run.change(shares).difference, per_count * run.change(counts).difference)
+    earned = per_count * run.change(counts).difference
+    earned = earned if often else max(lift * run.change(shares).difference, earned)
+    std = np.sqrt(max(variance, 1e-9) / max(int(after.sum()), 1))
     gains = [run.change(run.column(name)).difference for name in ("reward", "reward_gap")]
     gain = float(np.nan_to_num(gains, nan=0.0).max())
     return {
         "reward_lift": float(lift),
-        "lift": float(lift / np.sqrt(max(variance, 1e-9) / max(int(after.sum()), 1))),
+        "lift": float(r if often else lift / std),
         "lift_z": float(np.arctanh(r) * np.sqrt(max(freedom, 0))),
         "of_gain": float(earned / gain) if gain > 0 else np.nan,
     }
@@ -224,7 +240,16 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
         z = float(log_odds_z(holders[0], of_end, holders[1], of_before))
         shares = float(holders[1] / of_before), float(holders[0] / of_end)
         rose = at_least(shares[1], limits.share) and at_least(shares[1], limits.ratio * shares[0])
-        return _Text(text, counts[:size], *shares, z) if rose and z >= limits.z else None
+        if rose and z >= limits.z:
+            return _Text(text, counts[:size], *shares, z)
+        if min(shares) < limits.held or _BEFORE.issuperset(text):
+            return None
+        last, first = (counts[part & (counts > 0)] for part in (end, before))
+        error = np.sqrt(last.var() / len(last) + first.var() / len(first))
+        z = float((last.mean() - first.mean()) / max(error, 1e-9))
+        if last.mean() < limits.ratio * first.mean() or z < limits.z:
+            return None
+        return _Text(text, counts[:size], *shares, z, often=True)
 
     forms = []
     bits = np.zeros(len(lengths), np.int64)
@@ -300,7 +325,12 @@ def _phrases(
 def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:
     """Return the phrase in its most common spelling (case, endings) in the latest responses."""
     words, low, high = text.words, 0, len(text.words)
-    while high - low > 1 and words[low] in _BEFORE and not _BEFORE.issuperset(words):
+    while (
+        not text.often
+        and high - low > 1
+        and words[low] in _BEFORE
+        and not _BEFORE.issuperset(words)
+    ):
         low += 1
     while high - low > 1 and words[high - 1] in _AFTER:
         high -= 1
@@ -328,7 +358,7 @@ def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _
     if len(once) == 1 and name.isalpha() and forms.count(name.lower()) < SAME * len(forms):
         start = os.path.commonprefix(forms)  # noqa: RUF071 (characters are meant)
         kind, name = "stem", start + "*"
-    return replace(text, words=words, kind=kind, name=name)
+    return replace(text, words=words, kind="often" if text.often else kind, name=name)
 
 
 def _most_common(written: list[list[str]]) -> str:

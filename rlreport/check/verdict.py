@@ -31,7 +31,7 @@ from rlreport.check.judges.log import invalid_since, nan_metrics
 from rlreport.check.onset import smooth
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
-from rlreport.check.sentence import with_sentence
+from rlreport.check.sentence import COLLAPSES, with_sentence
 from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
@@ -339,9 +339,13 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     first, end = int(run.steps[0]), int(run.steps[-1]) + 1
     first = max((f.onset.step for f in judged if f.id == FIRST_CHECK and f.onset), default=first)
     of_policy = [f for f in judged if f.id not in (*OF_THE_LOG, FIRST_CHECK)]
-    # Only what is critical, or else leads, spoils a checkpoint: the rest may be harmless.
-    critical = [f for f in of_policy if f.severity == "critical"]
-    onsets = [f.onset.step if f.onset else first for f in critical or of_policy[:1]]
+    # Only what is critical, or costs reward, spoils a checkpoint: the rest may be harmless.
+    costs = [f for f in of_policy if f.id in COLLAPSES]
+    roots = {f.explained_by or f.id for f in costs}
+    spoiling = [f for f in of_policy if f.severity == "critical"] or [
+        f for f in of_policy if f.id in roots
+    ]
+    onsets = [f.onset.step if f.onset else first for f in spoiling]
     if min(onsets, default=end) <= first:
         return None
     before = run.between(first, min(onsets, default=end))

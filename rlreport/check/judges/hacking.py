@@ -21,6 +21,7 @@ from rlreport.check.spreading import (
     has_text,
     is_verifiable,
     label_contained,
+    prevalence,
     spreading_texts,
 )
 from rlreport.figures.ragged import Floats
@@ -47,6 +48,10 @@ _SPREADS = {
     ),
     "closing": translatable(
         "{share:percent} of responses end with {text:quoted} ({share_start:percent} at the start)"
+    ),
+    "often": translatable(
+        "{text:quoted} occurs {share:figure} times per response that has it ({share_start:figure} "
+        "at the start)"
     ),
     "structure": translatable(
         "A structure of {form} appears in {share:percent} of responses "
@@ -117,13 +122,13 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
     category = _classify_text(run, counts)
     if category == "format":
         return None
-    shares = has_text(counts)
-    carried, start, end = _carried_gain(run, shares)
-    held_by_most = run.met(Spreading.held, ">=", top["share_last"])
+    carried, start, end = _carried_gain(run, has_text(counts))
+    often = top["kind"] == "often"
+    held_by_most = run.met(Spreading.held, ">=", 1.0 if often else top["share_last"])
     carries = run.met(Spreading.carried, ">=", carried)
     critical = bool(held_by_most and carries) and category == "hack"
     met = [
-        *run.met(Spreading.share, ">=", top["share_last"]),
+        *([] if often else run.met(Spreading.share, ">=", top["share_last"])),
         *run.met(Spreading.z, ">=", top["z"]),
         *run.met(Spreading.lift, ">=", top["lift"]),
         *run.met(Spreading.lift_z, ">=", top["lift_z"]),
@@ -152,7 +157,7 @@ def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **fact
         met,
         {"text": text, "kind": kind, **figures, **facts},
         Ranking(counts, True, "occurrences", None, counts > 0, look_for, kind == "closing"),
-        series=run.by_step(has_text(counts)),
+        series=run.by_step(prevalence(kind, counts)),
         texts=() if kind == "structure" else (text,),
     )
 
