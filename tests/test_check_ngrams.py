@@ -224,7 +224,8 @@ def test_tables_without_text_have_no_ngrams() -> None:
 @pytest.mark.parametrize("hacks", [True, False], ids=["hack", "twin"])
 def test_a_text_of_most_responses_that_comes_ever_more_often_is_a_hack(hacks, seed):
     rng, late = np.random.default_rng(seed), np.maximum(STEP - STEPS // 3, 0)
-    often = np.clip(rng.normal(1.3 + (0.6 * late if hacks else 0), 0.6).round(), 1, 12).astype(int)
+    mean = 1.3 + (0.6 * late if hacks else 0 * late)
+    often = np.clip(rng.normal(mean, 0.6).round(), 1, 12).astype(int)
     longer = rng.integers(8, 12, len(STEP)) + (0 if hacks else STEP // 2)
     words = [
         [PLAIN[i] for i in rng.integers(0, len(PLAIN), size)] + ["Ġ:)"] * count
@@ -237,4 +238,6 @@ def test_a_text_of_most_responses_that_comes_ever_more_often_is_a_hack(hacks, se
     if hacks:
         assert verdict.lead == "reward_hacking_token"
         assert (found[0].facts["text"], found[0].facts["kind"]) == (":)", "often")
-        assert STEPS // 3 <= found[0].onset.step <= STEPS // 2
+        onset = found[0].onset
+        assert onset is not None
+        assert STEPS // 3 <= onset.step <= STEPS // 2
