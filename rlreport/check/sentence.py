@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from rlreport.check.finding import FIRST_WORDS, Course, Fact, Finding, Quantity, Verdict
 from rlreport.check.registry import BY_ID
@@ -31,7 +32,7 @@ OF_REWARD = (*COLLAPSES, "reward_stalled")
 # A level part of at least this part of the steps at the end is worth a word
 LONG_PART = 0.2
 
-STILL = 0.1  # A change beyond doubt has at least this part of the larger value
+STILL = 0.1  # What stays ends, and began, within this part of its mean
 
 NAMES: dict[Quantity, str] = {
     "reward": translatable("the reward"),
@@ -115,12 +116,12 @@ def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
         "statement": lead.clause,
         "step": lead.onset and lead.onset.step,
     }
-    if lead.onset is None or lead.onset.step == verdict.first_step:
+    if lead.onset is None or lead.onset.step == verdict.first_step or check.dated:
         text = format_message("{level}: {statement}", facts)
     elif check.event:
         text = format_message("{level}: {statement} at step {step}", facts)
     else:
-        text = format_message("{level}: {statement} from step {step} on", facts)
+        text = format_message("{level}: {statement}, from step {step} on", facts)
     effects = [
         effect
         for effect in verdict.effects_of(lead)
@@ -157,6 +158,7 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
     is_long = since is not None and steps[-1] - since >= LONG_PART * (steps[-1] - steps[0])
     collapsed = {f.id for f in verdict.findings if f.severity != "info"} & set(COLLAPSES)
     # A run can be healthy by its gain over the reference, or over the same prompts.
+    mean = float(course.values.mean())
     rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
     by_other_means = verdict.level == "healthy" and not any(map(_rose, rewards))
     is_lower = best > last and texts[1] != texts[2]
@@ -179,17 +181,22 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
             )
     elif dip and quantity == "reward":
         facts |= {"level": short_figure(dip["low"]), "when": span((dip["since"], dip["until"]))}
-        literal = translatable("{name} is {last} at the end, after a fall to {level} ({when})")
+        literal = translatable("{name} is {last} at the end, but fell to {level} in {when}")
     elif course.direction < 0 and texts[0] != texts[2]:
         literal = translatable("{name} fell from {first} to {last}")
-    elif texts[0] == texts[2] or abs(last - first) <= STILL * max(abs(first), abs(last)):
+    elif max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):
         literal = translatable("{name} stays at about {last}")
     else:
         facts |= {"start": span(course.first.steps), "end": span(course.last.steps)}
         literal = translatable("{name} did not clearly change: {first} in {start}, {last} in {end}")
         if verdict.level == "healthy":
             literal = translatable("{name} is {last} in {end} ({first} in {start})")
-    return format_message(literal, facts)
+    clause = format_message(literal, facts)
+    for phase, after in pairwise(course.phases):
+        if phase.kind != "rise" and after.kind == "recovery" and phase.end < min(first, last) / 2:
+            low = {"clause": clause, "low": short(phase.end, 2), "when": span(phase.steps)}
+            return format_message("{clause} (only {low} in {when})", low)
+    return clause
 
 
 def numbers_of(values: Sequence[float], course: Course) -> list[str]:

@@ -24,6 +24,7 @@ from rlreport.check.finding import (
     Level,
     Muted,
     NotRun,
+    Quantity,
     Thresholds,
     Verdict,
 )
@@ -43,6 +44,14 @@ SETTINGS = {
 }
 
 MAX_SETTINGS = 3
+
+# Findings about a quantity whose clause prints the first and last of its course
+OF_COURSES: dict[str, Quantity] = {
+    "length_collapse": "length",
+    "length_hacking": "length",
+    "entropy_collapse": "entropy",
+    "entropy_explosion": "entropy",
+}
 
 EXCERPT = 60  # Maximum number of characters in an excerpt
 
@@ -90,7 +99,7 @@ def with_texts(
     Suggestions quote settings from ``card``, the run's configuration (dotted name -> value).
     ``sample_note`` says in which responses phrases were counted, "" if in all.
     """
-    filled = verdict.map(lambda finding: _fill_texts(finding, card or {}, sample_note))
+    filled = verdict.map(lambda finding: _fill_texts(finding, verdict, card or {}, sample_note))
     return with_sentence(filled)
 
 
@@ -107,7 +116,9 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
     return retitled if retitled == title else title
 
 
-def _fill_texts(finding: Finding, card: Mapping[str, object], sample_note: str) -> Finding:
+def _fill_texts(
+    finding: Finding, verdict: Verdict, card: Mapping[str, object], sample_note: str
+) -> Finding:
     check = BY_ID.get(finding.id)
     if check is None:
         return finding
@@ -116,12 +127,20 @@ def _fill_texts(finding: Finding, card: Mapping[str, object], sample_note: str) 
         finding,
         name=message(check.name),
         title=check.format_title(finding.facts),
-        clause=check.format_statement(finding.facts),
+        clause=check.format_statement({**finding.facts, **_course_facts(finding, verdict)}),
         why=message(check.why),
         sample=message("Counted {sample}.", sample=sample_note) if sampled else "",
         suggestion=_suggestion(check.suggestion, card),
         source=message(check.source),
     )
+
+
+def _course_facts(finding: Finding, verdict: Verdict) -> dict[str, float]:
+    """Return first and last of the course that a finding is about, if its mean is of all tokens."""
+    course = verdict.courses.get(OF_COURSES.get(finding.id, "reward"))
+    if finding.id not in OF_COURSES or course is None or "finished" in finding.facts.values():
+        return {}
+    return {"start": course.first.value, "end": course.last.value}
 
 
 def _suggestion(literal: str, card: Mapping[str, object]) -> str:

@@ -55,7 +55,7 @@ class KlExplosion(Limits):
     statement={
         "level": "KL to the reference is {kl:figure} nats per response",
         "token": "KL to the reference is {kl_token:figure} nats per token",
-        "excursion": "the trainer's KL reached {kl:figure}",
+        "excursion": "the trainer's KL rises, to {kl:short} at most",
     },
     why="Far from the reference the reward model judges text it never saw.",
     suggestion="Raise the KL coefficient or lower the learning rate; go back before the rise.",
@@ -182,7 +182,7 @@ class _EntropyCollapse(Limits):
     limits=_EntropyCollapse,
     title="The policy became certain: entropy fell from {start:figure} to {end:figure} nats per "
     "token.",
-    statement="entropy fell to {end:figure} nats per token",
+    statement="entropy falls to {end:short} nats per token",
     why="A policy that samples the same thing every time no longer explores.",
     suggestion="Lower the learning rate, add an entropy bonus, or use harder prompts.",
     explains=(
@@ -219,7 +219,7 @@ class _EntropyExplosion(Limits):
     limits=_EntropyExplosion,
     title="The policy's text became random: entropy rose from {start:figure} to {end:figure} nats "
     "per token.",
-    statement="entropy rose to {end:figure} nats per token",
+    statement="entropy rises to {end:short} nats per token",
     why="A policy this uncertain samples tokens that mean nothing: what it had learned is lost.",
     suggestion="Lower the entropy bonus or the learning rate; continue from before the rise.",
     source="too large an entropy bonus; threads of TRL and verl",
@@ -297,6 +297,14 @@ class _GradientExplosion(Limits):
     )
 
 
+def _gradient_clause(facts: Facts) -> str:
+    if facts["peak"] == facts["norm"]:
+        return translatable("the gradient norm rose to {norm:short} at step {at}")
+    return translatable(
+        "the gradient norm rose to {norm:short} at step {at}, later to {peak:short}"
+    )
+
+
 @Check(
     name="gradient explosion",
     rank="cause",
@@ -304,8 +312,9 @@ class _GradientExplosion(Limits):
     limits=_GradientExplosion,
     title="The gradient norm was {norm:figure} in step {at}, its largest is {peak:figure}, and its "
     "median {median:figure}.",
-    statement="the gradient norm rose to {norm:short} (at most {peak:short})",
+    statement=_gradient_clause,
     event=True,
+    dated=True,
     why="One such update can undo what the policy learned: the steps after it show whether it did.",
     suggestion="Clip the gradient norm, lower the learning rate, and look at this step's batch.",
     explains=(*FAILURES, "nan_metrics", "ratio_drift"),

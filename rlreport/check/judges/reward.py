@@ -50,9 +50,9 @@ EVIDENT = 5.0
         "gap to the reference did not fall.",
     },
     statement={
-        "dead": "the reward collapsed to {end:short} and stays there",
+        "dead": "the reward collapses to {end:short} and stays there",
         "late": "the reward fell to {end:short} in the last steps",
-        "fell": "the reward fell to {end:short} and stays low",
+        "fell": "the reward falls to {end:short} and stays low",
         "dip": "the reward fell to {low:short} and recovered",
         "prompts": "the reward fell to {end:short}, with its prompts",
     },

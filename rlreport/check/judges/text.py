@@ -364,7 +364,7 @@ class _LengthCollapse(Limits):
     },
     statement={
         "empty": "every response is empty",
-        "shrunk": "the mean length fell from {start:figure} to {end:figure} {unit}",
+        "shrunk": "the mean length falls from {start:short} to {end:short} {unit}",
         "finished": "the mean length of finished responses fell from {start:figure} to "
         "{end:figure} {unit}",
         "stubs": "{stubs:percent} of responses are under {tokens} tokens",
