@@ -309,8 +309,8 @@ class Run:
     def examples(self, ranking: Ranking, onset: Onset | None) -> tuple[Example, ...]:
         """Return up to three responses after the onset (else of the last window) by ``ranking``.
 
-        Responses to different prompts are preferred. Their texts were read: those of the extremes
-        of every figure are.
+        Different prompts are preferred. Only responses whose texts were read qualify; if none
+        after the onset does, those of all steps are considered.
         """
         by = ranking.by
         step, n, prompts = self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
