@@ -302,8 +302,8 @@ TOKEN_COLUMNS = (
     _inner("example_step", "", "step of the sampled response with the largest KL that contains it",
            "Int64"),
     _inner("example_n", "", "position of that response in its step", "Int64"),
-    _inner("example_position", "tokens", "index of its first occurrence, if all tokens are sampled",
-           "Int64"),
+    _inner("example_position", "tokens",
+           "index of its first occurrence; empty if the response has environment tokens", "Int64"),
 )  # fmt: skip
 
 # Numbers shown for each token of a response, in the order of the token view's menu

@@ -212,7 +212,7 @@ def test_missing_chunks_and_lines_that_are_no_updates_are_told(tmp_path: Path) -
     append(folder, b"nothing\n[1]\n")
     (remark,) = remarks(read(folder))
     for said in ("orchestrator/ lacks 1 chunk", "stream/ lacks 1 chunk",
-                 "2 lines of trainer/00001.jsonl are no updates"):  # fmt: skip
+                 "2 lines of trainer/00001.jsonl are not updates"):  # fmt: skip
         assert said in remark
 
 

@@ -104,7 +104,7 @@ def with_texts(
 
 
 def translatable_title(finding: Mapping[str, Any], title: str) -> str:
-    """Return the title of a finding read from ``report.json``, now as a translatable message."""
+    """Return ``title`` as a translatable message if the facts reproduce it, else unchanged."""
     check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
     if check is None or not isinstance(facts, dict):
         return title

@@ -384,8 +384,8 @@ def seconds_of(times: Row, *keys: str) -> float | None:
 def span_turns(row: Row) -> None:
     """Set ``tokens`` of a row's turns to (start, stop) of their tokens, found in the mask.
 
-    Each run of 1 in the mask is a turn of the policy; nothing is set if there are more or fewer
-    runs than such turns. A single turn between two turns of the policy gets the tokens between.
+    Each run of 1 in the mask is a turn of the policy; nothing is set if their numbers differ or the
+    mask starts with 0. A single turn between two turns of the policy gets the tokens between.
     """
     turns, mask = row.get("turns"), row.get("response_mask")
     if not turns or not mask:

@@ -74,8 +74,8 @@ class Updates:
                 self.problems.append(message("{file} ends early: {why}", file=name, why=cut))
             if unread:
                 text = plural(
-                    "{count} line of {file} is no update",
-                    "{count} lines of {file} are no updates",
+                    "{count} line of {file} is not an update",
+                    "{count} lines of {file} are not updates",
                     unread,
                     file=name,
                 )

@@ -306,7 +306,7 @@ def _batches(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
 def _csv_rows(
     lines: list[bytes], columns: int, separator: str, text: int | None = None
 ) -> pd.DataFrame:
-    """Return the cells of lines as a table, NaN for empty cells; skip malformed lines."""
+    """Return a table of the lines' cells: empty and missing ones are NaN, extra ones dropped."""
     try:
         return pd.read_csv(
             io.BytesIO(b"\n".join(lines)), sep=separator, decimal="," if separator == ";" else ".",

@@ -51,14 +51,14 @@ class _NanMetrics(Limits):
 
 
 class _Nan(NamedTuple):
-    """Worst period of steps with NaN in one metric or field; ``rows``: the responses with NaN."""
+    """A period of consecutive steps with NaN in one metric, or in a field of ``rows``."""
 
     severity: Severity
     since: int
     until: int
-    steps: tuple[int, ...]
+    steps: tuple[int, ...]  # all steps with NaN, also those of other periods
     facts: Facts
-    rows: Bools | None = None
+    rows: Bools | None = None  # the responses with NaN; None for a metric
 
 
 @Check(

@@ -212,7 +212,7 @@ def reward_stalled(check: Check, run: Run) -> Result:
 class _RewardShift(Limits):
     z = Limit(6.0, "std errors", "jump of the reference's reward at one step (warning)")
     spread = Limit(0.25, "std of reward", "size of the jump, relative to the std inside a step")
-    still = Limit(4.0, "std errors", "jump of any other figure, without a reference")
+    still = Limit(4.0, "std errors", "jump of length, KL, … that rules it out (no reference)")
 
 
 @Check(
