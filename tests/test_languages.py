@@ -40,7 +40,7 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def turns_as_text(tmp_path_factory):
+def spoken(tmp_path_factory):
     """Every form of a report, of a comparison and an index, in the language of the tests."""
     folder = tmp_path_factory.mktemp("pseudo")
     with pytest.MonkeyPatch.context() as patch:

@@ -15,7 +15,7 @@ from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import Series, running_mean
 from rlreport.check.spreading import FAILURES, FALLS, LimitedFigure, judge_figures, series_change
 from rlreport.figures.ragged import Ints, spans
-from rlreport.text.messages import translatable
+from rlreport.text.messages import short_figure, translatable
 
 ENTROPY = translatable("entropy-collapse threads of TRL, verl and DAPO")
 PUBLIC_RUNS = translatable("public GRPO runs")
@@ -53,9 +53,9 @@ class KlExplosion(Limits):
         "the run's median is {median:figure}.",
     },
     statement={
-        "level": "KL to the reference is {kl:figure} nats per response",
-        "token": "KL to the reference is {kl_token:figure} nats per token",
-        "excursion": "the trainer's KL reached {kl:figure}",
+        "level": "KL to the reference rises to {kl:short} nats per response",
+        "token": "KL to the reference rises to {kl_token:short} nats per token",
+        "excursion": "the trainer's KL reaches {kl:short}",
     },
     why="Far from the reference the reward model judges text it never saw.",
     suggestion="Raise the KL coefficient or lower the learning rate; go back before the rise.",
@@ -182,7 +182,7 @@ class _EntropyCollapse(Limits):
     limits=_EntropyCollapse,
     title="The policy became certain: entropy fell from {start:figure} to {end:figure} nats per "
     "token.",
-    statement="entropy fell to {end:figure} nats per token",
+    statement="entropy falls to {end:short} nats per token",
     why="A policy that samples the same thing every time no longer explores.",
     suggestion="Lower the learning rate, add an entropy bonus, or use harder prompts.",
     explains=(
@@ -219,7 +219,7 @@ class _EntropyExplosion(Limits):
     limits=_EntropyExplosion,
     title="The policy's text became random: entropy rose from {start:figure} to {end:figure} nats "
     "per token.",
-    statement="entropy rose to {end:figure} nats per token",
+    statement="entropy rises to {end:short} nats per token",
     why="A policy this uncertain samples tokens that mean nothing: what it had learned is lost.",
     suggestion="Lower the entropy bonus or the learning rate; continue from before the rise.",
     source="too large an entropy bonus; threads of TRL and verl",
@@ -304,7 +304,11 @@ class _GradientExplosion(Limits):
     limits=_GradientExplosion,
     title="The gradient norm was {norm:figure} in step {at}, its largest is {peak:figure}, and its "
     "median {median:figure}.",
-    statement="the gradient norm rose to {norm:short} (at most {peak:short})",
+    statement=lambda facts: (
+        translatable("the gradient norm jumped to {norm:short}")
+        if short_figure(facts["norm"]) == short_figure(facts["peak"])
+        else translatable("the gradient norm jumped to {norm:short} (highest: {peak:short})")
+    ),
     event=True,
     why="One such update can undo what the policy learned: the steps after it show whether it did.",
     suggestion="Clip the gradient norm, lower the learning rate, and look at this step's batch.",
