@@ -508,7 +508,7 @@ def test_a_nan_before_the_reward_dies_leads_and_explains_its_death() -> None:
     )
     verdict = run_checks(made)
     assert verdict.lead == "nan_metrics"
-    assert verdict.sentence.startswith("Broken: NaN since step 30.")
+    assert verdict.sentence.startswith("Broken: the trainer's loss is NaN in step 30; ")
     collapse = next(f for f in verdict.findings if f.id == "reward_collapse")
     assert collapse.explained_by == "nan_metrics"
     assert verdict.findings[0].facts["series_from"] == "metrics"

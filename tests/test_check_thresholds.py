@@ -119,3 +119,9 @@ def test_the_page_is_made_from_the_checks_and_names_methods_which_no_finding_doe
     assert DOCS.read_text(encoding="utf-8") == page
     assert "Dirichlet" in page
     assert not [r.limit.key for r in describe(Thresholds()) if "Dirichlet" in r.limit.meaning]
+
+
+def test_the_verdict_can_say_every_kind_of_finding() -> None:
+    for check in CHECKS:
+        if isinstance(check.title, dict) and isinstance(check.statement, dict):
+            assert check.statement.keys() == check.title.keys(), check.id

@@ -99,7 +99,7 @@ def test_checks_judge_only_the_steps_before_the_first_nan() -> None:
     verdict = run_checks(tables(reward=np.where(bad, np.nan, SIGN), kl_k1=kl, nan_values=bad))
     assert verdict.findings[0].id == verdict.lead == "nan_metrics"
     assert "kl_explosion" in verdict.passed
-    assert verdict.sentence.startswith("Broken: NaN since step 20.")
+    assert verdict.sentence.startswith("Broken: rewards are NaN from step 20 on. ")
 
 
 def test_a_nan_in_the_first_step_leaves_nothing_to_judge() -> None:
@@ -115,7 +115,7 @@ def test_a_run_that_does_not_learn_is_unclear_and_nothing_leads() -> None:
         ("reward_stalled", "info", "note")
     ]
     assert (verdict.level, verdict.lead, verdict.keep_step) == ("unclear", None, None)
-    assert verdict.sentence.startswith("Unclear: no clear learning. ")
+    assert verdict.sentence == "Unclear: the reward stays at about 0."
     assert not verdict.reaches("warning")
 
 
@@ -124,7 +124,8 @@ def test_notes_leave_a_run_healthy() -> None:
     verdict = run_checks(tables(reward=rising, ref_reward=rising + 0.01))
     assert [f.severity for f in verdict.findings] == ["info"] * len(verdict.findings) != []
     assert (verdict.level, verdict.lead) == ("healthy", None)
-    assert verdict.sentence.startswith("Healthy. ")
+    rose = "Healthy as far as rewards and texts show: the reward rose from 0.025 to 0.95."
+    assert verdict.sentence == f"{rose} Keep the last checkpoint."
 
 
 def test_a_run_too_short_for_a_trend_is_not_called_healthy() -> None:
@@ -145,8 +146,11 @@ def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
     lengths = {"response_tokens": moved(50, 10)}
     verdict = run_checks(tables(reward=STEP / 40 + SIGN, kl_k1=moved(1, 20), **lengths))
     assert verdict.level == "warning"
-    assert verdict.sentence.startswith("Warning: length collapse since step 32.")
-    assert "Also found: KL explosion." in verdict.sentence
+    shrunk = "Warning: responses shrink to 10 tokens (50 at the start) from step 32 on."
+    assert verdict.sentence.startswith(shrunk)
+    alarms = [(f.id, f.explained_by) for f in verdict.findings if f.severity != "info"]
+    assert alarms == [("length_collapse", None), ("kl_explosion", None)]
+    assert "KL" not in verdict.sentence
 
 
 def test_a_muted_finding_is_shown_with_its_reason_and_counts_for_nothing() -> None:
@@ -168,8 +172,7 @@ def test_folded_findings_count_for_fail_on(verdicts: dict[str, Verdict]) -> None
 
 def test_a_reward_that_stays_is_not_said_to_rise() -> None:
     said = run_checks(tables(reward=1.0)).sentence
-    assert "did not clearly rise: 1.00 at first, 1.00 at the end" in said
-    assert "rose" not in said
+    assert said == "Unclear: the reward stays at about 1.0."
 
 
 def test_of_a_run_whose_windows_share_steps_no_rise_is_denied() -> None:
@@ -217,8 +220,9 @@ def test_longer_responses_that_earn_no_more_on_average_carry_no_reward() -> None
     length = 100 + 4 * STEP + 10 * SIGN
     verdict = run_checks(tables(response_tokens=length, reward=SIGN.astype(float)))
     assert verdict.lead == "length_hacking"
-    assert "mean reward 0 at the start, 0 at the end" in verdict.sentence
-    assert "carried" not in verdict.sentence
+    assert "mean reward 0 at the start, 0 at the end" in verdict.findings[0].title
+    assert "The reward stays at about 0." in verdict.sentence
+    assert "carried" not in verdict.sentence + verdict.findings[0].title
 
 
 def test_after_a_change_of_the_reward_no_earlier_checkpoint_is_the_best() -> None:

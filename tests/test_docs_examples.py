@@ -49,7 +49,7 @@ def test_the_script_of_the_data_page_prints_verdict_and_extremes(
     (script,) = re.findall(r"```python\n(.*?)```", data_page(), re.S)
     exec(script, {})
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("Broken: reward hacking")
+    assert said[0].startswith("Broken: “🎉” appears in 98% of responses")
     largest = [float(line.split()[-1]) for line in said[2:]]
     assert len(largest) == 5
     assert largest == sorted(largest, reverse=True)

@@ -33,15 +33,17 @@ def unclear(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_unclear_run_says_so_in_every_form(unclear: Path) -> None:
     page = (unclear / "folder" / "index.html").read_text()
+    verdict = json.loads((unclear / "folder" / "data" / "findings.json").read_text())["verdict"]
+    assert verdict["sentence"].startswith("Unclear: the reward ")
     assert '<section class="verdict unclear"' in page
-    assert '<span class="glyph" aria-hidden="true">?</span> Unclear: no clear learning' in page
+    assert f'<span class="glyph" aria-hidden="true">?</span> {verdict["sentence"]}' in page
     assert "Unclear: " in (unclear / "one.html").read_text()
     assert "**Unclear: " in (unclear / "run.md").read_text()
     mail = email.message_from_bytes((unclear / "run.eml").read_bytes(), policy=email.policy.default)
     assert "Unclear: no clear learning" in mail["subject"]
     body = mail.get_body(("html",))
     assert body is not None and 'class="sentence unclear"' in body.get_content()
-    assert ">Unclear: no clear learning" in body.get_content()
+    assert f">{verdict['sentence']}" in body.get_content()
 
 
 def test_an_unclear_run_has_no_lead_and_a_valid_report(unclear: Path) -> None:

@@ -176,7 +176,8 @@ def test_the_same_run_from_any_source_gives_the_same_figures(source, given, tmp_
 def test_a_run_is_judged_and_shown_by_its_trainers_series(tmp_path: Path) -> None:
     report = rlreport.build(state(tmp_path / "trainer_state.json", events()), tmp_path / "out")
     assert report.verdict.level == "healthy"
-    assert re.match(r"Healthy\. The reward rose from 0\.2\d+ to 0\.6\d+\.", report.verdict.sentence)
+    course = r"Healthy: the reward rose from 0\.2\d+ to 0\.6\d+\. Keep the last checkpoint\."
+    assert re.fullmatch(course, report.verdict.sentence)
     overview = page(report)
     assert "7 metrics of the trainer over 60 steps (0–59), from trainer_state.json." in overview
     assert "GRPOConfig(log_completions=True" in overview

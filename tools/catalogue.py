@@ -34,7 +34,7 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "message": ((0,), ()),
     "format_message": ((0,), ()),
     "translatable": ((0,), ()),
-    "_section": ((0, 1, 2, 3), ()),
+    "_section": ((0, 1, 2, 3, 4), ()),
     "Message": ((0,), ()),
     "Column": ((1, 2, 3), ("label", "unit", "help")),
     "Need": ((0,), ()),
@@ -48,7 +48,7 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "_chart": ((1,), ("axis", "note")),
     "Check": (
         (),
-        ("name", "looks_for", "title", "clause", "why", "suggestion", "source", "needs_also"),
+        ("name", "looks_for", "title", "statement", "why", "suggestion", "source", "needs_also"),
     ),
 }
 """Function name -> positions and keywords of those arguments that are translatable messages."""

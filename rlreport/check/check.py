@@ -66,7 +66,6 @@ class Check:
     # what the verdict says of it in a clause, such as before "from step N on"; or ``name``
     statement: Template | None = None
     event: bool = False  # whether it happened at its onset, not from it on
-    dated: bool = False  # whether the statement names the step of the onset itself
     # ids of other checks whose findings this check's finding may have caused
     explains: tuple[str, ...] = ()
     trend: bool = False  # whether it compares early with late steps; then short runs are not judged

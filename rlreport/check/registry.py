@@ -126,14 +126,36 @@ METHOD = (
         "are all empty. Critical findings come next, then warnings; within each, first what "
         "makes the run invalid (NaN, holes in the log), then causes, consequences and notes, in "
         "the order below. A cause explains a consequence, or a death, if it can lead to it and "
-        "at least half of that change comes after the cause began. Explained findings are "
-        "listed under their cause.",
-        "The checkpoint to keep is named by a step: keep the last one saved at or before it. It is "
-        "where the watched reward, else the reward, had its best mean before the first finding "
-        "began that nothing else explains; without any finding, the last step if the reward is "
-        "within noise of its best there. Where nothing was gained, none is named, and never an "
-        "incomplete step or one before a change of the reward function. The watched reward is a "
-        "second reward of training (valid_reward), else the reward of validation.",
+        "did not begin later: the interval of its onset begins at most one step after that of "
+        "the consequence ends. A consequence without an onset is explained if at least half of "
+        "its change comes after the cause began. Explained findings are listed under their cause.",
+        "The bold sentence says what happened and since when, its gravest effect if both fit into "
+        "25 words, and which checkpoint to keep; the second line is the course of the reward and "
+        "of the watched reward, a second reward of training (valid_reward) or else that of "
+        "validation. “Rose” and “fell” are said only of a change beyond noise.",
+        "The checkpoint to keep is named by a step: keep the last one saved at or before it. By "
+        "the watched reward, else the reward, it is the latest step that is within noise of the "
+        "best before the first critical finding began or, without a critical one, the finding "
+        "that leads; without either, the last step if nothing was lost. Where nothing was "
+        "gained, none is named, and never an incomplete step or one before a change of the "
+        "reward function.",
+    ),
+    _section(
+        "The course",
+        "Sentence, tiles and charts speak of the same windows of w consecutive values of a "
+        "series of n: w = min(max(m, min(10, n / 20)), n / 3), rounded, at least 1; m is 1 for "
+        "the watched reward and 3 otherwise. First and last are the means of the first and the "
+        "last w values, best is the highest mean (for KL the lowest) of any w consecutive ones, "
+        "the earliest of equals. Best is named only if it lies above last by more than "
+        "2 + √(2 ln(n / w)) standard errors, because the best of many windows is high by chance.",
+        "Each quantity has one leading series: the trainer's metric if it is logged at half of "
+        "the steps or more, else the mean over the logged rollouts.",
+        "Phases (rise, flat, fall, dead, recovery) are at most five straight pieces, each longer "
+        "than w, that fit the series with the least squares; a further piece has to gain "
+        "4 ln(n) noise variances. A piece is flat if it changes by less than three standard "
+        "errors or 8% of the range, dead if it is flat after a fall and within 3% of the range "
+        "above the lowest value. A running median removes spikes. Of a series of more than 300 "
+        "values, means are fitted.",
     ),
     _section(
         "Rollouts and trainer metrics",
@@ -153,8 +175,8 @@ METHOD = (
     ),
     _section(
         "Windows",
-        "All findings and tiles compare the same two windows: the first fifth of the steps and "
-        "the last, at least three steps each. A difference must be large enough and significant "
+        "Checks compare two windows: the first fifth of the steps and the last, at least three "
+        "steps each. A difference must be large enough and significant "
         "by the larger of two standard errors, one over responses (clustered by prompt) and one "
         "over step means.",
         "Checks judge the steps before the first NaN in rewards or log-probabilities. If the "
@@ -183,8 +205,11 @@ METHOD = (
     ),
     _section(
         "Evidence",
-        "Three responses after the onset, of different prompts, the clearest first. If a prompt "
-        "recurs, the last response to it before the onset is shown next to it.",
+        "Three responses after the onset, of different prompts, the clearest first, and only "
+        "such as differ from normal ones in the finding's own figure: beyond nine tenths of the "
+        "responses before the onset. If no logged response does, the finding says how many were "
+        "looked at. If a prompt recurs, the last response to it before the onset is shown next "
+        "to it.",
     ),
     _section(
         "Thresholds",

@@ -46,11 +46,11 @@ def with_sentence(verdict: Verdict) -> Verdict:
     told_courses = [
         (quantity, _course_clause(NAMES[quantity], verdict.courses[quantity], verdict, quantity))
         for quantity in NAMES
-        if quantity in verdict.courses and verdict.windows is not None
+        if quantity in verdict.courses and verdict.windows and verdict.level != "unjudged"
     ]
     if lead is not None:
         first = _lead_sentence(lead, verdict)
-    elif verdict.level == "unjudged" or not told_courses:
+    elif not told_courses:
         first = message("{headline}.", headline=headline(verdict))
     else:
         # What rose, or else the reward, is the headline; the rest is the second line.
@@ -95,12 +95,23 @@ def headline(verdict: Verdict) -> str:
         if verdict.level == "unclear":
             return message("Unclear: no clear learning")
         return _level_words(verdict)
-    facts = {"level": FIRST_WORDS[verdict.level], "name": lead.name}
-    if lead.onset is None or lead.onset.step == verdict.first_step:
-        return message("{level}: {name}", **facts)
-    if BY_ID[lead.id].event:
-        return message("{level}: {name} at step {step}", **facts, step=lead.onset.step)
-    return message("{level}: {name} since step {step}", **facts, step=lead.onset.step)
+    return _dated(lead, lead.name, verdict, translatable("{level}: {what} since step {step}"))
+
+
+def _dated(lead: Finding, what: str, verdict: Verdict, lasting: str) -> str:
+    """Return the level, what happened and when; ``lasting`` if it goes on from its onset."""
+    if lead.onset and lead.until is not None:
+        literal = translatable("{level}: {what} in {steps}")
+    elif lead.onset is None or lead.onset.step == verdict.first_step:
+        literal = translatable("{level}: {what}")
+    else:
+        literal = (
+            translatable("{level}: {what} at step {step}") if BY_ID[lead.id].event else lasting
+        )
+    facts: dict[str, Fact] = {"level": FIRST_WORDS[verdict.level], "what": what}
+    if lead.onset:
+        facts |= {"step": lead.onset.step, "steps": span((lead.onset.step, lead.until))}
+    return format_message(literal, facts)
 
 
 def _level_words(verdict: Verdict) -> str:
@@ -110,18 +121,7 @@ def _level_words(verdict: Verdict) -> str:
 
 
 def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
-    check = BY_ID[lead.id]
-    facts = {
-        "level": FIRST_WORDS[verdict.level],
-        "statement": lead.clause,
-        "step": lead.onset and lead.onset.step,
-    }
-    if lead.onset is None or lead.onset.step == verdict.first_step or check.dated:
-        text = format_message("{level}: {statement}", facts)
-    elif check.event:
-        text = format_message("{level}: {statement} at step {step}", facts)
-    else:
-        text = format_message("{level}: {statement}, from step {step} on", facts)
+    text = _dated(lead, lead.clause, verdict, translatable("{level}: {what}, from step {step} on"))
     effects = [
         effect
         for effect in verdict.effects_of(lead)

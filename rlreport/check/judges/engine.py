@@ -154,7 +154,7 @@ class _StaleRollouts(Limits):
     charts=("lag", "reward"),
     limits=_StaleRollouts,
     title="Responses were sampled {lag:figure} steps before the step that learns from them.",
-    statement="responses are {lag:figure} steps older than the policy that learns from them",
+    statement="responses lag {lag:short} steps behind the policy",
     why="The policy learns from texts that it would no longer write.",
     suggestion="Update the sampler more often, or drop rollouts whose lag exceeds a limit.",
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
@@ -179,7 +179,7 @@ class _NegativeKl(Limits):
     limits=_NegativeKl,
     title="The KL estimate is below zero: {kl:figure} nats per response, negative in "
     "{share:percent} of responses.",
-    statement="the KL estimate is below zero ({kl:figure} nats per response)",
+    statement="the KL estimate is below zero ({kl:short} nats per response)",
     why="The tokens were sampled from a different distribution than the trainer's, so a KL "
     "penalty acts as an undeserved reward.",
     suggestion="Sample with temperature 1, top_k = 0, top_p = 1, no min_length or forced tokens.",
@@ -223,7 +223,7 @@ class _ValueDivergence(Limits):
         "diverged": "The critic does not follow the returns: explained variance "
         "{explained:figure}, std of values {spread:figure} × that of the returns.",
     },
-    statement="the critic does not follow the returns (explained variance {explained:figure})",
+    statement="the critic does not follow the returns (explained variance {explained:short})",
     why="Advantages are returns less values: a critic worse than a constant only adds noise.",
     suggestion="Warm the critic up, lower its learning rate, clip values or normalise returns.",
     explains=FAILURES,
@@ -350,7 +350,7 @@ class _ToolDisuse(Limits):
     charts=("tool_calls", "reward"),
     limits=_ToolDisuse,
     title="Responses make {end:figure} tool calls on average ({start:figure} at the start).",
-    statement="responses call tools {end:figure} times, not {start:figure}",
+    statement="responses make {end:short} tool calls on average ({start:short} at the start)",
     why="The policy is learning to guess; what is forgotten seldom comes back.",
     suggestion="Look for errors, costs and unrecognised calls; choose tasks that need a tool.",
     explains=(*FALLS, "reward_stalled", "length_collapse", "diversity_collapse"),

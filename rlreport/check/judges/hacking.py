@@ -54,8 +54,7 @@ _SPREADS = {
         "at the start)"
     ),
     "structure": translatable(
-        "A structure of {form} appears in {share:percent} of responses "
-        "({share_start:percent} at the start)"
+        "{form} appear in {share:percent} of responses ({share_start:percent} at the start)"
     ),
 }
 _FORMS = {
@@ -75,15 +74,18 @@ def _spread_clause(facts: Facts) -> str:
 
 def _hacking_title(facts: Facts) -> str:
     carried = facts["carried"]
-    title = translatable("{what}; these earn {lift:figure} more reward than others of their step.")
+    title = translatable(
+        "{what:capital}; these earn {lift:figure} more reward than others of their step."
+    )
     if facts["exploit"]:
         title = translatable(
-            "Format or exploit? {what}. These earn {lift:figure} more reward than others of their "
-            "step, but often lack the label, and validation does not confirm a gain."
+            "Format or exploit? {what:capital}. These earn {lift:figure} more reward than others "
+            "of their step, but often lack the label, and validation does not confirm a gain."
         )
     elif isinstance(carried, float) and carried >= CARRIES:
         title = translatable(
-            "{what}; the reward rose from {reward_start:figure} to {reward_end:figure} with it."
+            "{what:capital}; the reward rose from {reward_start:figure} to {reward_end:figure} "
+            "with it."
         )
     others = format_message("It spreads with {others:quoted}.", facts) if facts["others"] else ""
     return sentences([format_message(title, {**facts, "what": _spread_clause(facts)}), others])
@@ -219,12 +221,12 @@ class _FormatLearned(Limits):
 
 def _format_title(facts: Facts) -> str:
     sentence = translatable(
-        "{what}; these earn no more than others: a format or a habit is learned."
+        "{what:capital}; these earn no more than others: a format or a habit is learned."
     )
     if facts["paid"]:
         sentence = translatable(
-            "{what}; these earn {lift:figure} more reward: probably the answer format being "
-            "learned."
+            "{what:capital}; these earn {lift:figure} more reward: probably the answer format "
+            "being learned."
         )
     return format_message(sentence, {**facts, "what": _spread_clause(facts)})
 
@@ -342,9 +344,8 @@ class _WatchedRewardFall(Limits):
     },
     statement={
         "apart": "the watched reward does not follow the trained one",
-        "fell": "the watched reward fell to {end:short}",
+        "fell": "the watched reward falls to {end:short}",
     },
-    event=True,
     why="The policy games or over-fits the reward that it is trained on.",
     suggestion="Keep its best checkpoint; raise the KL coefficient or fix the reward.",
     trend=True,

@@ -53,8 +53,8 @@ class KlExplosion(Limits):
         "the run's median is {median:figure}.",
     },
     statement={
-        "level": "KL to the reference is {kl:figure} nats per response",
-        "token": "KL to the reference is {kl_token:figure} nats per token",
+        "level": "KL to the reference rises to {kl:short} nats per response",
+        "token": "KL to the reference rises to {kl_token:short} nats per token",
         "excursion": "the trainer's KL rises, to {kl:short} at most",
     },
     why="Far from the reference the reward model judges text it never saw.",
@@ -297,14 +297,6 @@ class _GradientExplosion(Limits):
     )
 
 
-def _gradient_clause(facts: Facts) -> str:
-    if facts["peak"] == facts["norm"]:
-        return translatable("the gradient norm rose to {norm:short} at step {at}")
-    return translatable(
-        "the gradient norm rose to {norm:short} at step {at}, later to {peak:short}"
-    )
-
-
 @Check(
     name="gradient explosion",
     rank="cause",
@@ -312,9 +304,8 @@ def _gradient_clause(facts: Facts) -> str:
     limits=_GradientExplosion,
     title="The gradient norm was {norm:figure} in step {at}, its largest is {peak:figure}, and its "
     "median {median:figure}.",
-    statement=_gradient_clause,
+    statement="the gradient norm jumps to {norm:short}",
     event=True,
-    dated=True,
     why="One such update can undo what the policy learned: the steps after it show whether it did.",
     suggestion="Clip the gradient norm, lower the learning rate, and look at this step's batch.",
     explains=(*FAILURES, "nan_metrics", "ratio_drift"),

@@ -51,10 +51,10 @@ EVIDENT = 5.0
     },
     statement={
         "dead": "the reward collapses to {end:short} and stays there",
-        "late": "the reward fell to {end:short} in the last steps",
-        "fell": "the reward falls to {end:short} and stays low",
-        "dip": "the reward fell to {low:short} and recovered",
-        "prompts": "the reward fell to {end:short}, with its prompts",
+        "late": "the reward falls to {end:short}",
+        "fell": "the reward falls to {end:short}",
+        "dip": "the reward falls to {low:short}",
+        "prompts": "the reward falls to {end:short}, as the prompts become harder",
     },
     why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
     suggestion="Go back to a checkpoint before the fall; lower the learning rate or raise the KL "

@@ -305,7 +305,8 @@ class _LengthHacking(Limits):
     title="Responses grew from {start:figure} to {end:figure} {unit}, and longer ones earn more "
     "(correlation {correlation:figure}; mean reward {reward_start:figure} at the start, "
     "{reward_end:figure} at the end).",
-    statement="responses grow from {start:short} to {end:short} {unit}, as longer ones earn more",
+    statement="longer responses earn more, and length grows to {end:short} {unit} ({start:short} "
+    "at the start)",
     why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
     suggestion="Normalise or penalise length, or retrain the reward model on equally long pairs.",
     explains=(
@@ -364,9 +365,8 @@ class _LengthCollapse(Limits):
     },
     statement={
         "empty": "every response is empty",
-        "shrunk": "the mean length falls from {start:short} to {end:short} {unit}",
-        "finished": "the mean length of finished responses fell from {start:figure} to "
-        "{end:figure} {unit}",
+        "shrunk": "responses shrink to {end:short} {unit} ({start:short} at the start)",
+        "finished": "finished responses shrink to {end:short} {unit} ({start:short} at the start)",
         "stubs": "{stubs:percent} of responses are under {tokens} tokens",
     },
     why="Stopping at once is often the cheapest way to avoid a penalty.",
