@@ -11,7 +11,6 @@ import pandas as pd
 
 from rlreport.check.finding import Finding
 from rlreport.check.run import Run
-from rlreport.check.series import Series
 from rlreport.columns import STEP
 from rlreport.draw.chart import Chart, PageSlot, Scale, drawable, on_one_scale
 from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, floats
@@ -92,13 +91,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "Reward",
         Curve("reward_mean", "policy", "reward_std", role="reward"),
         Curve("ref_reward_mean", "reference", "ref_reward_std", style=REFERENCE),
-        Curve(
-            "validation_reward_mean",
-            "validation",
-            style=VALIDATION,
-            role="validation",
-            apart=True,
-        ),
+        Curve("validation_reward_mean", "validation", "", "", VALIDATION, "validation", apart=True),
         Curve("valid_reward_mean", "valid, policy", key="valid", style=SECOND, apart=True),
         Curve("ref_valid_reward_mean", "valid, ref.", "", "ref_valid", (LIGHT["muted"], (2, 4))),
         wide=True,
@@ -290,55 +283,36 @@ def _curve_charts(
     """Yield the chart of an entry, and charts of those of its curves that need another scale."""
     if entry.needs and not np.nan_to_num(floats(tables.steps, entry.needs)).any():
         return
+    title, joined = message(entry.title), list[DrawnCurve]()
+    axis = message(entry.axis) or STEP[entry.curves[0].column].axis
+    charts = {entry.name: (title, axis, joined, message(entry.note))}
     parts = _parts(tables, run, entry, band)
-    curves: list[DrawnCurve] = []
-    apart: list[Part] = []
-    for axis, part in parts:
-        if on_one_scale(*([curve.values for curve in side] for side in (parts[0][1], part))):
-            curves += part
-        else:
-            apart.append((axis, part))
-    axis, title = message(entry.axis) or STEP[entry.curves[0].column].axis, message(entry.title)
-    yield _curve_chart(frame, entry, entry.name, title, axis, curves, band)
-    for axis, curves in apart:
-        name = f"{entry.name}_{curves[0].key}"
-        own_title = message("{chart}: {curve}", chart=title, curve=curves[0].title)
-        if curves[0].key == "validation":
-            own_title = message("Validation")
-        marked = [replace(f, charts=(name,)) for f in frame.findings if entry.name in f.charts]
-        own_frame = replace(frame, findings=marked)
-        yield _curve_chart(own_frame, entry, name, own_title, axis, curves, band)
-
-
-def _curve_chart(
-    frame: Frame,
-    entry: CurveChart,
-    name: str,
-    title: str,
-    axis: str,
-    series: Sequence[DrawnCurve],
-    band: float,
-) -> Chart | None:
-    note = message(entry.note) if name == entry.name else ""
-    if any(curve.has_band for curve in series):
-        factor = f"{band:g}"
-        axis = message("{axis}, band ± {factor} × std", axis=axis, factor=factor)
-        meaning = message(
-            "The band is ± {factor} × standard deviation, clipped to the range of logged values.",
-            factor=factor,
-        )
-        note = sentences([meaning, note])
-    return curve_chart(
-        frame,
-        name,
-        title,
-        series,
-        axis=axis,
-        wide=entry.wide,
-        percent=entry.percent,
-        scale=entry.scale,
-        note=note,
+    for axis, curves in parts:
+        if on_one_scale(*([curve.values for curve in side] for side in (parts[0][1], curves))):
+            joined += curves
+            continue
+        key, name = curves[0].key, message("{chart}: {curve}", chart=title, curve=curves[0].title)
+        own_title = message("Validation") if key == "validation" else name
+        charts[f"{entry.name}_{key}"] = (own_title, axis, curves, "")
+    factor = f"{band:g}"
+    meaning = message(
+        "The band is ± {factor} × standard deviation, clipped to the range of logged values.",
+        factor=factor,
     )
+    for name, (title, y, curves, note) in charts.items():
+        has_band = any(curve.has_band for curve in curves)
+        marked = [replace(f, charts=(name,)) for f in frame.findings if entry.name in f.charts]
+        yield curve_chart(
+            replace(frame, findings=marked),
+            name,
+            title,
+            curves,
+            axis=message("{axis}, band ± {factor} × std", axis=y, factor=factor) if has_band else y,
+            wide=entry.wide,
+            percent=entry.percent,
+            scale=entry.scale,
+            note=sentences([meaning, note]) if has_band else note,
+        )
 
 
 def _parts(tables: Tables, run: Run, entry: CurveChart, band: float) -> list[Part]:
@@ -346,29 +320,28 @@ def _parts(tables: Tables, run: Run, entry: CurveChart, band: float) -> list[Par
 
     Of a trainer's metric and the rollouts' mean, the leading one is bold, the other one thin.
     """
-    first: list[Part] = []
-    parts: list[Part] = []
-    last: list[Part] = []
+    first, parts, last = list[Part](), list[Part](), list[Part]()
     for curve in entry.curves:
-        axis = "" if tables.responses.empty else STEP[curve.column].axis
-        series = _series(tables, curve, band)
-        metric = None if tables.responses.empty else run.series_of(curve.role)
-        if metric is not None:
-            trainer = _trainer_curve(tables, metric, curve)
-            if series.has_line and trainer.has_line and not curve.apart:
+        series, axis = _series(tables, curve, band), STEP[curve.column].axis
+        metric = run.series_of(curve.role)
+        if tables.responses.empty:  # the table of steps has the trainer's metrics
+            axis = ""
+        elif metric is not None:
+            by_step = pd.Series(metric.values, metric.steps).reindex(tables.steps["step"])
+            values = drawable(np.asarray(by_step, dtype=np.float64))
+            trainer = replace(series, values=values, low=None, high=None)
+            if not curve.apart:
+                trainer = replace(trainer, key="trainer", title=message("trainer"))
+            if not series.has_line and entry.name == "reward":
+                series, axis = trainer, ""
+            elif series.has_line and trainer.has_line and not curve.apart:
                 leads = run.covers(metric)
                 (first if leads else last).append(("", [replace(trainer, **_LOOKS[leads])]))
                 series = replace(series, title=message("rollouts"), **_LOOKS[not leads])
-            elif not series.has_line and entry.name == "reward":
-                series, axis = trainer, ""
         if curve.apart or not parts:
             parts.append((axis, []))
         parts[-1][1].append(series)
-    return [
-        (axis, curves)
-        for axis, curves in [*first, *parts, *last]
-        if any(c.has_line for c in curves)
-    ]
+    return [part for part in (*first, *parts, *last) if any(c.has_line for c in part[1])]
 
 
 def _series(tables: Tables, curve: Curve, band: float) -> DrawnCurve:
@@ -384,11 +357,3 @@ def _series(tables: Tables, curve: Curve, band: float) -> DrawnCurve:
     if logged_values is not None and logged_values.notna().any():
         low, high = np.maximum(low, logged_values.min()), np.minimum(high, logged_values.max())
     return replace(series, low=low, high=high)
-
-
-def _trainer_curve(tables: Tables, metric: Series, curve: Curve) -> DrawnCurve:
-    by_step = pd.Series(metric.values, metric.steps).reindex(tables.steps["step"])
-    values = drawable(np.asarray(by_step, dtype=np.float64))
-    if curve.apart:
-        return DrawnCurve(curve.key or curve.title, message(curve.title), values, *curve.style)
-    return DrawnCurve("trainer", message("trainer"), values)
