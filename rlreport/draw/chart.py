@@ -31,6 +31,9 @@ LEAST_VARIED = 1e-12
 # overflow nor vanish
 MOST, LEAST = 1e150, 1e-140
 MOST_BINS = 24
+# Curves do not share an axis if their magnitudes, or both ranges together and the wider of them,
+# differ by more than this factor
+MOST_APART = 10.0
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 # Maximum length in characters of chart and field names, which are also used as file names
 LONGEST_NAME = 80
@@ -67,7 +70,7 @@ class Axis:
         if self.percent:
             return "~%"
         if self.scale != "linear":
-            return "~g"
+            return "~g" if largest < 1e7 else "~e"
         if largest < 1e-3 or largest >= 1e26:
             return "~e"
         return "~s" if largest >= 1e5 else None
@@ -96,6 +99,17 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
     if percent:
         bottom, top = max(bottom, 0.0), min(top, 1.0) if high <= 1 else top
     return (bottom, top)
+
+
+def on_one_scale(some: Sequence[Floats], others: Sequence[Floats]) -> bool:
+    """Return whether one axis suits both: neither would be flat, and little of it stays empty."""
+    sides = (some, others)
+    sizes = [max(float(np.nanmax(np.abs(array), initial=0.0)) for array in side) for side in sides]
+    lows, highs = zip(*map(limits, sides), strict=True)
+    widest = max(high - low for low, high in zip(lows, highs, strict=True))
+    # Values that are all 0 have any scale.
+    alike = max(sizes) <= MOST_APART * min(sizes) or not min(sizes)
+    return alike and max(highs) - min(lows) <= MOST_APART * widest
 
 
 def powers(low: float, high: float) -> list[float]:

@@ -30,7 +30,7 @@ from rlreport.draw.chart import (
     unique_names,
     varies,
 )
-from rlreport.draw.theme import INTERACTION, LIGHT, PALETTE, VALUE_FORMAT, Spec
+from rlreport.draw.theme import INTERACTION, LIGHT, LINE, PALETTE, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, spans
 from rlreport.text.messages import clauses, format_message, message, plural, sentences
 
@@ -57,6 +57,7 @@ class DrawnCurve:
     # style of the line, see ``theme.Style``
     colour: str = LIGHT["policy"]
     dash: tuple[int, ...] = (1, 0)
+    width: float = LINE  # of the line, in pixels
     # float64 (S,), lower and upper edge of the band, None without a band
     low: Floats | None = None
     high: Floats | None = None
@@ -76,7 +77,8 @@ class DrawnCurve:
     def noisy(self) -> bool:
         """Whether the values fluctuate from step to step more than they follow a trend."""
         values = self.values[np.isfinite(self.values)]
-        if len(values) < LEAST_SMOOTHED or not varies(values):
+        # Sparse values are evaluations of many responses; smoothed, they would lag by many steps.
+        if len(values) < LEAST_SMOOTHED or not varies(values) or is_sparse(self.values):
             return False
         steps = np.diff(values)
         turns = np.count_nonzero(steps[1:] * steps[:-1] < 0)
@@ -363,11 +365,12 @@ def curve_chart(
 
 
 def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
-    """Return what to fill into a chart template: the curves' keys, colours and dashes."""
+    """Return what to fill into a chart template: the curves' keys, colours, dashes and widths."""
     return {
         "$series.key": [curve.key for curve in series],
         "$series.color": [curve.colour for curve in series],
         "$series.dash": [list(curve.dash) for curve in series],
+        "$series.width": [curve.width for curve in series],
     }
 
 
@@ -515,6 +518,7 @@ def _add_tooltip(spec: Spec, series: Sequence[DrawnCurve], percent: bool) -> Non
 def _offer_smoothing(spec: Spec, noisy: Sequence[str]) -> None:
     line = layer_named(spec, "line")
     behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
+    del behind["encoding"]["size"]
     behind["mark"] |= {"strokeOpacity": {"expr": "smoothing ? 0.4 : 0"}, "strokeWidth": 1}
     spec["layer"].insert(spec["layer"].index(line), behind)
     is_automatic = f"smoothing == 'auto' && indexof({list(noisy)}, datum.series) >= 0"

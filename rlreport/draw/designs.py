@@ -30,7 +30,7 @@ from rlreport.draw.theme import (
 )
 from rlreport.text.messages import translatable
 
-Channel = TypeVar("Channel", alt.Color, alt.Stroke, alt.StrokeDash)
+Channel = TypeVar("Channel", alt.Color, alt.Stroke, alt.StrokeDash, alt.Size)
 Look = dict[str, Any]
 ROWS = "rows"
 RAW = {"strokeOpacity": 0.4, "strokeWidth": 1}
@@ -51,7 +51,7 @@ def curves(scale: Any) -> Spec:
     (both with the fields of the data), ``label`` (``step``, ``series``, ``y``, ``label``).
     """
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
-    stroke = _by_series(alt.Stroke)
+    stroke, width = _by_series(alt.Stroke), _by_series(alt.Size)
     x, y = _x("step", tickMinStep=1), _y("value", scale)
     label = {"align": "left", "dx": 7, "dy": 3, "baseline": "alphabetic"}
     at_step = alt.condition("datum.step === at", alt.value(1), alt.value(0))
@@ -78,7 +78,7 @@ def curves(scale: Any) -> Spec:
             "range", "area", RANGE, x="step:Q", y="min:Q", y2="max:Q", color=color, stroke=stroke
         ),
         _data_layer("raw", "line", RAW, x="step:Q", y="value:Q", color=color, strokeDash=dash),
-        _layer("line", "line", x=x, y=y, color=color, strokeDash=dash),
+        _layer("line", "line", x=x, y=y, color=color, strokeDash=dash, size=width),
         _data_layer(
             "point", "circle", {"size": 30, "opacity": 1}, x="step:Q", y="value:Q", color=color
         ),
@@ -271,8 +271,9 @@ def _tip(field: str, format: str = VALUE_FORMAT, **options: Any) -> alt.Tooltip:
 
 
 def _by_series(channel: type[Channel]) -> Channel:
-    name = "dash" if channel is alt.StrokeDash else "color"
-    scale = alt.Scale(domain=["$series.key"], range=[f"$series.{name}"])
+    # The size of a line is its width.
+    name = {alt.StrokeDash: "dash", alt.Size: "width"}.get(channel, "color")
+    scale = alt.Scale(type="ordinal", domain=["$series.key"], range=[f"$series.{name}"])
     return channel("series:N", scale=scale, legend=None)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from rlreport.check.finding import Finding
+from rlreport.check.run import Run
 from rlreport.columns import STEP
-from rlreport.draw.chart import Chart, PageSlot, Scale
+from rlreport.draw.chart import Chart, PageSlot, Scale, drawable, on_one_scale
 from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, floats
 from rlreport.draw.run_charts import (
     distribution_charts,
@@ -20,13 +22,12 @@ from rlreport.draw.run_charts import (
     small_multiples,
     tool_error_charts,
 )
-from rlreport.draw.theme import DASHED, DOTTED, LIGHT, SOLID, Style
-from rlreport.metrics.roles import roles_of
+from rlreport.draw.theme import BOLD, DASHED, DOTTED, LIGHT, SOLID, THIN, Style
 from rlreport.tables import Tables
-from rlreport.text.messages import message, sentences, translatable
+from rlreport.text.messages import message, sentences
 
 # Names of charts that are visible, not collapsed, even if no problem was found in them
-USUAL = ("reward", "kl", "length", "surprisal", "tool_errors")
+USUAL = ("reward", "reward_validation", "kl", "length", "surprisal", "tool_errors")
 # Width of a chart, as a key of ``theme.WIDTH``, by its place on the page
 SIZES: dict[PageSlot, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
 
@@ -39,6 +40,14 @@ ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
 REFERENCE = (LIGHT["reference"], DASHED)
 VALIDATION = (LIGHT["healthy"], DASHED)
 SECOND = (LIGHT["info"], DOTTED)
+# Looks of the trainer's metric and the rollouts' mean, by whether it is the leading one of the two
+_LOOKS: dict[bool, dict[str, Any]] = {
+    True: {"width": BOLD},
+    False: {"width": THIN, "colour": LIGHT["muted"], "low": None, "high": None},
+}
+
+# Title of y ("" for "as logged") and curves of one unit
+Part = tuple[str, list[DrawnCurve]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,8 @@ class Curve:
     std: str = ""
     key: str = ""  # id of the curve in the chart's data; "" uses ``title``
     style: Style = (LIGHT["policy"], SOLID)
+    role: str = ""  # trainer's metric of the same quantity, see ``metrics.roles``
+    apart: bool = False  # whether its unit may differ from that of the curves before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +89,10 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     _chart(
         "reward",
         "Reward",
-        Curve("reward_mean", "policy", "reward_std"),
+        Curve("reward_mean", "policy", "reward_std", role="reward"),
         Curve("ref_reward_mean", "reference", "ref_reward_std", style=REFERENCE),
-        Curve("validation_reward_mean", "validation", style=VALIDATION),
-        Curve("valid_reward_mean", "valid, policy", key="valid", style=SECOND),
+        Curve("validation_reward_mean", "validation", "", "", VALIDATION, "validation", apart=True),
+        Curve("valid_reward_mean", "valid, policy", key="valid", style=SECOND, apart=True),
         Curve("ref_valid_reward_mean", "valid, ref.", "", "ref_valid", (LIGHT["muted"], (2, 4))),
         wide=True,
     ),
@@ -89,7 +100,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     _chart(
         "kl",
         "KL to the reference (nats per response)",
-        Curve("kl_k1_mean", "KL", "kl_k1_std", "k1"),
+        Curve("kl_k1_mean", "KL", "kl_k1_std", "k1", role="kl"),
         Curve("kl_k3_mean", "KL, k3", key="k3", style=SECOND),
         axis="mean over responses, nats",
         note="KL is the sum of log-ratios (k1); k3 is the estimate that is never negative.",
@@ -98,7 +109,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     _chart(
         "length",
         "Response length",
-        Curve("response_tokens_mean", "policy", "response_tokens_std"),
+        Curve("response_tokens_mean", "policy", "response_tokens_std", role="length"),
         Curve("validation_tokens_mean", "validation", style=VALIDATION),
     ),
     _chart(
@@ -111,7 +122,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     _chart(
         "surprisal",
         "Surprisal (nats per token)",
-        Curve("surprisal_mean", "policy"),
+        Curve("surprisal_mean", "policy", role="entropy"),
         note="The mean over sampled tokens estimates the policy's entropy.",
     ),
     _chart(
@@ -215,11 +226,12 @@ def overview_charts(
     if tables.steps.empty:
         return []
     frame = Frame(floats(tables.steps, "step"), findings, in_progress=tables.in_progress)
-    training = replace(tables.training(), steps=tables.steps)
+    judged = Run(tables)
+    training = replace(judged.tables, steps=tables.steps)
     charts: dict[str, Chart] = {}
     for entry in OVERVIEW:
         entry_charts = (
-            [_curve_chart(tables, frame, entry, band)]
+            _curve_charts(tables, judged, frame, entry, band)
             if isinstance(entry, CurveChart)
             else entry(training, frame)
         )
@@ -235,15 +247,15 @@ def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | N
     by_subject |= {chart.name: chart for chart in charts}
     serious = sorted((f for f in findings if f.severity != "info"), key=lambda f: f.id != lead)
     cited = [by_subject.get(name) for f in serious for name in f.charts]
-    lead_chart = next(
-        (c for f in serious if f.id == lead for n in f.charts if (c := by_subject.get(n))), None
-    )
+    own = [(f, c) for f in serious if f.id == lead for n in f.charts if (c := by_subject.get(n))]
+    # A cause is seen in its own quantity, its effect in the reward.
+    own.sort(key=lambda pair: pair[0].rank == "cause" and pair[1].name == "reward")
     visible = [*cited, *(by_subject.get(name) for name in USUAL)]
     places: dict[str, PageSlot] = {chart.name: "open" for chart in visible if chart}
     if "reward" in places:
         places["reward"] = "reward"
-    if lead_chart:
-        places[lead_chart.name] = "lead"
+    if own:
+        places[own[0][1].name] = "lead"
     order = list(places)
     result = [_set_place(chart, places.get(chart.name, "more")) for chart in charts]
     return sorted(result, key=lambda c: order.index(c.name) if c.name in places else len(order))
@@ -265,33 +277,71 @@ def _add_description(chart: Chart, run: str, sample_note: str) -> Chart:
     return replace(chart, title=title, spec={**chart.spec, "description": text})
 
 
-def _curve_chart(tables: Tables, frame: Frame, entry: CurveChart, band: float) -> Chart | None:
+def _curve_charts(
+    tables: Tables, run: Run, frame: Frame, entry: CurveChart, band: float
+) -> Iterator[Chart | None]:
+    """Yield the chart of an entry, and charts of those of its curves that need another scale."""
     if entry.needs and not np.nan_to_num(floats(tables.steps, entry.needs)).any():
-        return None
-    series = [_series(tables, curve, band) for curve in entry.curves]
+        return
+    title, joined = message(entry.title), list[DrawnCurve]()
     axis = message(entry.axis) or STEP[entry.curves[0].column].axis
-    note = message(entry.note)
-    if entry.name == "reward":
-        series += _trainer_curves(tables, {curve.key for curve in series if curve.has_line})
-    if any(curve.has_band for curve in series):
-        factor = f"{band:g}"
-        axis = message("{axis}, band ± {factor} × std", axis=axis, factor=factor)
-        meaning = message(
-            "The band is ± {factor} × standard deviation, clipped to the range of logged values.",
-            factor=factor,
-        )
-        note = sentences([meaning, note])
-    return curve_chart(
-        frame,
-        entry.name,
-        message(entry.title),
-        series,
-        axis=axis,
-        wide=entry.wide,
-        percent=entry.percent,
-        scale=entry.scale,
-        note=note,
+    charts = {entry.name: (title, axis, joined, message(entry.note))}
+    parts = _parts(tables, run, entry, band)
+    for axis, curves in parts:
+        if on_one_scale(*([curve.values for curve in side] for side in (parts[0][1], curves))):
+            joined += curves
+            continue
+        key, name = curves[0].key, message("{chart}: {curve}", chart=title, curve=curves[0].title)
+        own_title = message("Validation") if key == "validation" else name
+        charts[f"{entry.name}_{key}"] = (own_title, axis, curves, "")
+    factor = f"{band:g}"
+    meaning = message(
+        "The band is ± {factor} × standard deviation, clipped to the range of logged values.",
+        factor=factor,
     )
+    for name, (title, y, curves, note) in charts.items():
+        has_band = any(curve.has_band for curve in curves)
+        marked = [replace(f, charts=(name,)) for f in frame.findings if entry.name in f.charts]
+        yield curve_chart(
+            replace(frame, findings=marked),
+            name,
+            title,
+            curves,
+            axis=message("{axis}, band ± {factor} × std", axis=y, factor=factor) if has_band else y,
+            wide=entry.wide,
+            percent=entry.percent,
+            scale=entry.scale,
+            note=sentences([meaning, note]) if has_band else note,
+        )
+
+
+def _parts(tables: Tables, run: Run, entry: CurveChart, band: float) -> list[Part]:
+    """Return the parts of a chart, which may differ in unit, the leading one first.
+
+    Of a trainer's metric and the rollouts' mean, the leading one is bold, the other one thin.
+    """
+    first, parts, last = list[Part](), list[Part](), list[Part]()
+    for curve in entry.curves:
+        series, axis = _series(tables, curve, band), STEP[curve.column].axis
+        metric = run.series_of(curve.role)
+        if tables.responses.empty:  # the table of steps has the trainer's metrics
+            axis = ""
+        elif metric is not None:
+            by_step = pd.Series(metric.values, metric.steps).reindex(tables.steps["step"])
+            values = drawable(np.asarray(by_step, dtype=np.float64))
+            trainer = replace(series, values=values, low=None, high=None)
+            if not curve.apart:
+                trainer = replace(trainer, key="trainer", title=message("trainer"))
+            if not series.has_line and entry.name == "reward":
+                series, axis = trainer, ""
+            elif series.has_line and trainer.has_line and not curve.apart:
+                leads = run.covers(metric)
+                (first if leads else last).append(("", [replace(trainer, **_LOOKS[leads])]))
+                series = replace(series, title=message("rollouts"), **_LOOKS[not leads])
+        if curve.apart or not parts:
+            parts.append((axis, []))
+        parts[-1][1].append(series)
+    return [part for part in (*first, *parts, *last) if any(c.has_line for c in part[1])]
 
 
 def _series(tables: Tables, curve: Curve, band: float) -> DrawnCurve:
@@ -307,19 +357,3 @@ def _series(tables: Tables, curve: Curve, band: float) -> DrawnCurve:
     if logged_values is not None and logged_values.notna().any():
         low, high = np.maximum(low, logged_values.min()), np.minimum(high, logged_values.max())
     return replace(series, low=low, high=high)
-
-
-def _trainer_curves(tables: Tables, present: Collection[str]) -> list[DrawnCurve]:
-    if tables.metrics.empty or tables.responses.empty:
-        return []
-    roles = roles_of(str(name) for name in tables.metrics.columns[1:])
-    by_step = tables.metrics.set_index("step").reindex(tables.steps["step"])
-    curves = (
-        ("reward", "trainer", translatable("trainer"), (LIGHT["muted"], (8, 2, 2, 2))),
-        ("validation", "validation", translatable("validation"), VALIDATION),
-    )
-    return [
-        DrawnCurve(key, message(title), floats(by_step, roles[role]), *style)
-        for role, key, title, style in curves
-        if role in roles and key not in present
-    ]

@@ -35,6 +35,8 @@ INTERACTION = "interaction"
 Style = tuple[str, tuple[int, ...]]
 
 SOLID, DASHED, DOTTED = (1, 0), (6, 3), (2, 2)
+# Widths of lines in pixels: the usual one, the leading of two of one quantity, and the other one
+LINE, BOLD, THIN = 1.75, 2.5, 1.0
 
 _COLOURS = {
     "page": ("#ffffff", "#14171a"),
@@ -139,7 +141,7 @@ def vega_config() -> dict[str, Any]:
             "titleAlign": "left",
             "titleBaseline": "alphabetic",
         },
-        "line": {"strokeWidth": 1.75, "strokeJoin": "round"},
+        "line": {"strokeWidth": LINE, "strokeJoin": "round"},
         "rule": {"color": LIGHT["muted"]},
         "text": {"fontSize": SMALL, "color": LIGHT["muted"]},
     }

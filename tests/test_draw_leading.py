@@ -1,0 +1,140 @@
+"""Which curves share a chart, which of them leads, and which chart stands above all others."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rlreport.check.finding import Finding, Rank
+from rlreport.draw.chart import Chart, on_one_scale
+from rlreport.draw.overview import arranged, overview_charts
+from rlreport.draw.svg import drawn
+from rlreport.draw.theme import BOLD, LINE, THIN
+from tests.draw_tables import response_table, tables_of
+
+STEPS = np.arange(40)
+REWARD = np.linspace(0.0, 1.0, 40)
+
+
+def charts(metrics: dict[str, np.ndarray], findings: tuple[Finding, ...] = ()) -> dict[str, Chart]:
+    """The overview's charts of a run with REWARD and these metrics, NaN where not logged."""
+    mean = zip(STEPS, REWARD, strict=True)
+    rows = [{"step": s, "reward": r + d} for s, r in mean for d in (-0.01, 0.01)]
+    tables = tables_of(response_table([{"response_tokens": 9.0 + r["step"], **r} for r in rows]))
+    tables.metrics = pd.DataFrame({"step": STEPS, **metrics})
+    return {chart.name: chart for chart in overview_charts(tables, findings)}
+
+
+def widths(chart: Chart) -> dict[str, float]:
+    line = next(layer for layer in chart.spec["layer"] if layer["name"] == "line")
+    scale = line["encoding"]["size"]["scale"]
+    return dict(zip(scale["domain"], scale["range"], strict=True))
+
+
+def every(number: int, values: np.ndarray) -> np.ndarray:
+    return np.where(STEPS % number == 0, values, np.nan)
+
+
+def finding(*names: str, name: str = "one", rank: Rank = "consequence") -> Finding:
+    return Finding(name, "warning", rank, charts=names, steps=(30, 31), name=name)
+
+
+def test_validation_in_percent_has_a_chart_of_its_own_and_in_the_rewards_unit_has_none():
+    percent = every(5, 16.0 + 28.0 * REWARD)
+    apart = charts({"eval_acc": percent}, (finding("reward"),))
+    assert set(widths(apart["reward"])) == {"policy"}
+    validation = apart["reward_validation"]
+    assert (validation.title, set(widths(validation))) == ("Validation", {"validation"})
+    assert validation.spec["layer"][0]["name"] == "marked"  # as on the chart of the reward
+    assert validation.shaded == apart["reward"].shaded
+    together = charts({"eval_acc": percent / 100})
+    assert set(widths(together["reward"])) == {"policy", "validation"}
+    assert "reward_validation" not in together
+
+
+@pytest.mark.parametrize(
+    ("other", "shared"),
+    [
+        ([0.2, 0.22, 0.21], True),
+        ([0.0, 0.0], True),
+        ([9.0, 2.0], True),
+        ([-0.5, 0.3], True),
+        ([16.0, 44.0], False),
+        ([0.001, 0.002], False),
+        ([-900.0, 1.0], False),
+    ],
+)
+def test_curves_share_an_axis_where_none_of_them_would_be_flat(other: list[float], shared: bool):
+    sides = [np.array([0.0, np.nan, 1.0])], [np.array(other), np.array([np.nan])]
+    assert on_one_scale(*sides) is on_one_scale(*reversed(sides)) is shared
+
+
+def test_an_axis_that_would_be_mostly_empty_is_not_shared():
+    assert not on_one_scale([np.array([990.0, 1000.0])], [np.array([200.0, 205.0])])
+
+
+@pytest.mark.parametrize(("number", "leads"), [(1, True), (2, True), (3, False)])
+def test_the_trainers_metric_is_the_bold_line_if_logged_at_half_of_the_steps(number, leads):
+    chart = charts({"reward": every(number, 0.9 * REWARD)})["reward"]
+    bold, thin = ("trainer", "policy") if leads else ("policy", "trainer")
+    assert widths(chart) == {bold: BOLD, thin: THIN}
+    labels = next(layer for layer in chart.spec["layer"] if layer["name"] == "label")
+    assert {row["label"] for row in labels["data"]["values"]} == {"trainer", "rollouts"}
+    banded = {row["series"] for row in chart.spec["data"]["values"] if row.get("low") is not None}
+    assert banded == (set() if leads else {"policy"})  # a band is around the leading line only
+    svg = drawn([chart])[0].svg
+    assert f'stroke-width="{BOLD}"' in svg
+    lone = charts({})["reward"]
+    assert widths(lone) == {"policy": LINE}
+
+
+def test_the_trainers_length_is_beside_that_of_the_rollouts_or_in_another_unit_apart():
+    together = charts({"response_length": 20.0 + STEPS})
+    assert widths(together["length"]) == {"trainer": BOLD, "policy": THIN}
+    apart = charts({"response_length": 4000.0 + STEPS})
+    assert set(widths(apart["length"])) == {"trainer"}
+    assert apart["length_policy"].title == "Response length: rollouts"
+
+
+def test_metrics_of_other_steps_leave_the_rollouts_curve_as_it_is():
+    rows = [{"step": s, "reward": s} for s in range(6)]
+    tables = tables_of(response_table(rows))
+    tables.metrics = pd.DataFrame({"step": range(100, 120), "reward": 0.5})
+    chart = next(chart for chart in overview_charts(tables) if chart.name == "reward")
+    assert widths(chart) == {"policy": LINE}
+
+
+@pytest.mark.parametrize(
+    ("lead", "first"),
+    [
+        (finding("reward", "gradient_norm", rank="cause"), "metric_grad_norm"),
+        (finding("kl", "reward_kl_frontier"), "metric_objective_kl"),
+        (finding("length"), "length"),
+        (finding("reward", "reward_distribution"), "reward"),
+        (finding("reward", rank="cause"), "reward"),
+    ],
+)
+def test_the_leading_findings_own_chart_is_above_the_rewards(lead: Finding, first: str):
+    metrics = {"grad_norm": 1.0 + STEPS**2, "objective/kl": 0.5 * STEPS}
+    others = finding("length", name="other", rank="cause")
+    found = arranged(list(charts(metrics, (lead,)).values()), [others, lead], "one")
+    places = {chart.place: chart.name for chart in found if chart.place in ("lead", "reward")}
+    assert places == {"lead": first} | ({} if first == "reward" else {"reward": "reward"})
+    assert [chart.wide for chart in found if chart.name == first] == [True]
+    assert found[0].name in (first, "reward")
+
+
+def test_few_evaluations_are_drawn_as_logged_not_smoothed():
+    jagged = every(4, 0.4 + 0.1 * (-1) ** (STEPS // 4))
+    chart = charts({"eval_acc": jagged})["reward"]
+    assert "validation" in widths(chart)
+    assert not chart.smoothed
+
+
+def test_powers_of_ten_fit_left_of_the_axis():
+    norms = np.where(STEPS == 30, 5e7, 0.5)
+    line = next(
+        layer
+        for layer in charts({"grad_norm": norms})["metric_grad_norm"].spec["layer"]
+        if layer["name"] == "line"
+    )
+    assert line["encoding"]["y"]["axis"]["format"] == "~e"
