@@ -103,8 +103,8 @@ def headline(verdict: Verdict) -> str:
 
 
 def _level_words(verdict: Verdict) -> str:
-    if verdict.level == "healthy" and verdict.only_rewards:
-        return message("Healthy as far as rewards and texts show")
+    if verdict.level == "healthy" and verdict.basis:
+        return message("Healthy as far as {basis} show", basis=verdict.basis)
     return FIRST_WORDS[verdict.level]
 
 
