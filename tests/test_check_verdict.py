@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rlreport.check import findings_json, run_checks
@@ -338,6 +339,7 @@ def _holed(seed: int) -> Tables:
 def test_any_table_is_judged_without_an_error(seed: int) -> None:
     verdict = run_checks(_holed(seed))
     told = [f.id for f in verdict.findings] + verdict.passed + [n.id for n in verdict.not_run]
+    told += [one.id for one in verdict.close]
     assert sorted(told) == sorted(check.id for check in CHECKS)
     json.dumps(findings_json(verdict), allow_nan=False)
 
@@ -346,3 +348,62 @@ def test_noise_of_values_whose_squares_overflow_is_judged() -> None:
     noise = Noise(1e300, 1e300, 0.5)
     assert noise.independent_steps == pytest.approx(Noise(1.0, 1.0, 0.5).independent_steps)
     assert Noise(float("inf")).independent_steps == 1.0
+
+
+def _close(**columns: object) -> dict[str, str]:
+    return {one.id: one.title for one in run_checks(tables(**columns)).close}
+
+
+def test_a_figure_of_half_its_limit_is_close_to_it_and_not_passed() -> None:
+    verdict = run_checks(tables(kl_k1=7.5, response_tokens=50.0))
+    (close,) = verdict.close
+    assert close.title == "KL to the reference is 7.5 nats per response; the limit is 10."
+    assert "kl_explosion" not in verdict.passed
+    document = findings_json(verdict)
+    validate(document, "findings")
+    assert document["close"] == [
+        {"id": "kl_explosion", "title": close.title, "value": 7.5, "limit": 10.0, "unit": "nats"}
+    ]
+    assert "kl_explosion" in run_checks(tables(kl_k1=4.9, response_tokens=50.0)).passed
+
+
+def test_of_limits_that_count_only_together_the_furthest_decides() -> None:
+    assert not _close(kl_k1=30.0, response_tokens=1000.0)
+    title = _close(kl_k1=30.0, response_tokens=500.0)["kl_explosion"]
+    assert title == "KL to the reference is 0.060 nats per token; the limit is 0.1."
+
+
+def test_a_limit_that_is_met_without_a_finding_is_named() -> None:
+    rising = STEP / STEPS + 0.1 * SIGN
+    title = _close(reward=rising, surprisal_mean=moved(1.0, 6.0))["entropy_explosion"]
+    assert title == "Entropy rose to 6.0 times its start (limit 3); that alone is no finding."
+
+
+def test_responses_that_end_with_a_stop_string_are_not_close_to_being_cut_off() -> None:
+    cut_off = {"finished": np.where(INDEX % 5 < 2, 0.0, 1.0), "response_tokens": 10.0 + INDEX}
+    assert "missing_eos" not in _close(**cut_off)
+    at_limit = np.where(INDEX % 5 < 2, 512.0, 10.0 + INDEX)
+    title = _close(**cut_off | {"response_tokens": at_limit})["missing_eos"]
+    assert title == "40% of responses are cut off; the limit is 50%."
+
+
+def test_what_is_not_logged_is_said_with_what_it_would_have_shown() -> None:
+    bare = run_checks(tables(reward=SIGN))
+    assert bare.not_observed == (
+        "log-probabilities (no KL, entropy or engine mismatch)",
+        *("gradient norms", "a validation score", "groups", "finish reasons"),
+    )
+    assert findings_json(bare)["not_observed"] == list(bare.not_observed)
+    steps = np.arange(STEPS)
+    logged = {"objective/kl": 1.0, "eval/reward": 1.0, "grad_norm": 1.0, "reward": steps / STEPS}
+    metrics = pd.DataFrame({"step": steps, **logged})
+    columns = {"reward": SIGN, "surprisal_mean": 1.0, "finished": 1.0, "group": STEP * 10}
+    trained = run_checks(replace(tables(**columns), metrics=metrics))
+    assert trained.not_observed == ("log-probabilities of the sampler (no engine mismatch)",)
+
+
+def test_only_rewards_and_texts_limit_what_healthy_means() -> None:
+    rising = STEP / STEPS + 0.1 * SIGN
+    limited = run_checks(tables(reward=rising))
+    assert limited.sentence.startswith("Healthy as far as rewards and texts show: ")
+    assert run_checks(tables(reward=rising, kl_k1=1.0)).sentence.startswith("Healthy: ")

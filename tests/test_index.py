@@ -79,7 +79,8 @@ def test_a_report_that_is_broken_or_newer_says_so_in_its_row(runs, tmp_path):
     told = dict(made.unread)
     assert "broken" in told["broken"]
     assert "not a report" in told["odd"]
-    assert "another version" in told["newer"] and "another version" in told["before"]
+    assert "schema 99 instead of 4; update rlreport" in told["newer"]
+    assert "schema 1 instead of 4; build it again" in told["before"]
     assert "broken" in told["cut.zip"]
     assert "wrong" not in told
     page = (tmp_path / "index.html").read_text()

@@ -106,6 +106,8 @@ def test_every_finding_is_told_in_whole_messages(name, tmp_path, monkeypatch):
         *(spoken.of(f.suggestion) for f in verdict.findings),
         *(spoken.of(f.source) for f in verdict.findings),
         *(spoken.of(one.needs) for one in verdict.not_run),
+        *(spoken.of(one.title) for one in verdict.close),
+        *(spoken.of(text) for text in verdict.not_observed),
         spoken.of(verdict.sentence),
     ]
     assert pseudo.untranslated(told_of, NAMES) == []

@@ -619,6 +619,13 @@ def test_a_sparse_reward_is_judged_and_drawn_over_the_steps_at_which_it_is_logge
     assert spark.count("M") == 1
 
 
+def test_rewards_alone_say_so_of_a_healthy_run(tmp_path: Path) -> None:
+    logged = [{"step": event["step"], "reward": event["reward"]} for event in events()]
+    verdict = _verdict(table(tmp_path / "m.csv", logged))
+    assert verdict.sentence.startswith("Healthy as far as rewards show: ")
+    assert verdict.not_observed[-1] == "rollouts (no texts, groups or finish reasons)"
+
+
 def test_a_single_value_of_the_reward_is_too_few(tmp_path: Path) -> None:
     logged = [event | {"reward": "" if event["step"] != 7 else 0.5} for event in events()]
     verdict = _verdict(table(tmp_path / "m.csv", logged))

@@ -48,7 +48,10 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "_chart": ((1,), ("axis", "note")),
     "Check": (
         (),
-        ("name", "looks_for", "title", "statement", "why", "suggestion", "source", "needs_also"),
+        (
+            *("name", "looks_for", "title", "statement", "why", "suggestion", "source", "needs_also"),
+            "close",
+        ),
     ),
 }
 """Function name -> positions and keywords of those arguments that are translatable messages."""

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from rlreport.check.finding import Fact, Facts, Finding, Limits, Met, NotRun, Onset, Rank, Severity
+from rlreport.check.finding import (
+    Close,
+    Fact,
+    Facts,
+    Finding,
+    Limits,
+    Met,
+    NotRun,
+    Onset,
+    Rank,
+    Severity,
+)
 from rlreport.check.noise import Trend
 from rlreport.check.run import Ranking, Run
 from rlreport.check.series import MIN_STEPS, Series
-from rlreport.text.messages import format_message, listed, message, translatable
+from rlreport.text.messages import format_message, listed, message, percent, translatable
+from rlreport.text.numbers import exact
 
 Result = Finding | NotRun | None
+CLOSE = 0.5  # A value of at least this part of its limit is close to it
 # A text with {placeholders}, a dict of such texts (``facts["kind"]`` selects one), or a function
 # that returns such a text. ``facts`` are the values filled into the placeholders
 Template = str | Mapping[str, str] | Callable[[Facts], str]
@@ -74,6 +87,9 @@ class Check:
     of_reward: bool = False
     # names of those numbers in ``title`` that come from a sample of the responses
     sampled: tuple[str, ...] = ()
+    # Names of thresholds, and a clause with the {value} tested against each. If all of these values
+    # are at least half of their thresholds, but there is no finding, the verdict says so
+    close: Mapping[str, str | Callable[[float], str]] = field(default_factory=dict)
     needs_also: str = ""  # data needed beyond ``needs``, in words; ``judge`` tests for it itself
 
     def __post_init__(self) -> None:
@@ -111,6 +127,24 @@ class Check:
 
     def format_statement(self, facts: Facts) -> str:
         return _fill_template(self.statement or self.name, facts)
+
+    def close_to_limit(self, run: Run) -> Close | None:
+        """Return the figure that is furthest below its limit if even this one is close to it."""
+        limits = self.limits.declared()
+        tested = [run.tested[limits[name]] for name in self.close if limits[name] in run.tested]
+        if any(not met.value >= CLOSE * met.limit > 0 for met in tested):
+            return None
+        met = min(tested, key=lambda met: met.value / met.limit, default=None)
+        if met is None:
+            return None
+        limit = percent(met.limit) if met.unit.startswith("of ") else exact(met.limit)
+        literal = translatable("{one:capital}; the limit is {limit}.")
+        if met.value >= met.limit:
+            literal = translatable("{one:capital} (limit {limit}); that alone is no finding.")
+        clause = self.close[met.name]
+        text = message(clause(met.value) if callable(clause) else clause, value=met.value)
+        title = message(literal, one=text, limit=limit)
+        return Close(self.id, title, met.value, met.limit, met.unit)
 
     def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
         """Return a NotRun for a run with too few steps, or values of ``reward``, for a trend."""

@@ -153,6 +153,17 @@ class NotRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Close:
+    """A check that found nothing, but whose figure is at least half of its limit."""
+
+    id: str
+    title: str  # "KL to the reference is 7.4 nats per response; the limit is 10."
+    value: float
+    limit: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Muted:
     """A finding that the user muted, and the reason that the user gave."""
 
@@ -214,8 +225,10 @@ class Verdict:
     lead: str | None = None
     keep_step: int | None = None  # step of the last good checkpoint, or None
     findings: list[Finding] = field(default_factory=list)  # the findings in the order of the report
-    passed: list[str] = field(default_factory=list)  # ids of the checks that ran and found nothing
+    close: tuple[Close, ...] = ()  # checks that found nothing, but not by far
+    passed: list[str] = field(default_factory=list)  # ids of the other checks that found nothing
     not_run: list[NotRun] = field(default_factory=list)  # the checks that could not run
+    not_observed: tuple[str, ...] = ()  # what is not logged, and what it would have shown
     muted: list[Muted] = field(default_factory=list)
     courses: Mapping[Quantity, Course] = field(default_factory=dict)  # of reward, KL, length, ...
     # (first step, last step) of each of these two windows, None for a short run
@@ -224,7 +237,7 @@ class Verdict:
     # first and last step of the run, None without any
     first_step: int | None = None
     last_step: int | None = None
-    only_rewards: bool = False  # whether no log-probability, KL, entropy or gradient is logged
+    basis: str = ""  # what is logged ("rewards and texts") if it is no more than that, else ""
     reward_count: int = 0  # number of steps with a reward
     # texts, empty until ``check.sentence`` writes them: what happened with the checkpoint to keep,
     # the course of the rewards, and all of it
@@ -257,8 +270,10 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
             "course": [_course_json(name, course) for name, course in verdict.courses.items()],
         },
         "findings": [_finding_json(finding) for finding in verdict.findings],
+        "close": [_fields(one, "id", "title", "value", "limit", "unit") for one in verdict.close],
         "passed": list(verdict.passed),
         "not_run": [_fields(check, "id", "needs") for check in verdict.not_run],
+        "not_observed": [str(text) for text in verdict.not_observed],
         "muted": [{"id": muted.finding.id, "reason": muted.reason} for muted in verdict.muted],
     }
 

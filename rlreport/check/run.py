@@ -90,6 +90,8 @@ class Run:
         self.first, self.last = first_and_last(self.tables, self.limits[Trend])
         self.steps: Ints = step_numbers(self.tables)  # int64 (S,), ascending
         self._computed: dict[Callable[[Run], Any], Any] = {}
+        # Limit -> of the values tested against it, the largest relative to it
+        self.tested: dict[Limit[Any], Met] = {}
 
     @property
     def responses(self) -> pd.DataFrame:
@@ -275,9 +277,11 @@ class Run:
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
         """Return [Met] if ``value`` meets a threshold times ``of``, but for rounding, else []."""
         bound: float = getattr(self.limits[limit.owner], limit.key)
-        if not meets(op, value, bound * of):
-            return []
-        return [Met(limit.key, op, bound, float(value / of) if of else np.inf, limit.unit)]
+        met = Met(limit.key, op, bound, float(value / of) if of else np.inf, limit.unit)
+        highest = self.tested.get(limit)
+        if np.isfinite(met.value) and (highest is None or met.value > highest.value):
+            self.tested[limit] = met
+        return [met] if meets(op, value, bound * of) else []
 
     def by_step(self, values: Floats, weights: Floats | None = None) -> Floats:
         """Return the mean of per-response values in each step, float64 (S,), NaN without any."""

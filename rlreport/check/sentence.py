@@ -115,8 +115,8 @@ def _dated(lead: Finding, what: str, verdict: Verdict, lasting: str) -> str:
 
 
 def _level_words(verdict: Verdict) -> str:
-    if verdict.level == "healthy" and verdict.only_rewards:
-        return message("Healthy as far as rewards and texts show")
+    if verdict.level == "healthy" and verdict.basis:
+        return message("Healthy as far as {basis} show", basis=verdict.basis)
     return FIRST_WORDS[verdict.level]
 
 

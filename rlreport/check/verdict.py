@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from rlreport.check.course import best_index
 from rlreport.check.finding import (
     RANKS,
     SEVERITIES,
+    Close,
     Example,
     Finding,
     Level,
@@ -35,7 +37,7 @@ from rlreport.check.run import Run
 from rlreport.check.sentence import COLLAPSES, with_sentence
 from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
-from rlreport.text.messages import message, sentences
+from rlreport.text.messages import listed, message, sentences, translatable
 
 # Phrase in a suggestion that means a setting -> names of that setting in configurations
 SETTINGS = {
@@ -162,8 +164,16 @@ def _is_number(value: object) -> bool:
 # Check that runs first: after a change of the reward function, rewards are not comparable
 FIRST_CHECK = "reward_shift"
 
-# Roles of trainer metrics that show more than rewards and texts do
-BEYOND_REWARDS = {"kl", "kl_token", "entropy", "grad_norm", "clip_fraction", "ratio"}
+# Figure of the policy -> columns of responses and roles of trainer metrics; each of them shows it
+OF_POLICY = {
+    translatable("KL"): ("kl_k1", "kl", "kl_token"),
+    translatable("entropy"): ("surprisal_mean", "entropy"),
+    translatable("engine mismatch"): ("mismatch_k3",),
+}
+# Figure that needs log-probabilities of a second policy -> that policy
+SECOND_POLICY = {"KL": translatable("reference"), "engine mismatch": translatable("sampler")}
+# Further columns and roles that show more than rewards and texts do
+BEYOND_REWARDS = ("grad_norm", "clip_fraction", "ratio", "value_mean")
 
 # Ids of checks whose findings concern only the log, not the policy and its checkpoints
 OF_THE_LOG = ("broken_log", "missing_grades")
@@ -199,10 +209,13 @@ def judge(
     judged = run if start is None else run.between(int(run.steps[0]), start)
     of_reward = judged
     results: dict[str, Result] = {}
+    close: dict[str, Close] = {}
     for check in sorted(checks, key=lambda check: check.id != FIRST_CHECK):
         subject = run if check.whole_run else of_reward if check.of_reward else judged
         result = nan if check is nan_metrics else _run_check(check, subject, start)
         results[check.id] = result
+        if result is None and (near := check.close_to_limit(subject)):
+            close[check.id] = near
         if check.id == FIRST_CHECK and isinstance(result, Finding) and result.severity == "warning":
             of_reward = _comparable_run(judged, result)
     results = {check.id: results[check.id] for check in checks}
@@ -216,17 +229,59 @@ def judge(
         lead=lead,
         keep_step=_keep_step(run, ordered),
         findings=ordered,
-        passed=[name for name, result in results.items() if result is None],
+        close=tuple(close[name] for name in results if name in close),
+        passed=[name for name, result in results.items() if result is None and name not in close],
         not_run=[result for result in results.values() if isinstance(result, NotRun)],
+        not_observed=_not_observed(run),
         muted=[Muted(f, reasons[f.id]) for f in findings if f.id in reasons],
         courses=run.courses,
         windows=judged.first and (judged.first.span, judged.last.span),  # type: ignore[arg-type]
         step_count=len(run.steps),
         first_step=int(run.steps[0]) if len(run.steps) else None,
         last_step=int(run.steps[-1]) if len(run.steps) else None,
-        only_rewards=not (run.has("surprisal_mean") or BEYOND_REWARDS & run.roles.keys()),
+        basis=_basis(run),
         reward_count=int(np.isfinite(run.reward.values).sum()),
     )
+
+
+def _logs(run: Run, *names: str) -> bool:
+    """Return whether any of these columns of responses or roles of metrics is logged."""
+    return any(run.has(name) or name in run.roles for name in names)
+
+
+def _basis(run: Run) -> str:
+    if _logs(run, *BEYOND_REWARDS, *chain(*OF_POLICY.values())):
+        return ""
+    return message("rewards") if run.responses.empty else message("rewards and texts")
+
+
+def _not_observed(run: Run) -> tuple[str, ...]:
+    """Return what is not logged, in words, and which figures of the policy are missing with it."""
+    unseen = [figure for figure, names in OF_POLICY.items() if not _logs(run, *names)]
+    logprobs = message("log-probabilities (no {figures})", figures=_either(unseen))
+    if run.has("surprisal_mean"):
+        policies = _either([SECOND_POLICY[figure] for figure in unseen])
+        literal = translatable("log-probabilities of the {policies} (no {figures})")
+        logprobs = message(literal, policies=policies, figures=_either(unseen))
+    rollouts = not run.responses.empty
+    in_groups = run.has("value_mean") or run.responses["group"].duplicated().any()
+    is_logged = {
+        message("rewards"): _logs(run, "reward"),
+        logprobs: not unseen,
+        message("gradient norms"): _logs(run, "grad_norm"),
+        message("a validation score"): run.watched_reward is not None,
+        message("rollouts (no texts, groups or finish reasons)"): rollouts,
+        message("groups"): not rollouts or in_groups,
+        message("finish reasons"): not rollouts or _logs(run, "finished", "stopped", "truncated"),
+    }
+    return tuple(text for text, known in is_logged.items() if not known)
+
+
+def _either(literals: Sequence[str]) -> str:
+    texts = [message(literal) for literal in literals]
+    if len(texts) < 2:
+        return listed(texts)
+    return message("{some} or {last}", some=listed(texts[:-1]), last=texts[-1])
 
 
 def _run_check(check: Check, run: Run, start: int | None) -> Result:

@@ -104,6 +104,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
             else format_message("{head}: {title}", values)
         )
         lines += [Joined("", [f"{indent}         ", line]) for line in _example_lines(finding)]
+    lines += [message("  close    {id}: {title}", id=c.id, title=c.title) for c in verdict.close]
     for muted in verdict.muted:
         facts = {"id": muted.finding.id, "reason": muted.reason, "title": muted.finding.title}
         lines.append(message("  muted    {id}: {reason} ({title})", **facts))

@@ -325,10 +325,12 @@ def _open(path: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
     generator = section(about, "generator") if isinstance(about, dict) else {}
     if generator.get("name") != "rlreport":
         raise UnusableInputError(f"{path}: is not a report of rlreport")
-    if about.get("schema") != SCHEMA:
+    if (schema := about.get("schema")) != SCHEMA:
+        newer = isinstance(schema, int) and schema > SCHEMA
+        advice = "update rlreport" if newer else "build it again"
         raise UnreadableReportError(
-            f"{path}: is a report of another version of rlreport ({generator.get('version')}); "
-            "build it again, or give its logs"
+            f"{path}: is a report of another version of rlreport ({generator.get('version')}), "
+            f"with schema {schema} instead of {SCHEMA}; {advice}, or give its logs"
         )
     return about, read
 

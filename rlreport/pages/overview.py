@@ -86,6 +86,8 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
         "notes": notes,
         "findings": [*lead, *others, *notes],
         "muted": verdict.muted,
+        "close": [one.title for one in verdict.close],
+        "not_observed": listed(verdict.not_observed),
         "passed": passed,
         "not_run": [
             (message(BY_ID[c.id].name) if c.id in BY_ID else c.id, c.needs) for c in verdict.not_run

@@ -153,6 +153,7 @@ class _StaleRollouts(Limits):
     needs=(Need("policy_version", ("lag",)),),
     charts=("lag", "reward"),
     limits=_StaleRollouts,
+    close={"lag": "responses are {value:short} steps older than the policy that learns"},
     title="Responses were sampled {lag:figure} steps before the step that learns from them.",
     statement="responses lag {lag:short} steps behind the policy",
     why="The policy learns from texts that it would no longer write.",
@@ -293,6 +294,7 @@ class _FailedRollouts(RiseOrShare):
     looks_for="rollouts end in errors before the first response",
     charts=("failed_rollouts",),
     limits=_FailedRollouts,
+    close={"share": "{value:percent} of rollouts fail before the first response"},
     title="{share:percent} of rollouts failed before the first response ({before:percent} at the "
     "start).",
     statement="{share:percent} of rollouts fail before the first response",
@@ -329,6 +331,7 @@ tool_errors = Check(
     needs=(Need("tool calls", ("tool_errors",)),),
     charts=("tool_errors", "reward"),
     limits=_ToolErrors,
+    close={"share": "{value:percent} of tool calls return an error"},
     title="{share:percent} of tool calls return an error ({before:percent} at the start).",
     why="The policy is penalized for failures that it did not cause, and learns to avoid its "
     "tools.",
@@ -403,6 +406,7 @@ turn_limit = Check(
     needs=(Need("turns and a finish reason", ("at_turn_limit",)),),
     charts=("turns", "eos"),
     limits=_TurnLimit,
+    close={"share": "{value:percent} of conversations hit the turn limit"},
     title="{share:percent} of conversations hit the turn limit ({before:percent} at the start).",
     why="A conversation that is stopped has no answer to judge.",
     suggestion="Allow more turns, reward early answers, or mask stopped conversations in the loss.",
@@ -422,6 +426,7 @@ unclosed_thinking = Check(
     needs=(Need("thinking between <think> and </think>", ("unclosed_thinking",)),),
     charts=("eos", "length"),
     limits=_UnclosedThinking,
+    close={"share": "the thinking of {value:percent} of responses never ends"},
     title="The thinking of {share:percent} of responses that think never ends ({before:percent} "
     "at the start).",
     why="Such a response has no final answer, so its reward judges an unfinished text.",

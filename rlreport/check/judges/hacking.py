@@ -334,6 +334,13 @@ class _WatchedRewardFall(Limits):
     needs_also="a second reward (valid_reward), or responses or metrics of validation",
     charts=("reward",),
     limits=_WatchedRewardFall,
+    close={
+        "lost": lambda lost: (
+            translatable("the watched reward lost all that it had gained")
+            if lost >= 1
+            else translatable("the watched reward lost {value:percent} of its gain")
+        )
+    },
     title={
         "apart": "The watched reward did not rise with the trained reward: it went from "
         "{start:figure} to {end:figure}, while the trained one rose from "
@@ -357,12 +364,14 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     if watched is None:
         return check.too_short(run, run.watched_reward)
     limits = run.limits[_WatchedRewardFall]
-    loss_met = run.met(_WatchedRewardFall.lost, ">", lost_part(watched, watched.end))
     # On a scale of 0 to 1 a fall below 0.02 does not matter, however small the noise.
     span = 1.0 if watched.best <= 1 else float(np.ptp(watched.series.values))
+    matters = watched.best - watched.end > limits.least * span
+    lost = lost_part(watched, watched.end)
+    loss_met = run.met(_WatchedRewardFall.lost, ">", lost) if matters else []
     # Without a gain, the best of many windows lies above the others by chance.
     significant = watched.fell or (watched.gained and watched.fall_z > FALL_Z)
-    fell = bool(loss_met) and significant and watched.best - watched.end > limits.least * span
+    fell = bool(loss_met) and significant
     if not fell and (trained is None or _follows(watched, trained, limits.follow)):
         return None
     in_training = run.watched is not None and run.watched[0] is run

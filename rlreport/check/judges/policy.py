@@ -45,6 +45,10 @@ class KlExplosion(Limits):
     looks_for="the policy moved far away from the reference",
     charts=("kl", "reward_kl_frontier"),
     limits=KlExplosion,
+    close={
+        "warn": "KL to the reference is {value:short} nats per response",
+        "warn_token": "KL to the reference is {value:short} nats per token",
+    },
     title={
         "level": "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per "
         "token.",
@@ -217,6 +221,10 @@ class _EntropyExplosion(Limits):
     looks_for="the policy's text becomes random",
     charts=("surprisal", "kl"),
     limits=_EntropyExplosion,
+    close={
+        "ratio": "entropy rose to {value:short} times its start",
+        "rise": "entropy rose by {value:short} nats per token",
+    },
     title="The policy's text became random: entropy rose from {start:figure} to {end:figure} nats "
     "per token.",
     statement="entropy rises to {end:short} nats per token",
@@ -257,6 +265,7 @@ class _RatioDrift(Limits):
     rank="cause",
     charts=("mismatch",),
     limits=_RatioDrift,
+    close={"outside": "{value:percent} of tokens are clipped or lie outside 1 ± 0.2"},
     title={
         "clipped": "Updates are too large: {outside:percent} of tokens are clipped.",
         "ratio": "Updates are too large: new over old probability is {ratio:figure} on average, "

@@ -66,6 +66,7 @@ def _diversity_clause(facts: Facts) -> str:
     charts=("distinct_2", "duplicates"),
     sampled=("distinct",),
     limits=_DiversityCollapse,
+    close={"fall": "distinct-2 fell by {value:percent}"},
     title=lambda facts: format_message(
         "{one:capital}.", {"one": format_message(_diversity_clause(facts), facts)}
     ),
@@ -355,6 +356,7 @@ class _LengthCollapse(Limits):
     needs=(LENGTH,),
     charts=("length",),
     limits=_LengthCollapse,
+    close={"stubs": "{value:percent} of responses are nearly empty"},
     title={
         "empty": "Every response is empty or an end token alone, from step {since} on.",
         "shrunk": "The mean length fell from {start:figure} to {end:figure} {unit}.",
@@ -461,6 +463,7 @@ class MissingEos(RiseOrShare):
     rank="consequence",
     charts=("eos", "length"),
     limits=MissingEos,
+    close={"share": "{value:percent} of responses are cut off"},
     title="{share:percent} of responses are cut off before their end ({before:percent} at the "
     "start).",
     statement="{share:percent} of responses are cut off",
@@ -477,7 +480,10 @@ def missing_eos(check: Check, run: Run) -> Result:
         ranking = Ranking(run.column(run.length), unit=run.length_unit, among=among, at_end=True)
         finding = judge_rows(check, run, cut_off, ranking=ranking)
         rose = finding is not None and any(met.name == "rise" for met in finding.thresholds)
-        return finding if rose or _same_length(run, cut_off) else None
+        if rose or _same_length(run, cut_off):
+            return finding
+        run.tested.pop(MissingEos.share, None)  # the responses end with a stop string
+        return None
     if trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:
         return check.not_run(check.needs_also)
     moved, series = series_change(trainers, None), run.align(trainers)
