@@ -159,8 +159,10 @@ def sparkline(values: Floats, steps: Ints | None = None) -> str:
     drawn, both ends, the lowest and the highest. Returns "" if fewer than two values are finite.
     """
     values = drawable(values)
-    at = np.arange(len(values)) if steps is None else steps
-    across = _WIDTH * (at - at[:1]) / max(1, int(np.ptp(at)))
+    if len(values) < 2:
+        return ""
+    at = np.arange(len(values)) if steps is None else steps.astype(np.float64)
+    across = _WIDTH * (at - at[0]) / (at[-1] - at[0])
     if len(values) > SPARKLINE_POINTS:
         groups = np.arange(len(values)) * (SPARKLINE_POINTS - 4) // len(values)
         means = pd.DataFrame({"x": across, "y": values}).groupby(groups).mean()

@@ -55,6 +55,7 @@ from rlreport.pages.views import (
     table,
 )
 from rlreport.read.rollouts import Rollout
+from rlreport.summarise import most_common
 from rlreport.tables import Tables
 from rlreport.text.chat import turns_as_text
 from rlreport.text.clean import shortened
@@ -324,6 +325,7 @@ def overview_view(
         "verdict": verdict_view(context.verdict, addresses),
         "figures": figures,
         "windows": windows_in_words(context),
+        "logged": _logged_part(context),
         **charts_by_place(charts),
         "extremes": _extremes(extremes, addresses),
         "turns": turns_table(context, addresses),
@@ -537,6 +539,22 @@ def windows_in_words(context: RunContext) -> str:
     )
     shown = SAMPLED_FIGURE in context.tile_names
     return sentences([words, distinct_2_note(context.tables.sample_note) if shown else ""])
+
+
+def _logged_part(context: RunContext) -> str:
+    """Return how many rollouts are logged where the trainer's mean of all leads, else ""."""
+    reward = context.verdict.courses.get("reward")
+    counts = context.tables.training().steps["responses"].to_numpy()
+    count = most_common(counts[counts > 0])
+    if reward is None or reward.source == "rollouts" or not count:
+        return ""
+    return plural(
+        "The bold line is the trainer's mean over all rollouts; {count} rollout per step is "
+        "logged.",
+        "The bold line is the trainer's mean over all rollouts; {count} rollouts per step are "
+        "logged.",
+        count,
+    )
 
 
 def distinct_2_note(sample_note: str) -> str:
