@@ -148,7 +148,7 @@ def _row(report: Listed) -> dict[str, Any]:
     about = report.about
     texts = {"run": report.place, "version": "", "trend": "", "place": report.place}
     if about is None:
-        return {**texts, "verdict": message("– cannot be read"), "finding": report.why}
+        return {**texts, "verdict": message("– cannot be read"), "sentence": report.why}
     level, lead = verdict_of(about)
     steps, courses = _steps(about), _courses(about)
     reward = np.array([_number(step.get("reward_mean")) for step in steps], dtype=np.float64)

@@ -530,11 +530,11 @@ def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
 
 
 def windows_in_words(context: RunContext) -> str:
-    """Return what the first and last number of a key figure are, and what distinct-2 counts."""
+    """Return what the numbers of key figures are, and what distinct-2 counts."""
     windows = (course.window for course in context.verdict.courses.values())
     words = plural(
-        "First and last value of each curve.",
-        "Means of the first and of the last values of each curve: a 20th of them, {count} at most.",
+        "First → last, or first → best → last.",
+        "First → last, or first → best → last: means of up to {count} consecutive values.",
         max(windows, default=1),
     )
     shown = SAMPLED_FIGURE in context.tile_names
