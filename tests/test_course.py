@@ -112,7 +112,7 @@ def test_sentence_tile_and_data_agree(name: str, metrics: bool, tmp_path: Path) 
     reward = verdict["course"][0]
     assert reward["quantity"] == "reward"
     tile = (report / "index.html").read_text().split('data-figure="reward_mean"')[1]
-    numbers = re.findall(r'class="num"(?: title="([^"]+)")?>([^<]+)<', tile.split("</dd>")[0])
+    numbers = re.findall(r'class="num"(?: title="([^",]+)[^"]*")?>([^<]+)<', tile.split("</dd>")[0])
     shown = [float(exact or text) for exact, text in numbers]
     assert shown[0] == pytest.approx(reward["first"]["value"])
     assert shown[-1] == pytest.approx(reward["last"]["value"])

@@ -49,7 +49,16 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Check": (
         (),
         (
-            *("name", "looks_for", "title", "statement", "why", "suggestion", "source", "needs_also"),
+            *(
+                "name",
+                "looks_for",
+                "title",
+                "statement",
+                "why",
+                "suggestion",
+                "source",
+                "needs_also",
+            ),
             "close",
         ),
     ),
