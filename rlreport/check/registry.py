@@ -216,5 +216,7 @@ METHOD = (
         "Any threshold can be set in a TOML file given with --thresholds, under the name of its "
         "check. A finding can be set aside with --mute ID=REASON: it is shown as muted, with the "
         "reason.",
+        "If a well-known figure reaches half of its threshold without a finding, it is named below "
+        "the findings, with the threshold.",
     ),
 )
