@@ -103,8 +103,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows for the report."""
-        level, sentence = self.verdict.level, self.verdict.sentence
-        return notebook_html(self.out, self.form, level, sentence, self.figures, self.language)
+        return notebook_html(self.out, self.form, self.verdict, self.figures, self.language)
 
 
 def build_report(

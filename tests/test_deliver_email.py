@@ -182,14 +182,17 @@ def test_the_first_lines_of_a_plain_mail_have_every_critical_finding(exploded):
         body = mail.get_body(("plain",))
         assert body is not None
         first_lines = "\n".join(body.get_content().split("\n")[:8])
-        assert verdict.sentence in first_lines
+        assert verdict.headline in first_lines and verdict.course_text in first_lines
+        assert "highest 480 at step 70" in body.get_content()[:1_500], "the chart in words"
         for finding in critical:
             assert f"- Critical. {finding.title}" in first_lines
 
 
 def test_the_chart_of_the_verdict_stands_beside_the_reward(exploded):
     markdown = (exploded / "run.md").read_text("utf-8")
-    visible = markdown.partition("### Charts")[2].partition("<details>")[0]
-    assert re.findall(r"run_files/(\w+)\.png", visible) == ["reward", "metric_grad_norm"]
+    first_lines, _, below = markdown.partition("| ---")
+    assert re.findall(r"run_files/(\w+)\.png", first_lines) == ["metric_grad_norm"]
+    visible = below.partition("### Charts")[2].partition("<details>")[0]
+    assert re.findall(r"run_files/(\w+)\.png", visible) == ["reward"]
     mail = (exploded / "run.eml").read_bytes()
-    assert re.findall(rb"Content-ID: <(\w+)@", mail)[:2] == [b"reward", b"metric_grad_norm"]
+    assert re.findall(rb"Content-ID: <(\w+)@", mail)[:2] == [b"metric_grad_norm", b"reward"]

@@ -96,15 +96,15 @@ def test_pictures_lie_beside_it_and_all_are_shown(written, tmp_path):
     assert all((tmp_path / unquote(address)).is_file() for address in shown)
 
 
-def test_what_matters_stands_within_fifteen_lines_with_curves_that_need_no_picture(
+def test_what_matters_stands_within_nineteen_lines_with_curves_that_need_no_picture(
     shared_data, tmp_path
 ):
     report = rlreport.build(shared_data / "ppo_reward_hacking", tmp_path / "run.md", workers=1)
     said = (tmp_path / "run.md").read_text("utf-8")
     above = said.partition("<details>")[0]
-    assert len(above.strip().split("\n")) <= 15
-    advice = ("Broken: reward hacking", "Keep the last checkpoint")
-    assert all(part in above for part in (*advice, "| Reward |", "| KL", "🎉 🎉"))
+    assert len(above.strip().split("\n")) <= 19
+    verdict = ("**Broken: “🎉” appears in", "The reward rose from", "run_files/reward.png")
+    assert all(part in above for part in (*verdict, "| Reward |", "| KL", "🎉 🎉"))
     steps = report.tables.steps.set_index("step")
     charts = re.findall(
         r'^```mermaid\nxychart-beta\n  title "(.+)"\n'

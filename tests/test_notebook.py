@@ -46,8 +46,8 @@ def test_it_is_the_verdict_the_key_figures_and_the_file(reports):
     report = reports[".html"]
     assert len(repr(report)) < 1000
     shown = Parsed(report._repr_html_())
-    assert report.verdict.sentence[:500] in shown.text
-    reward = report.tables.steps["reward_mean"].iloc[-3:].mean()
+    assert report.verdict.headline in shown.text and report.verdict.course_text in shown.text
+    reward = report.verdict.courses["reward"].last.value
     assert any(figure.now.text in shown.text for figure in report.figures)
     assert report.figures[0].now.value == pytest.approx(reward)
     assert shown.only("iframe")["srcdoc"] == Path(report.out).read_text("utf-8").replace(
@@ -82,7 +82,7 @@ def test_a_folder_and_a_large_file_are_linked_alone(reports, monkeypatch):
 def test_a_file_that_is_gone_is_no_error(reports, tmp_path):
     report = rlreport.build(Path(reports[".html"].out).parent / "log.jsonl", tmp_path / "a.html")
     Path(report.out).unlink()
-    assert report.verdict.sentence[:100] in Parsed(report._repr_html_()).text
+    assert report.verdict.headline in Parsed(report._repr_html_()).text
 
 
 def test_the_file_works_in_its_sandbox_and_reaches_nothing(reports, browser, tmp_path):

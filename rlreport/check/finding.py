@@ -135,6 +135,7 @@ class Finding:
             until=None,
             thresholds=(),
             evidence=tuple(replace(e, before=None) for e in self.evidence if e.step == step),
+            unseen=0,
             steps=(step,),
             charts=(),
             series=None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,15 +22,16 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from rlreport.check.finding import Course, Verdict
 from rlreport.choose import Extreme, evenly
-from rlreport.columns import STEP
+from rlreport.columns import Column
 from rlreport.deliver import FORMS, Builder
 from rlreport.deliver.publish import pictures_of
 from rlreport.draw.chart import Chart, PageSlot
 from rlreport.draw.svg import png
 from rlreport.errors import OutputError, UsageError
 from rlreport.pages.notes import render_notes
-from rlreport.pages.overview import extreme_number, overview_view
+from rlreport.pages.overview import extreme_number, overview_view, run_courses
 from rlreport.pages.report import ReportBuilder
 from rlreport.pages.templates import Addresses, environment
 from rlreport.pages.views import KeyFigure, TableView
@@ -110,8 +111,7 @@ def _ranked_charts(builder: Builder) -> list[Chart]:
 def notebook_html(
     out: Path | str,
     form: str,
-    level: str,
-    sentence: str,
+    verdict: Verdict,
     figures: Sequence[KeyFigure],
     language: Language,
 ) -> str:
@@ -131,8 +131,9 @@ def notebook_html(
         name, href = page.as_posix(), _address(page)
     template = environment(language).get_template("notebook.html")
     return template.render(
-        level=level,
-        sentence=language.of(sentence),
+        level=verdict.level,
+        headline=language.of(verdict.headline),
+        course=language.of(verdict.course_text),
         figures=language.of(list(figures)),
         name=name,
         href=href,
@@ -294,12 +295,14 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
         # In Markdown an empty line, which code may contain, would end the HTML block.
         "notes": Markup(re.sub(r"\n(?=[ \t]*\n)", "&#10;", notes.html.strip())),
         "notes_cut": notes.cut,
-        "trends": {
-            figure.key: trend(builder.steps[figure.key].to_numpy(np.float64)) for figure in figures
-        },
+        "trends": {column.name: trend(course.values) for column, course in run_courses(builder)},
         "figures": [figure for figure in figures if figure.key in _FIRST_FIGURES],
         "more_figures": [figure for figure in figures if figure.key not in _FIRST_FIGURES],
-        "lines": list(filter(None, (_line_chart(builder, name) for name in _LINES))),
+        "lines": [
+            _line_chart(column, course, language.of)
+            for column, course in run_courses(builder)
+            if column.name in _LINES and len(course.steps) >= LEAST_DRAWN
+        ],
     }
     for detail in _DETAILS:
         yield template.render(
@@ -310,16 +313,13 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _line_chart(builder: ReportBuilder, name: str) -> Markup:
-    steps, column = builder.steps, STEP[name]
-    steps = steps[steps[name].abs() < MOST_DRAWN]
-    if len(steps) < LEAST_DRAWN:
-        return Markup()
-    steps = steps.iloc[evenly(len(steps), STEPS_DRAWN)]
-    translate = builder.options.language.of
-    ticks = ", ".join(f'"{step}"' for step in steps["step"])
+def _line_chart(column: Column, course: Course, translate: Callable[[str], str]) -> Markup:
+    drawn = np.flatnonzero(abs(course.values) < MOST_DRAWN)
+    drawn = drawn[evenly(len(drawn), STEPS_DRAWN)]
+    ticks = ", ".join(f'"{step}"' for step in course.steps[drawn])
     # Mermaid does not accept exponents.
-    values = ", ".join(f"{float(f'{x:.4g}'):f}".rstrip("0").rstrip(".") for x in steps[name])
+    numbers = (f"{float(f'{x:.4g}'):f}" for x in course.values[drawn])
+    values = ", ".join(number.rstrip("0").rstrip(".") for number in numbers)
     title, axis = translate(column.title), translate(message("step"))
     return Markup(
         f'```mermaid\nxychart-beta\n  title "{title}"\n  x-axis "{axis}" [{ticks}]\n'

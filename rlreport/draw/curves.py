@@ -31,7 +31,7 @@ from rlreport.draw.chart import (
     varies,
 )
 from rlreport.draw.theme import INTERACTION, LIGHT, PALETTE, VALUE_FORMAT, Spec
-from rlreport.figures.ragged import Floats, spans
+from rlreport.figures.ragged import Floats, Ints, spans
 from rlreport.text.messages import clauses, format_message, message, plural, sentences
 
 MOST_POINTS = 400  # maximum number of points per curve
@@ -152,20 +152,25 @@ def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
     )
 
 
-def sparkline(values: Floats) -> str:
+def sparkline(values: Floats, steps: Ints | None = None) -> str:
     """Return a sparkline as SVG path data (``d``) in a box 100 wide and 24 high, see ``is_sparse``.
 
-    Of more than SPARKLINE_POINTS values, the lowest and the highest of each of as many groups of
-    neighbours as fit are drawn, and both ends. Returns "" if fewer than two values are finite.
+    Of more than SPARKLINE_POINTS values, the means of as many groups of neighbours as fit are
+    drawn, both ends, the lowest and the highest. Returns "" if fewer than two values are finite.
     """
-    across, values = np.linspace(0.0, _WIDTH, len(values)), drawable(values)
+    values = drawable(values)
+    if len(values) < 2:
+        return ""
+    at = np.arange(len(values)) if steps is None else steps.astype(np.float64)
+    across = _WIDTH * (at - at[0]) / (at[-1] - at[0])
     if len(values) > SPARKLINE_POINTS:
-        kept = [0, len(values) - 1]
-        for group in np.array_split(np.arange(len(values)), SPARKLINE_POINTS // 2 - 1):
-            # NaN is neither the lowest nor the highest, unless the whole group is NaN: a gap.
-            up, down = (np.nan_to_num(sign * values[group], nan=-np.inf) for sign in (1, -1))
-            kept += [group[up.argmax()], group[down.argmax()]]
-        across, values = across[np.unique(kept)], values[np.unique(kept)]
+        groups = np.arange(len(values)) * (SPARKLINE_POINTS - 4) // len(values)
+        means = pd.DataFrame({"x": across, "y": values}).groupby(groups).mean()
+        extremes = [np.nan_to_num(sign * values, nan=-np.inf).argmax() for sign in (1, -1)]
+        kept = np.unique([0, *extremes, len(values) - 1])
+        across, values = (np.append(a[kept], b) for a, b in ((across, means.x), (values, means.y)))
+        order = np.argsort(across, kind="stable")
+        across, values = across[order], values[order]
     if is_sparse(values):
         across, values = across[np.isfinite(values)], values[np.isfinite(values)]
     finite = np.isfinite(values)

@@ -13,15 +13,13 @@ import numpy as np
 
 from rlreport.about.card import Scalar, card_values
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
-from rlreport.check.verdict import translatable_title
 from rlreport.columns import STEP
 from rlreport.comparison.reports import section, verdict_of
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import Frame, curve_chart, curves_of, sparkline
 from rlreport.draw.theme import PALETTE
-from rlreport.figures.ragged import Floats
+from rlreport.metrics.roles import roles_of
 from rlreport.pages.views import Cell, Columns, ColumnView, table
-from rlreport.summarise.steps import window_size
 from rlreport.text.clean import safe_text, shortened
 from rlreport.text.messages import message, plural, sentences
 from rlreport.text.numbers import MISSING
@@ -29,7 +27,7 @@ from rlreport.text.numbers import MISSING
 KEYS_SHOWN = 6
 MOST_KEYS = 40
 _LONGEST, _LONGEST_LABEL = 300, 24
-_LAST_WINDOW = message("mean of the steps in the last window")
+_LAST_WINDOW = message("mean of the last values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +43,18 @@ class Listed:
 _COLUMNS = (
     ColumnView("run", message("Run"), kind="link"),
     ColumnView("verdict", message("Verdict"), kind="text"),
-    ColumnView("finding", message("Lead finding"), kind="text"),
+    ColumnView("sentence", message("What happened"), kind="text"),
     ColumnView(
         "since", message("Since step"), help=message("onset of the lead finding"), written="count"
     ),
-    ColumnView(
-        "reward_first",
-        message("Reward, start"),
-        help=message("mean of the steps in the first window"),
-    ),
-    ColumnView("reward_last", message("Reward, end"), help=_LAST_WINDOW),
+    ColumnView("reward_first", message("Reward, first"), help=message("mean of the first values")),
+    ColumnView("reward_last", message("Reward, last"), help=_LAST_WINDOW),
     ColumnView("trend", message("Reward over steps"), kind="path"),
     ColumnView(
         "kl",
         message("KL, end"),
         STEP["kl_k1_mean"].unit,
-        help=message("k1, mean of the steps in the last window"),
+        help=_LAST_WINDOW,
     ),
     ColumnView(
         "length", message("Length, end"), STEP["response_tokens_mean"].unit, help=_LAST_WINDOW
@@ -141,22 +135,23 @@ def reward_chart(listed: Sequence[Listed]) -> Chart | None:
 
 def _steps(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     logged = about.get("steps")
-    steps = logged if isinstance(logged, list) else []
-    return [s for s in steps if isinstance(s, dict) and _number(s.get("responses")) > 0]
+    steps: list[Mapping[str, Any]] = (
+        [s for s in logged if isinstance(s, dict)] if isinstance(logged, list) else []
+    )
+    with_responses = [step for step in steps if _number(step.get("responses")) > 0]
+    return with_responses or [
+        step for step in steps if math.isfinite(_number(step.get("reward_mean")))
+    ]
 
 
 def _row(report: Listed) -> dict[str, Any]:
     about = report.about
     texts = {"run": report.place, "version": "", "trend": "", "place": report.place}
     if about is None:
-        return {**texts, "verdict": message("– cannot be read"), "finding": report.why}
+        return {**texts, "verdict": message("– cannot be read"), "sentence": report.why}
     level, lead = verdict_of(about)
-    steps = _steps(about)
-    reward, kl, length = (
-        np.array([_number(step.get(name)) for step in steps], dtype=np.float64)
-        for name in ("reward_mean", "kl_k1_mean", "response_tokens_mean")
-    )
-    size = window_size(len(steps))
+    steps, courses = _steps(about), _courses(about)
+    reward = np.array([_number(step.get("reward_mean")) for step in steps], dtype=np.float64)
     word = FIRST_WORDS.get(level, _text(level))
     return {
         **texts,
@@ -164,13 +159,13 @@ def _row(report: Listed) -> dict[str, Any]:
         "verdict": message(
             "{glyph} {level}", glyph=GLYPHS.get(level, GLYPHS["unjudged"]), level=word
         ),
-        "finding": translatable_title(lead, _text(lead.get("title"))) if lead else "",
+        "sentence": _text(section(about, "verdict").get("sentence")),
         "since": _number(section(lead or {}, "onset").get("step")),
-        "reward_first": _mean(reward[:size]),
-        "reward_last": _mean(reward[-size:]),
+        "reward_first": _mean(courses, "reward", "first"),
+        "reward_last": _mean(courses, "reward", "last"),
         "trend": sparkline(reward),
-        "kl": _mean(kl[-size:]),
-        "length": _mean(length[-size:]),
+        "kl": _mean(courses, "kl", "last"),
+        "length": _mean(courses, "length", "last"),
         "steps": len(steps),
         "responses": _number(about.get("responses")),
         "version": _text(about["generator"].get("version")),
@@ -206,10 +201,20 @@ def _key_value(card: Mapping[str, Scalar], column: ColumnView) -> object:
     return _text("null" if card[key] is None else card[key])
 
 
-def _mean(values: Floats) -> float:
-    finite = values[np.isfinite(values)]
-    # Divide first: the sum of rewards close to the float64 maximum would overflow.
-    return float((finite / len(finite)).sum()) if len(finite) else math.nan
+def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return quantity ("reward") -> its course, without those in units of their own."""
+    logged = section(about, "verdict").get("course")
+    courses = [c for c in logged if isinstance(c, dict)] if isinstance(logged, list) else []
+    columns = [str(section(course, "series").get("column")) for course in courses]
+    return {
+        str(course.get("quantity")): course
+        for course, column in zip(courses, columns, strict=True)
+        if column != "response_chars_mean" and "kl_token" not in roles_of([column])
+    }
+
+
+def _mean(courses: Mapping[str, Mapping[str, Any]], quantity: str, part: str) -> float:
+    return _number(section(courses.get(quantity, {}), part).get("value"))
 
 
 def _number(value: object) -> float:

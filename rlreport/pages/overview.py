@@ -12,11 +12,22 @@ import pandas as pd
 
 from rlreport.about.card import card_view
 from rlreport.about.several_runs import SEVERAL_RUNS
-from rlreport.check.finding import REFERENCE_REWARD, Example, Finding, Met, Thresholds, Verdict
+from rlreport.check.course import course_of
+from rlreport.check.finding import (
+    REFERENCE_REWARD,
+    Course,
+    Example,
+    Finding,
+    Met,
+    Quantity,
+    Thresholds,
+    Verdict,
+)
 from rlreport.check.registry import BY_ID, CHECKS, METHOD, describe
-from rlreport.check.run import Run
+from rlreport.check.sentence import NAMES
+from rlreport.check.series import Series
 from rlreport.choose import Extreme, evenly
-from rlreport.columns import RESPONSE, STEP
+from rlreport.columns import RESPONSE, STEP, Column
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import sparkline
 from rlreport.draw.run_charts import not_drawn, tool_label
@@ -35,7 +46,6 @@ from rlreport.pages.views import (
     Link,
     PageContext,
     RunContext,
-    RunFigure,
     StepJob,
     TableView,
     columns_with_data,
@@ -45,7 +55,7 @@ from rlreport.pages.views import (
     table,
 )
 from rlreport.read.rollouts import Rollout
-from rlreport.summarise import window_table
+from rlreport.summarise import most_common
 from rlreport.tables import Tables
 from rlreport.text.chat import turns_as_text
 from rlreport.text.clean import shortened
@@ -80,7 +90,8 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
     passed = [message(BY_ID[name].looks_for) for name in verdict.passed if name in BY_ID]
     return {
         "level": verdict.level,
-        "sentence": verdict.sentence,
+        "headline": verdict.headline,
+        "course": verdict.course_text,
         "lead": lead[0] if lead else None,
         "others": others,
         "notes": notes,
@@ -113,6 +124,12 @@ def finding_view(
         "limits": [_limit(finding.id, met) for met in finding.thresholds],
         "steps": [Link(str(step), addresses.step(step)) for step in steps],
         "examples": [_example(example, addresses) for example in finding.evidence],
+        "unseen": finding.unseen
+        and plural(
+            "Not visible in the {count} logged response.",
+            "Not visible in the {count} logged responses.",
+            finding.unseen,
+        ),
         "folded": [finding_view(other, addresses) for other in folded],
         "related": plural("{count} related finding", "{count} related findings", len(folded)),
     }
@@ -308,6 +325,7 @@ def overview_view(
         "verdict": verdict_view(context.verdict, addresses),
         "figures": figures,
         "windows": windows_in_words(context),
+        "logged": _logged_part(context),
         **charts_by_place(charts),
         "extremes": _extremes(extremes, addresses),
         "turns": turns_table(context, addresses),
@@ -449,85 +467,94 @@ def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:
     return shortened(text or "", chars)
 
 
-# Key figure -> (kind of trainer metric that is shown in its place, label of that metric)
-_ROLES = {
+# Key figure -> (the quantity whose course it shows, its label if it is a metric of the trainer)
+_QUANTITIES: dict[str, tuple[Quantity, str]] = {
     "reward_mean": ("reward", translatable("Reward")),
-    "validation_reward_mean": ("validation", translatable("Validation")),
+    "validation_reward_mean": ("watched_reward", translatable("Validation")),
     "kl_k1_mean": ("kl", translatable("KL")),
     "response_tokens_mean": ("length", translatable("Length")),
     "surprisal_mean": ("entropy", translatable("Entropy")),
 }
 
 
-@np.errstate(over="ignore", invalid="ignore")  # logged numbers may be near the float64 maximum
-def trainer_figures(run: Run) -> dict[str, RunFigure]:
-    """Return key figure (e.g. ``reward_mean``) -> its values as logged by the trainer itself."""
-    result = {}
-    for name, (own_role, label) in _ROLES.items():
-        per_token = own_role == "kl" and "kl" not in run.roles and not run.has("kl_k1")
-        role = "kl_token" if per_token else own_role
-        series = run.series_of(role)
-        # Metrics logged at few steps are not used, except validation, which is rarely evaluated.
-        if series is None or not len(series.values):
-            continue
-        if role != "validation" and not run.covers(series):
-            continue
-        first, last = run.ends_of(series)
-        if role == "reward":
-            windows = run.reward_windows()
-            first, last = windows["start"], windows["end"]
-        column = replace(
-            STEP[name],
-            label=label,
-            unit=translatable("nats per token") if per_token else STEP[name].unit,
-            help=message("“{metric}”, from the trainer's metrics", metric=series.name),
-        )
-        result[name] = RunFigure(column, series.values, first, last)
+def run_courses(context: RunContext) -> list[tuple[Column, Course]]:
+    """Return the courses that key figures show, each with its column (label, unit, help)."""
+    steps = context.tables.without_step_in_progress().training().steps
+    courses = context.verdict.courses
+    per_token = roles_of(map(str, context.tables.metrics.columns[1:])).get("kl_token")
+    result = []
+    for name in RUN_TILES:
+        quantity, label = _QUANTITIES.get(name, (None, ""))
+        column, course = STEP[name], courses.get(quantity) if quantity else None
+        if quantity is None and name in context.tile_names:
+            values = steps[name].to_numpy(np.float64)
+            course = course_of(Series(steps["step"].to_numpy(np.int64), values), name)
+        if course and course.source == "metrics":
+            column = replace(
+                column,
+                label=label,
+                unit=translatable("nats per token") if course.column == per_token else column.unit,
+                help=message("“{metric}”, from the trainer's metrics", metric=course.column),
+            )
+        if course:
+            result.append((STEP[course.column] if course.source == "rollouts" else column, course))
     return result
 
 
 def run_figures(context: RunContext) -> list[KeyFigure]:
-    """Return the run's key figures: means over its first and its last steps, and a sparkline."""
-    before, after = context.windows
-    judged = context.tables.without_step_in_progress()
-    means = window_table(judged.training(), (before, after))
-    figures = {
-        name: RunFigure(
-            STEP[name], context.steps[name].to_numpy(np.float64), *map(float, means[name])
+    """Return the run's key figures: first, best and last window of their courses, a sparkline."""
+    scores = [context.verdict.courses.get(quantity) for quantity in NAMES]
+    return [
+        _run_figure(column, course, is_score=any(course is score for score in scores))
+        for column, course in run_courses(context)
+    ]
+
+
+def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
+    first, best, last = (
+        number_cell(part.value, column.kind)._replace(
+            exact=message("{value}, {steps}", value=exact(part.value), steps=span(part.steps))
         )
-        for name in context.tile_names
-    } | trainer_figures(Run(judged, context.thresholds))
-    if "response_tokens_mean" in figures:
-        figures.pop("response_chars_mean", None)
-    result = []
-    for name in sorted(figures, key=RUN_TILES.index):
-        column, values, first, last = figures[name]
-        # The windows are named once below the figures, so ``since`` is removed.
-        difference = change(last, first, span(before), column.kind) if before != after else None
-        result.append(
-            KeyFigure(
-                column.name,
-                column.label,
-                column.unit,
-                number_cell(last, column.kind, message("not in {steps}", steps=span(after))),
-                number_cell(first, column.kind) if difference else None,
-                [replace(difference, since="")] if difference else [],
-                sparkline(values) if np.count_nonzero(~np.isnan(values)) > 1 else "",
-                column.help,
-            )
-        )
-    return result
+        for part in (course.first, course.best, course.last)
+    )
+    return KeyFigure(
+        column.name,
+        column.label,
+        column.unit,
+        last,
+        first if course.first != course.last else None,
+        best if is_score and course.gained and course.lost else None,
+        sparkline=sparkline(course.values, course.steps),
+        help=column.help,
+    )
 
 
 def windows_in_words(context: RunContext) -> str:
-    """Return which steps key figures average, as "Mean of steps 0–11 → mean of steps 48–59"."""
-    before, after = map(span, context.windows)
-    if before == after:
-        words = message("Mean of {steps}.", steps=after)
-    else:
-        words = message("Mean of {before} → mean of {after}.", before=before, after=after)
+    """Return what the numbers of key figures are, and what distinct-2 counts."""
+    windows = (course.window for course in context.verdict.courses.values())
+    words = plural(
+        "First → last, or first → best → last.",
+        "First → last, or first → best → last: means of up to {count} consecutive values.",
+        max(windows, default=1),
+    )
     shown = SAMPLED_FIGURE in context.tile_names
     return sentences([words, distinct_2_note(context.tables.sample_note) if shown else ""])
+
+
+def _logged_part(context: RunContext) -> str:
+    """Return how many rollouts are logged where the trainer's mean of all leads, else ""."""
+    reward = context.verdict.courses.get("reward")
+    counts = context.tables.training().steps["responses"].to_numpy()
+    count = most_common(counts[counts > 0])
+    if reward is None or reward.source == "rollouts" or not count:
+        return ""
+    return plural(
+        "The bold line is the trainer's mean over all rollouts; {count} rollout per step is "
+        "logged.",
+        "The bold line is the trainer's mean over all rollouts; {count} rollouts per step are "
+        "logged.",
+        count,
+    )
 
 
 def distinct_2_note(sample_note: str) -> str:

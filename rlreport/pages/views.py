@@ -113,13 +113,17 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
-    """A key figure and its changes; ``sparkline`` is SVG path data in a box 100 × 24."""
+    """A key figure of a step with its changes, or of the run with its first and best value.
+
+    ``sparkline`` is SVG path data in a box 100 × 24.
+    """
 
     key: str
     label: str
     unit: str
     now: Cell
     first: Cell | None = None
+    best: Cell | None = None
     changes: list[Change] = field(default_factory=list)
     sparkline: str = ""
     help: str = ""
@@ -241,16 +245,7 @@ TILES = (
 )
 
 # Key figures of the run in order, including those that only trainer metrics provide
-RUN_TILES = (TILES[0], "validation_reward_mean", *TILES[1:])
-
-
-class RunFigure(NamedTuple):
-    """A key figure of the run: column, value at each step, means over its first and last steps."""
-
-    column: Column
-    values: NDArray[np.float64]
-    first: float
-    last: float
+RUN_TILES = (TILES[0], "validation_reward_mean", *(n for n in TILES[1:] if "chars" not in n))
 
 
 # If more logged fields than this are in a group of columns, all are hidden by default

@@ -24,7 +24,6 @@ from rlreport.summarise.steps import (
     step_tables,
     trainer_steps,
     window_size,
-    window_table,
 )
 from rlreport.tables import GAP, LogTables, Note, Tables, TextSample, TokenSample
 from rlreport.text.clean import safe_text
@@ -205,7 +204,7 @@ def _windows(
     return step <= steps[size - 1], step >= steps[-size]
 
 
-__all__ = ["most_common", "summarise", "window_table"]
+__all__ = ["most_common", "summarise"]
 
 MAX_NAMED = 10
 FEWEST_STEPS_COMPARED = 5

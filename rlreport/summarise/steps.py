@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import roles_of
-from rlreport.tables import Tables
 
 Kind = TypeVar("Kind", bound=np.generic)
 
@@ -171,7 +170,6 @@ _WEIGHTED = {
     ),
 }
 
-_WITHIN_STEPS = ("distinct_2", "bigrams", "duplicate_rate")
 # What a trainer's metric measures (role) -> column of the step table that measures the same
 ROLE_COLUMNS = {
     "reward": "reward_mean",
@@ -269,25 +267,6 @@ def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
     counts = {c.name: 0 for c in STEP_COLUMNS if c.dtype in ("int64", "bool")}
     kinds = {c.name: c.dtype for c in STEP_COLUMNS}
     return wide.astype(dict.fromkeys(counts, object)).fillna(counts).astype(kinds)
-
-
-def window_table(run: Tables, windows: Sequence[tuple[int, int]]) -> pd.DataFrame:
-    """Return STEP_COLUMNS, one row per window of steps, computed as if the window were one step.
-
-    distinct_2, bigrams and duplicate_rate compare the responses of a single step, so their values
-    are means of the window's steps; ``step`` is the first step of the window.
-    """
-    responses, steps, tables = run.responses, run.steps, []
-    for first, last in windows:
-        inside = steps[steps["step"].between(first, last)]
-        if responses.empty:  # a run without rollouts
-            tables.append(inside.mean().to_frame().T.assign(step=first))
-            continue
-        start, stop = np.searchsorted(responses["step"].to_numpy(), [first, last + 1])
-        rows = responses.iloc[start:stop].assign(step=first)
-        within = {name: [float(inside[name].mean())] for name in _WITHIN_STEPS}
-        tables.append(step_table(rows, pd.DataFrame(_NO_BIGRAMS)).assign(**within))
-    return pd.concat(tables, ignore_index=True)
 
 
 def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WINDOW) -> int:

@@ -300,7 +300,7 @@ class _GradientExplosion(Limits):
 @Check(
     name="gradient explosion",
     rank="cause",
-    charts=("reward", "gradient_norm"),
+    charts=("gradient_norm", "reward"),
     limits=_GradientExplosion,
     title="The gradient norm was {norm:figure} in step {at}, its largest is {peak:figure}, and its "
     "median {median:figure}.",
