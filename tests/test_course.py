@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import itertools
 import json
 import math
@@ -14,8 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlreport
 from rlreport.check.course import course_of
+from rlreport.check.finding import Finding, Verdict
 from rlreport.check.series import Series
+from rlreport.pages.overview import verdict_view
+from rlreport.pages.templates import Addresses, environment
+from rlreport.text.language import ENGLISH
 from tests.running import build
 
 STEPS, PROMPTS, EACH = 50, 4, 2
@@ -118,6 +124,26 @@ def test_sentence_tile_and_data_agree(name: str, metrics: bool, tmp_path: Path) 
     assert shown[-1] == pytest.approx(reward["last"]["value"])
 
 
+def test_every_output_prints_the_course_and_the_best_only_where_it_was_lost(tmp_path: Path) -> None:
+    write_log(tmp_path / "logs", RUNS["dies"], metrics=True)
+    built = rlreport.build(tmp_path / "logs", tmp_path / "report", workers=1)
+    rlreport.build(tmp_path / "logs", tmp_path / "run.md", workers=1)
+    rlreport.index([tmp_path / "report"], tmp_path / "runs.html")
+    reward = built.verdict.courses["reward"]
+    tiles = {tile.key: tile for tile in built.figures}
+    tile, length = tiles["reward_mean"], tiles["response_chars_mean"]
+    assert tile.first is not None and tile.best is not None and length.best is None
+    numbers = [part.value for part in (reward.first, reward.best, reward.last)]
+    assert [cell.value for cell in (tile.first, tile.best, tile.now)] == numbers
+    markdown = (tmp_path / "run.md").read_text()
+    assert f"| {tile.first.text} | {tile.best.text} | {tile.now.text} |" in markdown
+    row = html.unescape((tmp_path / "runs.html").read_text().split("<tbody>")[1])
+    assert built.verdict.sentence in row
+    assert row.index(f">{tile.first.text}<") < row.index(f">{tile.now.text}<")
+    page = (tmp_path / "report/index.html").read_text()
+    assert "8 rollouts per step are logged." in page
+
+
 def test_phases_tell_rise_plateau_collapse_and_recovery() -> None:
     rng = np.random.default_rng(3)
     levels = np.concatenate(
@@ -139,3 +165,12 @@ def test_a_spike_is_no_phase_and_noise_has_none() -> None:
     assert course is not None
     assert [phase.kind for phase in course.phases] == ["flat"]
     assert course.direction == 0
+
+
+def test_a_lead_that_no_logged_response_shows_says_so() -> None:
+    finding = Finding("kl_explosion", "critical", "cause", unseen=8)
+    view = verdict_view(Verdict("critical", "kl_explosion", findings=[finding]), Addresses())
+    page = environment(ENGLISH).from_string(
+        '{% from "macros/findings.html" import verdict with context %}{{ verdict(view) }}'
+    )
+    assert page.render(view=view).count("Not visible in the 8 logged responses.") == 1
