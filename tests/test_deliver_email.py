@@ -183,11 +183,7 @@ def test_the_first_lines_of_a_plain_mail_have_every_critical_finding(exploded):
         assert body is not None
         first_lines = "\n".join(body.get_content().split("\n")[:8])
         assert verdict.headline in first_lines and verdict.course_text in first_lines
-<<<<<<< HEAD
-        assert "lowest 0.5, highest 480 at step" in body.get_content()[:1_500], "the chart in words"
-=======
         assert "highest 480 at step 70" in body.get_content()[:1_500], "the chart in words"
->>>>>>> p41a
         for finding in critical:
             assert f"- Critical. {finding.title}" in first_lines
 

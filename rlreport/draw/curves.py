@@ -30,11 +30,7 @@ from rlreport.draw.chart import (
     unique_names,
     varies,
 )
-<<<<<<< HEAD
 from rlreport.draw.theme import INTERACTION, LIGHT, LINE, PALETTE, VALUE_FORMAT, Spec
-=======
-from rlreport.draw.theme import INTERACTION, LIGHT, PALETTE, VALUE_FORMAT, Spec
->>>>>>> p41a
 from rlreport.figures.ragged import Floats, Ints, spans
 from rlreport.text.messages import clauses, format_message, message, plural, sentences
 
