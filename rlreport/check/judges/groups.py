@@ -195,7 +195,6 @@ class _ZeroVarianceGroups(Limits):
     needs=(REWARD,),
     charts=("groups",),
     limits=_ZeroVarianceGroups,
-    close={"share": "{value:percent} of groups give no learning signal"},
     title={
         "solved": "{equal:count} of the last {groups:count} groups give no learning signal; "
         "{best:count} are solved, and harder prompts would teach more.",
