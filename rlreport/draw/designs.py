@@ -271,10 +271,10 @@ def _tip(field: str, format: str = VALUE_FORMAT, **options: Any) -> alt.Tooltip:
 
 
 def _by_series(channel: type[Channel]) -> Channel:
-    # The size of a line is its width.
+    # The size of a line is its width; Vega warns of sizes of a nominal field.
     name = {alt.StrokeDash: "dash", alt.Size: "width"}.get(channel, "color")
     scale = alt.Scale(type="ordinal", domain=["$series.key"], range=[f"$series.{name}"])
-    return channel("series:N", scale=scale, legend=None)
+    return channel("series:O" if name == "width" else "series:N", scale=scale, legend=None)
 
 
 def _zero() -> Any:
