@@ -103,7 +103,7 @@ def test_what_matters_stands_within_fifteen_lines_with_curves_that_need_no_pictu
     said = (tmp_path / "run.md").read_text("utf-8")
     above = said.partition("<details>")[0]
     assert len(above.strip().split("\n")) <= 15
-    advice = ("Broken: reward hacking", "Keep the last checkpoint")
+    advice = ("Broken: “🎉” appears in 98% of responses", "The reward rose from 0.48 to 3.8.")
     assert all(part in above for part in (*advice, "| Reward |", "| KL", "🎉 🎉"))
     steps = report.tables.steps.set_index("step")
     charts = re.findall(
