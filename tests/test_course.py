@@ -93,7 +93,8 @@ def assert_course(course: dict[str, Any], data: Path) -> None:
 
 
 CHANGES = re.compile(
-    r"(rose|fell) from ([−\d.]+)%? to ([−\d.]+)%?(?: \(steps? [\d–]+\), then (fell) to ([−\d.]+))?"
+    r"(rose|fell) from ([−\d.]+)%?(?: \(steps? [\d–]+\))? to ([−\d.]+)%?"
+    r"(?: \(steps? [\d–]+\), then (fell) to ([−\d.]+))?"
 )
 
 

@@ -50,6 +50,12 @@ def with_sentence(verdict: Verdict) -> Verdict:
     ]
     if lead is not None:
         first = _lead_sentence(lead, verdict)
+    elif verdict.level == "unjudged" and verdict.windows is None:
+        first = plural(
+            "Not judged: only {count} step, too few to judge a trend.",
+            "Not judged: only {count} steps, too few to judge a trend.",
+            verdict.step_count,
+        )
     elif not told_courses:
         first = message("{headline}.", headline=headline(verdict))
     else:
@@ -58,13 +64,6 @@ def with_sentence(verdict: Verdict) -> Verdict:
         chosen = next(rose, told_courses[0])
         told_courses.remove(chosen)
         first = message("{level}: {clause}.", level=_level_words(verdict), clause=chosen[1])
-    too_short = ""
-    if verdict.level == "unjudged" and verdict.windows is None:
-        too_short = plural(
-            "Only {count} step, too few to judge a trend.",
-            "Only {count} steps, too few to judge a trend.",
-            verdict.step_count,
-        )
     course = ""
     if told_courses:
         text = clauses([clause for _, clause in told_courses])
@@ -72,9 +71,9 @@ def with_sentence(verdict: Verdict) -> Verdict:
     keep = _keep_sentence(verdict)
     return replace(
         verdict,
-        headline=sentences([first, too_short, keep]),
+        headline=sentences([first, keep]),
         course_text=course,
-        sentence=sentences([first, too_short, course, keep]),
+        sentence=sentences([first, course, keep]),
     )
 
 
@@ -165,8 +164,8 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
     dip = next((f.facts for f in verdict.findings if f.facts.get("kind") == "dip"), None)
     if is_lower and (course.lost or (collapsed and course.best.steps[1] < course.last.steps[0])):
         facts["at"] = span(course.best.steps)
-        if first >= best or texts[0] == texts[1]:
-            literal = translatable("{name} fell from {first} to {last}")
+        if not course.gained or texts[0] == texts[1]:
+            literal = translatable("{name} fell from {best} ({at}) to {last}")
         elif is_long and end == "dead" and verdict.lead not in COLLAPSES:
             literal = translatable(
                 "{name} rose from {first} to {best} ({at}) and is {last} since step {since}"

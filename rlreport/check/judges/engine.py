@@ -50,6 +50,7 @@ class _EngineMismatch(Limits):
     limits=_EngineMismatch,
     title="Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio:figure}, k3 "
     "{k3:figure} nats, |Δ prob| {prob:figure} on average.",
+    statement="sampler and trainer disagree (k3 {k3:short} nats per token)",
     why="The trainer assumes on-policy data, but the sampler's probabilities differ; the bias "
     "grows with response length.",
     suggestion="Use equal precision, kernels and weights, or truncated importance weights.",
@@ -333,6 +334,7 @@ tool_errors = Check(
     limits=_ToolErrors,
     close={"share": "{value:percent} of tool calls return an error"},
     title="{share:percent} of tool calls return an error ({before:percent} at the start).",
+    statement="{share:percent} of tool calls fail",
     why="The policy is penalized for failures that it did not cause, and learns to avoid its "
     "tools.",
     suggestion="Read the errors, and leave rollouts of a broken environment out of the loss.",
@@ -387,6 +389,7 @@ void_turns = Check(
     limits=_VoidTurns,
     title="{share:percent} of turns have neither a call nor an answer ({before:percent} at the "
     "start).",
+    statement="{share:percent} of turns have neither a call nor an answer",
     why="The gradients of such turns are large and have ended multi-turn runs.",
     suggestion="Exclude these conversations from the loss (SimpleTIR), and check whether the "
     "token limit is too low.",
@@ -408,6 +411,7 @@ turn_limit = Check(
     limits=_TurnLimit,
     close={"share": "{value:percent} of conversations hit the turn limit"},
     title="{share:percent} of conversations hit the turn limit ({before:percent} at the start).",
+    statement="{share:percent} of conversations hit the turn limit",
     why="A conversation that is stopped has no answer to judge.",
     suggestion="Allow more turns, reward early answers, or mask stopped conversations in the loss.",
 )
@@ -429,6 +433,7 @@ unclosed_thinking = Check(
     close={"share": "the thinking of {value:percent} of responses never ends"},
     title="The thinking of {share:percent} of responses that think never ends ({before:percent} "
     "at the start).",
+    statement="thinking never ends in {share:percent} of responses that think",
     why="Such a response has no final answer, so its reward judges an unfinished text.",
     suggestion="Allow more tokens, penalise length, or leave these responses out of the loss.",
     explains=("missing_eos",),

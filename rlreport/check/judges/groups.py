@@ -268,6 +268,7 @@ class _GroupStdFall(Limits):
     charts=("groups",),
     limits=_GroupStdFall,
     title="The reward's std within groups fell from {start:figure} to {end:figure}.",
+    statement="the reward's std within groups falls to {end:short} ({start:short} at the start)",
     why="Without differences within groups there is no learning signal, only noise.",
     suggestion="Keep groups with the largest std (RAGEN), or choose prompts of medium difficulty.",
     explains=("reward_stalled",),

@@ -271,6 +271,10 @@ class _RatioDrift(Limits):
         "ratio": "Updates are too large: new over old probability is {ratio:figure} on average, "
         "and {outside:percent} of tokens lie outside 1 ± 0.2.",
     },
+    statement={
+        "clipped": "updates are too large ({outside:percent} of tokens are clipped)",
+        "ratio": "updates are too large (mean probability ratio {ratio:short})",
+    },
     why="Beyond the clip range most tokens give no gradient, and the rest a biased one.",
     suggestion="Lower the learning rate, or take fewer epochs over each batch.",
     explains=FAILURES,

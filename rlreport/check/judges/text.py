@@ -131,6 +131,8 @@ class _TemplateCollapse(Limits):
     limits=_TemplateCollapse,
     title="Only {end:percent} of responses can be matched to their prompt beyond chance "
     "({start:percent} at the start), at the same surprisal.",
+    statement="only {end:percent} of responses depend on their prompts ({start:percent} at the "
+    "start)",
     why="Entropy looks fine, but the policy writes the same phrases whatever it is asked.",
     suggestion="Drop groups of low reward variance; lower the KL and entropy coefficients.",
     source=RAGEN_2,
