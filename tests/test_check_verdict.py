@@ -346,3 +346,12 @@ def test_noise_of_values_whose_squares_overflow_is_judged() -> None:
     noise = Noise(1e300, 1e300, 0.5)
     assert noise.independent_steps == pytest.approx(Noise(1.0, 1.0, 0.5).independent_steps)
     assert Noise(float("inf")).independent_steps == 1.0
+
+
+def test_the_bold_sentence_has_at_most_25_words() -> None:
+    step = STEP[:-60]  # so the checkpoint is not the last one, which takes more words
+    reward = 0.006 * step + np.random.default_rng(1).normal(size=len(STEP))[:-60]
+    verdict = run_checks(make_tables({"step": step, "reward": reward}))
+    level = "Healthy as far as rewards and texts show."
+    assert verdict.headline == f"{level} Keep step 38 or the last checkpoint before it."
+    assert verdict.course_text.startswith("The reward is 0.")

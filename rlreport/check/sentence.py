@@ -47,6 +47,7 @@ def with_sentence(verdict: Verdict) -> Verdict:
         for quantity in NAMES
         if quantity in verdict.courses and verdict.windows and verdict.level != "unjudged"
     ]
+    keep = _keep_sentence(verdict)
     if lead is not None:
         first = _lead_sentence(lead, verdict)
     elif verdict.level == "unjudged" and verdict.windows is None:
@@ -55,19 +56,19 @@ def with_sentence(verdict: Verdict) -> Verdict:
             "Not judged: only {count} steps, too few to judge a trend.",
             verdict.step_count,
         )
-    elif not told_courses:
-        first = message("{headline}.", headline=headline(verdict))
     else:
+        first = message("{headline}.", headline=headline(verdict))
         # What rose, or else the reward, is the headline; the rest is the second line.
         rose = (one for one in told_courses if _rose(verdict.courses[one[0]]))
-        chosen = next(rose, told_courses[0])
-        told_courses.remove(chosen)
-        first = message("{level}: {clause}.", level=_level_words(verdict), clause=chosen[1])
+        if chosen := next(rose, next(iter(told_courses), None)):
+            text = message("{level}: {clause}.", level=_level_words(verdict), clause=chosen[1])
+            if len(f"{text} {keep}".split()) <= MAX_WORDS:
+                first = text
+                told_courses.remove(chosen)
     course = ""
     if told_courses:
         text = clauses([clause for _, clause in told_courses])
         course = message("{one:capital}.", one=text)
-    keep = _keep_sentence(verdict)
     return replace(
         verdict,
         headline=sentences([first, keep]),
