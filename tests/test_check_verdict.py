@@ -195,11 +195,11 @@ def test_after_a_change_of_the_reward_the_checkpoint_is_one_of_the_new_reward(re
     assert verdict.keep_step is not None and verdict.keep_step > 16
 
 
-def test_a_fault_before_a_change_of_the_reward_leaves_no_checkpoint() -> None:
+def test_a_fault_that_costs_no_reward_does_not_spoil_the_checkpoint() -> None:
     reward = np.where(STEP < 24, 0.0, 3.0) + STEP / STEPS + 0.1 * SIGN
     verdict = run_checks(tables(reward=reward, ref_reward=reward - STEP / STEPS, lag=20.0))
     assert {"reward_shift", "stale_rollouts"} <= _alarms(verdict).keys()
-    assert verdict.keep_step is None
+    assert verdict.keep_step == STEPS - 1
 
 
 def test_an_incomplete_step_is_not_the_checkpoint_to_keep() -> None:
@@ -407,3 +407,12 @@ def test_only_rewards_and_texts_limit_what_healthy_means() -> None:
     limited = run_checks(tables(reward=rising))
     assert limited.sentence.startswith("Healthy as far as rewards and texts show: ")
     assert run_checks(tables(reward=rising, kl_k1=1.0)).sentence.startswith("Healthy: ")
+
+
+def test_the_bold_sentence_has_at_most_25_words() -> None:
+    step = STEP[:-60]  # so the checkpoint is not the last one, which takes more words
+    reward = 0.006 * step + np.random.default_rng(1).normal(size=len(STEP))[:-60]
+    verdict = run_checks(make_tables({"step": step, "reward": reward}))
+    level = "Healthy as far as rewards and texts show."
+    assert verdict.headline == f"{level} Keep step 38 or the last checkpoint before it."
+    assert verdict.course_text.startswith("The reward is 0.")

@@ -48,6 +48,7 @@ def with_sentence(verdict: Verdict) -> Verdict:
         for quantity in NAMES
         if quantity in verdict.courses and verdict.windows and verdict.level != "unjudged"
     ]
+    keep = _keep_sentence(verdict)
     if lead is not None:
         first = _lead_sentence(lead, verdict)
     elif verdict.level == "unjudged" and verdict.windows is None:
@@ -56,19 +57,19 @@ def with_sentence(verdict: Verdict) -> Verdict:
             "Not judged: only {count} steps, too few to judge a trend.",
             verdict.step_count,
         )
-    elif not told_courses:
-        first = message("{headline}.", headline=headline(verdict))
     else:
+        first = message("{headline}.", headline=headline(verdict))
         # What rose, or else the reward, is the headline; the rest is the second line.
         rose = (one for one in told_courses if _rose(verdict.courses[one[0]]))
-        chosen = next(rose, told_courses[0])
-        told_courses.remove(chosen)
-        first = message("{level}: {clause}.", level=_level_words(verdict), clause=chosen[1])
+        if chosen := next(rose, next(iter(told_courses), None)):
+            text = message("{level}: {clause}.", level=_level_words(verdict), clause=chosen[1])
+            if len(f"{text} {keep}".split()) <= MAX_WORDS:
+                first = text
+                told_courses.remove(chosen)
     course = ""
     if told_courses:
         text = clauses([clause for _, clause in told_courses])
         course = message("{one:capital}.", one=text)
-    keep = _keep_sentence(verdict)
     return replace(
         verdict,
         headline=sentences([first, keep]),
@@ -120,7 +121,7 @@ def _level_words(verdict: Verdict) -> str:
 
 
 def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
-    text = _dated(lead, lead.clause, verdict, translatable("{level}: {what}, from step {step} on"))
+    text = _dated(lead, lead.clause, verdict, translatable("{level}: {what} from step {step} on"))
     effects = [
         effect
         for effect in verdict.effects_of(lead)
@@ -174,13 +175,14 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
             literal = translatable("{name} rose from {first} to {best} ({at}), then fell to {last}")
     elif texts[0] != texts[2] and (_rose(course) or (last > first and by_other_means)):
         literal = translatable("{name} rose from {first} to {last}")
-        if is_long and end == "flat":
+        after = course.values[steps >= (since or 0)][: course.window].mean() if is_long else last
+        if is_long and end == "flat" and abs(last - after) <= 2 * course.error:
             literal = translatable(
                 "{name} rose from {first} to {last} and is flat since step {since}"
             )
     elif dip and quantity == "reward":
         facts |= {"level": short_figure(dip["low"]), "when": span((dip["since"], dip["until"]))}
-        literal = translatable("{name} is {last} at the end, but fell to {level} in {when}")
+        literal = translatable("{name} is {last} at the end, with a low of {level} within {when}")
     elif course.direction < 0 and texts[0] != texts[2]:
         literal = translatable("{name} fell from {first} to {last}")
     elif max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):

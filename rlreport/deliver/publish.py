@@ -83,7 +83,7 @@ def check_names(folder: Path | str, names: Iterable[str]) -> None:
     """Raise OutputError unless all of ``names``, files rlreport did not write, are system files."""
     foreign = [
         name
-        for name in names
+        for name in sorted(names)
         if (last := PurePosixPath(name).name) not in SYSTEM_FILES and not fnmatch(last, _NFS_FILES)
     ]
     if foreign:

@@ -13,6 +13,7 @@ import numpy as np
 
 from rlreport.about.card import Scalar, card_values
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
+from rlreport.check.verdict import translatable_title
 from rlreport.columns import STEP
 from rlreport.comparison.reports import section, verdict_of
 from rlreport.draw.chart import Chart
@@ -159,7 +160,7 @@ def _row(report: Listed) -> dict[str, Any]:
         "verdict": message(
             "{glyph} {level}", glyph=GLYPHS.get(level, GLYPHS["unjudged"]), level=word
         ),
-        "sentence": _text(section(about, "verdict").get("sentence")),
+        "sentence": translatable_title(lead, _text(lead.get("title"))) if lead else "",
         "since": _number(section(lead or {}, "onset").get("step")),
         "reward_first": _mean(courses, "reward", "first"),
         "reward_last": _mean(courses, "reward", "last"),

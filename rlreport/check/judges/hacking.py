@@ -334,13 +334,6 @@ class _WatchedRewardFall(Limits):
     needs_also="a second reward (valid_reward), or responses or metrics of validation",
     charts=("reward",),
     limits=_WatchedRewardFall,
-    close={
-        "lost": lambda lost: (
-            translatable("the watched reward lost all that it had gained")
-            if lost >= 1
-            else translatable("the watched reward lost {value:percent} of its gain")
-        )
-    },
     title={
         "apart": "The watched reward did not rise with the trained reward: it went from "
         "{start:figure} to {end:figure}, while the trained one rose from "

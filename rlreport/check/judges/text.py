@@ -70,7 +70,7 @@ def _diversity_clause(facts: Facts) -> str:
     title=lambda facts: format_message(
         "{one:capital}.", {"one": format_message(_diversity_clause(facts), facts)}
     ),
-    statement="responses become more alike",
+    statement="texts become repetitive",
     why="A policy that says one thing to every prompt has stopped answering them.",
     suggestion="Raise the KL coefficient, the entropy bonus or the temperature; fix the reward.",
     explains=("entropy_collapse", "reward_stalled", "watched_reward_fall"),
@@ -131,8 +131,7 @@ class _TemplateCollapse(Limits):
     limits=_TemplateCollapse,
     title="Only {end:percent} of responses can be matched to their prompt beyond chance "
     "({start:percent} at the start), at the same surprisal.",
-    statement="only {end:percent} of responses depend on their prompts ({start:percent} at the "
-    "start)",
+    statement="only {end:percent} of responses still depend on their prompts",
     why="Entropy looks fine, but the policy writes the same phrases whatever it is asked.",
     suggestion="Drop groups of low reward variance; lower the KL and entropy coefficients.",
     source=RAGEN_2,
@@ -308,8 +307,7 @@ class _LengthHacking(Limits):
     title="Responses grew from {start:figure} to {end:figure} {unit}, and longer ones earn more "
     "(correlation {correlation:figure}; mean reward {reward_start:figure} at the start, "
     "{reward_end:figure} at the end).",
-    statement="longer responses earn more, and length grows to {end:short} {unit} ({start:short} "
-    "at the start)",
+    statement="longer responses earn more, and length grows to {end:short} {unit}",
     why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
     suggestion="Normalise or penalise length, or retrain the reward model on equally long pairs.",
     explains=(
