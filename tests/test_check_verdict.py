@@ -17,6 +17,7 @@ from rlreport.check import findings_json, run_checks
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
+from rlreport.check.sentence import MAX_WORDS
 from rlreport.check.series import Noise
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.summarise import summarise
@@ -413,6 +414,6 @@ def test_the_bold_sentence_has_at_most_25_words() -> None:
     step = STEP[:-60]  # so the checkpoint is not the last one, which takes more words
     reward = 0.006 * step + np.random.default_rng(1).normal(size=len(STEP))[:-60]
     verdict = run_checks(make_tables({"step": step, "reward": reward}))
-    level = "Healthy as far as rewards and texts show."
-    assert verdict.headline == f"{level} Keep step 38 or the last checkpoint before it."
-    assert verdict.course_text.startswith("The reward is 0.")
+    text = "Healthy as far as rewards and texts show: the reward rose from −0.097 to 0.16."
+    assert verdict.headline == f"{text} Keep step 38 or the last checkpoint before it."
+    assert len(verdict.headline.split()) <= MAX_WORDS
