@@ -139,7 +139,6 @@ def test_every_output_prints_the_course_and_the_best_only_where_it_was_lost(tmp_
     markdown = (tmp_path / "run.md").read_text()
     assert f"| {tile.first.text} | {tile.best.text} | {tile.now.text} |" in markdown
     row = html.unescape((tmp_path / "runs.html").read_text().split("<tbody>")[1])
-    assert built.verdict.sentence in row
     assert row.index(f">{tile.first.text}<") < row.index(f">{tile.now.text}<")
     page = (tmp_path / "report/index.html").read_text()
     assert "8 rollouts per step are logged." in page
