@@ -80,7 +80,8 @@ def test_trackio_has_it_with_an_alert(work: Path) -> None:
 
 def test_a_notebook_shows_the_last_line_of_the_cell(work: Path) -> None:
     shown = run(recipe("Notebooks", "python").rstrip() + "\nprint(report._repr_html_())", work)
-    assert "Broken: reward hacking since step" in shown
+    assert "Broken: “🎉” appears in 98% of responses" in shown
+    assert "The reward rose from 0.48 to 3.8." in shown
     assert 'sandbox="allow-scripts"' in shown
 
 
