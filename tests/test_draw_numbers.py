@@ -207,18 +207,3 @@ def test_of_few_rewards_the_share_of_each_is_drawn() -> None:
         index="step", columns="series", values="value"
     )
     np.testing.assert_allclose(data.sum(axis=1), 1.0, atol=1e-5)
-
-
-def test_groups_of_validation_are_not_among_those_solved() -> None:
-    rows = [
-        {"step": step, "group": group, "reward": float(reward), "validation": group}
-        for step in (0, 1)
-        for group, held in enumerate([(0, 1), (0, 0)])
-        for reward in held
-    ]
-    tables = tables_of(response_table(rows))
-    tables.validation = tables.steps
-    tables.prompts["validation"] = 0
-    (chart,) = (c for c in prompt_charts(tables) if c.name == "group_shares")
-    solved = pd.DataFrame(chart.spec["data"]["values"]).query("series == 'solved'")
-    assert solved["value"].tolist() == [1.0, 1.0]

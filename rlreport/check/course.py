@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from rlreport.check.finding import Course, Part, Phase, PhaseKind
+from rlreport.check.finding import Course, Phase, PhaseKind, WindowMean
 from rlreport.check.series import Noise, Series, noise_of, running_mean
 from rlreport.figures.ragged import Floats, Ints
 
@@ -60,8 +60,8 @@ def course_of(
     means = running_mean(y, size)
     best_index = int(np.argmin(means) if lower_is_better else np.argmax(means))
 
-    def part(start: int) -> Part:
-        return Part(float(means[start]), (int(steps[start]), int(steps[start + size - 1])))
+    def part(start: int) -> WindowMean:
+        return WindowMean(float(means[start]), (int(steps[start]), int(steps[start + size - 1])))
 
     first, best, last = part(0), part(best_index), part(len(y) - size)
     # Evaluations repeat the same prompts and are far apart, so they are not autocorrelated.

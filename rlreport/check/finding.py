@@ -173,7 +173,7 @@ class Muted:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WindowMean:
     """The mean of consecutive values, and the first and last step that they cover."""
 
     value: float
@@ -202,9 +202,9 @@ class Course:
     source: SeriesSource
     column: str  # in ``data/steps.csv`` or, of the trainer's metrics, in ``data/metrics.csv``
     lower_is_better: bool
-    first: Part
-    best: Part  # the earliest of equals
-    last: Part
+    first: WindowMean
+    best: WindowMean  # the earliest of equals
+    last: WindowMean
     phases: tuple[Phase, ...]
     direction: int  # 1 if the last window lies above the first beyond noise, -1 if below, else 0
     gained: bool  # whether the best window is better than the first one beyond noise and luck

@@ -167,16 +167,6 @@ class Run:
         enough = self.responses.empty and len(series.steps) >= MIN_STEPS
         return enough or 2 * len(series.steps) >= len(self.steps)
 
-    def ends_of(self, series: Series) -> tuple[float, float]:
-        """Return a series' means over the run's first and last window; it must not contain NaN."""
-        size = self._window_size_in(series)
-        return mean(series.values[:size]), mean(series.values[-size:])
-
-    def _window_size_in(self, series: Series) -> int:
-        """Return how many values of a series (logged perhaps at few steps) make up one window."""
-        size = len(self.last.steps) * len(series.values) // max(len(self.steps), 1)
-        return min(max(size, 1), max(len(series.values), 1))
-
     def leading(self, role: str, column: str) -> Series | None:
         """Return the trainer's metric of a role if mostly logged, else the mean over responses.
 

@@ -157,8 +157,8 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
     steps, end = course.steps, course.phases[-1].kind
     is_long = since is not None and steps[-1] - since >= LONG_PART * (steps[-1] - steps[0])
     collapsed = {f.id for f in verdict.findings if f.severity != "info"} & set(COLLAPSES)
-    # A run can be healthy by its gain over the reference, or over the same prompts.
     mean = float(course.values.mean())
+    # A run can be healthy by its gain over the reference, or over the same prompts.
     rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
     by_other_means = verdict.level == "healthy" and not any(map(_rose, rewards))
     is_lower = best > last and texts[1] != texts[2]

@@ -139,8 +139,9 @@ def _fill_texts(
 
 def _course_facts(finding: Finding, verdict: Verdict) -> dict[str, float]:
     """Return first and last of the course that a finding is about, if its mean is of all tokens."""
-    course = verdict.courses.get(OF_COURSES.get(finding.id, "reward"))
-    if finding.id not in OF_COURSES or course is None or "finished" in finding.facts.values():
+    quantity = OF_COURSES.get(finding.id)
+    course = verdict.courses.get(quantity) if quantity else None
+    if course is None or finding.facts.get("kind") == "finished":
         return {}
     return {"start": course.first.value, "end": course.last.value}
 
