@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rlreport.choose import extremes
@@ -99,6 +99,10 @@ def assert_within_limits(table: pd.DataFrame) -> Choice:
 def test_extremes_of_every_step_are_chosen_within_the_limits(steps, each, length, seed):
     table = run_of(np.random.default_rng(seed), steps, each, length)
     chosen = assert_within_limits(table)
+    # Of each step 256 rows are chosen, or half as many until they fit; 7 are extreme here.
+    rows = len(sampled_rows(table, ["a"])) + 2 * len(METRICS) + 8 * steps
+    chars = rows * table["response_chars"].iloc[0]
+    assume(rows <= MAX_CHOSEN - MAX_PROMPTS and 2 * chars <= choice.MAX_CHOSEN_BYTES)
     for name in set(METRICS) & {"reward", "kl_k1", "surprisal_mean"}:
         by_step = table[name].to_numpy().reshape(steps, each)
         for ends in (by_step.argmin(axis=1), by_step.argmax(axis=1)):

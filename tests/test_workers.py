@@ -41,11 +41,10 @@ def start(request, monkeypatch):
 
 
 def below() -> list[psutil.Process]:
-    """Return the worker processes of this one (a tracker stays for the next)."""
-    processes = psutil.Process().children()
-    return [
-        process for process in processes if "resource_tracker" not in " ".join(process.cmdline())
-    ]
+    """Return the worker processes of this one: Python's own helpers stay for later tests."""
+    commands = {child: " ".join(child.cmdline()) for child in psutil.Process().children()}
+    helpers = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+    return [child for child, command in commands.items() if not any(h in command for h in helpers)]
 
 
 @pytest.mark.parametrize("count", [1, 3])
