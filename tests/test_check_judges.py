@@ -497,6 +497,12 @@ def broken(metric: str, steps: list[int], mean: Any, **columns: Any) -> Tables:
     return replace(made, metrics_broken={metric: steps})
 
 
+def test_nan_in_one_of_a_steps_updates_begins_the_steps_without_a_number() -> None:
+    made = broken("loss", list(range(31, STEPS)), PLACE / STEPS)
+    finding = find("nan_metrics", replace(made, metrics_broken={"loss": [12, *range(30, STEPS)]}))
+    assert finding.onset is not None and finding.onset.step == 30
+
+
 def test_a_nan_before_the_reward_dies_leads_and_explains_its_death() -> None:
     alive = PLACE / STEPS + 0.02 * np.random.default_rng(0).normal(size=STEPS)
     made = broken(

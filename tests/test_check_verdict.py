@@ -101,7 +101,7 @@ def test_checks_judge_only_the_steps_before_the_first_nan() -> None:
     verdict = run_checks(tables(reward=np.where(bad, np.nan, SIGN), kl_k1=kl, nan_values=bad))
     assert verdict.findings[0].id == verdict.lead == "nan_metrics"
     assert "kl_explosion" in verdict.passed
-    assert verdict.sentence.startswith("Broken: rewards are NaN from step 20 on. ")
+    assert verdict.sentence.startswith("Broken: rewards are NaN, starting at step 20. ")
 
 
 def test_a_nan_in_the_first_step_leaves_nothing_to_judge() -> None:
@@ -148,7 +148,7 @@ def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
     lengths = {"response_tokens": moved(50, 10)}
     verdict = run_checks(tables(reward=STEP / 40 + SIGN, kl_k1=moved(1, 20), **lengths))
     assert verdict.level == "warning"
-    shrunk = "Warning: responses shrink to 10 tokens (50 at the start) from step 32 on."
+    shrunk = "Warning: responses shrink to 10 tokens (50 at the start), starting at step 32."
     assert verdict.sentence.startswith(shrunk)
     alarms = [(f.id, f.explained_by) for f in verdict.findings if f.severity != "info"]
     assert alarms == [("length_collapse", None), ("kl_explosion", None)]
@@ -415,5 +415,5 @@ def test_the_bold_sentence_has_at_most_25_words() -> None:
     reward = 0.006 * step + np.random.default_rng(1).normal(size=len(STEP))[:-60]
     verdict = run_checks(make_tables({"step": step, "reward": reward}))
     text = "Healthy as far as rewards and texts show: the reward rose from −0.097 to 0.16."
-    assert verdict.headline == f"{text} Keep step 38 or the last checkpoint before it."
+    assert verdict.headline == f"{text} Keep step 38 or the checkpoint before it."
     assert len(verdict.headline.split()) <= MAX_WORDS

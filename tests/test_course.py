@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import rlreport
+from rlreport.check import run_checks
 from rlreport.check.course import course_of
 from rlreport.check.finding import Finding, Verdict
 from rlreport.check.series import Series
@@ -23,6 +25,7 @@ from rlreport.pages.overview import verdict_view
 from rlreport.pages.templates import Addresses, environment
 from rlreport.text.language import ENGLISH
 from tests.running import build
+from tests.tables_builder import make_tables
 
 STEPS, PROMPTS, EACH = 50, 4, 2
 
@@ -165,6 +168,19 @@ def test_a_spike_is_no_phase_and_noise_has_none() -> None:
     assert course is not None
     assert [phase.kind for phase in course.phases] == ["flat"]
     assert course.direction == 0
+
+
+@pytest.mark.parametrize(("end", "keep"), [([43, 42, 43, 42, 43, 42, 41], 30), ([45, 46, 45], 60)])
+def test_the_best_checkpoint_is_kept_where_validation_slipped(end: list[int], keep: int) -> None:
+    scores = np.array([20, 30, 38, 46, *end]) / 100
+    step = np.arange(10 * len(scores) - 9)
+    metrics = pd.DataFrame({"step": step, "val/accuracy": np.nan})
+    metrics.loc[::10, "val/accuracy"] = scores
+    reward = {"step": np.repeat(step, 4), "reward": np.tile([0.0, 0.0, 1.0, 1.0], len(step))}
+    verdict = run_checks(make_tables(reward, metrics=metrics))
+    assert verdict.keep_step == keep
+    slipped = "alidation rose from 0.20 to 0.46 (step 30) and is 0.41 at the end."
+    assert (slipped in verdict.sentence) == (keep == 30)
 
 
 def test_a_lead_that_no_logged_response_shows_says_so() -> None:

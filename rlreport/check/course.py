@@ -67,7 +67,8 @@ def course_of(
     # Evaluations repeat the same prompts and are far apart, so they are not autocorrelated.
     noise = noise_of(series, independent=minimum == MIN_EVALUATIONS)
     error = noise.of_mean(size) * math.sqrt(2)
-    margin = (BEST_Z + math.sqrt(2 * math.log(len(y) / size))) * error
+    luck = math.sqrt(2 * math.log(len(y) / size)) * error
+    margin = BEST_Z * error + luck
     sign, change = -1 if lower_is_better else 1, last.value - first.value
     return Course(
         steps=steps,
@@ -84,6 +85,7 @@ def course_of(
         direction=int(np.sign(change)) if abs(change) > CLAIM_Z * error else 0,
         gained=sign * (best.value - first.value) > margin,
         lost=sign * (best.value - last.value) > margin,
+        slipped=sign * (best.value - last.value) > luck / math.sqrt(2),
     )
 
 

@@ -209,6 +209,7 @@ class Course:
     direction: int  # 1 if the last window lies above the first beyond noise, -1 if below, else 0
     gained: bool  # whether the best window is better than the first one beyond noise and luck
     lost: bool  # whether the best window is better than the last one beyond noise and luck
+    slipped: bool  # whether it is better than the last one by more than its luck alone
 
     @property
     def settled_since(self) -> int | None:

@@ -25,9 +25,7 @@ from rlreport.text.numbers import short
 
 MAX_WORDS = 25  # Maximum number of words in the bold sentence, checkpoint included
 
-# Findings about the reward itself: the course tells it, so as effects they are not named
 COLLAPSES = ("reward_collapse", "watched_reward_fall")
-OF_REWARD = (*COLLAPSES, "reward_stalled")
 
 # A level part of at least this part of the steps at the end is worth a word
 LONG_PART = 0.2
@@ -121,12 +119,16 @@ def _level_words(verdict: Verdict) -> str:
 
 
 def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
-    text = _dated(lead, lead.clause, verdict, translatable("{level}: {what} from step {step} on"))
+    text = _dated(
+        lead, lead.clause, verdict, translatable("{level}: {what}, starting at step {step}")
+    )
+    told = COLLAPSES if lead.id in COLLAPSES else ()
     effects = [
         effect
         for effect in verdict.effects_of(lead)
-        if effect.severity != "info" and effect.id not in OF_REWARD
+        if effect.severity != "info" and effect.id not in told
     ]
+    effects.sort(key=lambda effect: effect.id not in COLLAPSES)
     for effect in effects[:1]:
         both = message("{cause}; {effect}", cause=text, effect=effect.clause)
         if len(f"{both} {_keep_sentence(verdict)}".split()) <= MAX_WORDS:
@@ -140,7 +142,7 @@ def _keep_sentence(verdict: Verdict) -> str:
         return ""
     if step == verdict.last_step:
         return message("Keep the last checkpoint.")
-    return message("Keep step {step} or the last checkpoint before it.", step=step)
+    return message("Keep step {step} or the checkpoint before it.", step=step)
 
 
 def _rose(course: Course) -> bool:
@@ -176,13 +178,22 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
     elif texts[0] != texts[2] and (_rose(course) or (last > first and by_other_means)):
         literal = translatable("{name} rose from {first} to {last}")
         after = course.values[steps >= (since or 0)][: course.window].mean() if is_long else last
-        if is_long and end == "flat" and abs(last - after) <= 2 * course.error:
+        if quantity == "watched_reward" and course.slipped and is_lower:
+            facts["at"] = span(course.best.steps)
+            literal = translatable(
+                "{name} rose from {first} to {best} ({at}) and is {last} at the end"
+            )
+        elif is_long and end == "flat" and abs(last - after) <= 2 * course.error:
             literal = translatable(
                 "{name} rose from {first} to {last} and is flat since step {since}"
             )
     elif dip and quantity == "reward":
         facts |= {"level": short_figure(dip["low"]), "when": span((dip["since"], dip["until"]))}
         literal = translatable("{name} is {last} at the end, with a low of {level} within {when}")
+        if texts[0] == texts[2]:
+            literal = translatable(
+                "{name} starts and ends at {last}, with a low of {level} within {when}"
+            )
     elif course.direction < 0 and texts[0] != texts[2]:
         literal = translatable("{name} fell from {first} to {last}")
     elif max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):

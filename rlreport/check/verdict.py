@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import Check, Result
-from rlreport.check.course import best_index
+from rlreport.check.course import CLAIM_Z, best_index
 from rlreport.check.finding import (
     RANKS,
     SEVERITIES,
@@ -412,7 +412,8 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
         return None
     judged = [f for f in findings if f.severity != "info"]
     first, end = int(run.steps[0]), int(run.steps[-1]) + 1
-    first = max((f.onset.step for f in judged if f.id == FIRST_CHECK and f.onset), default=first)
+    changes = [f.onset.step for f in judged if f.id == FIRST_CHECK and f.onset]
+    first = max(changes, default=first)
     of_policy = [f for f in judged if f.id not in (*OF_THE_LOG, FIRST_CHECK)]
     # Only what is critical, or costs reward, spoils a checkpoint: the rest may be harmless.
     costs = [f for f in of_policy if f.id in COLLAPSES]
@@ -423,12 +424,20 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     onsets = [f.onset.step if f.onset else first for f in spoiling]
     if min(onsets, default=end) <= first:
         return None
-    before = run.between(first, min(onsets, default=end))
-    courses = before.courses
-    course = courses.get("watched_reward") or courses.get("reward")
-    if course is None or not (before.learned or course.gained):
+    # Evaluations before the first step count, too.
+    start = first if changes else np.iinfo(np.int64).min
+    before = run.between(start, min(onsets, default=end))
+    quantity: Quantity = "watched_reward" if "watched_reward" in before.courses else "reward"
+    course = before.courses.get(quantity)
+    if course is None or course.best.value <= course.first.value:
         return None
-    last = best_index(course) if onsets or course.lost else len(course.steps) - 1
+    # Few steps may tell less about the noise than all steps do.
+    whole = run.courses[quantity]
+    error = min(course.error, whole.error * math.sqrt(whole.window / course.window))
+    rose = course.last.value - course.first.value > CLAIM_Z * error
+    if not (before.learned or course.gained or rose):
+        return None
+    last = best_index(course) if onsets or course.slipped else len(course.steps) - 1
     complete = ~np.isin(course.steps, run.tables.steps.loc[run.tables.steps["incomplete"], "step"])
     usable = np.flatnonzero(complete[: last + 1])
     return int(course.steps[usable[-1]]) if len(usable) else None

@@ -332,7 +332,7 @@ def _parts(tables: Tables, run: Run, entry: CurveChart, band: float) -> list[Par
             trainer = replace(series, values=values, low=None, high=None)
             if not curve.apart:
                 trainer = replace(trainer, key="trainer", title=message("trainer"))
-            if not series.has_line and entry.name == "reward":
+            if not series.has_line and entry.name in ("reward", "length"):
                 series, axis = trainer, ""
             elif series.has_line and trainer.has_line and not curve.apart:
                 leads = run.covers(metric)

@@ -133,6 +133,8 @@ def _metric_nans(run: Run) -> Iterator[_Nan]:
             finite = metrics["step"].to_numpy(np.int64)[np.isfinite(metrics[name])]
         logged = np.union1d(finite, np.asarray(broken[name], np.int64))
         bad = ~np.isin(logged, finite)
+        # A step may have several updates: NaN in one of them begins the steps without any number.
+        bad[:-1] |= np.isin(logged[:-1], broken[name]) & bad[1:]
         always_nan = bad.all() and role not in FATAL_ROLES  # such as KL without a reference
         placeholder = 2 * bad.sum() >= len(bad) and len(spans(bad)) > LASTING
         if bad.any() and not always_nan and not placeholder:
