@@ -328,9 +328,6 @@ def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets:
 
 _BATCH_BYTES, _BATCH_ROWS = 1 << 22, 16384
 _END = 2**62
-# Cacheable file structures: single files, unlike databases, which may have extra files
-_CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval", "zip")
-
 # Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers
 _UNUSABLE = (RowError, RecursionError, OverflowError)
 
@@ -405,7 +402,7 @@ class _RangeReader:
                         self._chunk.remarks.add("tolerant", self._position(offset))
                     yield row, place
             except _UNUSABLE as error:
-                self._add_unread(offset, _reason(error), torn=torn)
+                self._add_unread(offset, reason_of(error), torn=torn)
         if lines.unended:
             self._chunk.remarks.add("unended", self._position(_END))
         if lines.damage is not None:
@@ -426,7 +423,7 @@ class _RangeReader:
                             raise obj.error
                         yield from self._rows_of_object(obj, index, 0)
                     except _UNUSABLE as error:
-                        self._add_unread(index, _reason(error))
+                        self._add_unread(index, reason_of(error))
         except (*DAMAGED, ValueError) as error:
             self._add_unread(_END, message("cannot be read: {why}", why=reason_of(error)))
 
@@ -441,7 +438,7 @@ class _RangeReader:
                     raise record.error
                 row = parse_record(record)
             except _UNUSABLE as error:
-                self._add_unread(offset, _reason(error), torn=torn)
+                self._add_unread(offset, reason_of(error), torn=torn)
                 continue
             metadata = row.metadata
             split = metadata.split or part.format.split
@@ -466,14 +463,6 @@ class _RangeReader:
     def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
         self.unread += 1
         self._chunk.remarks.add_unread(UnreadLine(self._position(offset), reason, torn))
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, RowError):
-        return error.reason
-    if isinstance(error, RecursionError):
-        return message("nested too deep")
-    return message("contains a number that is too large")
 
 
 def read_cached(
@@ -519,7 +508,7 @@ def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str
     for log_format in formats:
         reader = log_format.reader
         cacheable = reader.format.cacheable if reader else log_format.id == NATIVE
-        if not cacheable or log_format.container not in _CACHED_CONTAINERS:
+        if not cacheable or log_format.container == "sqlite":  # a database may have further files
             return []
         if id(log_format) not in keys:
             keys[id(log_format)] = xxhash.xxh3_128_hexdigest(pickle.dumps(log_format, 5))

@@ -101,8 +101,8 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
     listed = frozenset(Path(source.path) for source in listing.sources if not is_url(source.path))
     detections = _detections(listing.sources, options, listed)
     used_paths = {path.resolve() for path in used}
-    stamps = {one.format.siblings for one in detections if one.format}
-    siblings = {Path(stamp.path).resolve() for stamp in chain.from_iterable(stamps)}
+    readers = {one.format.reader for one in detections if one.format and one.format.reader}
+    siblings = {Path(stamp.path).resolve() for one in readers for stamp in one.format.siblings}
     read_together: list[str] = []
 
     def leave_out(source: Source, kind: str, text: str) -> None:

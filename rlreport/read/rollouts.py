@@ -28,7 +28,7 @@ from rlreport.read.rows import Row, TokenRows
 from rlreport.system.cache import pack, unpack
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
-from rlreport.text.tokens import Style, readable_tokens
+from rlreport.text.tokens import Style, detect_style, readable_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,7 @@ LOGGED = (
     "sampler_logp",
 )
 _ABSENT = -1  # start of a text that is not logged
+_STYLE_TOKENS = 5000  # token strings from which their encoding is detected
 HAS_TOKENS, HAS_MASK, IS_CUT = 1, 2, 4  # bits of ``flags``
 
 Floats32 = NDArray[np.float32]
@@ -310,7 +311,7 @@ class RolloutSpool:
             np.concatenate([np.zeros(shape, np.int64), *(getattr(part, name) for part in parts)])
             for name, shape in (("spans", (0, len(TEXTS), 2)), ("lengths", 0), ("flags", 0))
         )
-        starts = offsets_of(lengths)[:-1]
+        starts, vocabulary = offsets_of(lengths)[:-1], list(self._numbers)
         return Rollouts(
             places=places,
             spans=spans[order],
@@ -323,7 +324,8 @@ class RolloutSpool:
             figures={
                 name: self._figures[name].mapped() for name in LOGGED if name in self._figures
             },
-            vocabulary=list(self._numbers),
+            vocabulary=vocabulary,
+            style=detect_style(vocabulary[:_STYLE_TOKENS]),
         )
 
 
@@ -351,7 +353,7 @@ class Rollouts(RolloutPart):
 
     places: Places  # the R responses, ascending by row
     starts: Ints  # int64 (R,), the first token of each response in ``ids``
-    style: Style | None = None  # how the run's token strings encode bytes; None if unknown
+    style: Style  # how the run's token strings encode bytes
 
     def indices(self, rows: Sequence[int] | Ints) -> Ints:
         """Return the index of each row of the response table, or raise LookupError."""

@@ -41,7 +41,7 @@ from rlreport.options import FigureOptions
 from rlreport.read.notes import LogPosition, Remarks, missing_grade
 from rlreport.system import coerce
 from rlreport.text.clean import safe_text, safe_value
-from rlreport.text.messages import message
+from rlreport.text.messages import message, translatable
 
 NAN = float("nan")
 MAX_EXTRA_CHARS = 200  # Texts longer than this in extra (non-standard) fields are not kept
@@ -53,6 +53,14 @@ _CARRIED = (
 )  # fmt: skip
 
 _END_FIELDS = ("finish_reason", "stop_reason", "stop_condition", "termination_reason")
+# Result of ``kind_of`` -> the same with an article
+_KINDS = {
+    "boolean": translatable("true or false"),
+    "number": translatable("a number"),
+    "object": translatable("an object"),
+    "list": translatable("a list"),
+    "text": translatable("text"),
+}
 
 
 @dataclass(slots=True)
@@ -299,18 +307,7 @@ def _text(record: dict[str, Any], name: str) -> str:
 
 
 def _kind(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return message("true or false")
-    if isinstance(value, int | float):
-        return message("a number")
-    kinds: dict[type, str] = {
-        dict: message("an object"),
-        list: message("a list"),
-        str: message("text"),
-    }
-    return kinds.get(type(value), type(value).__name__)
+    return "null" if value is None else message(_KINDS[kind_of(value)])
 
 
 PADDING_LOGP = 1e-3  # A log-probability above this marks padding; rounding alone never reaches it
