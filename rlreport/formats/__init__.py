@@ -25,7 +25,6 @@ from rlreport.formats.simple import NemoRL
 from rlreport.formats.slime import Slime
 from rlreport.formats.trl import TRL, Trackio
 from rlreport.formats.verifiers import Verifiers
-from rlreport.text.messages import message
 
 __all__ = [
     "Detected", "Match", "Row", "RowError", "RowReader", "Where",
@@ -128,13 +127,21 @@ class RowReader:
         """Yield the canonical rows of ``obj``; an ``UnreadRow`` for each that cannot be read."""
         return self._rows(obj, where, {})
 
+    def _rows(self, obj: Row, where: Where, unread: UnreadFields) -> Iterator[Row]:
+        for row in self.format.rows(obj, where):
+            if isinstance(row, UnreadRow):
+                yield row
+            else:
+                yield self._complete(read_all(row) if row is obj else row, where, unread)
+
     def preview(self, objects: Collection[Row], name: str) -> Preview:
         """Convert a file's first objects, tracking which of their keys are read."""
         rows: list[Row] = []
         unread: UnreadFields = {}
         for obj in objects:
             tracked, member = KeyTracker(obj), getattr(obj, "member", "")
-            with suppress(RowError, RecursionError):
+            # Formats may raise anything on invalid objects; reading the row reports it.
+            with suppress(Exception):
                 rows += self._rows(tracked, Where(name, step=AssumedStep(1), member=member), unread)
                 with suppress(AttributeError, LookupError, TypeError, ValueError):
                     self.format.writer(tracked)  # so that the keys of the version count as read
@@ -142,25 +149,6 @@ class RowReader:
                     add_unread_field(unread, key, kind_of(value))
         stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
         return Preview({split_named(row.get("split")) for row in rows}, stepless, unread)
-
-    def _rows(self, obj: Row, where: Where, unread: UnreadFields) -> Iterator[Row]:
-        try:
-            for row in self.format.rows(obj, where):
-                if isinstance(row, UnreadRow):
-                    yield row
-                else:
-                    yield self._complete(read_all(row) if row is obj else row, where, unread)
-        except RowError:
-            raise
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            # Installed formats may raise anything on invalid objects; only this object is lost.
-            raise RowError(
-                message(
-                    "not a valid {format} object: {why}",
-                    format=self.format.id,
-                    why=repr(error)[:160],
-                )
-            ) from error
 
     def _complete(self, row: Row, where: Where, unread: UnreadFields) -> Row:
         row = self._names.fill(row)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rlreport.about.several_runs import RANK
 from rlreport.errors import RowError, UnreadRow, UsageError
@@ -208,7 +208,7 @@ def _without_repeats(files: LogFiles) -> LogFiles:
             folders.setdefault(folder, []).append(source)
     repeats: dict[str, str] = {}
     for (_, container), sources in folders.items():
-        repeats |= repeated_files(_open_files(sources), container)
+        repeats |= repeated_files(sources, container)
     if not repeats:
         return files
     text = message(
@@ -217,12 +217,6 @@ def _without_repeats(files: LogFiles) -> LogFiles:
     )
     files.notes.append(Note("repeated_file", text, len(repeats), min(repeats)))
     return files.only([i for i, source in enumerate(files.sources) if source.name not in repeats])
-
-
-def _open_files(sources: Iterable[Source]) -> Iterator[tuple[str, IO[bytes]]]:
-    for source in sources:
-        with source.open() as stream:
-            yield source.name, stream
 
 
 def _chosen_splits(
