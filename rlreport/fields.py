@@ -118,6 +118,7 @@ FIELDS = (
 
 CANONICAL = frozenset(field.name for field in FIELDS)
 REQUIRED = tuple(field.name for field in FIELDS if field.required)
+REWARDS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 # Names of the fields with one float per token
 TOKEN_ARRAYS = tuple(field.name for field in FIELDS if field.kind == "floats")
 

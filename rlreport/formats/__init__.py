@@ -42,8 +42,6 @@ _FORMATS: tuple[Callable[[], BaseFormat], ...] = (
 
 
 class Detected(NamedTuple):
-    """The format of a file, and the reason for which it was chosen, in words."""
-
     format: BaseFormat
     reason: str
 
@@ -70,7 +68,6 @@ def formats() -> dict[str, BaseFormat]:
 
 
 def format_by_id(identity: str) -> BaseFormat:
-    """Return the format with the given id; raise a UsageError that lists the ids if none has it."""
     try:
         return formats()[identity]
     except KeyError:
@@ -109,8 +106,6 @@ def detect(
 
 
 class Preview(NamedTuple):
-    """What the rows of a file's first objects tell about the file."""
-
     splits: set[str]  # the data splits of the rows
     stepless: bool  # whether any row has no step
     unread: UnreadFields  # fields of the objects that the format does not recognize

@@ -137,8 +137,6 @@ class Renamed(BaseFormat):
 
 
 class AReaL(Renamed):
-    """AReaL's format: one file per task, in a folder whose name is the step."""
-
     id = "areal"
     description = "AReaL rollouts: a folder a policy version, a file a task"
     files = ("rollout/<version>/<task_id>.jsonl",)
@@ -153,8 +151,6 @@ class AReaL(Renamed):
 
 
 class AgileRL(Renamed):
-    """AgileRL's format: completions, from one or several agents of a population."""
-
     id = "agilerl"
     description = (
         "AgileRL's CompletionLoggingConfig(jsonl_path): a sample of the rollouts, long texts cut"
@@ -212,8 +208,6 @@ class Verl(Renamed):
 
 
 class OpenInstruct(Renamed):
-    """The format of open-instruct's ``save_traces``; its ``response_tokens`` are token ids."""
-
     id = "open_instruct"
     description = "open-instruct save_traces: ids and logprobs, no text"
     files = ("*_rollouts_*.jsonl",)
@@ -245,8 +239,6 @@ class OpenInstruct(Renamed):
 
 
 class PrimeRLTokens(Renamed):
-    """The format of prime-rl's ``enable_token_export``: ids and arrays per token, no rewards."""
-
     rewarded = False
     id = "prime_rl_tokens"
     description = "prime-rl token exports: ids, sampler and trainer logprobs, no reward"
@@ -268,8 +260,6 @@ class PrimeRLTokens(Renamed):
 
 
 class Roll(Renamed):
-    """The format of ROLL's rlvr pipeline: one line of columns per step; ``id`` names the group."""
-
     id = "roll"
     description = "ROLL rlvr rollout dumps: one line of columns a step"
     files = ("rollout_dump_data.step_*.jsonl",)
@@ -389,8 +379,6 @@ def _is_float_column(values: object) -> bool:
 
 
 class ART(Renamed):
-    """OpenPipe ART's format: a trajectory per row; keys in ``objects`` hold JSON as a string."""
-
     id = "art"
     description = "OpenPipe ART trajectories: parquet, a file a step, messages"
     files = ("trajectories/<split>/<step>.parquet",)

@@ -71,8 +71,6 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class MetricsTable:
-    """Collects blocks of metrics (``add``) and returns them as a table (``frame``)."""
-
     # metric -> its values, in one or more pieces
     parts: dict[str, list[Part]] = field(default_factory=dict)
     width: int = 1  # number of consecutive steps that are merged into one row
@@ -317,16 +315,13 @@ def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
         if kind == ".wandb":
             return path.name.startswith("run-")
         if kind == ".json":
-            return (not in_folder or bool(_JSON_NAME.search(path.name))) and _is_json(path)
-        if kind == "console":
-            return (not in_folder or path.suffix in _CONSOLE) and _is_console(path)
-        return _is_table(path, kind)
+            named = not in_folder or bool(_JSON_NAME.search(path.name))
+            return named and next(readers.json_records(path, LeftOut()), None) is not None
+        if kind == "console" and in_folder and path.suffix not in _CONSOLE:
+            return False
+        return _is_console(path) if kind == "console" else _is_table(path, kind)
     except (OSError, ValueError, sqlite3.Error, RlreportError):
         return False
-
-
-def _is_json(path: Path) -> bool:
-    return next(readers.json_records(path, LeftOut()), None) is not None
 
 
 def _is_console(path: Path) -> bool:

@@ -21,7 +21,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from rlreport.errors import RowError, UnreadRow
-from rlreport.fields import CANONICAL, AssumedStep, add_unread_field
+from rlreport.fields import CANONICAL, REWARDS, AssumedStep, add_unread_field
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import (
     TokenFigures,
@@ -63,7 +63,6 @@ FIELD_BITS = {name: 1 << bit for bit, name in enumerate(sorted(CANONICAL))}
 _OPENING, _CLOSING = "<think>", "</think>"
 _ENDINGS = tuple(EOS_TOKENS)
 _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
-_REWARDS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 
 Columns = dict[str, NDArray[np.generic]]
 Item = TypeVar("Item")
@@ -106,8 +105,6 @@ class Chunk:
 
 
 class Place(NamedTuple):
-    """Location of a row in the logs, its split, and whether its rollout failed."""
-
     file: int
     offset: int
     line: int
@@ -203,7 +200,7 @@ def _row_columns(
         "missing_grade": np.array([row.missing_grade for row in rows], np.int64),
     }
     rewards = np.array([row.rewards for row in rows]).T
-    columns |= zip(_REWARDS, rewards, strict=True)
+    columns |= zip(REWARDS, rewards, strict=True)
     nan = np.isnan(columns["reward"]) & (columns["missing_grade"] == 0)
     columns["nan_values"] = nan.astype(np.int64)
     for i, row in enumerate(rows):
@@ -285,7 +282,7 @@ def _rollout(row: Row) -> float:
 def _field_bits(row: Row) -> int:
     names = ["prompt", "response", *row.carried, *row.tokens.arrays]
     names += [
-        name for name, reward in zip(_REWARDS, row.rewards, strict=True) if math.isfinite(reward)
+        name for name, reward in zip(REWARDS, row.rewards, strict=True) if math.isfinite(reward)
     ]
     if not isinstance(row.step, AssumedStep):
         names.append("step")
@@ -370,7 +367,8 @@ def _rows(ranges: Sequence[ByteRange], chunk: Chunk) -> Iterator[tuple[Row, Plac
         sources = with_content(sources, RANGE_BYTES)
     for part, source in zip(ranges, sources, strict=True):
         reader = _RangeReader(replace(part, source=source), chunk)
-        yield from reader.rows()
+        has_lines = part.format.container == "lines"
+        yield from reader.rows_of_lines() if has_lines else reader.rows_of_container()
         chunk.counts.append(RangeCounts(part.file, part.start, reader.lines, reader.unread))
 
 
@@ -380,13 +378,7 @@ class _RangeReader:
         self.lines = self.unread = 0
         self._part, self._chunk = part, chunk
 
-    def rows(self) -> Iterator[tuple[Row, Place]]:
-        if self._part.format.container == "lines":
-            yield from self._rows_of_lines()
-        else:
-            yield from self._rows_of_container()
-
-    def _rows_of_lines(self) -> Iterator[tuple[Row, Place]]:
+    def rows_of_lines(self) -> Iterator[tuple[Row, Place]]:
         lines = Lines(self._part, MAX_LINE)
         for offset, line, torn in lines:
             self.lines += 1
@@ -410,7 +402,7 @@ class _RangeReader:
             why = message("cannot be read further: {why}", why=lines.damage)
             self._add_unread(_END, why, torn=True)
 
-    def _rows_of_container(self) -> Iterator[tuple[Row, Place]]:
+    def rows_of_container(self) -> Iterator[tuple[Row, Place]]:
         from rlreport.formats.containers import iterate
 
         part = self._part

@@ -76,8 +76,6 @@ class _Detection(NamedTuple):
 
 @dataclass(slots=True)
 class LogFiles:
-    """Log files to read, with their formats, and notes about these and other files."""
-
     sources: list[Source] = field(default_factory=list)
     formats: list[LogFormat] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)

@@ -25,6 +25,7 @@ from rlreport.fields import (
     LARGEST_STEP,
     NO_COLUMN,
     REQUIRED,
+    REWARDS,
     TOKEN_ARRAYS,
     kind_of,
 )
@@ -45,7 +46,6 @@ from rlreport.text.messages import message, translatable
 
 NAN = float("nan")
 MAX_EXTRA_CHARS = 200  # Texts longer than this in extra (non-standard) fields are not kept
-_OPTIONAL_REWARDS = ("ref_reward", "valid_reward", "ref_valid_reward")
 # Standard fields kept in ``Row.carried``; the response table only stores whether they exist
 _CARRIED = (
     "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
@@ -86,8 +86,7 @@ class Row(NamedTuple):
     step: int
     prompt: str
     response: str
-    # reward, ref_reward, valid_reward, ref_valid_reward; NaN where absent
-    rewards: tuple[float, float, float, float]
+    rewards: tuple[float, float, float, float]  # those in REWARDS; NaN where absent
     reference: str | None  # response of the reference policy, None if not logged
     group: str | None  # id of the group of responses to one prompt, None if not logged
     finish: float  # 1 if the response ended by itself, 0 if not, NaN if no known reason is logged
@@ -169,7 +168,7 @@ def parse_record(record: dict[str, Any]) -> Row:
 
 def _rewards(record: dict[str, Any], oddities: list[str]) -> tuple[float, float, float, float]:
     rewards = []
-    for name in ("reward", *_OPTIONAL_REWARDS):
+    for name in REWARDS:
         value, number = record.get(name), NAN
         try:
             number = _number(value)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -165,11 +165,4 @@ def program() -> str:
                 content = path.read_bytes()
                 hasher.update(f"{path.relative_to(folder.parent)} {len(content)}\n".encode())
                 hasher.update(content)
-    return " ".join([__version__, sys.version, *map(_version, _LIBRARIES), hasher.hexdigest()])
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "?"
+    return " ".join([__version__, sys.version, *map(version, _LIBRARIES), hasher.hexdigest()])
