@@ -48,11 +48,7 @@ class Detected(NamedTuple):
 
 @cache
 def formats() -> dict[str, BaseFormat]:
-    """Return all formats by id: built-in formats, then those of other packages, sorted by name.
-
-    Raises:
-        UsageError: an installed format cannot be loaded, or its id is already in use.
-    """
+    """Return all formats by id: built-in formats, then those of other packages, sorted by name."""
     by_id = {form.id: form for form in (create() for create in _FORMATS)}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:

@@ -81,25 +81,14 @@ class Plain(BaseFormat):
 
 
 class Renamed(BaseFormat):
-    """The base class of formats whose objects become rows by renaming keys.
+    """The base class of formats whose objects become rows by renaming keys."""
 
-    Attributes:
-        step, prompt, response, reward: the log's keys for these fields; ``response`` is "" if the
-            log has no texts.
-        step_path: pattern of the step in the file's path, used if the object has no step.
-        step_else: keys to use as the step if neither object nor path has one.
-        renames: (field, key) pairs of further fields.
-        hidden: keys that do not become extra columns, in addition to the keys above.
-    """
-
-    step = "step"
-    prompt = "prompt"
-    response = ""
-    reward = "reward"
-    step_path: re.Pattern[str] | None = None
-    step_else: tuple[str, ...] = ()
-    renames: tuple[tuple[str, str], ...] = ()
-    hidden: frozenset[str] = frozenset()
+    # the log's keys for these fields; ``response`` is "" if the log has no texts
+    step, prompt, response, reward = "step", "prompt", "", "reward"
+    step_path: re.Pattern[str] | None = None  # the step in the path, if the object has none
+    step_else: tuple[str, ...] = ()  # keys to use as the step if neither object nor path has one
+    renames: tuple[tuple[str, str], ...] = ()  # (field, key) pairs of further fields
+    hidden: frozenset[str] = frozenset()  # further keys that do not become extra columns
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the row of an object, or one row per entry of its columns if it is columnar."""

@@ -205,11 +205,8 @@ class MetricsSource(NamedTuple):
 def find_metrics(path: Path) -> list[MetricsSource]:
     """Return the metrics files in a folder, or a file itself if it has metrics, sorted by path.
 
-    Files are recognized by name (``*trainer_state.json``, TensorBoard events, W&B's
-    ``run-*.wandb``) or by content (JSON lines that begin with a step and numbers; CSV with a step
-    and other numbers; Trackio's database; verl's console log); JSON lines and CSV may be
-    compressed. MLflow's ``metrics`` folders count as files. If the checkpoints of a run each have
-    a ``trainer_state.json``, only the largest is used. Links to folders are not followed.
+    MLflow's ``metrics`` folders count as files. If the checkpoints of a run each have a
+    ``trainer_state.json``, only the largest is used. Links to folders are not followed.
     """
     if not path.is_dir():
         only_metrics = path.is_file() and _kind(path) in ONLY_METRICS

@@ -41,7 +41,7 @@ from rlreport.read.files import (
     reason_of,
     with_content,
 )
-from rlreport.read.notes import NO_STEP, LogPosition, Oddity, Remarks, UnreadLine
+from rlreport.read.notes import MAX_UNREAD, NO_STEP, LogPosition, Oddity, Remarks, UnreadLine
 from rlreport.read.rollouts import RolloutPart, rollout_part
 from rlreport.read.rows import Row, TokenRows, load_object, parse_record, token_rows
 from rlreport.system.cache import Store, pack, program, unpack
@@ -453,8 +453,11 @@ class _RangeReader:
         return LogPosition(self._part.file, offset, self.lines)
 
     def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
+        remarks = self._chunk.remarks
         self.unread += 1
-        self._chunk.remarks.add_unread(UnreadLine(self._position(offset), reason, torn))
+        remarks.unread_count += 1
+        if len(remarks.unread) < MAX_UNREAD:
+            remarks.unread.append(UnreadLine(self._position(offset), reason, torn))
 
 
 def read_cached(

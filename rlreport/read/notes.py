@@ -63,11 +63,6 @@ class Remarks:
         times, first = self.oddities.get(kind, (0, position))
         self.oddities[kind] = Oddity(times + count, first)
 
-    def add_unread(self, line: UnreadLine) -> None:
-        self.unread_count += 1
-        if len(self.unread) < MAX_UNREAD:
-            self.unread.append(line)
-
     def update(self, other: Remarks) -> None:
         """Add all remarks of ``other``, which must come later in the logs."""
         for kind, oddity in other.oddities.items():
