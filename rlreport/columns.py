@@ -17,28 +17,16 @@ from rlreport.text.numbers import NumberKind
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table, or a number logged or computed for each token (figure).
+    """A column of a table, or a number logged or computed for each token (figure)."""
 
-    Attributes:
-        name: name in exports.
-        label: name on pages; "" if no page shows the column.
-        unit: unit, "" for none; the label does not contain it.
-        help: short explanation.
-        dtype: pandas dtype.
-        kind: number format on pages.
-        signed: for figures per token: whether the token view colors values above and below 0
-            differently.
-        listed: whether the response list shows the column: "shown", "hidden" until the reader
-            selects it, or "" for never.
-    """
-
-    name: str
-    label: str
-    unit: str
+    name: str  # in exports
+    label: str  # on pages; "" if no page shows the column
+    unit: str  # "" for none; the label does not contain it
     help: str
     dtype: str = "float64"
-    kind: NumberKind = "number"
-    signed: bool = False
+    kind: NumberKind = "number"  # its format on pages
+    signed: bool = False  # whether the token view colors values above and below 0 differently
+    # in the response list: shown, hidden until the reader selects the column, or "" for never
     listed: Literal["", "shown", "hidden"] = ""
 
     def __post_init__(self) -> None:
@@ -69,7 +57,6 @@ _asked_count = partial(Column, kind="count", listed="hidden")
 
 
 def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
-    """Return a column that no page shows, so that it needs no label."""
     return Column(name, "", unit, help, dtype)
 
 

@@ -23,25 +23,15 @@ class AssumedStep(int):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One canonical field: a key of the rows into which every log format is converted.
-
-    Attributes:
-        name: key in the row.
-        kind: type of the value.
-        meaning: description of the value, with its unit.
-        required: whether a row without this field is invalid.
-        column: whether the response list has a column for the value.
-        at_hand: for docs: from which variable a PPO training loop can log the value.
-        feeds: for docs: what the report computes from the value.
-    """
+    """One canonical field: a key of the rows into which every log format is converted."""
 
     name: str
     kind: Kind | Literal["object", "turns", "id", "range"]
-    meaning: str
-    required: bool = False
-    column: bool = False
-    at_hand: str = ""
-    feeds: str = ""
+    meaning: str  # with its unit
+    required: bool = False  # whether a row without this field is invalid
+    column: bool = False  # whether the response list has a column for the value
+    at_hand: str = ""  # for docs: from which variable a PPO training loop can log the value
+    feeds: str = ""  # for docs: what the report computes from the value
 
 
 # All canonical fields; ``docs/log-format.md`` lists them in this order
@@ -118,6 +108,7 @@ FIELDS = (
 
 CANONICAL = frozenset(field.name for field in FIELDS)
 REQUIRED = tuple(field.name for field in FIELDS if field.required)
+REWARDS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 # Names of the fields with one float per token
 TOKEN_ARRAYS = tuple(field.name for field in FIELDS if field.kind == "floats")
 

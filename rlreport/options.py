@@ -58,11 +58,7 @@ def part(kind: type[Options], options: object) -> Options:
 @dataclass(frozen=True, kw_only=True)
 class _Checked:
     def __post_init__(self) -> None:
-        """Validate all options declared with ``option``; replace None by {} for mappings.
-
-        Raises:
-            UsageError: a number is out of range, or a value is not one of the choices.
-        """
+        """Validate all options declared with ``option``; replace None by {} for mappings."""
         for entry in declared(type(self)):
             value, settings = getattr(self, entry.name), entry.metadata
             if value is None and entry.default_factory is dict:

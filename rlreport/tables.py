@@ -19,22 +19,15 @@ from rlreport.text.messages import sample_note
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A log file that was read.
+    """A log file that was read."""
 
-    Attributes:
-        name: path relative to the folder of the logs, never absolute.
-        size, rows, lines: size in bytes, number of rows in the response table, and of lines.
-        bad: number of lines that cannot be read.
-        format, why: id of the log format, and how it was detected.
-    """
-
-    name: str
-    size: int
-    rows: int = 0
+    name: str  # path relative to the folder of the logs, never absolute
+    size: int  # bytes
+    rows: int = 0  # number of its rows in the response table
     lines: int = 0
-    bad: int = 0
-    format: str = "rlboard"
-    why: str = ""
+    bad: int = 0  # number of lines that cannot be read
+    format: str = "rlboard"  # id of the log format
+    why: str = ""  # how the format was detected
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +68,14 @@ GAP = "<|gap|>"
 
 @dataclass(frozen=True, slots=True)
 class TextSample:
-    """The texts of S sampled responses, split into units: tokens or words (see ``unit``).
+    """The texts of S sampled responses, split into units: tokens or words (see ``unit``)."""
 
-    Attributes:
-        rows: int64 (S,), row numbers in the response table, ascending.
-        offsets: int64 (S + 1,), start of each response in ``units``, then the end of the last.
-        units: int32 (sum of lengths,), indices into ``vocabulary``.
-        vocabulary: tokens as logged, or words and CJK characters.
-        unit: ``token`` or ``word``.
-        labels: int8 (S,), 1 if the response contains its label (ground truth), 0 if not, −1
-            without a label; None if not computed.
-    """
-
-    rows: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    units: NDArray[np.int32]
-    vocabulary: list[str]
-    unit: str
+    rows: NDArray[np.int64]  # (S,), row numbers in the response table, ascending
+    offsets: NDArray[np.int64]  # (S + 1,), start of each response in ``units``, then their end
+    units: NDArray[np.int32]  # (sum of lengths,), indices into ``vocabulary``
+    vocabulary: list[str]  # tokens as logged, or words and CJK characters
+    unit: str  # ``token`` or ``word``
+    # (S,), 1 if the response contains its label (ground truth), 0 if not, −1 without a label
     labels: NDArray[np.int8] | None = None
 
 

@@ -159,7 +159,6 @@ _writers: weakref.WeakSet[RolloutWriter] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """Prepare all writers for use in the child process."""
     for writer in list(_writers):
         writer._after_fork()
 

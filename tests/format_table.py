@@ -43,7 +43,7 @@ def objects_of(path: Path) -> list[Row]:
         with path.open("rb") as file:
             data = zstd.ZstdFile(file).read() if path.suffix == ".zst" else file.read()
         return [json.loads(line) for line in data.splitlines()]
-    return [obj for _, obj in iterate(path, container_of(path.name) or "")]
+    return [obj for _, obj in iterate(path.open("rb"), container_of(path.name) or "")]
 
 
 def rows_in(root: Path) -> Iterator[tuple[str, Row]]:

@@ -102,7 +102,11 @@ def random_rollout(n: int, *, missing: bool, masked: bool = False) -> Rollout:
             values[random.random(size) < 0.05] = np.nan
     sampled = random.random(size) < 0.7 if masked else np.ones(size, np.bool_)
     own = {name: values[sampled] for name, values in arrays.items()}
-    figures = token.token_figures(**own, gamma=0.9, lam=0.8).spread(sampled)
+    figures = token.token_figures(**own, gamma=0.9, lam=0.8)
+    for name in figures.__slots__:
+        if (of_sampled := getattr(figures, name)) is not None:
+            setattr(figures, name, np.full(size, np.nan))
+            getattr(figures, name)[sampled] = of_sampled
     return Rollout(
         step=0, n=n, file="a", line=n, prompt="", response="", ref_response=None, ground_truth=None,
         turns=[], tokens=["x"] * size, raw_tokens=["x"] * size, figures=figures,

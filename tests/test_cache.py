@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,8 +28,7 @@ from rlreport.read.files import byte_ranges
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
 from rlreport.read.tables import Scan
-from rlreport.system.cache import Store, pack, store_at, unpack
-from rlreport.system.stores import zstd
+from rlreport.system.cache import Store, store_at
 from rlreport.text.language import Language
 from rlreport.text.messages import Message
 from tests.reading import row, tokens, write
@@ -257,109 +255,6 @@ def test_an_entry_that_was_harmed_is_not_there(tmp_path, harm):
         for path in entries(cache):
             harm(path, random.Random(seed))
         assert found(logs, cache) == cold
-
-
-Entry = tuple[Any, list[Any]]
-
-
-def lie(**changed: Any) -> Callable[[dict[str, Any], list[Any]], Entry]:
-    return lambda head, arrays: ({**head, **changed}, arrays)
-
-
-def replaced(name: str, values: Any) -> Callable[[dict[str, Any], list[Any]], Entry]:
-    def change(head: dict[str, Any], arrays: list[Any]) -> Entry:
-        place = head["columns"].index(name)
-        return head, [*arrays[:place], values(arrays[place]), *arrays[place + 1 :]]
-
-    return change
-
-
-LIES: dict[str, Callable[[dict[str, Any], list[Any]], Entry]] = {
-    "more rows": lambda head, arrays: ({**head, "rows": head["rows"] + 1}, arrays),
-    "fewer than no rows": lie(rows=-1),
-    "no columns": lie(columns=[]),
-    "a column of other length": replaced("step", lambda column: column[:-1]),
-    "a file that was not read": replaced("file", lambda column: column + 9),
-    "another column": lambda head, arrays: (
-        {**head, "columns": ["../x", *head["columns"]]},
-        [np.zeros(head["rows"]), *arrays],
-    ),
-    "an array too few": lambda head, arrays: (head, arrays[:-1]),
-    "an array too many": lambda head, arrays: (head, [*arrays, arrays[0]]),
-    "counts of another file": lie(counts=[[7, 0, 1, 1, 0]]),
-    "a list for an object": lie(oddities=[1]),
-    "no object": lambda head, arrays: ([1], arrays),
-    "nothing": lambda head, arrays: (None, []),
-}
-
-
-# The arrays begin with spans, texts, lengths, flags and ids.
-ROLLOUT_LIES: dict[str, Callable[[list[str], list[Any]], Entry]] = {
-    "no strings": lambda strings, arrays: ([], arrays),
-    "an array too few, of rollouts": lambda strings, arrays: (strings, arrays[:-1]),
-    "texts beyond the end": lambda strings, arrays: (strings, [arrays[0] + 9, *arrays[1:]]),
-    "other lengths": lambda strings, arrays: (strings, [*arrays[:2], arrays[2] + 1, *arrays[3:]]),
-    "rows too few": lambda strings, arrays: (strings, [arrays[0][1:], *arrays[1:]]),
-    "negative ids": lambda strings, arrays: (strings, [*arrays[:4], -1 - arrays[4], *arrays[5:]]),
-}
-
-
-@pytest.mark.parametrize("name", [*LIES, *ROLLOUT_LIES])
-def test_an_entry_that_is_whole_and_says_what_cannot_be_is_a_miss(tmp_path, monkeypatch, name):
-    logs, cache = write(tmp_path / "log.jsonl", lines(12)), tmp_path / "cache"
-    cold, real, changed = found(logs, cache), Store.get, []
-
-    def get(self: Store, address: bytes) -> bytes | None:
-        data = real(self, address)
-        assert data is not None
-        head, arrays = unpack(data)
-        if name in LIES and "columns" in head:
-            head, arrays = LIES[name](head, arrays)
-        elif name in ROLLOUT_LIES and not head:
-            head, arrays = unpack(arrays[0].tobytes())
-            strings, arrays = ROLLOUT_LIES[name](head["vocabulary"], arrays)
-            packed = pack({**head, "vocabulary": strings}, arrays)
-            head, arrays = {}, [np.frombuffer(packed, np.uint8)]
-        else:
-            return data
-        changed.append(address)
-        return pack(head, arrays)
-
-    monkeypatch.setattr(Store, "get", get)
-    assert found(logs, cache) == cold
-    assert changed
-
-
-@pytest.mark.parametrize("shape", [[-1], [10**15], ["a"], 3, [2, 2]])
-def test_arrays_of_an_entry_are_no_larger_than_it_is(shape: object) -> None:
-    data = pack({}, [np.arange(3)])
-    header = orjson.dumps({"head": {}, "arrays": [["<i8", shape]]})
-    forged = len(header).to_bytes(8, "little") + header + data[-24:]
-    with pytest.raises((ValueError, TypeError, LookupError)):
-        unpack(forged)
-    with pytest.raises(ValueError, match="O"):
-        unpack(forged.replace(b'"<i8"', b'"|O8"'))
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_for_an_entry_are_a_miss(tmp_path_factory, data: bytes) -> None:
-    logs = write(tmp_path_factory.getbasetemp() / "log.jsonl", lines(3))
-    cold = found(logs)
-    with tempfile.TemporaryDirectory() as cache, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Store, "get", lambda *_: data)
-        assert found(logs, cache) == cold
-
-
-def test_what_would_unpack_to_more_than_memory_is_not_there(tmp_path: Path) -> None:
-    import xxhash
-
-    store = Store(tmp_path, 1)
-    writer = zstd.ZstdCompressor(level=1)
-    writer.set_pledged_input_size(1 << 40)
-    packed = writer.compress(b"x", writer.FLUSH_BLOCK)
-    store.put(b"a", b"")
-    store._path(b"a").write_bytes(xxhash.xxh3_128_digest(b"a" + packed) + packed)
-    assert store.get(b"a") is None
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):

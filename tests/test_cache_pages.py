@@ -12,7 +12,6 @@ import pytest
 
 import rlreport
 from rlreport.pages import step as step_page
-from rlreport.system.cache import Store
 from tests.reading import tokens, write
 
 STEPS, EACH = 10, 10
@@ -140,24 +139,16 @@ def test_a_row_that_changes_has_its_page_rendered_again(tmp_path, built, rendere
     assert warm == built("cold", "")
 
 
-def test_a_harmed_page_in_the_cache_and_a_link_in_its_place_are_rendered_again(
-    tmp_path, built, monkeypatch
-):
+def test_a_harmed_page_in_the_cache_and_a_link_in_its_place_are_rendered_again(tmp_path, built):
     write(tmp_path / "log.jsonl", rows(range(STEPS)))
     cold = built()
     page = tmp_path / "out" / "steps" / "1.html"
     shutil.copy(page, tmp_path / "elsewhere.html")
     page.unlink()
     page.symlink_to(tmp_path / "elsewhere.html")
-    real = Store.get
-
-    def get(self: Store, address: bytes) -> bytes | None:
-        data = real(self, address)
-        return data[: len(data) // 2] if data else None
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "get", get)
-        assert built() == cold
+    for entry in (tmp_path / "cache").glob("*/*"):
+        entry.write_bytes(entry.read_bytes()[: entry.stat().st_size // 2])
+    assert built() == cold
     assert not page.is_symlink()
 
 

@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 
 from rlreport.errors import RowError, UsageError
-from rlreport.formats import ENTRY_POINTS, RowReader, Where, detect, format_by_id, formats
+from rlreport.formats import ENTRY_POINTS, RowReader, detect, format_by_id, formats
+from rlreport.read.files import LogFormat
 from tests.reading import write
 from tests.running import rlreport
 
@@ -129,5 +130,6 @@ def test_an_installed_format_that_is_none_is_named(fresh_registry: Path, entry: 
 
 def test_an_object_that_a_format_did_not_foresee_costs_itself_only(fresh_registry: Path) -> None:
     install(fresh_registry)
-    with pytest.raises(RowError, match="not a valid diary object: KeyError"):
-        list(RowReader(format_by_id("diary"))({}, Where("a.jsonl")))
+    diary = LogFormat("diary", reader=RowReader(format_by_id("diary")))
+    with pytest.raises(RowError, match="no diary row: KeyError"):
+        diary.rows({}, "a.jsonl", 1, 0)

@@ -37,7 +37,7 @@ OTHER_FILES = 500
 
 def first_objects(path: Path) -> list[Row]:
     try:
-        return [obj for _, obj in itertools.islice(iterate(path, "json"), 20)]
+        return [obj for _, obj in itertools.islice(iterate(path.open("rb"), "json"), 20)]
     except RowError:
         return []
 
@@ -210,7 +210,7 @@ def test_a_missing_extra_is_named_with_its_command(
     (tmp_path / "x.parquet").touch()
     with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[(tokenizer|parquet)\]'"):
         if module == "pyarrow":
-            next(iterate(tmp_path / "x.parquet", "parquet"))
+            next(iterate((tmp_path / "x.parquet").open("rb"), "parquet"))
         else:
             TokenNames(str(tmp_path / "never_loaded.json"))
 

@@ -42,7 +42,7 @@ def test_an_archive_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
     large = b'{"id": 1, "pad": "' + b"a" * 30_000_000 + b'"}'
     bomb = archive(tmp_path / "bomb.eval", *[large] * 4)
     with pytest.raises(RowError, match="200 times its size"):
-        list(iterate(bomb, "inspect"))
+        list(iterate(bomb.open("rb"), "inspect"))
 
 
 def test_an_archive_whose_entries_overlap_is_refused(tmp_path: Path) -> None:
@@ -57,13 +57,13 @@ def test_an_archive_whose_entries_overlap_is_refused(tmp_path: Path) -> None:
             again.filename = f"samples/{number}_epoch_1.json"
             made.filelist.append(again)
     with pytest.raises(RowError, match="overlap"):
-        list(iterate(path, "inspect"))
+        list(iterate(path.open("rb"), "inspect"))
 
 
 @pytest.mark.parametrize("packed", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
 def test_packing_that_inspect_does_not_use_is_not_unpacked(packed: int, tmp_path: Path) -> None:
     path = archive(tmp_path / "odd.eval", json.dumps(SAMPLE).encode(), packed=packed)
-    ((_, row),) = iterate(path, "inspect")
+    ((_, row),) = iterate(path.open("rb"), "inspect")
     assert isinstance(row, UnreadRow)
     assert "packed in a way" in str(row.error)
 
@@ -88,9 +88,9 @@ PLAIN = (
 def test_a_database_that_computes_what_it_says_is_not_asked(gap: str, tmp_path: Path) -> None:
     computed = PLAIN.replace("messages TEXT", f"messages TEXT AS{gap}(hex(zeroblob(1000)))")
     path = database(tmp_path / "computed.db", computed, (*TRACE[:5], TRACE[6]))
-    assert not list(iterate(path, "sqlite"))
+    assert not list(iterate(path.open("rb"), "sqlite"))
     plain = database(tmp_path / "plain.db", PLAIN, TRACE)
-    assert len(list(iterate(plain, "sqlite"))) == 1
+    assert len(list(iterate(plain.open("rb"), "sqlite"))) == 1
 
 
 def test_tensors_without_numbers_of_their_own_are_told_by_their_shape(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_tensors_without_numbers_of_their_own_are_told_by_their_shape(tmp_path: 
         "plain": torch.tensor([1, 2]),
     }
     torch.save({"rollout_id": 1, "samples": [odd]}, tmp_path / "0.pt")
-    ((_, row),) = iterate(tmp_path / "0.pt", "torch")
+    ((_, row),) = iterate((tmp_path / "0.pt").open("rb"), "torch")
     assert row["plain"] == [1, 2]
     assert (row["sparse"], row["meta"]) == ("tensor of shape (3,)",) * 2
 
@@ -147,9 +147,9 @@ def test_json_documents_are_objects_arrays_or_lines_after_all(tmp_path: Path) ->
         ('\ufeff{"a": 1}', [1]),
     ):
         path.write_text(content)
-        assert [obj["a"] for _, obj in iterate(path, "json")] == expected
+        assert [obj["a"] for _, obj in iterate(path.open("rb"), "json")] == expected
     path.write_text('[{"a": 1}, {"a": 2}]')
-    assert list(iterate(path, "json", {1})) == [(1, {"a": 2})]
+    assert list(iterate(path.open("rb"), "json", {1})) == [(1, {"a": 2})]
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.parquet"])
@@ -160,7 +160,7 @@ def test_broken_files_cost_a_reason_and_no_crash(
     path = tmp_path_factory.getbasetemp() / name
     path.write_bytes(data)
     try:
-        objects = [obj for _, obj in iterate(path, container_of(name) or "")]
+        objects = [obj for _, obj in iterate(path.open("rb"), container_of(name) or "")]
     except RowError as error:
         assert str(error).startswith("no ")
     else:
@@ -181,7 +181,7 @@ def test_json_that_is_too_large_or_too_deep_is_refused(
     path = tmp_path / "x.json"
     path.write_text("[" * 100_000)
     with pytest.raises(RowError, match="the JSON document exceeds a limit"):
-        list(iterate(path, "json"))
+        list(iterate(path.open("rb"), "json"))
     monkeypatch.setattr("rlreport.formats.containers.MAX_JSON", 1000)
     with path.open("rb") as opened, pytest.raises(RowError, match="over 1,000 bytes"):
         list(iterate(opened, "json"))
@@ -190,4 +190,4 @@ def test_json_that_is_too_large_or_too_deep_is_refused(
 def test_a_missing_file_is_no_broken_file(tmp_path: Path) -> None:
     for name in ("x.json", "x.parquet"):
         with pytest.raises(FileNotFoundError):
-            list(iterate(tmp_path / name, container_of(name) or ""))
+            list(iterate((tmp_path / name).open("rb"), container_of(name) or ""))

@@ -14,6 +14,7 @@ from rlreport.figures.metadata import normalize_turns_and_mask
 from rlreport.formats import RowError, RowReader, Where, format_by_id, slime
 from rlreport.formats.base import FileStamp
 from rlreport.formats.trl import repeated_files
+from rlreport.system.stores import Source
 
 Row = dict[str, Any]
 
@@ -63,8 +64,8 @@ def test_trl_repeats_rows_under_a_new_step(tmp_path: Path) -> None:
     for step, answer in ((1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "b")):
         path = tmp_path / f"completions_{step:05d}.parquet"
         pq.write_table(pa.table({"step": [step], **made, "completion": [answer]}), path)
-        logs.append((path.name, path))
-    assert repeated_files(logs) == {
+        logs.append(Source(path.name, str(path), path.stat().st_size))
+    assert repeated_files(logs, "parquet") == {
         "completions_00002.parquet": "completions_00001.parquet",
         "completions_00004.parquet": "completions_00003.parquet",
         "completions_00005.parquet": "completions_00003.parquet",

@@ -113,7 +113,7 @@ def test_cut_dumps_cost_a_reason(tmp_path: Path) -> None:
         path = tmp_path / "1.pt"
         path.write_bytes(data[:size])
         with pytest.raises(RowError):
-            list(iterate(path, "torch"))
+            list(iterate(path.open("rb"), "torch"))
 
 
 # Trackio and W&B

@@ -60,7 +60,7 @@ def test_a_tiny_grpo_run_ends_in_a_report(tmp_path: Path) -> None:
     steps = set()
     for path in sorted((folder / "completions").glob("*.parquet")):
         name = path.relative_to(folder).as_posix()
-        for index, obj in iterate(path, "parquet"):
+        for index, obj in iterate(path.open("rb"), "parquet"):
             found = detect(name, [obj])
             assert found is not None and found.format.id == "trl"
             (row,) = RowReader(found.format)(obj, Where(name, 0, index))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
+from operator import add
 from typing import Any, NamedTuple, TypeGuard
 
 from rlreport.fields import LARGEST_NUMBER, TOKEN_ARRAYS
@@ -149,7 +150,6 @@ class _Thinking(NamedTuple):
 
 
 def _thinking(text: str, begun: bool = False) -> _Thinking | None:
-    """Measure the thinking in a response, None if there is none."""
     opened, closed = text.find(_OPEN), text.find(_CLOSE)
     if not begun and opened < 0 and closed < 0:
         return None
@@ -198,15 +198,10 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
         name = turn.get("tool")
         name = name[:_LONGEST_NAME] if isinstance(name, str) else ""
         if turn["role"] == "tool" and (name in counts or len(counts) < MAX_TOOLS):
-            answers, errors, chars, ranges, tokens = counts.get(name, ToolCounts())
             start, stop = turn.get("tokens", (0, 0))
-            counts[name] = ToolCounts(
-                answers + 1,
-                errors + bool(turn.get("error")),
-                chars + len(turn["text"]),
-                ranges + ("tokens" in turn),
-                tokens + stop - start,
-            )
+            is_error, has_range = bool(turn.get("error")), "tokens" in turn
+            answer = (1, is_error, len(turn["text"]), has_range, stop - start)
+            counts[name] = ToolCounts(*map(add, counts.get(name, ToolCounts()), answer))
     return counts
 
 

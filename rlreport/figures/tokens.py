@@ -63,17 +63,6 @@ class TokenFigures:
             self.value_error = self.value - self.return_
         return self
 
-    def spread(self, sampled: NDArray[np.bool_]) -> TokenFigures:
-        """Expand values of the sampled tokens to all tokens, with NaN for tokens not sampled."""
-        arrays = []
-        for name in self.__slots__:
-            values = getattr(self, name)
-            if values is not None:
-                values, sampled_values = np.full(len(sampled), np.nan), values
-                values[sampled] = sampled_values
-            arrays.append(values)
-        return TokenFigures(*arrays)
-
     def between(self, start: int, stop: int) -> TokenFigures:
         """Return only the values of the tokens in ``[start, stop)``."""
         parts = (getattr(self, name) for name in self.__slots__)

@@ -25,7 +25,6 @@ from rlreport.formats.simple import NemoRL
 from rlreport.formats.slime import Slime
 from rlreport.formats.trl import TRL, Trackio
 from rlreport.formats.verifiers import Verifiers
-from rlreport.text.messages import message
 
 __all__ = [
     "Detected", "Match", "Row", "RowError", "RowReader", "Where",
@@ -43,19 +42,13 @@ _FORMATS: tuple[Callable[[], BaseFormat], ...] = (
 
 
 class Detected(NamedTuple):
-    """The format of a file, and the reason for which it was chosen, in words."""
-
     format: BaseFormat
     reason: str
 
 
 @cache
 def formats() -> dict[str, BaseFormat]:
-    """Return all formats by id: built-in formats, then those of other packages, sorted by name.
-
-    Raises:
-        UsageError: an installed format cannot be loaded, or its id is already in use.
-    """
+    """Return all formats by id: built-in formats, then those of other packages, sorted by name."""
     by_id = {form.id: form for form in (create() for create in _FORMATS)}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:
@@ -71,7 +64,6 @@ def formats() -> dict[str, BaseFormat]:
 
 
 def format_by_id(identity: str) -> BaseFormat:
-    """Return the format with the given id; raise a UsageError that lists the ids if none has it."""
     try:
         return formats()[identity]
     except KeyError:
@@ -110,8 +102,6 @@ def detect(
 
 
 class Preview(NamedTuple):
-    """What the rows of a file's first objects tell about the file."""
-
     splits: set[str]  # the data splits of the rows
     stepless: bool  # whether any row has no step
     unread: UnreadFields  # fields of the objects that the format does not recognize
@@ -128,13 +118,21 @@ class RowReader:
         """Yield the canonical rows of ``obj``; an ``UnreadRow`` for each that cannot be read."""
         return self._rows(obj, where, {})
 
+    def _rows(self, obj: Row, where: Where, unread: UnreadFields) -> Iterator[Row]:
+        for row in self.format.rows(obj, where):
+            if isinstance(row, UnreadRow):
+                yield row
+            else:
+                yield self._complete(read_all(row) if row is obj else row, where, unread)
+
     def preview(self, objects: Collection[Row], name: str) -> Preview:
         """Convert a file's first objects, tracking which of their keys are read."""
         rows: list[Row] = []
         unread: UnreadFields = {}
         for obj in objects:
             tracked, member = KeyTracker(obj), getattr(obj, "member", "")
-            with suppress(RowError, RecursionError):
+            # Formats may raise anything on invalid objects; reading the row reports it.
+            with suppress(Exception):
                 rows += self._rows(tracked, Where(name, step=AssumedStep(1), member=member), unread)
                 with suppress(AttributeError, LookupError, TypeError, ValueError):
                     self.format.writer(tracked)  # so that the keys of the version count as read
@@ -142,25 +140,6 @@ class RowReader:
                     add_unread_field(unread, key, kind_of(value))
         stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
         return Preview({split_named(row.get("split")) for row in rows}, stepless, unread)
-
-    def _rows(self, obj: Row, where: Where, unread: UnreadFields) -> Iterator[Row]:
-        try:
-            for row in self.format.rows(obj, where):
-                if isinstance(row, UnreadRow):
-                    yield row
-                else:
-                    yield self._complete(read_all(row) if row is obj else row, where, unread)
-        except RowError:
-            raise
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            # Installed formats may raise anything on invalid objects; only this object is lost.
-            raise RowError(
-                message(
-                    "not a valid {format} object: {why}",
-                    format=self.format.id,
-                    why=repr(error)[:160],
-                )
-            ) from error
 
     def _complete(self, row: Row, where: Where, unread: UnreadFields) -> Row:
         row = self._names.fill(row)

@@ -62,7 +62,6 @@ class FileStamp(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> FileStamp | None:
-        """Return the stamp of a file, None if it does not exist."""
         if not path.is_file():
             return None
         stat = path.stat()
@@ -106,7 +105,6 @@ class BaseFormat:
 
     @property
     def sibling(self) -> FileStamp | None:
-        """The first of the siblings, None if there is none."""
         return next(iter(self.siblings), None)
 
     @property

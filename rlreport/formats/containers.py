@@ -274,9 +274,6 @@ def _check_metadata(metadata: Any, size: int) -> None:
         )
 
 
-File = str | Path | IO[bytes]
-
-
 class Member(dict[str, Any]):
     """An object of the file ``member`` in a zip archive."""
 
@@ -334,7 +331,7 @@ def container_of(name: str) -> str | None:
 
 
 def iterate(
-    file: File, container: str, wanted: set[int] | None = None
+    file: IO[bytes], container: str, wanted: set[int] | None = None
 ) -> Iterator[tuple[int, Row]]:
     """Yield (index, object) for each object ``wanted`` (None for all) of a file, in bounded memory.
 
@@ -343,10 +340,7 @@ def iterate(
     Trackio's parquet export. An Inspect ``.eval`` log is a zip archive with a document per sample.
     In archives, a document, line or file that cannot be read is an ``UnreadRow``.
     """
-    if isinstance(file, str | Path):
-        with Path(file).open("rb") as stream:
-            yield from iterate(stream, container, wanted)
-    elif container in _READERS:
+    if container in _READERS:
         yield from _READERS[container](file, wanted)
     else:
         objects = enumerate(json_objects(file))

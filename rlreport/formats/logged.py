@@ -219,13 +219,11 @@ def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
 
 
 def failed_fields(prompt: str, *errors: str) -> Row:
-    """Return the fields of a rollout that failed before the policy wrote a response."""
     row = {"prompt": prompt, "response": "", "reward": None}
     return {**row, "trainable": False, "errors": list(errors)}
 
 
 def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[Row]:
-    """Yield ``row_of(entry)`` for each entry, or an UnreadRow if it raises RowError."""
     for entry in entries:
         try:
             yield row_of(entry)
@@ -260,7 +258,6 @@ class TokenNames:
             _load(tokenizer)
 
     def strings(self, ids: Sequence[int]) -> list[str]:
-        """Return one token string per id, spelled as in the tokenizer's vocabulary."""
         if self._path is None:
             return [f"#{token}" for token in ids]
         tokenizer, _ = _load(self._path)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rlreport.errors import RowError, UnreadRow, UsageError
-from rlreport.fields import CANONICAL, FIELDS, AssumedStep
+from rlreport.fields import CANONICAL, FIELDS, REQUIRED, REWARDS, AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, Where, has_keys
 from rlreport.formats.logged import is_event
@@ -15,7 +15,6 @@ from rlreport.system import coerce
 from rlreport.text.chat import prompt_fields
 from rlreport.text.messages import listed, message, translatable
 
-_REQUIRED = ("step", "prompt", "response", "reward")
 _METRICS = translatable("trainer metrics (a step and numbers), to plot with the rollouts")
 _BY_NAME = {
     "metadata.json": translatable("metadata of an evaluation, not its rollouts"),
@@ -65,7 +64,6 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
     "group_id": ("uid", "prompt_id", "group", "task_id", "example_id"),
     "finish_reason": ("stop_reason", "stop_condition", "termination_reason"),
 }  # fmt: skip
-_NUMBERS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 
 
 class Mapped(BaseFormat):
@@ -162,7 +160,7 @@ def _convert_types(mapped: Row) -> Row:
             typed[key] = fields.pop("prompt")
             if key == "prompt":
                 typed |= fields
-    for key in _NUMBERS:
+    for key in REWARDS:
         if key in typed:
             typed[key] = coerce.grade(typed[key])
     if "ground_truth" in typed:
@@ -185,7 +183,7 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
         return message("no known log format; try {options}", options=options)
     if all(map(is_event, objects)):
         return message(_METRICS)
-    missing = [f"`{field}`" for field in _REQUIRED if field not in objects[0]]
+    missing = [f"`{field}`" for field in REQUIRED if field not in objects[0]]
     if 1 <= len(missing) <= 2:
         return message("its first object lacks {fields}", fields=tuple(missing))
     return message("no known log format (its first object has {keys})", keys=_keys(objects[0]))

@@ -81,25 +81,14 @@ class Plain(BaseFormat):
 
 
 class Renamed(BaseFormat):
-    """The base class of formats whose objects become rows by renaming keys.
+    """The base class of formats whose objects become rows by renaming keys."""
 
-    Attributes:
-        step, prompt, response, reward: the log's keys for these fields; ``response`` is "" if the
-            log has no texts.
-        step_path: pattern of the step in the file's path, used if the object has no step.
-        step_else: keys to use as the step if neither object nor path has one.
-        renames: (field, key) pairs of further fields.
-        hidden: keys that do not become extra columns, in addition to the keys above.
-    """
-
-    step = "step"
-    prompt = "prompt"
-    response = ""
-    reward = "reward"
-    step_path: re.Pattern[str] | None = None
-    step_else: tuple[str, ...] = ()
-    renames: tuple[tuple[str, str], ...] = ()
-    hidden: frozenset[str] = frozenset()
+    # the log's keys for these fields; ``response`` is "" if the log has no texts
+    step, prompt, response, reward = "step", "prompt", "", "reward"
+    step_path: re.Pattern[str] | None = None  # the step in the path, if the object has none
+    step_else: tuple[str, ...] = ()  # keys to use as the step if neither object nor path has one
+    renames: tuple[tuple[str, str], ...] = ()  # (field, key) pairs of further fields
+    hidden: frozenset[str] = frozenset()  # further keys that do not become extra columns
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the row of an object, or one row per entry of its columns if it is columnar."""
@@ -137,8 +126,6 @@ class Renamed(BaseFormat):
 
 
 class AReaL(Renamed):
-    """AReaL's format: one file per task, in a folder whose name is the step."""
-
     id = "areal"
     description = "AReaL rollouts: a folder a policy version, a file a task"
     files = ("rollout/<version>/<task_id>.jsonl",)
@@ -153,8 +140,6 @@ class AReaL(Renamed):
 
 
 class AgileRL(Renamed):
-    """AgileRL's format: completions, from one or several agents of a population."""
-
     id = "agilerl"
     description = (
         "AgileRL's CompletionLoggingConfig(jsonl_path): a sample of the rollouts, long texts cut"
@@ -212,8 +197,6 @@ class Verl(Renamed):
 
 
 class OpenInstruct(Renamed):
-    """The format of open-instruct's ``save_traces``; its ``response_tokens`` are token ids."""
-
     id = "open_instruct"
     description = "open-instruct save_traces: ids and logprobs, no text"
     files = ("*_rollouts_*.jsonl",)
@@ -245,8 +228,6 @@ class OpenInstruct(Renamed):
 
 
 class PrimeRLTokens(Renamed):
-    """The format of prime-rl's ``enable_token_export``: ids and arrays per token, no rewards."""
-
     rewarded = False
     id = "prime_rl_tokens"
     description = "prime-rl token exports: ids, sampler and trainer logprobs, no reward"
@@ -268,8 +249,6 @@ class PrimeRLTokens(Renamed):
 
 
 class Roll(Renamed):
-    """The format of ROLL's rlvr pipeline: one line of columns per step; ``id`` names the group."""
-
     id = "roll"
     description = "ROLL rlvr rollout dumps: one line of columns a step"
     files = ("rollout_dump_data.step_*.jsonl",)
@@ -389,8 +368,6 @@ def _is_float_column(values: object) -> bool:
 
 
 class ART(Renamed):
-    """OpenPipe ART's format: a trajectory per row; keys in ``objects`` hold JSON as a string."""
-
     id = "art"
     description = "OpenPipe ART trajectories: parquet, a file a step, messages"
     files = ("trajectories/<split>/<step>.parquet",)

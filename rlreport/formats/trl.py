@@ -15,10 +15,11 @@ import xxhash
 from rlreport.errors import MissingExtraError, RowError
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, Where, has_keys
-from rlreport.formats.containers import File, iterate, parquet_rows
+from rlreport.formats.containers import iterate, parquet_rows
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.formats.simple import Plain
 from rlreport.system import coerce
+from rlreport.system.stores import Source
 from rlreport.text.chat import conversation_fields, is_messages, prompt_and_response_fields
 from rlreport.text.messages import message
 
@@ -177,7 +178,7 @@ def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int | None, list[Row]]
     return by_step, tuple(sorted({m[1] for key in keys if (m := _REWARD.fullmatch(key))}))
 
 
-def repeated_files(files: Iterable[tuple[str, File]], container: str = "parquet") -> dict[str, str]:
+def repeated_files(files: Iterable[Source], container: str) -> dict[str, str]:
     """Find files that repeat the rows of an earlier step: name -> name of the earlier file.
 
     TRL writes the completions of its last generation at every log event. If it logs more often than
@@ -186,16 +187,17 @@ def repeated_files(files: Iterable[tuple[str, File]], container: str = "parquet"
     """
     repeats: dict[str, str] = {}
     first, first_step, first_digest = "", 0, ""
-    for name, file in files:
+    for file in files:
         steps, digest = [], xxhash.xxh3_128()
-        for _, obj in iterate(file, container):
-            steps.append(coerce.integer(obj.pop("step", None)) or 0)
-            digest.update(repr(obj).encode("utf-8", "surrogatepass"))
+        with file.open() as stream:
+            for _, obj in iterate(stream, container):
+                steps.append(coerce.integer(obj.pop("step", None)) or 0)
+                digest.update(repr(obj).encode("utf-8", "surrogatepass"))
         step = next(iter(steps), -1)
         if first and first_step != step and first_digest == digest.hexdigest():
-            repeats[name] = first
+            repeats[file.name] = first
         else:
-            first, first_step, first_digest = name, step, digest.hexdigest()
+            first, first_step, first_digest = file.name, step, digest.hexdigest()
     return repeats
 
 

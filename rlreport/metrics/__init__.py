@@ -71,8 +71,6 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class MetricsTable:
-    """Collects blocks of metrics (``add``) and returns them as a table (``frame``)."""
-
     # metric -> its values, in one or more pieces
     parts: dict[str, list[Part]] = field(default_factory=dict)
     width: int = 1  # number of consecutive steps that are merged into one row
@@ -207,11 +205,8 @@ class MetricsSource(NamedTuple):
 def find_metrics(path: Path) -> list[MetricsSource]:
     """Return the metrics files in a folder, or a file itself if it has metrics, sorted by path.
 
-    Files are recognized by name (``*trainer_state.json``, TensorBoard events, W&B's
-    ``run-*.wandb``) or by content (JSON lines that begin with a step and numbers; CSV with a step
-    and other numbers; Trackio's database; verl's console log); JSON lines and CSV may be
-    compressed. MLflow's ``metrics`` folders count as files. If the checkpoints of a run each have
-    a ``trainer_state.json``, only the largest is used. Links to folders are not followed.
+    MLflow's ``metrics`` folders count as files. If the checkpoints of a run each have a
+    ``trainer_state.json``, only the largest is used. Links to folders are not followed.
     """
     if not path.is_dir():
         only_metrics = path.is_file() and _kind(path) in ONLY_METRICS
@@ -317,16 +312,13 @@ def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
         if kind == ".wandb":
             return path.name.startswith("run-")
         if kind == ".json":
-            return (not in_folder or bool(_JSON_NAME.search(path.name))) and _is_json(path)
-        if kind == "console":
-            return (not in_folder or path.suffix in _CONSOLE) and _is_console(path)
-        return _is_table(path, kind)
+            named = not in_folder or bool(_JSON_NAME.search(path.name))
+            return named and next(readers.json_records(path, LeftOut()), None) is not None
+        if kind == "console" and in_folder and path.suffix not in _CONSOLE:
+            return False
+        return _is_console(path) if kind == "console" else _is_table(path, kind)
     except (OSError, ValueError, sqlite3.Error, RlreportError):
         return False
-
-
-def _is_json(path: Path) -> bool:
-    return next(readers.json_records(path, LeftOut()), None) is not None
 
 
 def _is_console(path: Path) -> bool:

@@ -7,7 +7,7 @@ import csv
 import io
 import re
 import struct
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import groupby, islice
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError
@@ -201,13 +200,11 @@ def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
         )
 
 
-def number(cell: object) -> float | None:
+def number(cell: str) -> float | None:
     """Return the number in a cell, NaN for the text "nan"; None if there is no number."""
-    if isinstance(cell, float) and np.isnan(cell):
-        return None  # pandas represents an empty cell as NaN
     try:
-        return float(cell)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        return float(_BOOLEANS.get(cell, cell))
+    except ValueError:
         return None
 
 
@@ -246,6 +243,8 @@ MAX_RUNS = 200  # Maximum number of runs that such a column may name, as each re
 _BATCH_ROWS = 10_000
 _BATCH_BYTES = 16_000_000
 
+_BOOLEANS = {"True": 1.0, "False": 0.0}
+
 csv.field_size_limit(MAX_LINE)  # the default of 131,072 characters is less than a line may have
 
 
@@ -262,30 +261,36 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
     names = csv_cells(header, separator)
     if len(names) > MAX_COLUMNS:
         raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
-    step = next((key for key in STEP_KEYS if key in names), None)
+    step = next((names.index(key) for key in STEP_KEYS if key in names), None)
     if step is None:
         raise UnusableInputError(f"{path.name}: no column named step, so no metrics table")
-    kind = next((name for name in names if name in KIND_KEYS), None)
+    kind = next((index for index, name in enumerate(names) if name in KIND_KEYS), None)
     column = _run_column(names) if run else None
     metrics = csv_metrics(names, run if column is None else "")
     metrics.pop(-1 if column is None else column, None)
     for chunk in _batches(lines):
-        table = _csv_rows([line for _, line in chunk], len(names), separator, column)
-        numbers = [_numbers(table[i]) for i in range(len(names))]
-        steps = numbers[names.index(step)][0]
-        whole = _is_whole(steps)
-        of_run = whole if column is None else whole & (table[column] == run).to_numpy()
-        if not whole.all() or len(table) != len(chunk):
-            _count_unusable_rows(chunk, names, step, separator, left_out)
-        groups = table.groupby(names.index(kind)).groups if kind else {"": table.index}
-        for group, rows in groups.items():
-            in_group = table.index.isin(rows)
+        steps: list[int] = []
+        rows: list[list[str]] = []
+        for line, cells in _csv_rows(chunk, len(names), separator):
+            value = number(cells[step]) if step < len(cells) else None
+            if not 0 < len(cells) <= len(names):
+                left_out.add(CELLS, line)
+            elif value is not None and value.is_integer() and abs(value) <= LARGEST_STEP:
+                steps.append(int(value))
+                rows.append([*cells, *[""] * (len(names) - len(cells))])
+            elif any(cells):
+                left_out.add(STEP, line)
+        columns = list(zip(*rows, strict=True)) or [()] * len(names)
+        numbers = {index: _numbers(columns[index], separator) for index in metrics}
+        kinds = np.array(["" if kind is None else row[kind].lower() for row in rows])
+        of_run = np.array([column is None or row[column] == run for row in rows], bool)
+        for group in sorted(set(kinds.tolist())):
             for index, name in metrics.items():
                 values, logged = numbers[index]
-                selection = in_group & of_run & logged
+                selection = (kinds == group) & of_run & logged
                 if selection.any():
-                    metric = prefixed(str(group).lower(), name)
-                    yield steps[selection].astype(np.int64), {metric: values[selection]}
+                    block = np.array(steps, np.int64)[selection]
+                    yield block, {prefixed(group, name): values[selection]}
 
 
 def _batches(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
@@ -304,51 +309,20 @@ def _batches(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def _csv_rows(
-    lines: list[bytes], columns: int, separator: str, text: int | None = None
-) -> pd.DataFrame:
-    """Return a table of the lines' cells: empty and missing ones are NaN, extra ones dropped."""
-    try:
-        return pd.read_csv(
-            io.BytesIO(b"\n".join(lines)), sep=separator, decimal="," if separator == ";" else ".",
-            header=None, names=range(columns), index_col=False, keep_default_na=False,
-            na_values=[""], encoding_errors="replace", on_bad_lines="skip", low_memory=False,
-            dtype={} if text is None else {text: str},
-        )  # fmt: skip
-    except ValueError:  # an unclosed quotation mark swallows the lines after it
-        cells = (csv_cells(line, separator) for line in lines)
-        rows = [row for row in cells if len(row) == columns]
-        return pd.DataFrame(rows, columns=range(columns), dtype=object).replace("", np.nan)
-
-
-def _is_whole(steps: Floats) -> NDArray[np.bool_]:
-    return np.asarray((np.abs(steps) <= LARGEST_STEP) & (steps == np.floor(steps)))
-
-
-def _count_unusable_rows(
-    chunk: list[tuple[int, bytes]], names: list[str], step: str, separator: str, left_out: LeftOut
-) -> None:
-    """Count rows with too many or few cells or without a valid step; a row may span lines."""
-    texts = [line.decode("utf-8", "replace") + "\n" for _, line in chunk]
+    lines: list[tuple[int, bytes]], columns: int, separator: str
+) -> list[tuple[int, list[str]]]:
+    """Return (first line, cells) of each row, which may span lines; [] for unreadable cells."""
+    texts = [line.decode("utf-8", "replace") + "\n" for _, line in lines]
     reader = csv.reader(texts, delimiter=separator, strict=True)
     rows, before = [], 0
     try:
         for cells in reader:
-            rows.append((chunk[before][0], cells))
+            rows.append((lines[before][0], cells))
             before = reader.line_num
-        fewest = 0
-    except csv.Error:
-        rows = [(number, csv_cells(line, separator)) for number, line in chunk]
-        fewest = len(names)
-    step_index = names.index(step)
-    for line, cells in rows:
-        if cells and not any(cells):
-            continue
-        if not fewest <= len(cells) <= len(names):
-            left_out.add(CELLS, line)
-            continue
-        value = number(cells[step_index]) if step_index < len(cells) else None
-        if value is None or not _is_whole(np.array([value]))[0]:
-            left_out.add(STEP, line)
+    except csv.Error:  # an unclosed quotation mark swallows the lines after it
+        rows = [(number, csv_cells(line, separator)) for number, line in lines]
+        rows = [(number, cells if len(cells) == columns else []) for number, cells in rows]
+    return rows
 
 
 def csv_separator(header: bytes) -> str:
@@ -376,8 +350,8 @@ def csv_runs(path: Path) -> list[str]:
         runs: set[str] = set()
         if (column := _run_column(names)) is not None and len(names) <= MAX_COLUMNS:
             for chunk in _batches(lines):
-                table = _csv_rows([line for _, line in chunk], len(names), separator, column)
-                runs.update(table[column].dropna())
+                rows = _csv_rows(chunk, len(names), separator)
+                runs.update(cells[column] for _, cells in rows if any(cells[column:][:1]))
                 if len(runs) > MAX_RUNS:
                     raise LimitError(message("a table of over {most:count} runs", most=MAX_RUNS))
     return sorted(runs) if len(runs) > 1 else []
@@ -403,14 +377,12 @@ def csv_metrics(names: list[str], run: str) -> dict[int, str]:
     return metrics
 
 
-def _numbers(column: pd.Series) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Return the numbers of a column, float64 (R,), and which cells contain a number, bool (R,)."""
-    if column.dtype.kind in "fiub":
-        values = column.to_numpy(np.float64)
-        return values, ~np.isnan(values)
-    cells = [number(cell) for cell in column]
-    values = np.array([np.nan if cell is None else cell for cell in cells], np.float64)
-    return values, np.array([cell is not None for cell in cells], bool)
+def _numbers(cells: Sequence[str], separator: str) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the numbers in cells, float64 (R,), and which cells contain a number, bool (R,)."""
+    # Programs that write a comma in decimal numbers separate cells by semicolons.
+    decimal = "," if separator == ";" else "."
+    numbers = [number(cell.replace(decimal, ".")) for cell in cells]
+    return np.array(numbers, np.float64), np.array([n is not None for n in numbers], bool)
 
 
 MAX_RECORD = 64_000_000  # Maximum size of one record of a W&B file in bytes

@@ -21,7 +21,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from rlreport.errors import RowError, UnreadRow
-from rlreport.fields import CANONICAL, AssumedStep, add_unread_field
+from rlreport.fields import CANONICAL, REWARDS, AssumedStep, add_unread_field
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import (
     TokenFigures,
@@ -41,7 +41,7 @@ from rlreport.read.files import (
     reason_of,
     with_content,
 )
-from rlreport.read.notes import NO_STEP, LogPosition, Oddity, Remarks, UnreadLine
+from rlreport.read.notes import MAX_UNREAD, NO_STEP, LogPosition, Oddity, Remarks, UnreadLine
 from rlreport.read.rollouts import RolloutPart, rollout_part
 from rlreport.read.rows import Row, TokenRows, load_object, parse_record, token_rows
 from rlreport.system.cache import Store, pack, program, unpack
@@ -63,7 +63,6 @@ FIELD_BITS = {name: 1 << bit for bit, name in enumerate(sorted(CANONICAL))}
 _OPENING, _CLOSING = "<think>", "</think>"
 _ENDINGS = tuple(EOS_TOKENS)
 _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
-_REWARDS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 
 Columns = dict[str, NDArray[np.generic]]
 Item = TypeVar("Item")
@@ -106,8 +105,6 @@ class Chunk:
 
 
 class Place(NamedTuple):
-    """Location of a row in the logs, its split, and whether its rollout failed."""
-
     file: int
     offset: int
     line: int
@@ -203,7 +200,7 @@ def _row_columns(
         "missing_grade": np.array([row.missing_grade for row in rows], np.int64),
     }
     rewards = np.array([row.rewards for row in rows]).T
-    columns |= zip(_REWARDS, rewards, strict=True)
+    columns |= zip(REWARDS, rewards, strict=True)
     nan = np.isnan(columns["reward"]) & (columns["missing_grade"] == 0)
     columns["nan_values"] = nan.astype(np.int64)
     for i, row in enumerate(rows):
@@ -285,7 +282,7 @@ def _rollout(row: Row) -> float:
 def _field_bits(row: Row) -> int:
     names = ["prompt", "response", *row.carried, *row.tokens.arrays]
     names += [
-        name for name, reward in zip(_REWARDS, row.rewards, strict=True) if math.isfinite(reward)
+        name for name, reward in zip(REWARDS, row.rewards, strict=True) if math.isfinite(reward)
     ]
     if not isinstance(row.step, AssumedStep):
         names.append("step")
@@ -328,9 +325,6 @@ def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets:
 
 _BATCH_BYTES, _BATCH_ROWS = 1 << 22, 16384
 _END = 2**62
-# Cacheable file structures: single files, unlike databases, which may have extra files
-_CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval", "zip")
-
 # Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers
 _UNUSABLE = (RowError, RecursionError, OverflowError)
 
@@ -373,7 +367,8 @@ def _rows(ranges: Sequence[ByteRange], chunk: Chunk) -> Iterator[tuple[Row, Plac
         sources = with_content(sources, RANGE_BYTES)
     for part, source in zip(ranges, sources, strict=True):
         reader = _RangeReader(replace(part, source=source), chunk)
-        yield from reader.rows()
+        has_lines = part.format.container == "lines"
+        yield from reader.rows_of_lines() if has_lines else reader.rows_of_container()
         chunk.counts.append(RangeCounts(part.file, part.start, reader.lines, reader.unread))
 
 
@@ -383,13 +378,7 @@ class _RangeReader:
         self.lines = self.unread = 0
         self._part, self._chunk = part, chunk
 
-    def rows(self) -> Iterator[tuple[Row, Place]]:
-        if self._part.format.container == "lines":
-            yield from self._rows_of_lines()
-        else:
-            yield from self._rows_of_container()
-
-    def _rows_of_lines(self) -> Iterator[tuple[Row, Place]]:
+    def rows_of_lines(self) -> Iterator[tuple[Row, Place]]:
         lines = Lines(self._part, MAX_LINE)
         for offset, line, torn in lines:
             self.lines += 1
@@ -405,7 +394,7 @@ class _RangeReader:
                         self._chunk.remarks.add("tolerant", self._position(offset))
                     yield row, place
             except _UNUSABLE as error:
-                self._add_unread(offset, _reason(error), torn=torn)
+                self._add_unread(offset, reason_of(error), torn=torn)
         if lines.unended:
             self._chunk.remarks.add("unended", self._position(_END))
         if lines.damage is not None:
@@ -413,7 +402,7 @@ class _RangeReader:
             why = message("cannot be read further: {why}", why=lines.damage)
             self._add_unread(_END, why, torn=True)
 
-    def _rows_of_container(self) -> Iterator[tuple[Row, Place]]:
+    def rows_of_container(self) -> Iterator[tuple[Row, Place]]:
         from rlreport.formats.containers import iterate
 
         part = self._part
@@ -426,7 +415,7 @@ class _RangeReader:
                             raise obj.error
                         yield from self._rows_of_object(obj, index, 0)
                     except _UNUSABLE as error:
-                        self._add_unread(index, _reason(error))
+                        self._add_unread(index, reason_of(error))
         except (*DAMAGED, ValueError) as error:
             self._add_unread(_END, message("cannot be read: {why}", why=reason_of(error)))
 
@@ -441,7 +430,7 @@ class _RangeReader:
                     raise record.error
                 row = parse_record(record)
             except _UNUSABLE as error:
-                self._add_unread(offset, _reason(error), torn=torn)
+                self._add_unread(offset, reason_of(error), torn=torn)
                 continue
             metadata = row.metadata
             split = metadata.split or part.format.split
@@ -464,16 +453,11 @@ class _RangeReader:
         return LogPosition(self._part.file, offset, self.lines)
 
     def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
+        remarks = self._chunk.remarks
         self.unread += 1
-        self._chunk.remarks.add_unread(UnreadLine(self._position(offset), reason, torn))
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, RowError):
-        return error.reason
-    if isinstance(error, RecursionError):
-        return message("nested too deep")
-    return message("contains a number that is too large")
+        remarks.unread_count += 1
+        if len(remarks.unread) < MAX_UNREAD:
+            remarks.unread.append(UnreadLine(self._position(offset), reason, torn))
 
 
 def read_cached(
@@ -483,9 +467,7 @@ def read_cached(
     key = _key(group, options, figures)
     files = [part.file for part in group]
     if key and (data := store.get(key)):
-        # If the cached data is not a valid table, read the ranges again.
-        with suppress(ValueError, TypeError, LookupError, AttributeError):
-            return _renumber_files(_decode(data), files)
+        return _renumber_files(_decode(data), files)
     # Number only the files of these ranges: another build may list other files.
     numbered = [replace(part, file=number) for number, part in enumerate(group)]
     chunk = read_chunk(numbered, options, figures)
@@ -519,7 +501,7 @@ def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str
     for log_format in formats:
         reader = log_format.reader
         cacheable = reader.format.cacheable if reader else log_format.id == NATIVE
-        if not cacheable or log_format.container not in _CACHED_CONTAINERS:
+        if not cacheable or log_format.container == "sqlite":  # a database may have further files
             return []
         if id(log_format) not in keys:
             keys[id(log_format)] = xxhash.xxh3_128_hexdigest(pickle.dumps(log_format, 5))
@@ -570,10 +552,6 @@ def _encode(chunk: Chunk) -> bytes:
 def _decode(data: bytes) -> Chunk:
     head, arrays = unpack(data)
     columns = dict(zip(head["columns"], arrays, strict=False))
-    if len(arrays) != len(columns) + 2 * len(head["extras"]):
-        raise ValueError("arrays are missing")
-    if any(len(values) != head["rows"] for values in columns.values()):
-        raise ValueError("columns of other length")
     pairs = iter(arrays[len(columns) :])
     extras = {
         name: Extra(

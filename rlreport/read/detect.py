@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rlreport.about.several_runs import RANK
 from rlreport.errors import RowError, UnreadRow, UsageError
@@ -76,8 +76,6 @@ class _Detection(NamedTuple):
 
 @dataclass(slots=True)
 class LogFiles:
-    """Log files to read, with their formats, and notes about these and other files."""
-
     sources: list[Source] = field(default_factory=list)
     formats: list[LogFormat] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -101,8 +99,8 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
     listed = frozenset(Path(source.path) for source in listing.sources if not is_url(source.path))
     detections = _detections(listing.sources, options, listed)
     used_paths = {path.resolve() for path in used}
-    stamps = {one.format.siblings for one in detections if one.format}
-    siblings = {Path(stamp.path).resolve() for stamp in chain.from_iterable(stamps)}
+    readers = {one.format.reader for one in detections if one.format and one.format.reader}
+    siblings = {Path(stamp.path).resolve() for one in readers for stamp in one.format.siblings}
     read_together: list[str] = []
 
     def leave_out(source: Source, kind: str, text: str) -> None:
@@ -208,7 +206,7 @@ def _without_repeats(files: LogFiles) -> LogFiles:
             folders.setdefault(folder, []).append(source)
     repeats: dict[str, str] = {}
     for (_, container), sources in folders.items():
-        repeats |= repeated_files(_open_files(sources), container)
+        repeats |= repeated_files(sources, container)
     if not repeats:
         return files
     text = message(
@@ -217,12 +215,6 @@ def _without_repeats(files: LogFiles) -> LogFiles:
     )
     files.notes.append(Note("repeated_file", text, len(repeats), min(repeats)))
     return files.only([i for i, source in enumerate(files.sources) if source.name not in repeats])
-
-
-def _open_files(sources: Iterable[Source]) -> Iterator[tuple[str, IO[bytes]]]:
-    for source in sources:
-        with source.open() as stream:
-            yield source.name, stream
 
 
 def _chosen_splits(

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
     from rlreport.formats import RowReader
-    from rlreport.formats.base import FileStamp
-
 
 NATIVE = "rlboard"  # Id of the native format, whose rows need no conversion
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
@@ -54,16 +52,6 @@ class LogFormat:
     watched: str | None = "val"  # a second split, shown but not checked; others are not read
     # path of the file, or of a file in it if it is an archive -> its step, for rows without one
     steps: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def siblings(self) -> tuple[FileStamp, ...]:
-        """The files next to the log that are read together with it."""
-        return () if self.reader is None else self.reader.format.siblings
-
-    @property
-    def rewarded(self) -> bool:
-        """Whether files of this format contain rewards."""
-        return self.reader is None or self.reader.format.rewarded
 
     def step_in_path(self, obj: dict[str, Any], name: str) -> AssumedStep | None:
         step = self.steps.get(f"{name}/{getattr(obj, 'member', '')}", self.steps.get(name))
@@ -441,6 +429,10 @@ def _ends_flushed(source: Source) -> bool:
 def reason_of(error: BaseException) -> str:
     if isinstance(error, RowError):
         return error.reason
+    if isinstance(error, RecursionError):
+        return message("nested too deep")
+    if isinstance(error, OverflowError):
+        return message("contains a number that is too large")
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

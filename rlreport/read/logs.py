@@ -47,13 +47,11 @@ from rlreport.system.workers import Progress, Workers
 from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message, translatable
-from rlreport.text.tokens import detect_style
 
 _BYTES_PER_SECOND = 50e6  # of logs that one process reads, to decide whether to use several
 # Texts and tokens of smaller logs are kept when the table is read, so that no row is read twice
 KEPT_BYTES = 256 << 20
 _PACKED_FACTOR = 10  # how many times larger than the file the rows of a packed file may be
-_STYLE_TOKENS = 5000
 
 # Kind of the note that the responses of a split are shown, but not checked for problems
 SPLIT = "split"
@@ -116,11 +114,7 @@ def read_logs(
     step, n, file, line = table[["step", "n", "file", "line"]].to_numpy(np.int64).T
     places = Places(choice.rows, step, n, file, line, names)
     scan.rollouts = spool.rollouts(places, index)
-    scan = with_sample(scan, choice.rows[choice.sample], options, workers)
-    if scan.tokens is not None:
-        strings = np.array(scan.tokens.texts.vocabulary[:_STYLE_TOKENS], dtype=object)
-        scan.rollouts = replace(scan.rollouts, style=detect_style(strings))
-    return scan
+    return with_sample(scan, choice.rows[choice.sample], options, workers)
 
 
 def read_chunks(
@@ -205,7 +199,8 @@ def _scan(
     fields = carried_fields(rows)
     chunks.clear()
     responses = response_table(rows)
-    unrewarded = [i for i, log_format in enumerate(files.formats) if not log_format.rewarded]
+    readers = enumerate(log_format.reader for log_format in files.formats)
+    unrewarded = [i for i, reader in readers if reader and not reader.format.rewarded]
     # A reward missing from a format that never logs rewards is not counted as a NaN value.
     responses.loc[
         responses["file"].isin(unrewarded) & responses["reward"].isna(), "nan_values"

@@ -10,6 +10,7 @@ from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.about.several_runs import RANK
@@ -42,8 +43,6 @@ class UnreadLine(NamedTuple):
 
 
 class Oddity(NamedTuple):
-    """How often a kind of invalid value occurred, and the position of the first occurrence."""
-
     times: int
     first: LogPosition
 
@@ -63,11 +62,6 @@ class Remarks:
         """Count ``count`` more invalid values of a kind, the first of which is at ``position``."""
         times, first = self.oddities.get(kind, (0, position))
         self.oddities[kind] = Oddity(times + count, first)
-
-    def add_unread(self, line: UnreadLine) -> None:
-        self.unread_count += 1
-        if len(self.unread) < MAX_UNREAD:
-            self.unread.append(line)
 
     def update(self, other: Remarks) -> None:
         """Add all remarks of ``other``, which must come later in the logs."""
@@ -139,11 +133,8 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
     attempt = np.zeros(len(steps), dtype=np.int64)
     attempt[sorted_rows[1:][is_restart]] = 1
     attempt = np.cumsum(attempt)
-    _, pair = np.unique(2 * steps + validation, return_inverse=True)
-    last = np.zeros(int(pair.max()) + 1, dtype=np.int64)
-    np.maximum.at(last, pair, attempt)
-    is_superseded: NDArray[np.bool_] = attempt < last[pair]
-    return is_superseded
+    last = pd.Series(attempt).groupby(2 * steps + validation).transform("max")
+    return attempt < last.to_numpy()
 
 
 def later_attempts(files: Ints, steps: Ints, names: Sequence[str]) -> list[tuple[Ints, Ints]]:

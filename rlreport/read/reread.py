@@ -104,10 +104,7 @@ def _jobs(rows: _Rows, files: LogFiles) -> Iterator[_Rows]:
 def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
     store, options, key = shared.store, shared.options, b""
     if store is not None and (key := _key(rows, shared)) and (data := store.get(key)):
-        with suppress(ValueError, TypeError, LookupError):
-            parts = [RolloutPart.unpacked(part.tobytes()) for part in unpack(data)[1]]
-            if sum(len(part.lengths) for part in parts) == len(rows.file):
-                return parts
+        return [RolloutPart.unpacked(part.tobytes()) for part in unpack(data)[1]]
     parts, stop = [], 0
     try:
         for batch in in_batches(_parsed_rows(rows, shared.files), _weight, _BATCH_TOKENS):

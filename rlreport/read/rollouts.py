@@ -28,7 +28,7 @@ from rlreport.read.rows import Row, TokenRows
 from rlreport.system.cache import pack, unpack
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
-from rlreport.text.tokens import Style, readable_tokens
+from rlreport.text.tokens import Style, detect_style, readable_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,7 @@ LOGGED = (
     "sampler_logp",
 )
 _ABSENT = -1  # start of a text that is not logged
+_STYLE_TOKENS = 5000  # token strings from which their encoding is detected
 HAS_TOKENS, HAS_MASK, IS_CUT = 1, 2, 4  # bits of ``flags``
 
 Floats32 = NDArray[np.float32]
@@ -126,15 +127,7 @@ class RolloutPart:
         head, arrays = unpack(data)
         figures = dict(zip(head["figures"], arrays[6:], strict=True))
         spans, texts, lengths, flags, ids, sampled = arrays[:6]
-        part = cls(spans, texts, lengths, flags, ids, sampled, figures, head["vocabulary"])
-        size = int(part.lengths.sum())
-        fits = len(part.spans) == len(part.lengths) == len(part.flags)
-        fits &= all(len(flat) == size for flat in (part.ids, part.sampled, *figures.values()))
-        fits &= part.ids.max(initial=-1) < max(len(part.vocabulary), 1)
-        fits &= part.spans.max(initial=0) <= len(part.texts)
-        if not fits or part.ids.min(initial=0) < 0 or part.lengths.min(initial=0) < 0:
-            raise ValueError("arrays of other lengths")
-        return part
+        return cls(spans, texts, lengths, flags, ids, sampled, figures, head["vocabulary"])
 
 
 def rollout_part(
@@ -310,7 +303,7 @@ class RolloutSpool:
             np.concatenate([np.zeros(shape, np.int64), *(getattr(part, name) for part in parts)])
             for name, shape in (("spans", (0, len(TEXTS), 2)), ("lengths", 0), ("flags", 0))
         )
-        starts = offsets_of(lengths)[:-1]
+        starts, vocabulary = offsets_of(lengths)[:-1], list(self._numbers)
         return Rollouts(
             places=places,
             spans=spans[order],
@@ -323,7 +316,8 @@ class RolloutSpool:
             figures={
                 name: self._figures[name].mapped() for name in LOGGED if name in self._figures
             },
-            vocabulary=list(self._numbers),
+            vocabulary=vocabulary,
+            style=detect_style(vocabulary[:_STYLE_TOKENS]),
         )
 
 
@@ -351,7 +345,7 @@ class Rollouts(RolloutPart):
 
     places: Places  # the R responses, ascending by row
     starts: Ints  # int64 (R,), the first token of each response in ``ids``
-    style: Style | None = None  # how the run's token strings encode bytes; None if unknown
+    style: Style  # how the run's token strings encode bytes
 
     def indices(self, rows: Sequence[int] | Ints) -> Ints:
         """Return the index of each row of the response table, or raise LookupError."""

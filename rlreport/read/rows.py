@@ -25,6 +25,7 @@ from rlreport.fields import (
     LARGEST_STEP,
     NO_COLUMN,
     REQUIRED,
+    REWARDS,
     TOKEN_ARRAYS,
     kind_of,
 )
@@ -41,11 +42,10 @@ from rlreport.options import FigureOptions
 from rlreport.read.notes import LogPosition, Remarks, missing_grade
 from rlreport.system import coerce
 from rlreport.text.clean import safe_text, safe_value
-from rlreport.text.messages import message
+from rlreport.text.messages import message, translatable
 
 NAN = float("nan")
 MAX_EXTRA_CHARS = 200  # Texts longer than this in extra (non-standard) fields are not kept
-_OPTIONAL_REWARDS = ("ref_reward", "valid_reward", "ref_valid_reward")
 # Standard fields kept in ``Row.carried``; the response table only stores whether they exist
 _CARRIED = (
     "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
@@ -53,6 +53,14 @@ _CARRIED = (
 )  # fmt: skip
 
 _END_FIELDS = ("finish_reason", "stop_reason", "stop_condition", "termination_reason")
+# Result of ``kind_of`` -> the same with an article
+_KINDS = {
+    "boolean": translatable("true or false"),
+    "number": translatable("a number"),
+    "object": translatable("an object"),
+    "list": translatable("a list"),
+    "text": translatable("text"),
+}
 
 
 @dataclass(slots=True)
@@ -78,8 +86,7 @@ class Row(NamedTuple):
     step: int
     prompt: str
     response: str
-    # reward, ref_reward, valid_reward, ref_valid_reward; NaN where absent
-    rewards: tuple[float, float, float, float]
+    rewards: tuple[float, float, float, float]  # those in REWARDS; NaN where absent
     reference: str | None  # response of the reference policy, None if not logged
     group: str | None  # id of the group of responses to one prompt, None if not logged
     finish: float  # 1 if the response ended by itself, 0 if not, NaN if no known reason is logged
@@ -161,7 +168,7 @@ def parse_record(record: dict[str, Any]) -> Row:
 
 def _rewards(record: dict[str, Any], oddities: list[str]) -> tuple[float, float, float, float]:
     rewards = []
-    for name in ("reward", *_OPTIONAL_REWARDS):
+    for name in REWARDS:
         value, number = record.get(name), NAN
         try:
             number = _number(value)
@@ -299,18 +306,7 @@ def _text(record: dict[str, Any], name: str) -> str:
 
 
 def _kind(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return message("true or false")
-    if isinstance(value, int | float):
-        return message("a number")
-    kinds: dict[type, str] = {
-        dict: message("an object"),
-        list: message("a list"),
-        str: message("text"),
-    }
-    return kinds.get(type(value), type(value).__name__)
+    return "null" if value is None else message(_KINDS[kind_of(value)])
 
 
 PADDING_LOGP = 1e-3  # A log-probability above this marks padding; rounding alone never reaches it

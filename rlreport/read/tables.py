@@ -80,8 +80,6 @@ def no_responses(name: str, notes: list[Note]) -> Scan:
 
 @dataclass(slots=True)
 class LogRows:
-    """All rows of the logs, and which of them go into the response table."""
-
     chunk: Chunk  # all rows, concatenated
     order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
     failed: dict[int, int] = field(default_factory=dict)  # training step -> failed rollouts
@@ -228,16 +226,11 @@ def carried_fields(rows: LogRows) -> dict[str, int]:
 
 def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> Ints:
     """Return, per row, the number of lines in the same file before the row's byte range."""
-    table = pd.DataFrame(counts, columns=RangeCounts._fields, dtype=np.int64)
-    ranges = table.sort_values(["file", "start"])
+    ranges = pd.DataFrame(counts, columns=RangeCounts._fields, dtype=np.int64).sort_values("start")
     ranges["before"] = ranges.groupby("file")["lines"].cumsum() - ranges["lines"]
-    result = np.zeros(len(files), dtype=np.int64)
-    for file, file_ranges in ranges.groupby("file"):
-        if len(file_ranges) > 1:
-            in_file = files == file
-            range_index = np.searchsorted(file_ranges["start"], offsets[in_file], side="right") - 1
-            result[in_file] = file_ranges["before"].to_numpy()[range_index]
-    return result
+    rows = pd.DataFrame({"file": files, "start": offsets}).sort_values("start")
+    rows["before"] = pd.merge_asof(rows, ranges, on="start", by="file")["before"].to_numpy()
+    return rows["before"].sort_index().to_numpy()
 
 
 def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:

@@ -119,17 +119,14 @@ def load_config(path: Path) -> Any:
     except UnicodeDecodeError:
         raise ValueError("is not UTF-8") from None
     suffix = path.suffix.lower()
-    if suffix == ".json":
-        try:
+    try:
+        if suffix == ".json":
             return load_json(text.encode())
-        except json.JSONDecodeError as error:
-            raise ValueError(f"is no JSON, line {error.lineno}") from None
-    if suffix == ".toml":
-        try:
-            return load_toml(text)
-        except tomllib.TOMLDecodeError:
-            raise ValueError("is no TOML") from None
-    return load_yaml(text)
+        return load_toml(text) if suffix == ".toml" else load_yaml(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is no JSON, line {error.lineno}") from None
+    except tomllib.TOMLDecodeError:
+        raise ValueError("is no TOML") from None
 
 
 def load_toml(text: str) -> dict[str, Any]:

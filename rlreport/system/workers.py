@@ -75,25 +75,20 @@ class Workers:
         jobs in one process, decides whether other processes are worth their start. ``ahead``: jobs
         per process that may start before the result of an earlier one is taken.
         """
-        results = self._results(function, list(jobs), shared, seconds, ahead)
-        self._at_end.callback(results.close)
-        return results
+        all_jobs = list(jobs)
+        count = min(self._count, len(all_jobs))
 
-    def _results(
-        self,
-        function: Callable[[Any, Any], Result],
-        jobs: Sequence[Any],
-        shared: Any,
-        seconds: float,
-        ahead: int,
-    ) -> Generator[Result]:
-        count = min(self._count, len(jobs))
-        if self._cluster is not None:
-            yield from self._cluster.map(function, jobs, shared)
-        elif count > 1 and (start := _start_method(seconds)):
-            yield from _map_in_processes(start, (function, jobs, shared), count, ahead)
-        else:
-            yield from (function(job, shared) for job in jobs)
+        def results() -> Generator[Result]:
+            if self._cluster is not None:
+                yield from self._cluster.map(function, all_jobs, shared)
+            elif count > 1 and (start := _start_method(seconds)):
+                yield from _map_in_processes(start, (function, all_jobs, shared), count, ahead)
+            else:
+                yield from (function(job, shared) for job in all_jobs)
+
+        generator = results()
+        self._at_end.callback(generator.close)
+        return generator
 
 
 def _start_method(seconds: float) -> str:

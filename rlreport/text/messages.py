@@ -36,7 +36,6 @@ class Message(str):
     def __new__(
         cls, literal: str, places: Places | None = None, plural: str = "", number: int = 1
     ) -> Message:
-        """Create a message; as a ``str`` it is the English text with the places filled in."""
         chosen = plural if plural and number != 1 else literal
         text = super().__new__(cls, filled(chosen, places or {}))
         text.literal, text.places, text.plural, text.number = literal, places or {}, plural, number
@@ -54,7 +53,6 @@ class Joined(str):
     separator: str
 
     def __new__(cls, separator: str, parts: Iterable[str]) -> Joined:
-        """Join the texts that are not empty; as a ``str`` the result is the English text."""
         filled_parts = tuple(part for part in parts if part)
         text = super().__new__(cls, bare_separator(separator).join(filled_parts))
         text.separator, text.parts = separator, filled_parts

@@ -51,7 +51,7 @@ _MOST_KNOWN = 1 << 18
 
 
 def detect_style(vocabulary: Iterable[str]) -> Style:
-    """Detect the encoding of token strings from the distinct tokens of a run or of a response.
+    """Detect the encoding of token strings from the distinct tokens of a run.
 
     Tokens are byte-level if some contain ``Ġ``, ``Ċ`` or bytes that form a character, and almost
     none contain characters outside the byte-level alphabet, such as spaces or Chinese ones, which
@@ -87,15 +87,12 @@ def _style_of(vocabulary: tuple[str, ...]) -> Style:
     return Style.PLAIN
 
 
-def readable_tokens(raw: Sequence[str], style: Style | None = None) -> list[str]:
+def readable_tokens(raw: Sequence[str], style: Style) -> list[str]:
     """Return the text of each token in ``raw``; the texts concatenated are the response.
 
     A character that is split over tokens is in the text of the last of them; the others get ``""``.
-    Bytes that do not form a character become U+FFFD. One response may be too short to detect the
-    ``style``: pass the style detected from all tokens of the run if possible.
+    Bytes that do not form a character become U+FFFD.
     """
-    if style is None:
-        style = _style_of_response(raw)
     text_of_token = _WHOLE_TEXTS[style]
     texts = [text for text in map(text_of_token.__getitem__, raw) if text is not None]
     return texts if len(texts) == len(raw) else _with_split_characters(raw, style)
@@ -135,10 +132,8 @@ def spelled(texts: Sequence[str], style: Style) -> list[str]:
     return (joined.replace(" ", "▁") if style is Style.SENTENCEPIECE else joined).split("\0")
 
 
-def token_text(raw: str, style: Style | None = None) -> str:
+def token_text(raw: str, style: Style) -> str:
     """Return a token as text; bytes that are only part of a character become ``⟨e4 bd⟩`` (hex)."""
-    if style is None:
-        style = detect_style((raw,))
     encoded = None if style is Style.PLAIN else token_bytes(raw, style)
     if encoded is None:
         return safe_text(raw)
@@ -164,24 +159,6 @@ def token_bytes(raw: str, style: Style) -> bytes | None:
         with suppress(UnicodeEncodeError):  # an added token, such as a run of spaces, is plain text
             return codecs.charmap_encode(raw, "strict", _BYTES)[0]
     return safe_text(raw.replace("▁", " ") if style is Style.SENTENCEPIECE else raw).encode()
-
-
-def _style_of_response(raw: Sequence[str]) -> Style:
-    style = detect_style(raw)
-    if style is not Style.PLAIN:
-        return style
-    # In a response without spaces every character may be split over tokens, so join them first.
-    run = ""
-    for token in (*raw, ""):
-        if token and not is_special(token):
-            if _OUTSIDE_ALPHABET.search(token):
-                return Style.PLAIN
-            run += token
-        elif _holds_utf8(run):
-            return Style.BYTE_LEVEL
-        else:
-            run = ""
-    return Style.PLAIN
 
 
 def _holds_utf8(token: str) -> bool:
