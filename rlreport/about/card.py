@@ -200,7 +200,8 @@ def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
         return False
     if _UUID.fullmatch(text) and not any(_ID_NAME.fullmatch(word) for word in words):
         return True
-    return _is_random(_PUBLIC_HASH.sub("", text))
+    long_runs = _LONG_RUN.findall(_PUBLIC_HASH.sub("", text))
+    return any(_is_random(run) for long_run in long_runs for run in _RUN.findall(long_run))
 
 
 def _assigns_secret(text: str) -> bool:
@@ -225,12 +226,7 @@ def _assigns_secret(text: str) -> bool:
     return any(_is_suspect(match.group(1)) for match in _PAIRED.finditer(text))
 
 
-def _is_random(text: str) -> bool:
-    runs = (run for whole in _LONG_RUN.findall(text) for run in _RUN.findall(whole))
-    return any(map(_is_random_run, runs))
-
-
-def _is_random_run(run: str) -> bool:
+def _is_random(run: str) -> bool:
     size, chunks = len(run), len(_CHUNK.findall(run))
     if run.lower() != run != run.upper():
         return size >= 10 and size < 2.7 * chunks

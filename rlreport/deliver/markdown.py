@@ -109,11 +109,7 @@ def _ranked_charts(builder: Builder) -> list[Chart]:
 
 
 def notebook_html(
-    out: Path | str,
-    form: str,
-    verdict: Verdict,
-    figures: Sequence[KeyFigure],
-    language: Language,
+    out: Path | str, form: str, verdict: Verdict, figures: Sequence[KeyFigure], language: Language
 ) -> str:
     """Return verdict, key figures and the one-file report as HTML for a notebook cell.
 
@@ -179,36 +175,23 @@ _MARKUP = re.compile(r"([\\`*_\[\]{}|~$])")
 
 
 class _Detail(NamedTuple):
-    """How much a report shows at most: steps, extreme responses, characters per response."""
+    """How much is shown at most: responses or prompts as examples, characters of a text, steps."""
 
-    steps: int
-    extremes: int
+    examples: int
     chars: int
-
-
-class _PairDetail(NamedTuple):
-    """Most prompts in one line (``telling``) and in full (``pairs``), and characters per text."""
-
-    telling: int
-    pairs: int
-    chars: int
+    steps: int = 0
 
 
 _DETAILS = (
-    _Detail(40, 12, 2_000),
-    _Detail(30, 12, 1_000),
-    _Detail(20, 12, 400),
-    _Detail(20, 8, 200),
-    _Detail(12, 4, 120),
-    _Detail(12, 0, 0),
+    _Detail(12, 2_000, 40),
+    _Detail(12, 1_000, 30),
+    _Detail(12, 400, 20),
+    _Detail(8, 200, 20),
+    _Detail(4, 120, 12),
+    _Detail(0, 0, 12),
     _Detail(0, 0, 0),
 )
-_PAIR_DETAILS = (
-    _PairDetail(2, 8, 1_500),
-    _PairDetail(2, 4, 800),
-    _PairDetail(2, 2, 300),
-    _PairDetail(2, 0, 0),
-)
+_COMPARISON_DETAILS = (_Detail(8, 1_500), _Detail(4, 800), _Detail(2, 300), _Detail(0, 0))
 
 
 def write_markdown(builder: Builder, path: Path) -> None:
@@ -281,7 +264,7 @@ def summary_text(
 
 def _comparison_texts(builder: ComparisonBuilder, shared: dict[str, Any]) -> Iterator[str]:
     template = _environment(builder.options.language).get_template("compare.md")
-    for detail in _PAIR_DETAILS:
+    for detail in _COMPARISON_DETAILS:
         yield template.render(view=builder.view, detail=detail, **shared)
 
 
@@ -307,7 +290,7 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
     for detail in _DETAILS:
         yield template.render(
             steps=_short_table(view["steps"], detail.steps),
-            extremes=language.of(_extremes(builder.extremes[: detail.extremes])),
+            extremes=language.of(_extremes(builder.extremes[: detail.examples])),
             detail=detail,
             **shared,
         )

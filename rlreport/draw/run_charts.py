@@ -17,7 +17,6 @@ from rlreport.draw.chart import (
     bins,
     counts,
     drawable,
-    figure,
     fill,
     finite_or_none,
     label,
@@ -32,7 +31,7 @@ from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import guide_for, roles_of
 from rlreport.summarise.steps import ROLE_COLUMNS
 from rlreport.tables import Tables
-from rlreport.text.messages import format_message, message, plural
+from rlreport.text.messages import figure, format_message, message, plural
 
 # Rewards with at most this many distinct values are treated as grades, such as right or wrong
 FEW_VALUES = 12
@@ -44,11 +43,7 @@ LEAST_STD = 1e-6
 
 
 def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield one chart of the reward distribution at each step; nothing without rewards.
-
-    Of few distinct rewards, such as right and wrong, draw the share of each, as quantiles would
-    jump between them; of others the median and two bands of quantiles.
-    """
+    """Yield a chart of each reward's share if few are distinct, else of median and quantiles."""
     reward = floats(tables.responses, "reward")
     finite = np.isfinite(reward)
     if not finite.any():

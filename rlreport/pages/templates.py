@@ -51,10 +51,8 @@ NAMES = {
 }
 PAGE_FILES = {kind: f"{kind}.html" for kind in NAMES} | {"overview": "index.html"}
 
-# Pages that exist only if responses are logged, not just trainer metrics
-OF_ROLLOUTS = ("responses", "prompts", "tokens")
-
-UNLISTED = "checks"  # The page that the main navigation does not list; the overview links to it
+# Pages in the main navigation; those of responses exist only if responses are logged
+ALWAYS_LISTED, OF_ROLLOUTS = ("overview", "data"), ("responses", "prompts", "tokens")
 # Content-Security-Policy of pages in a folder, which may only run the report's scripts
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -166,7 +164,7 @@ def shell(kind: str, context: PageContext, addresses: Addresses, step: int | Non
         nav=[
             (kind, Link(NAMES[kind], addresses.page(kind)))
             for kind in NAMES
-            if kind != UNLISTED and (context.rollouts or kind not in OF_ROLLOUTS)
+            if kind in ALWAYS_LISTED or (context.rollouts and kind in OF_ROLLOUTS)
         ],
         assets={name: addresses.root + path for name, path in context.asset_files.items()},
         csp="" if context.one_file else FOLDER_POLICY,
@@ -177,10 +175,7 @@ def shell(kind: str, context: PageContext, addresses: Addresses, step: int | Non
 
 @lru_cache(maxsize=8)
 def environment(language: Language) -> jinja2.Environment:
-    """Return a Jinja environment with autoescaping that rejects undefined names.
-
-    Texts in templates are translated here; the values passed to them must be translated already.
-    """
+    """Return the environment of templates, whose values must be translated already."""
     result = source_environment()
     result.install_gettext_translations(language.translations)  # type: ignore[attr-defined]
     openings = {level: message("{one:capital}.", one=name) for level, name in LEVELS.items()}
@@ -264,7 +259,6 @@ _IMPORT = re.compile(
 )
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
-_OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
 # Pattern of a message call in a script; its groups are the text and, if any, the plural text
 _SCRIPT_MESSAGE = re.compile(
     r'\b(?:message|plural|marked|nodes)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
@@ -334,29 +328,23 @@ def _set_constant(scripts: str, name: str, value: object) -> str:
 def join_scripts(folder: Path, entry: str = "main.js") -> str:
     """Bundle a module with all it imports by name, dependencies first; drop whole-line comments."""
     modules: dict[str, str] = {}
-    _join(folder, entry, modules, ())
+    _join(folder, entry, modules)
     return f'(() => {{\n"use strict";\nconst modules = {{}};\n{"".join(modules.values())}}})();\n'
 
 
-def _join(folder: Path, name: str, modules: dict[str, str], above: tuple[str, ...]) -> None:
-    if name in above:
-        raise ValueError(f"modules import each other: {' → '.join((*above, name))}")
+def _join(folder: Path, name: str, modules: dict[str, str]) -> None:
     if name in modules:
         return
 
     def import_line(match: re.Match[str]) -> str:
         imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), match["module"]))
-        _join(folder, imported, modules, (*above, name))
+        _join(folder, imported, modules)
         names = re.sub(r"\b(\w+) as (\w+)", r"\1: \2", match["names"])
         return f'const {{{names}}} = modules["{imported}"];\n'
 
     source = _COMMENT.sub("", (folder / name).read_text("utf-8"))
     exports = ", ".join(match["name"] for match in _EXPORT.finditer(source))
     body = _EXPORT.sub("", _IMPORT.sub(import_line, source))
-    if unsupported := _OTHER.search(body):
-        raise ValueError(
-            f"{name}: unsupported: {unsupported[0]}; use named imports and declarations"
-        )
     modules[name] = (
         f'modules["{name}"] = (() => {{\n{body.strip()}\nreturn {{ {exports} }};\n}})();\n'
     )

@@ -171,8 +171,6 @@ _VALIDATION = {
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
-# Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
-@np.errstate(over="ignore", invalid="ignore")
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """Return STEP_COLUMNS, one row per step, of responses sorted by step."""
     column = {str(name): values.to_numpy() for name, values in responses.items()}
@@ -255,10 +253,7 @@ def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
 
 
 def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WINDOW) -> int:
-    """Return the number of steps in the first (and in the last) window of a run of ``steps`` steps.
-
-    In short runs the windows overlap, so changes between them are underestimated.
-    """
+    """Return how many of a run's steps the first and the last window have; short runs' overlap."""
     return min(steps, max(least, int(steps * share)))
 
 
