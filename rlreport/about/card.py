@@ -461,21 +461,14 @@ def card_view(card: Card) -> dict[str, str] | None:
     if not (card.entries or card.hidden or card.cut):
         return None
     entries, files = len(card.entries), listed(card.sources)
-    parts = [
-        plural("{count} entry from {files}", "{count} entries from {files}", entries, files=files)
-    ]
-    if card.hidden:
-        parts.append(
-            plural(
-                "{count} omitted as a likely secret",
-                "{count} omitted as likely secrets",
-                card.hidden,
-            )
-        )
-    if card.cut:
-        parts.append(
-            message("{count:count} omitted, as the configuration is too long", count=card.cut)
-        )
+    shown = plural(
+        "{count} entry from {files}", "{count} entries from {files}", entries, files=files
+    )
+    secret = plural(
+        "{count} omitted as a likely secret", "{count} omitted as likely secrets", card.hidden
+    )
+    cut = message("{count:count} omitted, as the configuration is too long", count=card.cut)
+    parts = [shown, secret if card.hidden else "", cut if card.cut else ""]
     summary = message("Configuration: {what}", what=clauses(parts))
     return {"summary": summary, "text": "\n".join(_card_lines(card))}
 

@@ -193,42 +193,36 @@ def left_out(
     steps: Sequence[StepPlan], steps_in_all: int, responses_in_all: int, token_responses: int
 ) -> list[str]:
     """Return sentences about what the pages of these steps leave out; empty if nothing."""
-    responses, sentences = sum(len(step.rows) for step in steps), []
-    if len(steps) < steps_in_all:
-        sentences.append(
-            message(
-                "{some:count} of {all:count} steps have no page; the first, the last, "
-                "those of findings and extremes, and every n-th of the others have one.",
-                some=steps_in_all - len(steps),
-                all=steps_in_all,
-            )
-        )
-    if responses < responses_in_all:
-        sentences.append(
-            message(
-                "{some:count} of {all:count} responses are shown with their text: those "
-                "that findings refer to, the extremes of every metric, and a seeded "
-                "sample of the rest. Figures do not depend on this choice.",
-                some=responses,
-                all=responses_in_all,
-            )
-        )
+    responses = sum(len(step.rows) for step in steps)
     token_rows = sum(step.with_tokens for step in steps)
-    if token_responses and token_rows < min(responses, token_responses):
-        sentences.append(
-            message(
-                "Token data is included for the {some:count} most interesting of {all:count} "
-                "shown responses.",
-                some=token_rows,
-                all=responses,
-            )
-        )
     digits = min((step.digits for step in steps), default=FINEST_DIGITS)
-    if token_responses and digits < FINEST_DIGITS:
-        sentences.append(
-            message("Token values are kept to {digits} significant digits.", digits=digits)
-        )
-    return sentences
+    pages = message(
+        "{some:count} of {all:count} steps have no page; the first, the last, those of findings "
+        "and extremes, and every n-th of the others have one.",
+        some=steps_in_all - len(steps),
+        all=steps_in_all,
+    )
+    texts = message(
+        "{some:count} of {all:count} responses are shown with their text: those that findings "
+        "refer to, the extremes of every metric, and a seeded sample of the rest. Figures do not "
+        "depend on this choice.",
+        some=responses,
+        all=responses_in_all,
+    )
+    tokens = message(
+        "Token data is included for the {some:count} most interesting of {all:count} shown "
+        "responses.",
+        some=token_rows,
+        all=responses,
+    )
+    values = message("Token values are kept to {digits} significant digits.", digits=digits)
+    sentences = (
+        (pages, len(steps) < steps_in_all),
+        (texts, responses < responses_in_all),
+        (tokens, token_rows < min(responses, token_responses)),
+        (values, token_responses and digits < FINEST_DIGITS),
+    )
+    return [text for text, applies in sentences if applies]
 
 
 def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:

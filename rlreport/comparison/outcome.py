@@ -159,10 +159,7 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
 def _is_undecided(
     guardrail: Guardrail, base: ComparedRun, new: ComparedRun, comparison: Comparison
 ) -> bool:
-    """Return whether a difference is not judged: a collapse explains it, or there are few runs.
-
-    A collapse of NEW makes no guardrail better, and one of BASE makes NEW's length no worse.
-    """
+    """Return whether a difference is not judged: a collapse explains it, or there are few runs."""
     if comparison.within_runs:
         return guardrail.level in ("better", "worse")
     if new.collapsed:
@@ -198,10 +195,7 @@ def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptio
 
 
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
-    """Return the prompts whose mean reward differs between the runs, largest difference first.
-
-    For sorting, noisy differences (few responses) are reduced, see ``statistics.shrunk``.
-    """
+    """Return prompts whose mean reward differs, by difference shrunk as in ``shrunk``."""
     if not comparison.effect.paired:
         return []
     base, new = comparison.inside[0], comparison.inside[-1]
@@ -649,10 +643,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def prompts_table(outcome: Outcome) -> pd.DataFrame:
-    """Return one row per compared prompt: number of responses and mean reward in both runs.
-
-    Only prompts in ``outcome.flips`` (won or lost by NEW) have the beginning of their text.
-    """
+    """Return a row per compared prompt; only those won or lost have the beginning of the text."""
     inside = outcome.comparison.inside
     sides = [
         frame.groupby("pair")["reward"].agg(responses="size", reward="mean").add_prefix(prefix)

@@ -60,7 +60,6 @@ class Form:
     small_size: int = 0  # default size limit for runs with fewer than SMALL_RUN responses
 
     def usual_size(self, responses: int) -> int:
-        """Return the default size limit in bytes for a run with this many responses."""
         small = self.small_size and responses < SMALL_RUN
         return self.small_size if small else self.default_size
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 from urllib.parse import quote
 
 import jinja2
@@ -30,6 +30,7 @@ from rlreport.deliver.publish import pictures_of
 from rlreport.draw.chart import Chart, PageSlot
 from rlreport.draw.svg import png
 from rlreport.errors import OutputError, UsageError
+from rlreport.pages.comparison import ComparisonBuilder
 from rlreport.pages.notes import render_notes
 from rlreport.pages.overview import extreme_number, overview_view, run_courses
 from rlreport.pages.report import ReportBuilder
@@ -39,10 +40,6 @@ from rlreport.read.rollouts import Rollout
 from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message
-
-if TYPE_CHECKING:
-    from rlreport.pages.comparison import ComparisonBuilder
-
 
 # Maximum size in bytes of a report embedded in a notebook; larger ones are only linked
 MOST_EMBEDDED = 5_000_000

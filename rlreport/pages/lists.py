@@ -18,7 +18,7 @@ from rlreport.draw.curves import sparkline
 from rlreport.figures.ragged import Floats
 from rlreport.pages.overview import SNIPPET_CHARS
 from rlreport.pages.redact import redacted, response_numbers
-from rlreport.pages.step import NUMBERED, STATIC_ROWS, number_cells, rounded, strings_of
+from rlreport.pages.step import NUMBERED, STATIC_ROWS, number_cells, strings_of
 from rlreport.pages.templates import PROMPTS, Addresses, packed_json
 from rlreport.pages.views import (
     PROMPT_TEXT,
@@ -254,7 +254,8 @@ MOST_LISTED = 20_000
 # Fraction of a report's bytes that the responses table may take; approximate bytes of a row
 LISTED_SHARE, LISTED_BYTES = 0.15, 200
 
-LISTED_CHARS = 120  # Maximum characters of a prompt or response in the responses page's table
+LISTED_DIGITS = 6  # Significant digits of numbers in the responses page's table
+LISTED_CHARS = 120  # Maximum characters of a prompt or response in it
 _TEXTS = ("prompt", "response")
 _ORDER = message(
     "negative: cited by a finding; 0: an extreme of the run; positive: rank within its step"
@@ -288,7 +289,10 @@ def listed_rows(
     return {
         "step": job.plan.step,
         "n": [r.n for r in rollouts],
-        **{key: rounded(column[job.shown]).tolist() for key, column in values.items()},
+        **{
+            key: [float(f"{value:.{LISTED_DIGITS}g}") for value in column[job.shown].tolist()]
+            for key, column in values.items()
+        },
         **strings_of(job, job.shown, context),
         "prompt": [shortened(_question(r).lstrip(), LISTED_CHARS) for r in rollouts],
         "response": [shortened(r.response.lstrip(), LISTED_CHARS) for r in rollouts],

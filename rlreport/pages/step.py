@@ -25,7 +25,7 @@ from rlreport.draw.step import CHARTED, step_charts
 from rlreport.figures.ragged import Floats, spans
 from rlreport.options import FigureOptions
 from rlreport.pages.overview import distinct_2_note, finding_view, step_figures
-from rlreport.pages.templates import Addresses, canonical_json, packed, packed_json, step_file
+from rlreport.pages.templates import Addresses, canonical_json, packed, packed_json
 from rlreport.pages.views import (
     SAMPLED_FIGURE,
     Cell,
@@ -361,9 +361,6 @@ STATIC_ROWS = 50
 
 NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order"), written="count")
 
-# Significant digits of numbers in data of all steps, e.g. the responses page's table
-LISTED_DIGITS = 6
-
 # Keys of a step's page data that the responses page loads, too; see docs/page-data.md
 _OF_TEXTS = (
     *("step", "total", "n", "texts", "turns", "where", "badges", "highlights", "prompts"),
@@ -411,10 +408,7 @@ def step_view(
     index = linked.index(plan.step)
     all_steps = [Link(message("all of them"), overview)]
     tokens = pack_tokens(
-        rows.with_tokens,
-        plan.digits,
-        context.options,
-        advantages_logged=context.advantages_logged,
+        rows.with_tokens, plan.digits, context.options, advantages_logged=context.advantages_logged
     )
     data = _data(job, rows, context)
     # Training responses are judged; if there are none, those of validation.
@@ -577,19 +571,15 @@ def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dic
     """Return the data about the whole run that each step's page loads; see docs/page-data.md."""
     steps = context.tables.steps.set_index("step").loc[context.shown_steps]
     titles = {finding.id: finding.title for finding in context.verdict.findings}
+    addresses = Addresses(root="../", one_file=context.one_file)
     return {
         "steps": context.shown_steps,
         "findings": context.options.language.of(titles),
         "rewards": [finite_or_none(value) for value in steps["reward_mean"].tolist()],
         "prompts": prompts,
-        "href": "#/steps/{step}" if context.one_file else "../" + step_file("{step}"),
-        "prompt": Addresses(root="../", one_file=context.one_file).prompt("{prompt}"),
+        "href": addresses.any_step("{step}"),
+        "prompt": addresses.prompt("{prompt}"),
     }
-
-
-def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the values rounded to LISTED_DIGITS significant digits."""
-    return np.array([float(f"{value:.{LISTED_DIGITS}g}") for value in values.tolist()])
 
 
 def _sample_note(values: Floats, context: PageContext) -> str:

@@ -130,13 +130,9 @@ def _columns(
 
 
 def _run(job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageContext]) -> Any:
-    if isinstance(job, StepJob):
-        return render_step(job, shared)
-    return draw_pages(job, shared[1].options.language)
-
-
-def render_step(job: StepJob, shared: tuple[Finish, PageContext]) -> StepPage:
     finish, context = shared
+    if not isinstance(job, StepJob):
+        return draw_pages(job, context.options.language)
     rollouts = _rollouts(job, context)
     addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
     rows = step_rows(job, rollouts, context)

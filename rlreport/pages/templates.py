@@ -75,7 +75,7 @@ class Addresses:
         return self.root + PAGE_FILES[kind]
 
     def step(self, step: int) -> str | None:
-        return self._any_step(step) if step in self.steps else None
+        return self.any_step(step) if step in self.steps else None
 
     def response(self, step: int, n: int, token: int | None = None) -> str | None:
         """Return the address of a response, or of one of its tokens; None without a step page."""
@@ -91,23 +91,18 @@ class Addresses:
         return f"{self.page('responses')}{self._mark}{state}"
 
     def file(self, path: str) -> str | None:
-        """Return the address of an exported file, None in the one-file form."""
         return None if self.one_file else self.root + path
 
     @property
     def _mark(self) -> str:
         return "?" if self.one_file else "#"
 
-    def _any_step(self, step: int | str) -> str:
-        return f"#/steps/{step}" if self.one_file else self.root + step_file(step)
+    def any_step(self, step: int | str) -> str:
+        return f"#/steps/{step}" if self.one_file else f"{self.root}steps/{step}.html"
 
     def any_response(self, step: int | str, n: int | str) -> str:
         """Return a response's address, or a pattern for scripts if ``n`` is the text "{n}"."""
-        return f"{self._any_step(step)}{self._mark}r={n}"
-
-
-def step_file(step: int | str) -> str:
-    return f"steps/{step}.html"
+        return f"{self.any_step(step)}{self._mark}r={n}"
 
 
 class Maker:
@@ -146,7 +141,7 @@ def rendered(
     language = context.options.language
     html = environment(language).get_template(template).render(view=language.of(view), shell=frame)
     if step is not None:
-        return Page(step_file(step), f"steps/{step}", frame.title, html)
+        return Page(f"steps/{step}.html", f"steps/{step}", frame.title, html)
     return Page(PAGE_FILES[kind], "" if kind == "overview" else kind, frame.title, html)
 
 
