@@ -89,7 +89,6 @@ def print_report(report: Report) -> None:
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
-    """Return lines with the verdict, the findings, muted findings, and the checks not run."""
     lines = [line for line in (verdict.headline, verdict.course_text) if line]
     for finding in verdict.findings:
         indent = "    " if finding.explained_by else "  "

@@ -239,11 +239,7 @@ def _with_texts(flip: Flip, number: int, base: _Texts, new: _Texts) -> Flip:
 
 
 def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
-    """Return n-grams that are clearly more frequent in responses of NEW than in those of BASE.
-
-    Columns: ``ngram``, ``base_share`` and ``new_share`` (fraction of responses that contain it) and
-    ``z`` (``log_odds_z``), by which rows descend.
-    """
+    """Return n-grams that are clearly more frequent in NEW, by descending ``z``, with shares."""
     if not base or not new:
         return pd.DataFrame(columns=["ngram", "base_share", "new_share", "z"])
     before, after = _text_counts(base), _text_counts(new)
@@ -280,10 +276,7 @@ def _is_redundant(ngram: str, other: str, counts: Floats) -> bool:
 
 
 def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.DataFrame:
-    """Compare tokens by their share of a run's KL, given ``token`` and ``kl_share`` of each run.
-
-    Columns: ``token``, ``base_share``, ``new_share``, ``change``; the largest change comes first.
-    """
+    """Compare tokens by their share of a run's KL, the largest change first."""
     if base is None or new is None:
         return pd.DataFrame(columns=["token", "base_share", "new_share", "change"])
     shares = [table.groupby("token")["kl_share"].sum() for table in (base, new)]

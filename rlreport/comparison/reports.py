@@ -66,13 +66,8 @@ _HASHES = ("prompt", "group_hash")
 def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     """Return a table of one row per response with its figures and the ids of its prompt.
 
-    ``redact`` leaves out texts and also hashes, which would confirm a guessed prompt.
-
-    Returns:
-        ``step``, ``n``, ``split``, ``prompt_id``, ``prompt`` (hash), ``group``, ``group_hash``,
-        figures such as ``reward``, ``cut_off``, ``duplicate`` and ``zero_variance`` (0 or 1),
-        ``extra:NAME`` and ``part:NAME``; figures that no response has are left out. A run with
-        trainer metrics only has the rows of ``trainer_data``.
+    ``redact`` leaves out texts and also hashes, which would confirm a guessed prompt. Figures that
+    no response has are left out.
     """
     if tables.responses.empty:
         return trainer_data(tables.steps)

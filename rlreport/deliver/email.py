@@ -14,7 +14,6 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime, getaddresses
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -86,18 +85,13 @@ def assemble(
             style=Markup(shared.style),
             script=Markup(shared.one_file),
             overview=Markup(next(views).decode()),
-            vega=_packed_vega() if charts else "",
+            vega=packed(vega_bundle().encode(), level=6) if charts else "",
             nodes=nodes,
             views=(Markup(view.decode()) for view in views),
         )
     )
     for part in parts:
         yield part.encode("utf-8", "replace")
-
-
-@lru_cache(maxsize=1)
-def _packed_vega() -> str:
-    return packed(vega_bundle().encode(), level=6)
 
 
 def _policy(style: str, *scripts: str) -> str:

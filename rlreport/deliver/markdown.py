@@ -108,11 +108,7 @@ def _ranked_charts(builder: Builder) -> list[Chart]:
 def notebook_html(
     out: Path | str, form: str, verdict: Verdict, figures: Sequence[KeyFigure], language: Language
 ) -> str:
-    """Return verdict, key figures and the one-file report as HTML for a notebook cell.
-
-    The report is in a sandboxed frame, so its scripts can access neither the notebook nor the
-    network. Notebooks that are not trusted show everything except the frame.
-    """
+    """Return verdict, key figures and the report, in a sandboxed frame, for a notebook cell."""
     name = href = str(out)
     document = ""
     if isinstance(out, Path):

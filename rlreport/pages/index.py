@@ -96,10 +96,7 @@ def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
 
 
 def reward_chart(listed: Sequence[Listed]) -> Chart | None:
-    """Return a chart with a curve of the mean reward of each run, None for fewer than two runs.
-
-    Where only other runs have a step, a run's reward is interpolated between its own steps.
-    """
+    """Return a chart of the runs' mean rewards, interpolated; None for fewer than two runs."""
     curves = []
     for report in listed:
         steps_json = _steps(report.about or {})

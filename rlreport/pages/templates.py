@@ -200,11 +200,7 @@ def _chart_json(chart: Chart) -> Markup:
 
 
 def script_json(value: Any) -> Markup:
-    """Serialise ``value`` for a ``<script type="application/json">`` element (never executed).
-
-    NaN and infinities become null, keys are sorted, ``<``, ``>``, ``&``, U+2028 and U+2029
-    are escaped, lone surrogates become U+FFFD.
-    """
+    """Serialise ``value`` for a ``<script type="application/json">`` element, without markup."""
     text = canonical_json(value).decode()
     for character in _UNSAFE:
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -213,10 +213,9 @@ def step_tables(
     bigrams: pd.DataFrame,
     failed: Mapping[int, int],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return STEP_COLUMNS of the training and of the validation responses, ascending.
+    """Return STEP_COLUMNS of training and validation over the same steps; the second may be empty.
 
-    Both have the same steps: those of either split, or with ``failed`` rollouts (step -> number).
-    Without validation responses, the second is empty.
+    Steps are those of either split, or with ``failed`` rollouts (step -> number).
     """
     steps = step_table(training, bigrams)
     failed_steps = np.array([step for step, count in failed.items() if count > 0], np.int64)
