@@ -399,7 +399,6 @@ def _level(outcome: Outcome) -> str:
 
 
 def run_verdict(run: ComparedRun) -> str:
-    """Return the level of a run's own verdict as text, with its main finding."""
     level = message(FIRST_WORDS.get(run.level, run.level))
     if run.lead is None:
         return level

@@ -267,7 +267,6 @@ def dicts(value: object) -> list[Mapping[str, Any]]:
 
 
 def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
-    """Return the level of a report's verdict and its main finding."""
     level, lead = (section(about, "verdict").get(key) for key in ("level", "lead"))
     leading = (f for f in dicts(about.get("findings")) if lead is not None and f.get("id") == lead)
     return level if isinstance(level, str) else "unjudged", next(leading, None)

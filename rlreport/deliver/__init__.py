@@ -80,7 +80,9 @@ class Form:
 
     def check(self, options: OutputOptions) -> None:
         if self.mail:
-            _imported("rlreport.deliver.email:check_addresses")(options)
+            parse = _imported("rlreport.deliver.email:addresses")
+            parse("--to", *options.to)
+            parse("--from", *filter(None, [options.sender]))
         elif options.to or options.sender or options.subject:
             raise UsageError("--to, --from and --subject need the mail format; give -o NAME.eml")
 

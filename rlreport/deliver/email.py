@@ -26,7 +26,6 @@ from rlreport.deliver import Builder
 from rlreport.deliver.markdown import overview, pictures
 from rlreport.draw.bundle import vega_bundle
 from rlreport.errors import UsageError
-from rlreport.options import OutputOptions
 from rlreport.pages.comparison import ComparisonBuilder
 from rlreport.pages.notes import plain_notes
 from rlreport.pages.report import STAMP_FORMAT
@@ -112,11 +111,6 @@ MOST_PICTURES = 3
 PICTURE_WIDTH = 600
 LONGEST_TITLE = 160
 _SPEC = re.compile(r'<script type="application/json" class="spec">.*?</script>', re.DOTALL)
-
-
-def check_addresses(options: OutputOptions) -> None:
-    addresses("--to", *options.to)
-    addresses("--from", *([options.sender] if options.sender else []))
 
 
 def encode_attached_view(page: Page) -> tuple[tuple[str, bytes], int]:

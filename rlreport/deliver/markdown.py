@@ -11,7 +11,7 @@ import html
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -49,16 +49,6 @@ _BARS = "▁▂▃▄▅▆▇█"
 _TREND_COLUMNS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A chart as a PNG image; ``name`` is its file name without suffix."""
-
-    name: str
-    title: str
-    description: str
-    png: bytes
-
-
 def overview(builder: ReportBuilder) -> dict[str, Any]:
     """Return the values for the template of the overview page, translated and without links."""
     view = overview_view(builder, Addresses(), builder.charts, builder.extremes, builder.figures)
@@ -66,13 +56,13 @@ def overview(builder: ReportBuilder) -> dict[str, Any]:
     return builder.options.language.of(view)
 
 
-def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
+def pictures(builder: Builder, most: int, *, width: int) -> list[Chart]:
     """Draw the most important charts: of the verdict, the reward, other findings, common ones."""
     language = builder.options.language
     return builder.once(
         ("pictures", most, width),
         lambda: [
-            Picture(chart.name, chart.title, chart.description, png(chart, width, language.font))
+            replace(chart, png=png(chart, width, language.font))
             for chart in language.of(_ranked_charts(builder)[:most])
         ],
     )
@@ -231,12 +221,11 @@ def append_summary(builder: Builder, file: Path) -> None:
 
 def summary_text(
     builder: Builder,
-    drawn: Sequence[Picture] = (),
+    drawn: Sequence[Chart] = (),
     folder: str = "",
     *,
     most_bytes: int = 4 * MOST_CHARACTERS,
 ) -> str:
-    """Return the report or comparison as Markdown, with as much detail as fits."""
     shared = {
         "stamp": builder.stamp,
         "run": builder.run,

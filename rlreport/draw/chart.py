@@ -220,6 +220,7 @@ class Chart:
     # (collapsed)
     place: PageSlot = "open"
     smoothed: bool = False  # whether curves are smoothed, with the logged values behind them
+    png: bytes = b""  # picture for mail and Markdown, b"" until it is drawn
 
     def sized(self, size: str) -> Chart:
         """Return a copy of the same height, as wide as ``WIDTH[size]``."""

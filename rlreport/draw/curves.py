@@ -90,7 +90,6 @@ class DrawnCurve:
         return {name: array for name, array in items if isinstance(array, np.ndarray)}
 
     def map(self, change: Callable[[Floats], Floats]) -> DrawnCurve:
-        """Return a copy with ``change`` applied to the values and to all edges."""
         arrays = {name: change(array) for name, array in self.arrays().items()}
         return replace(self, **arrays)  # type: ignore[arg-type] # arrays only
 

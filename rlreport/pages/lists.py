@@ -87,7 +87,6 @@ _SEEN_IN = ColumnView(
 
 
 def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
-    """Return the run's extremes, such as its lowest reward, each with its response."""
     ends = extremes(run.tables.responses)
     rows = sorted({extreme.row for extreme in ends})
     texts = run.chosen.read(rows)

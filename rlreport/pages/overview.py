@@ -415,7 +415,6 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
 
 
 def extreme_number(extreme: Extreme) -> Cell:
-    """Return the table cell with an extreme value, e.g. the lowest reward of the run."""
     return number_cell(extreme.value, RESPONSE[extreme.metric].kind)
 
 

@@ -112,7 +112,6 @@ class Maker:
     memo: dict[Hashable, Any]
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the cached result for ``key``, computed by ``make`` at the first call."""
         if key not in self.memo:
             self.memo[key] = make()
         return cast("T", self.memo[key])
