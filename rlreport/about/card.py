@@ -19,7 +19,7 @@ from typing import Any
 
 from rlreport.errors import RowError, UsageError
 from rlreport.system.documents import load_config
-from rlreport.text.clean import safe_text
+from rlreport.text.clean import safe_text, shortened
 from rlreport.text.messages import clauses, listed, message, plural
 
 Scalar = str | int | float | bool | None
@@ -354,7 +354,7 @@ def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
 def card_values(entries: Mapping[str, Any]) -> dict[str, Scalar]:
     """Flatten the configuration in an earlier report to dotted names; drop likely secrets."""
     return {
-        name: _short(value) if isinstance(value, str) else value
+        name: shortened(value, MOST_CHARACTERS) if isinstance(value, str) else value
         for name, value in islice(_scalars(entries), MOST_ENTRIES)
         if not is_secret(name, value)
     }
@@ -374,7 +374,7 @@ def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
     card.sources.append(source)
     room = MOST_IN_ALL - sum(len(name) + len(str(value)) for name, value in card.entries.items())
     for name, value in _scalars(values):
-        short_value = _short(value) if isinstance(value, str) else value
+        short_value = shortened(value, MOST_CHARACTERS) if isinstance(value, str) else value
         size = len(name) + len(str(short_value))
         if is_secret(name, value):
             card.secrets.add(name)
@@ -412,7 +412,7 @@ def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         return
     for key, child in children if depth < _MAX_DEPTH else ():
         prefix = f"{name}." if name else ""
-        yield from _nodes(_short(f"{prefix}{_short(_text(key))}"), child, depth + 1)
+        yield from _nodes(shortened(prefix + _text(key), MOST_CHARACTERS), child, depth + 1)
 
 
 def _text(value: object) -> str:
@@ -420,11 +420,6 @@ def _text(value: object) -> str:
         # str() fails for integers of thousands of digits
         return f"a whole number of {value.bit_length():,} bits"
     return safe_text(str(value)[:_MAX_CHECKED])
-
-
-def _short(text: str) -> str:
-    """Return a text, cut to MOST_CHARACTERS and marked with "…" if it is longer."""
-    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
 
 
 def _error_text(error: BaseException) -> str:

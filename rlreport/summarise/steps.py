@@ -98,10 +98,9 @@ class Grouped:
         """Return quantile ``part`` (0 to 1) per group, interpolated linearly; skip NaN values."""
         return np.asarray(pd.Series(values).groupby(self.codes).quantile(part), np.float64)
 
-    def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> Floats:
-        """Return, per group, the share of rows in ``among`` (default: all) with a true ``mask``."""
-        values = mask.astype(np.float64)
-        return self.mean(values if among is None else np.where(among, values, np.nan))
+    def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_]) -> Floats:
+        """Return, per group, the share of rows in ``among`` with a true ``mask``."""
+        return self.mean(np.where(among, mask.astype(np.float64), np.nan))
 
     def correlation(self, x: Floats, y: Floats) -> Floats:
         """Return Pearson's r per group over rows where x and y are finite; NaN if undefined."""
@@ -190,8 +189,8 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         "unclosed_thinking": steps.mean(column["unclosed_thinking"]),
         "at_turn_limit": steps.mean(column["at_turn_limit"]),
         **_rewards(column, steps),
-        "duplicate_rate": steps.share(
-            responses.duplicated(["step", "response_hash"], keep=False).to_numpy()
+        "duplicate_rate": steps.mean(
+            responses.duplicated(["step", "response_hash"], keep=False).to_numpy(np.float64)
         ),
         **_critic(column, steps),
         **_kl_coefficient(column, steps),
