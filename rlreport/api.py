@@ -6,17 +6,21 @@ import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rlreport.deliver.publish import destination
 from rlreport.errors import UsageError
 from rlreport.options import BuildOptions, CompareOptions, declared
-from rlreport.pipeline import Report, build_report
+from rlreport.pipeline import (
+    ComparisonReport,
+    Index,
+    Report,
+    build_comparison,
+    build_index,
+    build_report,
+)
 from rlreport.system.workers import Progress, Workers
 from rlreport.text.language import language
-
-if TYPE_CHECKING:
-    from rlreport.pipeline import ComparisonReport, Index
 
 Logs: TypeAlias = str | Path | Sequence[str | Path]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -93,8 +97,6 @@ def compare(
     """
     settings = CompareOptions(**options)
     progress = Progress(settings.quiet, settings.language)
-    from rlreport.pipeline import build_comparison
-
     return build_comparison(_path_list(base), new, destination(out), settings, progress)
 
 
@@ -115,8 +117,6 @@ def index(
     Raises:
         RlreportError: a report does not exist, or ``out`` cannot be written.
     """
-    from rlreport.pipeline import build_index
-
     return build_index(_path_list(reports), out, title=title, language=language(lang))
 
 

@@ -79,9 +79,5 @@ class ReportCallback:
     def __getattr__(self, name: str) -> Any:
         """Return a function that does nothing, for trainer events that this class does not use."""
         if name.startswith("on_"):
-            return _ignore
+            return lambda *args, **kwargs: None
         raise AttributeError(name)
-
-
-def _ignore(*_: Any, **__: Any) -> None:
-    pass

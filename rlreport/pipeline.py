@@ -371,7 +371,10 @@ def build_index(
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
-    _refuse_report(local_path(out, FORMS["html"]))
+    target = local_path(out, FORMS["html"])
+    # ``publishing`` cannot tell a report from an earlier index.
+    if (target.parent / REPORT).is_file() or (target.is_file() and _about(target) is not None):
+        raise OutputError(f"{target} belongs to a report; choose another file name for the index")
     resolved = out.resolve()
     found = (one for path in reports for one in _reports_at(path, resolved.parent, language))
     sources = [(path, why) for path, why in dict.fromkeys(found) if path.resolve() != resolved]
@@ -389,12 +392,6 @@ def build_index(
         for part in assemble(frame, iter([page]), language=language, charts=False):
             file.write(part)
     return Index(out, len(rows), [(row.place, row.why) for row in rows if row.about is None])
-
-
-def _refuse_report(out: Path) -> None:
-    """Refuse to overwrite a report, which ``publishing`` cannot tell from an earlier index."""
-    if (out.parent / REPORT).is_file() or (out.is_file() and _about(out) is not None):
-        raise OutputError(f"{out} belongs to a report; choose another file name for the index")
 
 
 def _about(path: Path) -> dict[str, Any] | RlreportError | None:

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 import rlreport
-from rlreport.deliver.email import assemble, view_node
+from rlreport.deliver.email import assemble, encode_view
 from rlreport.pages.templates import Page, environment
 from rlreport.pages.views import Link, Shell
 from rlreport.text.language import ENGLISH
@@ -42,7 +42,7 @@ def write_one_file(folder: Path, made: Made) -> Path:
         Page("steps/100.html", "steps/100", title, step),
     )
     out = folder / "run.html"
-    nodes = (view_node(page).encode() for page in pages)
+    nodes = (encode_view(page)[0][1] for page in pages)
     out.write_bytes(b"".join(assemble(frame, nodes, language=ENGLISH)))
     return out
 

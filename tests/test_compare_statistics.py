@@ -280,7 +280,7 @@ def test_curves_with_gaps_have_a_band_where_there_is_one_and_no_warning(paired, 
         known = np.isfinite(band.low)
         assert (band.low[known] <= band.difference[known]).all()
         assert (band.difference[known] <= band.high[known]).all()
-        at_equal_kl(base, new)
+        at_equal_kl(base, new, "reward")
 
 
 @pytest.mark.parametrize("paired", [True, False])
@@ -309,12 +309,12 @@ def path(kl, reward):
 
 def test_at_equal_kl_a_run_that_only_went_further_is_no_better():
     near, far = np.linspace(0, 4, 9), np.linspace(0, 16, 9)
-    found = at_equal_kl(path(near, np.sqrt(near)), path(far, np.sqrt(far)))
+    found = at_equal_kl(path(near, np.sqrt(near)), path(far, np.sqrt(far)), "reward")
     assert found is not None
     assert found.effect == pytest.approx(0, abs=1e-9)
     assert found.overlap == pytest.approx(0.5)
     # Without an overlap there is nothing to compare.
-    assert at_equal_kl(path([0, 1], [0, 1]), path([4, 9], [0, 1])) is None
+    assert at_equal_kl(path([0, 1], [0, 1]), path([4, 9], [0, 1]), "reward") is None
 
 
 def test_many_prompts_are_resampled_in_groups_and_give_the_same_interval():

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlreport.choose import Extreme
-from rlreport.draw.chart import figure
 from rlreport.pages import package_folder
 from rlreport.pages.data import note_in_words
 from rlreport.pages.overview import change, extreme_number
@@ -40,12 +39,12 @@ from tests.running import SEARCH
     ],
 )
 def test_three_significant_digits_and_no_whole_part_is_rounded_away(value, text):
-    assert written(value) == figure(value, percent=False) == text
+    assert written(value) == text
 
 
-def test_charts_write_shares_as_pages_do():
+def test_shares_are_percentages():
     shares = {0.12: "12.0%", -0.00123: "−0.123%", math.nan: "–"}
-    assert [figure(value, True) for value in shares] == list(shares.values())
+    assert [written(value, "share") for value in shares] == list(shares.values())
 
 
 @given(st.floats(-1e8, 1e8, allow_nan=False))

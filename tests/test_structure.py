@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import rlreport
-from rlreport.pages.templates import join_scripts
+from rlreport.pages.templates import assets, join_scripts
+from rlreport.text.language import TAGS, language
 
 PACKAGE = Path(rlreport.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
@@ -136,21 +137,6 @@ def test_the_joined_script_has_modules_after_those_they_import_and_leaks_no_name
     assert done.stdout.split() == ["42", "undefined", "undefined"]
 
 
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        ('import { a } from "./other.js";\nexport const b = 1;\n', "import each other"),
-        ('import x from "./x.js";\n', r"main\.js"),
-        ("export default 1;\n", r"main\.js"),
-        ("export { y };\n", r"main\.js"),
-    ],
-)
-def test_circles_and_other_forms_of_import_and_export_are_refused(tmp_path, source, reason):
-    write(tmp_path, other='import { b } from "./main.js";\nexport const a = 1;\n', main=source)
-    with pytest.raises(ValueError, match=reason):
-        join_scripts(tmp_path)
-
-
 def test_nothing_of_ours_turns_text_into_markup_or_code() -> None:
     forbidden = re.compile(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|\.srcdoc"
@@ -161,8 +147,12 @@ def test_nothing_of_ours_turns_text_into_markup_or_code() -> None:
     assert guilty == []
 
 
-def test_the_script_cannot_end_its_node() -> None:
-    assert "</script" not in join_scripts(STATIC / "js", "page/main.js").lower()
+@pytest.mark.parametrize("lang", TAGS)
+def test_scripts_and_style_cannot_end_or_change_their_element(lang: str) -> None:
+    shared = assets(language(lang))
+    for text in (shared.style, shared.report, shared.one_file):
+        assert not re.search(r"</script|</style|<!--|\r", text, re.IGNORECASE)
+        assert not re.search(r"^(import|export)\b", text, re.MULTILINE)  # all forms are joined
 
 
 def test_modules_of_different_folders_import_each_other(tmp_path: Path) -> None:

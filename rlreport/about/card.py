@@ -19,7 +19,7 @@ from typing import Any
 
 from rlreport.errors import RowError, UsageError
 from rlreport.system.documents import load_config
-from rlreport.text.clean import safe_text
+from rlreport.text.clean import safe_text, shortened
 from rlreport.text.messages import clauses, listed, message, plural
 
 Scalar = str | int | float | bool | None
@@ -200,7 +200,8 @@ def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
         return False
     if _UUID.fullmatch(text) and not any(_ID_NAME.fullmatch(word) for word in words):
         return True
-    return _is_random(_PUBLIC_HASH.sub("", text))
+    long_runs = _LONG_RUN.findall(_PUBLIC_HASH.sub("", text))
+    return any(_is_random(run) for long_run in long_runs for run in _RUN.findall(long_run))
 
 
 def _assigns_secret(text: str) -> bool:
@@ -225,12 +226,7 @@ def _assigns_secret(text: str) -> bool:
     return any(_is_suspect(match.group(1)) for match in _PAIRED.finditer(text))
 
 
-def _is_random(text: str) -> bool:
-    runs = (run for whole in _LONG_RUN.findall(text) for run in _RUN.findall(whole))
-    return any(map(_is_random_run, runs))
-
-
-def _is_random_run(run: str) -> bool:
+def _is_random(run: str) -> bool:
     size, chunks = len(run), len(_CHUNK.findall(run))
     if run.lower() != run != run.upper():
         return size >= 10 and size < 2.7 * chunks
@@ -358,7 +354,7 @@ def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
 def card_values(entries: Mapping[str, Any]) -> dict[str, Scalar]:
     """Flatten the configuration in an earlier report to dotted names; drop likely secrets."""
     return {
-        name: _short(value) if isinstance(value, str) else value
+        name: shortened(value, MOST_CHARACTERS) if isinstance(value, str) else value
         for name, value in islice(_scalars(entries), MOST_ENTRIES)
         if not is_secret(name, value)
     }
@@ -378,7 +374,7 @@ def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
     card.sources.append(source)
     room = MOST_IN_ALL - sum(len(name) + len(str(value)) for name, value in card.entries.items())
     for name, value in _scalars(values):
-        short_value = _short(value) if isinstance(value, str) else value
+        short_value = shortened(value, MOST_CHARACTERS) if isinstance(value, str) else value
         size = len(name) + len(str(short_value))
         if is_secret(name, value):
             card.secrets.add(name)
@@ -416,7 +412,7 @@ def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         return
     for key, child in children if depth < _MAX_DEPTH else ():
         prefix = f"{name}." if name else ""
-        yield from _nodes(_short(f"{prefix}{_short(_text(key))}"), child, depth + 1)
+        yield from _nodes(shortened(prefix + _text(key), MOST_CHARACTERS), child, depth + 1)
 
 
 def _text(value: object) -> str:
@@ -424,11 +420,6 @@ def _text(value: object) -> str:
         # str() fails for integers of thousands of digits
         return f"a whole number of {value.bit_length():,} bits"
     return safe_text(str(value)[:_MAX_CHECKED])
-
-
-def _short(text: str) -> str:
-    """Return a text, cut to MOST_CHARACTERS and marked with "…" if it is longer."""
-    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
 
 
 def _error_text(error: BaseException) -> str:
@@ -465,21 +456,14 @@ def card_view(card: Card) -> dict[str, str] | None:
     if not (card.entries or card.hidden or card.cut):
         return None
     entries, files = len(card.entries), listed(card.sources)
-    parts = [
-        plural("{count} entry from {files}", "{count} entries from {files}", entries, files=files)
-    ]
-    if card.hidden:
-        parts.append(
-            plural(
-                "{count} omitted as a likely secret",
-                "{count} omitted as likely secrets",
-                card.hidden,
-            )
-        )
-    if card.cut:
-        parts.append(
-            message("{count:count} omitted, as the configuration is too long", count=card.cut)
-        )
+    shown = plural(
+        "{count} entry from {files}", "{count} entries from {files}", entries, files=files
+    )
+    secret = plural(
+        "{count} omitted as a likely secret", "{count} omitted as likely secrets", card.hidden
+    )
+    cut = message("{count:count} omitted, as the configuration is too long", count=card.cut)
+    parts = [shown, secret if card.hidden else "", cut if card.cut else ""]
     summary = message("Configuration: {what}", what=clauses(parts))
     return {"summary": summary, "text": "\n".join(_card_lines(card))}
 

@@ -36,12 +36,7 @@ _COMPRESSION_SUFFIX = re.compile(r"\.(?:gz|zst|zip)$", re.IGNORECASE)
 
 
 def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:
-    """Return a note if the logs look like several runs.
-
-    Top-level folders look like several runs if their files have the same names and steps, or if
-    they share a step and each has its own configuration file. The files of one folder look like
-    several runs if they have the same steps and prompts, and no names such as ``rank_0``.
-    """
+    """Return a note if folders (or files of one folder) look like runs, not like parts of one."""
     if all("/" not in file.name for file in tables.files):
         return _several_files(tables, named=named)
     rows = tables.responses.loc[tables.responses["validation"] == 0, ["file", "step"]]

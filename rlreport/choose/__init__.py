@@ -52,16 +52,9 @@ class Extreme:
     value: float
     token: int | None = None  # index of the token that links lead to, if any
 
-    @property
-    def at_error(self) -> bool:
-        return self.metric == TOOL_ERRORS
-
 
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
-    """Return the responses with the lowest or highest values of metrics, the latest of equal ones.
-
-    Metrics that are missing or constant are left out. The first tool error is the last of the list.
-    """
+    """Return the latest response with each extreme of a metric that varies; last a tool error."""
     result = []
     for label, metric, end, at_token in _ENDS:
         column = length_column(responses) if metric == "response_tokens" else metric
@@ -78,19 +71,14 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
         result.append(Extreme(message(label), column, row, value, token))
     errors = responses[TOOL_ERRORS].to_numpy(np.float64)
     for row in np.flatnonzero(errors > 0)[:1].tolist():
-        label = message("First tool error")
-        result.append(Extreme(label, TOOL_ERRORS, row, float(errors[row])))
+        result.append(Extreme(message("First tool error"), TOOL_ERRORS, row, float(errors[row])))
     return result
 
 
 def rank_by_interest(
     responses: pd.DataFrame, shown: int, evidence: Iterable[int] = ()
 ) -> NDArray[np.int64]:
-    """Return which rows of a step's ``responses`` to show, the most interesting first.
-
-    The order is: responses that findings refer to (``evidence``, their n), extremes of each metric,
-    and a sample of the rest, one response to each prompt, then the second ones, and so on.
-    """
+    """Return rows to show: ``evidence`` (n cited by findings), extremes, a sample over prompts."""
     rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
     pinned = np.isin(responses["n"].to_numpy(), np.fromiter(evidence, np.int64))
     rank[pinned] = -1
@@ -127,15 +115,11 @@ MAX_FINE_VALUES = 120_000
 
 
 class Level(NamedTuple):
-    """A level of detail for the pages of steps.
+    """A level of detail for the pages of steps; None: no limit."""
 
-    A page shows at most ``rows`` responses, at most ``with_tokens`` of them with token values
-    (None: no limit), which have ``digits`` significant digits.
-    """
-
-    rows: int | None
-    with_tokens: int | None
-    digits: int
+    rows: int | None  # maximum number of responses on a page
+    with_tokens: int | None  # maximum number of responses with token values
+    digits: int  # significant digits of token values
 
 
 # Levels of detail, the most detailed first. All but the last may exceed their limits to show every
@@ -197,10 +181,7 @@ def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
 
 
 def affordable(candidates: Sequence[StepPlan], room: float) -> int:
-    """Return how many of the steps can have a page if these may take ``room`` bytes in all.
-
-    Pages are counted at the second lowest level of detail, or the lowest if few steps would fit.
-    """
+    """Return how many steps can have a page in ``room`` bytes at one of the two lowest levels."""
     second_lowest, lowest = (
         expected_bytes(candidates, level) / len(candidates)
         for level in (len(LEVELS) - 2, len(LEVELS) - 1)
@@ -212,57 +193,46 @@ def left_out(
     steps: Sequence[StepPlan], steps_in_all: int, responses_in_all: int, token_responses: int
 ) -> list[str]:
     """Return sentences about what the pages of these steps leave out; empty if nothing."""
-    responses, sentences = sum(len(step.rows) for step in steps), []
-    if len(steps) < steps_in_all:
-        sentences.append(
-            message(
-                "{some:count} of {all:count} steps have no page; the first, the last, "
-                "those of findings and extremes, and every n-th of the others have one.",
-                some=steps_in_all - len(steps),
-                all=steps_in_all,
-            )
-        )
-    if responses < responses_in_all:
-        sentences.append(
-            message(
-                "{some:count} of {all:count} responses are shown with their text: those "
-                "that findings refer to, the extremes of every metric, and a seeded "
-                "sample of the rest. Figures do not depend on this choice.",
-                some=responses,
-                all=responses_in_all,
-            )
-        )
+    responses = sum(len(step.rows) for step in steps)
     token_rows = sum(step.with_tokens for step in steps)
-    if token_responses and token_rows < min(responses, token_responses):
-        sentences.append(
-            message(
-                "Token data is included for the {some:count} most interesting of {all:count} "
-                "shown responses.",
-                some=token_rows,
-                all=responses,
-            )
-        )
     digits = min((step.digits for step in steps), default=FINEST_DIGITS)
-    if token_responses and digits < FINEST_DIGITS:
-        sentences.append(
-            message("Token values are kept to {digits} significant digits.", digits=digits)
-        )
-    return sentences
+    pages = message(
+        "{some:count} of {all:count} steps have no page; the first, the last, those of findings "
+        "and extremes, and every n-th of the others have one.",
+        some=steps_in_all - len(steps),
+        all=steps_in_all,
+    )
+    texts = message(
+        "{some:count} of {all:count} responses are shown with their text: those that findings "
+        "refer to, the extremes of every metric, and a seeded sample of the rest. Figures do not "
+        "depend on this choice.",
+        some=responses,
+        all=responses_in_all,
+    )
+    tokens = message(
+        "Token data is included for the {some:count} most interesting of {all:count} shown "
+        "responses.",
+        some=token_rows,
+        all=responses,
+    )
+    values = message("Token values are kept to {digits} significant digits.", digits=digits)
+    sentences = (
+        (pages, len(steps) < steps_in_all),
+        (texts, responses < responses_in_all),
+        (tokens, token_rows < min(responses, token_responses)),
+        (values, token_responses and digits < FINEST_DIGITS),
+    )
+    return [text for text, applies in sentences if applies]
 
 
 def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
-    """Choose at most ``room`` steps, but at least two, that get a page.
-
-    These are the first and the last step, as many as possible of the steps with responses that
-    findings cite or that are extremes of the run, and every n-th step. n is a power of two, so
-    that the choice rarely changes while a run grows.
-    """
+    """Choose up to ``room`` steps with a page: both ends, those of findings, every n-th step."""
     room = min(max(2, room), MAX_STEP_PAGES)
     if room >= len(steps):
         return list(steps)
     pinned_indices = [index for index, step in enumerate(steps) if step.pinned]
     indices = set(list(dict.fromkeys([0, len(steps) - 1, *pinned_indices]))[:room])
-    stride = 2
+    stride = 2  # and its powers, so that the choice rarely changes while a run grows
     while len(indices.union(range(0, len(steps), stride))) > room:
         stride *= 2
     return [steps[index] for index in sorted(indices.union(range(0, len(steps), stride)))]

@@ -1,4 +1,4 @@
-"""The command line; each command is imported on first use, as importing pandas is slow."""
+"""The command line. Commands import pandas and the like only when they run, as it takes long."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
 
 import click
 
+from rlreport.cli import commands, watch
 from rlreport.cli.terminal import say, say_click_error, say_error
 from rlreport.errors import RlreportError
 from rlreport.system.workers import collect_rarely
@@ -22,21 +22,9 @@ from rlreport.system.workers import collect_rarely
 # Exit status (128 + signal) after Ctrl-C, and after SIGTERM, which job schedulers send
 INTERRUPTED, TERMINATED = 130, 143
 
-COMMANDS = ("build", "check", "checks", "compare", "formats", "index", "inspect", "watch")
 
-
-class LazyGroup(click.Group):
-    """A click group that imports the commands on first use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module = "watch" if cmd_name == "watch" else "commands"
-        command: click.Command = getattr(import_module(f"rlreport.cli.{module}"), cmd_name)
-        return command
+class Program(click.Group):
+    """All commands."""
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command and exit; expected errors are printed as one line without a traceback."""
@@ -83,7 +71,11 @@ def _terminate(number: int, frame: object) -> None:
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=Program,
+    commands=[
+        *(commands.build, commands.check, commands.checks, commands.compare, commands.formats),
+        *(commands.index, commands.inspect, watch.watch),
+    ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="rlreport", prog_name="rlreport")

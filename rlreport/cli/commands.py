@@ -221,7 +221,6 @@ class BuildCommand(click.Command):
     """A click command that accepts both ``--redact`` and ``--redact=names``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; ``--redact=names`` sets the parameter ``redact`` to "names"."""
         values = {arg.removeprefix("--redact=") for arg in args if arg.startswith("--redact=")}
         if values - {"names"}:
             raise click.BadOptionUsage("redact", "give --redact or --redact=names", ctx)

@@ -15,7 +15,7 @@ import click
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions, declared
 from rlreport.text.clean import REPLACEMENT, printable
-from rlreport.text.messages import Joined, format_message, message, phrases, plural
+from rlreport.text.messages import Joined, message, phrases, plural
 from rlreport.text.numbers import byte_size
 
 if TYPE_CHECKING:
@@ -89,19 +89,14 @@ def print_report(report: Report) -> None:
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
-    """Return lines with the verdict, the findings, muted findings, and the checks not run."""
     lines = [line for line in (verdict.headline, verdict.course_text) if line]
     for finding in verdict.findings:
         indent = "    " if finding.explained_by else "  "
-        values = {
-            "head": f"{indent}{finding.severity:8} {finding.id}",
-            "title": finding.title,
-            "step": finding.onset.step if finding.onset else None,
-        }
+        facts = {"head": f"{indent}{finding.severity:8} {finding.id}", "title": finding.title}
         lines.append(
-            format_message("{head}: {title} (since step {step})", values)
+            message("{head}: {title} (since step {step})", **facts, step=finding.onset.step)
             if finding.onset
-            else format_message("{head}: {title}", values)
+            else message("{head}: {title}", **facts)
         )
         lines += [Joined("", [f"{indent}         ", line]) for line in _example_lines(finding)]
     lines += [message("  close    {id}: {title}", id=c.id, title=c.title) for c in verdict.close]
@@ -140,7 +135,6 @@ def skipped_lines(tables: Tables) -> list[str]:
 
 
 def location(bad: BadLine) -> str:
-    """Return an unreadable line's location as "file:line"; the file alone if it has no number."""
     return f"{bad.file}:{bad.line}" if bad.line else bad.file
 
 

@@ -195,10 +195,7 @@ def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLe
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences between the runs BASE and NEW over their last common steps (their windows).
-
-    Curves and results at equal KL are those of the first BASE run and of NEW.
-    """
+    """Differences between BASE and NEW in their windows; curves are of the first BASE run."""
 
     split: str  # compared split: ``val``, ``train`` or ``all``
     # responses of each BASE run, then of NEW, in that split, at all steps
@@ -258,7 +255,7 @@ class Comparison:
     def equal_kl(self) -> dict[str, EqualKL | None]:
         """Reward column -> NEW - BASE at equal KL; None if not logged or KL ranges are disjoint."""
         return {
-            reward: at_equal_kl(*self.ends, reward=reward)
+            reward: at_equal_kl(*self.ends, reward)
             if all(has(frame, column) for frame in self.ends for column in (reward, "kl_k1"))
             else None
             for reward in ("reward", "valid_reward")

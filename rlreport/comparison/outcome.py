@@ -159,10 +159,7 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
 def _is_undecided(
     guardrail: Guardrail, base: ComparedRun, new: ComparedRun, comparison: Comparison
 ) -> bool:
-    """Return whether a difference is not judged: a collapse explains it, or there are few runs.
-
-    A collapse of NEW makes no guardrail better, and one of BASE makes NEW's length no worse.
-    """
+    """Return whether a difference is not judged: a collapse explains it, or there are few runs."""
     if comparison.within_runs:
         return guardrail.level in ("better", "worse")
     if new.collapsed:
@@ -198,10 +195,7 @@ def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptio
 
 
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
-    """Return the prompts whose mean reward differs between the runs, largest difference first.
-
-    For sorting, noisy differences (few responses) are reduced, see ``statistics.shrunk``.
-    """
+    """Return prompts whose mean reward differs, by difference shrunk as in ``shrunk``."""
     if not comparison.effect.paired:
         return []
     base, new = comparison.inside[0], comparison.inside[-1]
@@ -245,11 +239,7 @@ def _with_texts(flip: Flip, number: int, base: _Texts, new: _Texts) -> Flip:
 
 
 def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
-    """Return n-grams that are clearly more frequent in responses of NEW than in those of BASE.
-
-    Columns: ``ngram``, ``base_share`` and ``new_share`` (fraction of responses that contain it) and
-    ``z`` (``log_odds_z``), by which rows descend.
-    """
+    """Return n-grams that are clearly more frequent in NEW, by descending ``z``, with shares."""
     if not base or not new:
         return pd.DataFrame(columns=["ngram", "base_share", "new_share", "z"])
     before, after = _text_counts(base), _text_counts(new)
@@ -286,10 +276,7 @@ def _is_redundant(ngram: str, other: str, counts: Floats) -> bool:
 
 
 def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.DataFrame:
-    """Compare tokens by their share of a run's KL, given ``token`` and ``kl_share`` of each run.
-
-    Columns: ``token``, ``base_share``, ``new_share``, ``change``; the largest change comes first.
-    """
+    """Compare tokens by their share of a run's KL, the largest change first."""
     if base is None or new is None:
         return pd.DataFrame(columns=["token", "base_share", "new_share", "change"])
     shares = [table.groupby("token")["kl_share"].sum() for table in (base, new)]
@@ -412,7 +399,6 @@ def _level(outcome: Outcome) -> str:
 
 
 def run_verdict(run: ComparedRun) -> str:
-    """Return the level of a run's own verdict as text, with its main finding."""
     level = message(FIRST_WORDS.get(run.level, run.level))
     if run.lead is None:
         return level
@@ -649,10 +635,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def prompts_table(outcome: Outcome) -> pd.DataFrame:
-    """Return one row per compared prompt: number of responses and mean reward in both runs.
-
-    Only prompts in ``outcome.flips`` (won or lost by NEW) have the beginning of their text.
-    """
+    """Return a row per compared prompt; only those won or lost have the beginning of the text."""
     inside = outcome.comparison.inside
     sides = [
         frame.groupby("pair")["reward"].agg(responses="size", reward="mean").add_prefix(prefix)

@@ -66,13 +66,8 @@ _HASHES = ("prompt", "group_hash")
 def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     """Return a table of one row per response with its figures and the ids of its prompt.
 
-    ``redact`` leaves out texts and also hashes, which would confirm a guessed prompt.
-
-    Returns:
-        ``step``, ``n``, ``split``, ``prompt_id``, ``prompt`` (hash), ``group``, ``group_hash``,
-        figures such as ``reward``, ``cut_off``, ``duplicate`` and ``zero_variance`` (0 or 1),
-        ``extra:NAME`` and ``part:NAME``; figures that no response has are left out. A run with
-        trainer metrics only has the rows of ``trainer_data``.
+    ``redact`` leaves out texts and also hashes, which would confirm a guessed prompt. Figures that
+    no response has are left out.
     """
     if tables.responses.empty:
         return trainer_data(tables.steps)
@@ -131,10 +126,7 @@ def _zero_variance(responses: pd.DataFrame) -> pd.Series:
 
 
 def packed(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
-    """Return response data as reproducible gzipped CSV, and the number of rows in it.
-
-    Rows of the first steps are dropped until it has at most ``most`` bytes.
-    """
+    """Return at most ``most`` bytes of gzipped CSV with the last rows, and how many these are."""
     names = ",".join(_quoted(str(name)) for name in table)
     head = gzip.compress(f"{names}\n".encode(), 9, mtime=0)
     parts: list[bytes] = []
@@ -269,17 +261,14 @@ def section(about: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def findings_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the findings (detected problems) in ``report.json``, skipping any that is no dict."""
-    findings = about.get("findings")
-    return [f for f in findings if isinstance(f, dict)] if isinstance(findings, list) else []
+def dicts(value: object) -> list[Mapping[str, Any]]:
+    """Return the dicts in a list of ``report.json``, [] if it is missing or not a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
-    """Return the level of a report's verdict and its main finding."""
-    findings = findings_of(about)
     level, lead = (section(about, "verdict").get(key) for key in ("level", "lead"))
-    leading = (f for f in findings if lead is not None and f.get("id") == lead)
+    leading = (f for f in dicts(about.get("findings")) if lead is not None and f.get("id") == lead)
     return level if isinstance(level, str) else "unjudged", next(leading, None)
 
 

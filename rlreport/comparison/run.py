@@ -20,8 +20,8 @@ from rlreport.comparison.compare import Side, side_of
 from rlreport.comparison.reports import (
     Earlier,
     ResponseId,
+    dicts,
     earlier_report,
-    findings_of,
     response_data,
     section,
     verdict_of,
@@ -134,7 +134,7 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
     sample_size, total = sampled.get("responses"), sampled.get("of")
     findings = [
         _finding(finding)
-        for finding in findings_of(about)
+        for finding in dicts(about.get("findings"))
         if finding.get("severity") in ("critical", "warning")
     ]
     return ComparedRun(
@@ -185,11 +185,7 @@ class Difference(NamedTuple):
 def settings_that_differ(
     base: ComparedRun, new: ComparedRun
 ) -> tuple[list[Difference], list[Difference]]:
-    """Return (relevant, other) settings that differ; those that affect training come first.
-
-    Others are package versions, names, locations, and settings missing in one run and off in the
-    other. If only one run has a configuration (``config.*``), its settings are others, too.
-    """
+    """Return (relevant, other) settings that differ; those that affect training come first."""
     configured = all(any(key.startswith("config.") for key in run.facts) for run in (base, new))
     settings = dict.fromkeys(
         Difference(key, one.get(key), other.get(key))
@@ -205,6 +201,7 @@ def settings_that_differ(
 def _is_relevant(setting: Difference, *, configured: bool) -> bool:
     if not setting.key.startswith("config."):
         return setting.key in ("gamma", "lam")
+    # If only one run has a configuration, or a setting is missing in one and off in the other:
     if not configured or {setting.base, setting.new} <= _UNSET:
         return False
     return _affects_training(setting.key) or not _BOOKKEEPING.search(setting.key)

@@ -286,9 +286,7 @@ class EqualKL(NamedTuple):
     overlap: float
 
 
-def at_equal_kl(
-    base: pd.DataFrame, new: pd.DataFrame, *, reward: str = "reward", seed: int = 0
-) -> EqualKL | None:
+def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL | None:
     """Compare rewards at equal KL to the reference policy; None if KL ranges do not overlap.
 
     ``base`` and ``new`` have one row per response: ``pair``, ``step``, ``kl_k1`` and the column
@@ -296,7 +294,7 @@ def at_equal_kl(
     about linear (Gao et al. 2022). Both runs' functions are interpolated linearly, and their
     difference is averaged over their common range. The interval comes from resampled prompts.
     """
-    paths = [_reward_by_distance(side, reward, seed + i) for i, side in enumerate((base, new))]
+    paths = [_reward_by_distance(side, reward, seed) for seed, side in enumerate((base, new))]
     ends = [(path[0].index.min(), path[0].index.max()) for path in paths]
     low, high = max(first for first, _ in ends), min(last for _, last in ends)
     if not high - low > _TINY:

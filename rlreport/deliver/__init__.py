@@ -39,19 +39,16 @@ _MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
 
 @dataclass(frozen=True)
 class Form:
-    """An output format.
-
-    ``writer`` and ``encoder`` name functions as ``module:function``, which are imported on first
-    use. The writer writes a whole report; the encoder encodes one page, see ``bake.pages.Finish``.
-    ``mark`` is a regular expression that matches the start of every file of the format, or its end
-    with ``mark_at_end``, and no text that merely mentions rlreport: a later build replaces files
-    that it matches. Folders have a manifest instead.
-    """
+    """An output format."""
 
     id: str
+    # functions as ``module:function``, imported on first use: one writes a whole report, the other
+    # encodes a page, see ``pages.templates.Finish``
     writer: str
     encoder: str = "rlreport.deliver:encode_page"
     suffix: str = ""  # of the output path, which selects the format
+    # regular expression that only files of the format match, at their start or at their end; a
+    # later build replaces these. Folders have a manifest instead
     mark: bytes = b""
     mark_at_end: bool = False
     folder: bool = False
@@ -63,7 +60,6 @@ class Form:
     small_size: int = 0  # default size limit for runs with fewer than SMALL_RUN responses
 
     def usual_size(self, responses: int) -> int:
-        """Return the default size limit in bytes for a run with this many responses."""
         small = self.small_size and responses < SMALL_RUN
         return self.small_size if small else self.default_size
 
@@ -84,7 +80,9 @@ class Form:
 
     def check(self, options: OutputOptions) -> None:
         if self.mail:
-            _imported("rlreport.deliver.email:check_addresses")(options)
+            parse = _imported("rlreport.deliver.email:addresses")
+            parse("--to", *options.to)
+            parse("--from", *filter(None, [options.sender]))
         elif options.to or options.sender or options.subject:
             raise UsageError("--to, --from and --subject need the mail format; give -o NAME.eml")
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlreport.choose import LEVELS, StepPlan, affordable, expected_bytes, fewer_steps, fitting_level
 from rlreport.deliver import Builder, Form
 from rlreport.deliver.publish import pictures_of, size_of, write_manifests
 from rlreport.errors import OutputError
+from rlreport.pages.comparison import ComparisonBuilder
+from rlreport.pages.lists import rows_listed
 from rlreport.pages.report import ReportBuilder
 from rlreport.pages.step_pages import render_steps
 from rlreport.text.numbers import byte_size
-
-if TYPE_CHECKING:
-    from rlreport.pages.comparison import ComparisonBuilder
 
 # Share of the size limit given to pages of steps until the size of other pages is known
 FOR_STEPS = 0.75
@@ -46,7 +44,7 @@ def deliver(
     room, first = FOR_STEPS * limit, True  # in bytes by ``expected_bytes``
     while True:
         steps, level = _choice(builder, room)
-        linked = builder.with_step_links(steps, limit)
+        linked = replace(builder, plans=steps, listed=rows_listed(steps, limit))
         pages = render_steps(linked, level)
         report = linked.with_step_pages(pages)
         size = _write(form, report, path)

@@ -11,10 +11,10 @@ import html
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 from urllib.parse import quote
 
 import jinja2
@@ -30,6 +30,7 @@ from rlreport.deliver.publish import pictures_of
 from rlreport.draw.chart import Chart, PageSlot
 from rlreport.draw.svg import png
 from rlreport.errors import OutputError, UsageError
+from rlreport.pages.comparison import ComparisonBuilder
 from rlreport.pages.notes import render_notes
 from rlreport.pages.overview import extreme_number, overview_view, run_courses
 from rlreport.pages.report import ReportBuilder
@@ -40,26 +41,12 @@ from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
-if TYPE_CHECKING:
-    from rlreport.pages.comparison import ComparisonBuilder
-
-
 # Maximum size in bytes of a report embedded in a notebook; larger ones are only linked
 MOST_EMBEDDED = 5_000_000
 
 _USUAL = ("kl", "length", "reward_distribution", "surprisal", "win_rate", "eos", "distinct_2")
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND_COLUMNS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A chart as a PNG image; ``name`` is its file name without suffix."""
-
-    name: str
-    title: str
-    description: str
-    png: bytes
 
 
 def overview(builder: ReportBuilder) -> dict[str, Any]:
@@ -69,13 +56,13 @@ def overview(builder: ReportBuilder) -> dict[str, Any]:
     return builder.options.language.of(view)
 
 
-def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
+def pictures(builder: Builder, most: int, *, width: int) -> list[Chart]:
     """Draw the most important charts: of the verdict, the reward, other findings, common ones."""
     language = builder.options.language
     return builder.once(
         ("pictures", most, width),
         lambda: [
-            Picture(chart.name, chart.title, chart.description, png(chart, width, language.font))
+            replace(chart, png=png(chart, width, language.font))
             for chart in language.of(_ranked_charts(builder)[:most])
         ],
     )
@@ -109,17 +96,9 @@ def _ranked_charts(builder: Builder) -> list[Chart]:
 
 
 def notebook_html(
-    out: Path | str,
-    form: str,
-    verdict: Verdict,
-    figures: Sequence[KeyFigure],
-    language: Language,
+    out: Path | str, form: str, verdict: Verdict, figures: Sequence[KeyFigure], language: Language
 ) -> str:
-    """Return verdict, key figures and the one-file report as HTML for a notebook cell.
-
-    The report is in a sandboxed frame, so its scripts can access neither the notebook nor the
-    network. Notebooks that are not trusted show everything except the frame.
-    """
+    """Return verdict, key figures and the report, in a sandboxed frame, for a notebook cell."""
     name = href = str(out)
     document = ""
     if isinstance(out, Path):
@@ -179,36 +158,23 @@ _MARKUP = re.compile(r"([\\`*_\[\]{}|~$])")
 
 
 class _Detail(NamedTuple):
-    """How much a report shows at most: steps, extreme responses, characters per response."""
+    """How much is shown at most: responses or prompts as examples, characters of a text, steps."""
 
-    steps: int
-    extremes: int
+    examples: int
     chars: int
-
-
-class _PairDetail(NamedTuple):
-    """Most prompts in one line (``telling``) and in full (``pairs``), and characters per text."""
-
-    telling: int
-    pairs: int
-    chars: int
+    steps: int = 0
 
 
 _DETAILS = (
-    _Detail(40, 12, 2_000),
-    _Detail(30, 12, 1_000),
-    _Detail(20, 12, 400),
-    _Detail(20, 8, 200),
-    _Detail(12, 4, 120),
-    _Detail(12, 0, 0),
+    _Detail(12, 2_000, 40),
+    _Detail(12, 1_000, 30),
+    _Detail(12, 400, 20),
+    _Detail(8, 200, 20),
+    _Detail(4, 120, 12),
+    _Detail(0, 0, 12),
     _Detail(0, 0, 0),
 )
-_PAIR_DETAILS = (
-    _PairDetail(2, 8, 1_500),
-    _PairDetail(2, 4, 800),
-    _PairDetail(2, 2, 300),
-    _PairDetail(2, 0, 0),
-)
+_COMPARISON_DETAILS = (_Detail(8, 1_500), _Detail(4, 800), _Detail(2, 300), _Detail(0, 0))
 
 
 def write_markdown(builder: Builder, path: Path) -> None:
@@ -255,12 +221,11 @@ def append_summary(builder: Builder, file: Path) -> None:
 
 def summary_text(
     builder: Builder,
-    drawn: Sequence[Picture] = (),
+    drawn: Sequence[Chart] = (),
     folder: str = "",
     *,
     most_bytes: int = 4 * MOST_CHARACTERS,
 ) -> str:
-    """Return the report or comparison as Markdown, with as much detail as fits."""
     shared = {
         "stamp": builder.stamp,
         "run": builder.run,
@@ -281,7 +246,7 @@ def summary_text(
 
 def _comparison_texts(builder: ComparisonBuilder, shared: dict[str, Any]) -> Iterator[str]:
     template = _environment(builder.options.language).get_template("compare.md")
-    for detail in _PAIR_DETAILS:
+    for detail in _COMPARISON_DETAILS:
         yield template.render(view=builder.view, detail=detail, **shared)
 
 
@@ -307,7 +272,7 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
     for detail in _DETAILS:
         yield template.render(
             steps=_short_table(view["steps"], detail.steps),
-            extremes=language.of(_extremes(builder.extremes[: detail.extremes])),
+            extremes=language.of(_extremes(builder.extremes[: detail.examples])),
             detail=detail,
             **shared,
         )

@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
@@ -30,7 +29,7 @@ MANIFEST = "data/manifest.json"
 # Files that operating systems and web hosts add to a report folder; they are preserved
 SYSTEM_FILES = (".DS_Store", ".nojekyll", "CNAME", "Thumbs.db", "desktop.ini")
 
-_NFS_FILES = ".nfs*"  # deleted files that are still open; NFS removes them later
+_NFS_PREFIX = ".nfs"  # of deleted files that are still open; NFS removes them later
 EDGE_BYTES = 4096
 _MAX_NAMED = 3
 
@@ -84,16 +83,15 @@ def check_names(folder: Path | str, names: Iterable[str]) -> None:
     foreign = [
         name
         for name in sorted(names)
-        if (last := PurePosixPath(name).name) not in SYSTEM_FILES and not fnmatch(last, _NFS_FILES)
+        if (last := PurePosixPath(name).name) not in SYSTEM_FILES
+        and not last.startswith(_NFS_PREFIX)
     ]
     if foreign:
         further = len(foreign) - _MAX_NAMED
-        shortened = ", ".join(foreign[:_MAX_NAMED]) + (
-            f" and {further:,} more" if further > 0 else ""
-        )
+        rest = f" and {further:,} more" if further > 0 else ""
         raise OutputError(
-            f"{folder}: contains files that rlreport did not write: {shortened}; "
-            "move them or choose another destination"
+            f"{folder}: contains files that rlreport did not write: "
+            f"{', '.join(foreign[:_MAX_NAMED])}{rest}; move them or choose another destination"
         )
 
 

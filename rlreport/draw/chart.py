@@ -20,7 +20,6 @@ from rlreport.draw.theme import DESIGNS, HEIGHT, PADDING, WIDTH, Spec, design_so
 from rlreport.figures.ragged import Floats
 from rlreport.text.clean import printable, shortened
 from rlreport.text.messages import Message, message
-from rlreport.text.numbers import written
 
 Scale = Literal["linear", "log", "symlog"]
 # Minimum extent of an axis as a fraction of its largest magnitude, so that noise stays flat
@@ -83,10 +82,7 @@ def drawable(values: Floats) -> Floats:
 
 
 def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
-    """Return the axis limits (low, high) for all finite values with padding, low < high always.
-
-    With ``percent``, padding does not go below 0, nor above 1 if all values are at most 1.
-    """
+    """Return padded axis limits, low < high; ``percent``: within 0 and 1 where the values are."""
     values = np.concatenate([array[np.isfinite(array)] for array in arrays])
     if not values.size:
         return (0.0, 1.0)
@@ -154,11 +150,8 @@ def bins(values: Floats) -> tuple[float, float, float]:
 
 
 def counts(values: Floats, step: float, low: float, high: float) -> tuple[Floats, Floats, Floats]:
-    """Return start, end and number of ``values`` of the bins that are not empty, (B,) each.
-
-    A value on an edge falls into the same bin as with Vega's ``bin`` transform, so that a chart
-    does not change when the page makes it interactive.
-    """
+    """Return start, end and number of ``values`` of the bins that are not empty, (B,) each."""
+    # A value on an edge falls into the same bin as in Vega, which draws the interactive chart.
     last = round((high - low) / step) - 1
     indices = np.floor(1e-14 + (values - low) / step).astype(np.int64)
     present, numbers = np.unique(np.clip(indices, 0, last), return_counts=True)
@@ -167,11 +160,8 @@ def counts(values: Floats, step: float, low: float, high: float) -> tuple[Floats
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return names reduced to letters, digits and ``_``; duplicates get a number appended.
-
-    Vega parses ``.``, ``[]`` and quotes in a field name as a path and draws nothing. Names that
-    differ only in case are duplicates, as in the file systems of Windows and macOS.
-    """
+    """Return names reduced to letters, digits and ``_``; duplicates get a number appended."""
+    # Vega takes ``.``, ``[]`` and quotes for a path; some file systems ignore upper and lower case.
     used_names: set[str] = set()
     result = []
     for name in names:
@@ -192,11 +182,6 @@ def label(text: str, longest: int = 40) -> str:
     return shortened(printable(" ".join(text.split())), longest)
 
 
-def figure(value: float, percent: bool = False) -> str:
-    """Format a number with three significant digits; with ``percent``, 0.5 becomes "50%"."""
-    return written(value, "share" if percent else "number")
-
-
 def finite_or_none(value: float, digits: int = 6) -> float | None:
     """Round to ``digits`` digits; None for NaN and infinity."""
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
@@ -213,9 +198,6 @@ def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any
 
 Rows = Sequence[Mapping[str, Any]]
 PageSlot = Literal["lead", "reward", "open", "more"]
-
-# Value of ``data`` in a specification whose rows the page's script provides
-PAGE_ROWS = {"name": "rows"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +220,7 @@ class Chart:
     # (collapsed)
     place: PageSlot = "open"
     smoothed: bool = False  # whether curves are smoothed, with the logged values behind them
+    png: bytes = b""  # picture for mail and Markdown, b"" until it is drawn
 
     def sized(self, size: str) -> Chart:
         """Return a copy of the same height, as wide as ``WIDTH[size]``."""

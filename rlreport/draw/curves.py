@@ -19,7 +19,6 @@ from rlreport.draw.chart import (
     Rows,
     Scale,
     drawable,
-    figure,
     fill,
     finite_or_none,
     label,
@@ -33,6 +32,7 @@ from rlreport.draw.chart import (
 from rlreport.draw.theme import INTERACTION, LIGHT, LINE, PALETTE, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, Ints, spans
 from rlreport.text.messages import clauses, format_message, message, plural, sentences
+from rlreport.text.numbers import written
 
 MOST_POINTS = 400  # maximum number of points per curve
 AVERAGED_POINTS = 250  # maximum number of points with a range, which take more bytes
@@ -90,7 +90,6 @@ class DrawnCurve:
         return {name: array for name, array in items if isinstance(array, np.ndarray)}
 
     def map(self, change: Callable[[Floats], Floats]) -> DrawnCurve:
-        """Return a copy with ``change`` applied to the values and to all edges."""
         arrays = {name: change(array) for name, array in self.arrays().items()}
         return replace(self, **arrays)  # type: ignore[arg-type] # arrays only
 
@@ -113,10 +112,7 @@ def is_sparse(values: Floats) -> bool:
 
 
 def thinned(steps: Floats, series: Sequence[DrawnCurve]) -> tuple[Floats, list[DrawnCurve], int]:
-    """Average neighbouring steps, and keep their range, if there are more than MOST_POINTS.
-
-    Returns the steps, the curves, and the number of steps averaged per point (1: unchanged).
-    """
+    """Return at most MOST_POINTS means of neighbours with their range, and the steps in each."""
     if len(steps) <= MOST_POINTS:
         return steps, list(series), 1
     group_size = -(-len(steps) // AVERAGED_POINTS)
@@ -139,8 +135,10 @@ def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
     values = curve.values[finite]
 
     def at(index: int) -> str:
-        value, step = figure(values[index], percent), float(steps[finite[index]])
-        return message("{value} at step {step:count}", value=value, step=step)
+        value = written(values[index], "share" if percent else "number")
+        return message(
+            "{value} at step {step:count}", value=value, step=float(steps[finite[index]])
+        )
 
     if len(values) == 1:
         return message("{name}: {value}.", name=curve.title, value=at(0))
@@ -155,10 +153,9 @@ def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
 
 
 def sparkline(values: Floats, steps: Ints | None = None) -> str:
-    """Return a sparkline as SVG path data (``d``) in a box 100 wide and 24 high, see ``is_sparse``.
+    """Return SVG path data in a box 100 × 24, "" if fewer than two values are finite.
 
-    Of more than SPARKLINE_POINTS values, the means of as many groups of neighbours as fit are
-    drawn, both ends, the lowest and the highest. Returns "" if fewer than two values are finite.
+    Many values are drawn as means of neighbours, both ends, the lowest and the highest.
     """
     values = drawable(values)
     if len(values) < 2:
@@ -396,10 +393,7 @@ def path_chart(
     axis: str,
     paths: Sequence[tuple[DrawnCurve, Floats, Floats, Mapping[int, str]]],
 ) -> Chart:
-    """Return a chart of mean reward (y) against another quantity, whose title is ``axis``.
-
-    A path has the curve of its reward, its steps, its x, and its labels by index of the point.
-    """
+    """Return a chart of mean reward (y); a path: curve, steps, x, and labels by point's index."""
     rows, ends = [], []
     for curve, steps, x, labels in paths:
         selection = evenly(len(x), MOST_POINTS)

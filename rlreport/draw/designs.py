@@ -123,11 +123,9 @@ def columns() -> Spec:
 def histogram() -> Spec:
     """Return the design of a histogram of rewards.
 
-    Bars of the policy are filled, those of the reference's responses to the same prompts dashed,
-    and those of the run's first step drawn behind.
     Data: rows with ``reward`` and ``ref_reward``; a row that represents several responses has
-    their number as ``weight``. Layers with their own data: ``ghost`` (``low``, ``high``,
-    ``share``) and ``key`` (the legend).
+    their number as ``weight``. Layers with their own data: ``ghost`` (the run's first step:
+    ``low``, ``high``, ``share``) and ``key`` (the legend).
     """
     place: Look = {"x": _x("low"), "x2": "high:Q", "y": _y("share"), "y2": alt.datum(0)}
     policy = _ink("policy", fillOpacity=0.7, binSpacing=1)
@@ -170,12 +168,9 @@ def _bin_shares(bars: Any, field: str) -> Any:
 
 
 def ordered_bars() -> Spec:
-    """Return the design of bars with the reward gap of each response, smallest first.
+    """Return the design of bars of responses by ``reward_gap``; a layer with own data: ``zero``.
 
-    The gap is its reward minus that of the reference's response to the prompt.
-
-    Data: rows with ``reward_gap``; a row that represents several responses has their number as
-    ``weight``. Layer with its own data: ``zero``.
+    A row that represents several responses has their number as ``weight``.
     """
     side = alt.Scale(domain=["above", "below"], range=[LIGHT["policy"], LIGHT["reference"]])
     bars = _layer(

@@ -316,10 +316,7 @@ def _curve_charts(
 
 
 def _parts(tables: Tables, run: Run, entry: CurveChart, band: float) -> list[Part]:
-    """Return the parts of a chart, which may differ in unit, the leading one first.
-
-    Of a trainer's metric and the rollouts' mean, the leading one is bold, the other one thin.
-    """
+    """Return the parts of a chart, which may differ in unit, the leading one first and bold."""
     first, parts, last = list[Part](), list[Part](), list[Part]()
     for curve in entry.curves:
         series, axis = _series(tables, curve, band), STEP[curve.column].axis
@@ -349,9 +346,8 @@ def _series(tables: Tables, curve: Curve, band: float) -> DrawnCurve:
     series = DrawnCurve(curve.key or curve.title, message(curve.title), values, *curve.style)
     if not curve.std or band <= 0:
         return series
-    with np.errstate(over="ignore", invalid="ignore"):  # no band where the std overflows
-        half = band * floats(tables.steps, curve.std)
-        low, high = values - half, values + half
+    half = band * floats(tables.steps, curve.std)
+    low, high = values - half, values + half
     # Clip the band to the range of logged values, so that it has no negative lengths.
     logged_values = tables.responses.get(curve.column.removesuffix("_mean"))
     if logged_values is not None and logged_values.notna().any():

@@ -17,7 +17,6 @@ from rlreport.draw.chart import (
     bins,
     counts,
     drawable,
-    figure,
     fill,
     finite_or_none,
     label,
@@ -32,7 +31,7 @@ from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import guide_for, roles_of
 from rlreport.summarise.steps import ROLE_COLUMNS
 from rlreport.tables import Tables
-from rlreport.text.messages import format_message, message, plural
+from rlreport.text.messages import figure, format_message, message, plural
 
 # Rewards with at most this many distinct values are treated as grades, such as right or wrong
 FEW_VALUES = 12
@@ -44,11 +43,7 @@ LEAST_STD = 1e-6
 
 
 def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield one chart of the reward distribution at each step; nothing without rewards.
-
-    Of few distinct rewards, such as right and wrong, draw the share of each, as quantiles would
-    jump between them; of others the median and two bands of quantiles.
-    """
+    """Yield a chart of each reward's share if few are distinct, else of median and quantiles."""
     reward = floats(tables.responses, "reward")
     finite = np.isfinite(reward)
     if not finite.any():
@@ -62,6 +57,7 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         counted = rounded.groupby(step).value_counts(normalize=True).unstack(fill_value=0)
         shares = counted.reindex(frame.steps).sort_index(axis=1, ascending=False)
         series = curves_of(shares.rename(columns=figure).items())
+        axis, note = message("share of the step's responses with each reward"), ""
     else:
         quantiles = pd.Series(reward).groupby(step).quantile(QUANTILES)
         p5, p25, p50, p75, p95 = quantiles.unstack().reindex(frame.steps).to_numpy().T
@@ -69,18 +65,16 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
             DrawnCurve("median", message("median"), p50, low=p25, high=p75),
             DrawnCurve("p5_p95", "", np.full_like(p50, np.nan), low=p5, high=p95),
         ]
+        axis = message("reward: median, middle 50%, middle 90%")
+        note = message("The dark band covers the middle half of the responses, the light one 90%.")
     yield curve_chart(
         frame,
         "reward_distribution",
         message("Reward distribution"),
         series,
-        axis=message("share of the step's responses with each reward")
-        if few
-        else message("reward: median, middle 50%, middle 90%"),
+        axis=axis,
         percent=few,
-        note=""
-        if few
-        else message("The dark band covers the middle half of the responses, the light one 90%."),
+        note=note,
     )
 
 

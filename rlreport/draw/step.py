@@ -11,7 +11,6 @@ from rlreport.check.finding import SEVERITIES, Finding
 from rlreport.choose import evenly
 from rlreport.columns import RESPONSE
 from rlreport.draw.chart import (
-    PAGE_ROWS,
     Axis,
     Chart,
     Rows,
@@ -19,7 +18,6 @@ from rlreport.draw.chart import (
     correlation,
     counts,
     drawable,
-    figure,
     fill,
     layer_named,
     limits,
@@ -31,7 +29,7 @@ from rlreport.draw.theme import DASHED, LIGHT, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats
 from rlreport.tables import length_column
 from rlreport.text.language import ENGLISH, Language
-from rlreport.text.messages import message, plural, sentences, translatable
+from rlreport.text.messages import figure, message, plural, sentences, translatable
 
 # Columns that the charts need
 CHARTED = ("reward", "ref_reward", "reward_gap", "kl_k1", "response_tokens", "response_chars")
@@ -189,9 +187,9 @@ def _page_spec(
     data: dict[str, Rows],
     placeholders: dict[str, float] | None = None,
 ) -> Spec:
-    """Return a Vega-Lite specification whose rows are the page's."""
+    """Return a Vega-Lite specification whose rows the page's script provides."""
     spec, _ = fill(design, {"rows": (), **data}, axes, placeholders, size="step", right=RIGHT)
-    return spec | {"data": PAGE_ROWS}
+    return spec | {"data": {"name": "rows"}}
 
 
 def _key(names: list[tuple[str, str]]) -> list[tuple[float, str, str]]:

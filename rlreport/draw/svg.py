@@ -29,19 +29,12 @@ ADDRESS_SPACE = 65 << 30
 
 SVG = "{http://www.w3.org/2000/svg}"
 _TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}
-_INHERITED = [
-    "fill",
-    "fill-opacity",
-    "stroke",
-    "stroke-opacity",
-    "stroke-width",
-    "stroke-dasharray",
-    "stroke-linejoin",
-    "font-size",
-    "text-anchor",
-]
 _GEOMETRY = {"d", "transform", "x", "y", "x2", "y2", "width", "height"}
-_ALLOWED_ATTRIBUTES = {*_INHERITED, *_GEOMETRY, "opacity", "clip-path", "id"}
+_ALLOWED_ATTRIBUTES = {
+    *_GEOMETRY,
+    *("fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray"),
+    *("stroke-linejoin", "font-size", "text-anchor", "opacity", "clip-path", "id"),
+}
 _DEFAULTS = {
     ("opacity", "1"),
     ("transform", "translate(0,0)"),
@@ -156,7 +149,6 @@ def _simplify(element: ET.Element, prefix: str, variables: dict[str, str]) -> li
         if tag in ("g", "defs") and not inner:
             continue
         if tag == "g":
-            attributes |= _hoist_attributes(inner)
             if "mark-rect" in child.get("class", ""):
                 attributes["shape-rendering"] = "crispEdges"  # avoids seams between cells
             if not attributes:
@@ -188,16 +180,3 @@ def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> 
 @lru_cache(maxsize=4096)  # many symbols and ticks have equal geometry
 def _round_numbers(geometry: str) -> str:
     return _NUMBER.sub(lambda number: f"{round(float(number[0]), 1) + 0.0:g}", geometry)
-
-
-def _hoist_attributes(children: Sequence[ET.Element]) -> dict[str, str]:
-    if len(children) < 2:
-        return {}
-    shared = {}
-    for key in _INHERITED:
-        value = children[0].get(key)
-        if value is not None and all(child.get(key) == value for child in children):
-            shared[key] = value
-            for child in children:
-                del child.attrib[key]
-    return shared

@@ -88,20 +88,12 @@ def tokens(theme: Theme) -> dict[str, str]:
 
 
 def sentinels() -> dict[str, str]:
-    """Return light colour → CSS custom property (such as ``--policy``) that replaces it on pages.
-
-    For interactive charts, a page's script replaces the colours in the specification by the
-    property's current values, so that they follow the page's theme like static charts.
-    """
+    """Return light colour → CSS custom property, such as ``--policy``, that replaces it."""
     return {colour: f"--{name}" for name, colour in tokens("light").items()}
 
 
 def vega_config() -> dict[str, Any]:
-    """Return the Vega-Lite ``config`` that all charts share.
-
-    The layout does not depend on text widths, so that charts are the same with any installed
-    fonts. The only exception: interactive charts drop labels of the x axis that would overlap.
-    """
+    """Return the Vega-Lite ``config`` of all charts; no place depends on the widths of texts."""
     axis = {
         "domain": False,
         "ticks": False,

@@ -40,10 +40,7 @@ def source_environment() -> jinja2.Environment:
 
 
 def compile_templates(folder: Path) -> None:
-    """Write Python modules compiled from the templates, for the folder ``COMPILED``.
-
-    Templates of Markdown are left out: they need the filters of ``rlreport.deliver.markdown``.
-    """
+    """Write the folder ``COMPILED``, without Markdown, whose filters ``deliver.markdown`` has."""
     source_environment().compile_templates(
         folder, zip=None, filter_func=lambda name: not name.endswith(".md"), ignore_errors=False
     )

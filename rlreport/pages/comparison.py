@@ -130,7 +130,6 @@ class ComparisonBuilder(Maker):
 
     @property
     def view(self) -> dict[str, Any]:
-        """The values that the page's template prints, in the language of the comparison."""
         return self.options.language.of(_compare_view(self.outcome, self.charts, self.shown))
 
     def frame(self) -> Shell:
@@ -156,7 +155,6 @@ class ComparisonBuilder(Maker):
             yield self.finish(Page(INDEX, "index", frame.title, html))[0]
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (path, bytes) of every file of a comparison that is written as a folder."""
         yield from self.pages()
         yield from assets(self.options.language).files.values()
         yield "data/compare.json", canonical_json(compare_json(self.outcome), indent=True)

@@ -218,7 +218,6 @@ def chart_path(chart: Chart) -> str:
 
 
 def report_json(context: RunContext) -> dict[str, Any]:
-    """Return the content of ``report.json``: run, settings, versions, steps, findings, files."""
     tables, verdict = context.tables, findings_json(context.verdict)
     return {
         "schema": verdict.pop("schema"),

@@ -15,7 +15,7 @@ from rlreport.about.card import Scalar, card_values
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.verdict import translatable_title
 from rlreport.columns import STEP
-from rlreport.comparison.reports import section, verdict_of
+from rlreport.comparison.reports import dicts, section, verdict_of
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import Frame, curve_chart, curves_of, sparkline
 from rlreport.draw.theme import PALETTE
@@ -51,12 +51,7 @@ _COLUMNS = (
     ColumnView("reward_first", message("Reward, first"), help=message("mean of the first values")),
     ColumnView("reward_last", message("Reward, last"), help=_LAST_WINDOW),
     ColumnView("trend", message("Reward over steps"), kind="path"),
-    ColumnView(
-        "kl",
-        message("KL, end"),
-        STEP["kl_k1_mean"].unit,
-        help=_LAST_WINDOW,
-    ),
+    ColumnView("kl", message("KL, end"), STEP["kl_k1_mean"].unit, help=_LAST_WINDOW),
     ColumnView(
         "length", message("Length, end"), STEP["response_tokens_mean"].unit, help=_LAST_WINDOW
     ),
@@ -101,10 +96,7 @@ def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
 
 
 def reward_chart(listed: Sequence[Listed]) -> Chart | None:
-    """Return a chart with a curve of the mean reward of each run, None for fewer than two runs.
-
-    Where only other runs have a step, a run's reward is interpolated between its own steps.
-    """
+    """Return a chart of the runs' mean rewards, interpolated; None for fewer than two runs."""
     curves = []
     for report in listed:
         steps_json = _steps(report.about or {})
@@ -135,10 +127,7 @@ def reward_chart(listed: Sequence[Listed]) -> Chart | None:
 
 
 def _steps(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    logged = about.get("steps")
-    steps: list[Mapping[str, Any]] = (
-        [s for s in logged if isinstance(s, dict)] if isinstance(logged, list) else []
-    )
+    steps = dicts(about.get("steps"))
     with_responses = [step for step in steps if _number(step.get("responses")) > 0]
     return with_responses or [
         step for step in steps if math.isfinite(_number(step.get("reward_mean")))
@@ -204,8 +193,7 @@ def _key_value(card: Mapping[str, Scalar], column: ColumnView) -> object:
 
 def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return quantity ("reward") -> its course, without those in units of their own."""
-    logged = section(about, "verdict").get("course")
-    courses = [c for c in logged if isinstance(c, dict)] if isinstance(logged, list) else []
+    courses = dicts(section(about, "verdict").get("course"))
     columns = [str(section(course, "series").get("column")) for course in courses]
     return {
         str(course.get("quantity")): course

@@ -1,9 +1,4 @@
-"""The pages of prompts, of tokens and of all responses.
-
-The page of prompts shows the rewards of each prompt over the steps. The page of
-tokens shows the tokens with the most KL, tokens whose probability changed most, and phrases that
-appear in more and more responses during training.
-"""
+"""The pages of prompts, of tokens and of all responses."""
 
 from __future__ import annotations
 
@@ -21,9 +16,9 @@ from rlreport.columns import PROMPT, RESPONSE, STEP, TOKEN
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import sparkline
 from rlreport.figures.ragged import Floats
-from rlreport.pages.overview import snippet
+from rlreport.pages.overview import SNIPPET_CHARS
 from rlreport.pages.redact import redacted, response_numbers
-from rlreport.pages.step import NUMBERED, STATIC_ROWS, number_cells, rounded, strings_of
+from rlreport.pages.step import NUMBERED, STATIC_ROWS, number_cells, strings_of
 from rlreport.pages.templates import PROMPTS, Addresses, packed_json
 from rlreport.pages.views import (
     PROMPT_TEXT,
@@ -43,6 +38,7 @@ from rlreport.pages.views import (
 from rlreport.read.rollouts import EDGE, Rollout
 from rlreport.tables import Tables
 from rlreport.text.chat import turns, turns_as_text
+from rlreport.text.clean import shortened
 from rlreport.text.messages import listed, message, plural, sentences, span
 
 PROMPTS_LISTED = 300
@@ -91,7 +87,6 @@ _SEEN_IN = ColumnView(
 
 
 def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
-    """Return the run's extremes, such as its lowest reward, each with its response."""
     ends = extremes(run.tables.responses)
     rows = sorted({extreme.row for extreme in ends})
     texts = run.chosen.read(rows)
@@ -123,7 +118,8 @@ def _prompts(tables: Tables, addresses: Addresses, shown: Container[int]) -> Tab
     paths = _reward_paths(tables.responses, ids)
     columns = [PROMPT[name] for name in _SHOWN if prompts[name].notna().any()]
     questions = [
-        snippet(turns_as_text(turns(text)) or text) for text in prompts["prompt"].astype(str)
+        shortened(turns_as_text(turns(text)) or text, SNIPPET_CHARS)
+        for text in prompts["prompt"].astype(str)
     ]
     lines = zip(ids, prompts["reward_last"].tolist(), strict=True)
     absent = message("the report shows no response to this prompt")
@@ -170,8 +166,7 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
 
 def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[int, Floats]:
     rows = responses.loc[responses["prompt_id"].isin(prompt_ids), ["prompt_id", "step", "reward"]]
-    with np.errstate(over="ignore"):
-        means = rows.groupby(["prompt_id", "step"])["reward"].mean()
+    means = rows.groupby(["prompt_id", "step"])["reward"].mean()
     return {prompt_id: means[prompt_id].to_numpy() for prompt_id in prompt_ids}
 
 
@@ -258,7 +253,8 @@ MOST_LISTED = 20_000
 # Fraction of a report's bytes that the responses table may take; approximate bytes of a row
 LISTED_SHARE, LISTED_BYTES = 0.15, 200
 
-LISTED_CHARS = 120  # Maximum characters of a prompt or response in the responses page's table
+LISTED_DIGITS = 6  # Significant digits of numbers in the responses page's table
+LISTED_CHARS = 120  # Maximum characters of a prompt or response in it
 _TEXTS = ("prompt", "response")
 _ORDER = message(
     "negative: cited by a finding; 0: an extreme of the run; positive: rank within its step"
@@ -292,19 +288,18 @@ def listed_rows(
     return {
         "step": job.plan.step,
         "n": [r.n for r in rollouts],
-        **{key: rounded(column[job.shown]).tolist() for key, column in values.items()},
+        **{
+            key: [float(f"{value:.{LISTED_DIGITS}g}") for value in column[job.shown].tolist()]
+            for key, column in values.items()
+        },
         **strings_of(job, job.shown, context),
-        "prompt": [snippet(_question(r).lstrip(), LISTED_CHARS) for r in rollouts],
-        "response": [snippet(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
+        "prompt": [shortened(_question(r).lstrip(), LISTED_CHARS) for r in rollouts],
+        "response": [shortened(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
     }
 
 
 def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
-    """Add step, interest and citing findings to a step's rows; keep ``context.listed`` of them.
-
-    The first ``pinned`` rows, which a finding cites or which are an extreme of the run (e.g. its
-    lowest reward), get the interest 0 or less, which sorts before the other rows of all steps.
-    """
+    """Add step, interest (see ``_ORDER``) and findings to the first ``context.listed`` rows."""
     step, n = rows["step"], rows["n"][: context.listed]
     findings = context.verdict.findings
     names = [finding.name for finding in findings]
@@ -339,7 +334,9 @@ def responses_view(
         key: [value for step in steps for value in step[key]]
         for key in ("n", *numbers, *strings, *_TEXTS)
     }
-    columns = _columns(context, any(rows[_FINDING.key]))
+    texts = [column for column in context.text_columns if column.key in _TEXTS]
+    findings = [_FINDING] if any(rows[_FINDING.key]) else []
+    columns = [_STEP, NUMBERED, *reading_order(context.columns, [*texts, *findings])]
     values = {key: np.array(rows[key], np.float64) for key in numbers}
     described = [
         *(replace(c, kind="number") for c in columns if c.key in values),
@@ -362,12 +359,6 @@ def responses_view(
         "packed": packed_json(context.options.language.of(data)),
         "summary": _summary(len(rows["n"]), shown, len(context.tables.responses)),
     }
-
-
-def _columns(context: PageContext, with_findings: bool) -> list[ColumnView]:
-    texts = [column for column in context.text_columns if column.key in _TEXTS]
-    columns = reading_order(context.columns, [*texts, *([_FINDING] if with_findings else [])])
-    return [_STEP, NUMBERED, *columns]
 
 
 def _table(

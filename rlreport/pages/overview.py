@@ -26,7 +26,7 @@ from rlreport.check.finding import (
 from rlreport.check.registry import BY_ID, CHECKS, METHOD, describe
 from rlreport.check.sentence import NAMES
 from rlreport.check.series import Series
-from rlreport.choose import Extreme, evenly
+from rlreport.choose import TOOL_ERRORS, Extreme, evenly
 from rlreport.columns import RESPONSE, STEP, Column
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import sparkline
@@ -398,20 +398,23 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
             _WHICH: [Cell(extreme.label, extreme.label) for extreme, _ in extremes],
             ColumnView("value", message("Extreme")): [_extreme_cell(e) for e, _ in extremes],
             ColumnView("step", message("Step")): [name_cell(r.step) for r in rollouts],
-            PROMPT_TEXT: [snippet(turns_as_text(r.turns) or r.prompt) for r in rollouts],
-            RESPONSE_TEXT: [snippet(r.response) or message("(empty)") for r in rollouts],
+            PROMPT_TEXT: [
+                shortened(turns_as_text(r.turns) or r.prompt, SNIPPET_CHARS) for r in rollouts
+            ],
+            RESPONSE_TEXT: [
+                shortened(r.response, SNIPPET_CHARS) or message("(empty)") for r in rollouts
+            ],
         },
         ids=[f"{r.step}-{r.n}-{extreme.metric}" for extreme, r in extremes],
         hrefs=[
             (addresses.response(r.step, r.n, extreme.token) or "")
-            + ("&turn=error" if extreme.at_error and r.step in addresses.steps else "")
+            + ("&turn=error" if extreme.metric == TOOL_ERRORS and r.step in addresses.steps else "")
             for extreme, r in extremes
         ],
     )
 
 
 def extreme_number(extreme: Extreme) -> Cell:
-    """Return the table cell with an extreme value, e.g. the lowest reward of the run."""
     return number_cell(extreme.value, RESPONSE[extreme.metric].kind)
 
 
@@ -423,7 +426,7 @@ def _extreme_cell(extreme: Extreme) -> Cell:
 
 
 def _steps(context: RunContext, addresses: Addresses) -> TableView:
-    steps, notes = context.steps, []
+    steps, notes = context.tables.steps, []
     columns = [STEP[name] for name in columns_with_data(steps, STEPS_SHOWN)]
     if not context.rollouts and len(steps) > MOST_ROWS:
         text = message("{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps))
@@ -463,10 +466,6 @@ def _step_badges(context: RunContext, step: int, incomplete: bool) -> list[str]:
     if step == context.tables.in_progress:
         badges.append(message("in progress"))
     return badges + [f.name for f in verdict.findings if f.id == verdict.lead and step in f.steps]
-
-
-def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:
-    return shortened(text or "", chars)
 
 
 # Key figure -> (the quantity whose course it shows, its label if it is a metric of the trainer)

@@ -47,7 +47,6 @@ class Redactor:
 
 
 def _placeholder(kind: str, text: str, number: int | None = None) -> str:
-    """Return what replaces a text, e.g. "[prompt 3, at most 100 characters]"."""
     longest = 10 ** max(1, len(str(max(len(text) - 1, 0))))
     numbered = kind if number is None else f"{kind} {number}"
     return f"[{numbered}, at most {longest:,} characters]"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from rlreport.choose import Extreme, StepPlan, left_out, shown_prompts
+from rlreport.choose import Extreme, left_out, shown_prompts
 from rlreport.comparison.reports import PATH as RESPONSES
 from rlreport.comparison.reports import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
@@ -25,7 +25,6 @@ from rlreport.pages.lists import (
     extreme_responses,
     prompts_view,
     responses_view,
-    rows_listed,
     tokens_view,
 )
 from rlreport.pages.notes import Targets, render_notes
@@ -123,15 +122,8 @@ class ReportBuilder(RunContext, Maker):
             return sum(len(page.plan.rows) for page in self.step_pages)
         return len({(rollout.step, rollout.n) for _, rollout in self.extremes})
 
-    def with_step_links(self, plans: list[StepPlan], limit: int) -> ReportBuilder:
-        """Return a copy that gives these steps a page, in a report of at most ``limit`` bytes."""
-        return replace(self, plans=plans, listed=rows_listed(plans, limit))
-
     def with_data(self, room: int) -> ReportBuilder:
-        """Return a copy with the data of responses in at most ``room`` bytes, and of the trainer.
-
-        It has no data of the trainer if ``room`` is 0.
-        """
+        """Return a copy with the responses' data in ``room`` bytes, and the trainer's unless 0."""
         tables, metrics = self.tables, self.tables.metrics
         data = packed(response_data(tables, redact=bool(self.options.redact)), room)
         without_metrics = self.one_file or metrics.empty or not room

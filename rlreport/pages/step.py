@@ -25,7 +25,7 @@ from rlreport.draw.step import CHARTED, step_charts
 from rlreport.figures.ragged import Floats, spans
 from rlreport.options import FigureOptions
 from rlreport.pages.overview import distinct_2_note, finding_view, step_figures
-from rlreport.pages.templates import Addresses, canonical_json, packed, packed_json, step_file
+from rlreport.pages.templates import Addresses, canonical_json, packed, packed_json
 from rlreport.pages.views import (
     SAMPLED_FIGURE,
     Cell,
@@ -144,12 +144,10 @@ def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
     """
     of_group = responses.groupby(["step", "group"])["reward"]
     several = of_group.transform("count") > 1
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = of_group.transform("mean").where(several)
-        std = of_group.transform("std", ddof=0).where(several)
-        advantage = ((responses["reward"] - mean) / std).where(std >= NO_VARIANCE)
-    group = responses["group"].where(several)
-    parts = (group, mean, std, advantage)
+    mean = of_group.transform("mean").where(several)
+    std = of_group.transform("std", ddof=0).where(several)
+    advantage = ((responses["reward"] - mean) / std).where(std >= NO_VARIANCE)
+    parts = (responses["group"].where(several), mean, std, advantage)
     return {
         column.key: part.to_numpy(np.float64)
         for column, part in zip(GROUP_COLUMNS, parts, strict=True)
@@ -159,11 +157,7 @@ def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
 def group_data(
     columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64], *, ground_truth: bool
 ) -> dict[str, Any]:
-    """Return the groups of a step's shown responses, as ``groups``, ``siblings`` and ``right``.
-
-    ``groups``: n of the members of each group. ``siblings``: n of a member that is not shown ->
-    reward, length, correctness. ``right``: correctness of the shown responses, if it is known.
-    """
+    """Return groups of shown responses: ``groups``, ``siblings``, ``right``; see page-data.md."""
     n, group, rewards = columns["n"], columns["group"], columns["reward"]
     correctness = _correctness(columns, ground_truth=ground_truth)
     lengths = columns[length_column(columns)]
@@ -211,9 +205,6 @@ SHIPPED = (
     *("logp", "ref_logp", "log_ratio", "token_reward"),
     *("value", "advantage", "return", "sampler_logp"),
 )
-
-# Name of a token figure -> its attribute in ``Rollout.figures``, where the two names differ
-ATTRIBUTES = {"return": "return_"}
 
 MISSING_EXPONENT = -128  # marks NaN, see ``decimal``
 INFINITE_EXPONENT = 127
@@ -306,7 +297,7 @@ def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
 
 
 def _figure(rollout: Rollout, name: str) -> Floats | None:
-    values: Floats | None = getattr(rollout.figures, ATTRIBUTES.get(name, name))
+    values: Floats | None = getattr(rollout.figures, "return_" if name == "return" else name)
     return values
 
 
@@ -370,9 +361,6 @@ STATIC_ROWS = 50
 
 NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order"), written="count")
 
-# Significant digits of numbers in data of all steps, e.g. the responses page's table
-LISTED_DIGITS = 6
-
 # Keys of a step's page data that the responses page loads, too; see docs/page-data.md
 _OF_TEXTS = (
     *("step", "total", "n", "texts", "turns", "where", "badges", "highlights", "prompts"),
@@ -420,10 +408,7 @@ def step_view(
     index = linked.index(plan.step)
     all_steps = [Link(message("all of them"), overview)]
     tokens = pack_tokens(
-        rows.with_tokens,
-        plan.digits,
-        context.options,
-        advantages_logged=context.advantages_logged,
+        rows.with_tokens, plan.digits, context.options, advantages_logged=context.advantages_logged
     )
     data = _data(job, rows, context)
     # Training responses are judged; if there are none, those of validation.
@@ -584,22 +569,17 @@ def _step_link(step: int, addresses: Addresses) -> Link:
 
 def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Return the data about the whole run that each step's page loads; see docs/page-data.md."""
-    places = np.searchsorted(context.steps["step"].to_numpy(), context.shown_steps)
-    rewards = context.steps["reward_mean"].to_numpy()[places]
+    steps = context.tables.steps.set_index("step").loc[context.shown_steps]
     titles = {finding.id: finding.title for finding in context.verdict.findings}
+    addresses = Addresses(root="../", one_file=context.one_file)
     return {
         "steps": context.shown_steps,
         "findings": context.options.language.of(titles),
-        "rewards": [finite_or_none(value) for value in rounded(rewards).tolist()],
+        "rewards": [finite_or_none(value) for value in steps["reward_mean"].tolist()],
         "prompts": prompts,
-        "href": "#/steps/{step}" if context.one_file else "../" + step_file("{step}"),
-        "prompt": Addresses(root="../", one_file=context.one_file).prompt("{prompt}"),
+        "href": addresses.any_step("{step}"),
+        "prompt": addresses.prompt("{prompt}"),
     }
-
-
-def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the values rounded to LISTED_DIGITS significant digits."""
-    return np.array([float(f"{value:.{LISTED_DIGITS}g}") for value in values.tolist()])
 
 
 def _sample_note(values: Floats, context: PageContext) -> str:

@@ -10,7 +10,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -50,7 +50,10 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
 
 
 def _load_or_render(builder: ReportBuilder, plans: Sequence[StepPlan]) -> Iterator[StepPage]:
-    context, options = builder.of_steps(), builder.options
+    context = PageContext(
+        **{item.name: getattr(builder, item.name) for item in fields(PageContext)}
+    )
+    options = builder.options
     seconds = _SECONDS_PER_PAGE * len(plans)
     shared = builder.finish, context
     shown_steps = builder.shown_steps
@@ -127,13 +130,9 @@ def _columns(
 
 
 def _run(job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageContext]) -> Any:
-    if isinstance(job, StepJob):
-        return render_step(job, shared)
-    return draw_pages(job, shared[1].options.language)
-
-
-def render_step(job: StepJob, shared: tuple[Finish, PageContext]) -> StepPage:
     finish, context = shared
+    if not isinstance(job, StepJob):
+        return draw_pages(job, context.options.language)
     rollouts = _rollouts(job, context)
     addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
     rows = step_rows(job, rollouts, context)

@@ -51,10 +51,8 @@ NAMES = {
 }
 PAGE_FILES = {kind: f"{kind}.html" for kind in NAMES} | {"overview": "index.html"}
 
-# Pages that exist only if responses are logged, not just trainer metrics
-OF_ROLLOUTS = ("responses", "prompts", "tokens")
-
-UNLISTED = "checks"  # The page that the main navigation does not list; the overview links to it
+# Pages in the main navigation; those of responses exist only if responses are logged
+ALWAYS_LISTED, OF_ROLLOUTS = ("overview", "data"), ("responses", "prompts", "tokens")
 # Content-Security-Policy of pages in a folder, which may only run the report's scripts
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -77,7 +75,7 @@ class Addresses:
         return self.root + PAGE_FILES[kind]
 
     def step(self, step: int) -> str | None:
-        return self._any_step(step) if step in self.steps else None
+        return self.any_step(step) if step in self.steps else None
 
     def response(self, step: int, n: int, token: int | None = None) -> str | None:
         """Return the address of a response, or of one of its tokens; None without a step page."""
@@ -93,23 +91,18 @@ class Addresses:
         return f"{self.page('responses')}{self._mark}{state}"
 
     def file(self, path: str) -> str | None:
-        """Return the address of an exported file, None in the one-file form."""
         return None if self.one_file else self.root + path
 
     @property
     def _mark(self) -> str:
         return "?" if self.one_file else "#"
 
-    def _any_step(self, step: int | str) -> str:
-        return f"#/steps/{step}" if self.one_file else self.root + step_file(step)
+    def any_step(self, step: int | str) -> str:
+        return f"#/steps/{step}" if self.one_file else f"{self.root}steps/{step}.html"
 
     def any_response(self, step: int | str, n: int | str) -> str:
         """Return a response's address, or a pattern for scripts if ``n`` is the text "{n}"."""
-        return f"{self._any_step(step)}{self._mark}r={n}"
-
-
-def step_file(step: int | str) -> str:
-    return f"steps/{step}.html"
+        return f"{self.any_step(step)}{self._mark}r={n}"
 
 
 class Maker:
@@ -119,7 +112,6 @@ class Maker:
     memo: dict[Hashable, Any]
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the cached result for ``key``, computed by ``make`` at the first call."""
         if key not in self.memo:
             self.memo[key] = make()
         return cast("T", self.memo[key])
@@ -148,7 +140,7 @@ def rendered(
     language = context.options.language
     html = environment(language).get_template(template).render(view=language.of(view), shell=frame)
     if step is not None:
-        return Page(step_file(step), f"steps/{step}", frame.title, html)
+        return Page(f"steps/{step}.html", f"steps/{step}", frame.title, html)
     return Page(PAGE_FILES[kind], "" if kind == "overview" else kind, frame.title, html)
 
 
@@ -166,7 +158,7 @@ def shell(kind: str, context: PageContext, addresses: Addresses, step: int | Non
         nav=[
             (kind, Link(NAMES[kind], addresses.page(kind)))
             for kind in NAMES
-            if kind != UNLISTED and (context.rollouts or kind not in OF_ROLLOUTS)
+            if kind in ALWAYS_LISTED or (context.rollouts and kind in OF_ROLLOUTS)
         ],
         assets={name: addresses.root + path for name, path in context.asset_files.items()},
         csp="" if context.one_file else FOLDER_POLICY,
@@ -177,10 +169,7 @@ def shell(kind: str, context: PageContext, addresses: Addresses, step: int | Non
 
 @lru_cache(maxsize=8)
 def environment(language: Language) -> jinja2.Environment:
-    """Return a Jinja environment with autoescaping that rejects undefined names.
-
-    Texts in templates are translated here; the values passed to them must be translated already.
-    """
+    """Return the environment of templates, whose values must be translated already."""
     result = source_environment()
     result.install_gettext_translations(language.translations)  # type: ignore[attr-defined]
     openings = {level: message("{one:capital}.", one=name) for level, name in LEVELS.items()}
@@ -210,11 +199,7 @@ def _chart_json(chart: Chart) -> Markup:
 
 
 def script_json(value: Any) -> Markup:
-    """Serialise ``value`` for a ``<script type="application/json">`` element (never executed).
-
-    NaN and infinities become null, keys are sorted, ``<``, ``>``, ``&``, U+2028 and U+2029
-    are escaped, lone surrogates become U+FFFD.
-    """
+    """Serialise ``value`` for a ``<script type="application/json">`` element, without markup."""
     text = canonical_json(value).decode()
     for character in _UNSAFE:
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -264,7 +249,6 @@ _IMPORT = re.compile(
 )
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
-_OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
 # Pattern of a message call in a script; its groups are the text and, if any, the plural text
 _SCRIPT_MESSAGE = re.compile(
     r'\b(?:message|plural|marked|nodes)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
@@ -334,29 +318,23 @@ def _set_constant(scripts: str, name: str, value: object) -> str:
 def join_scripts(folder: Path, entry: str = "main.js") -> str:
     """Bundle a module with all it imports by name, dependencies first; drop whole-line comments."""
     modules: dict[str, str] = {}
-    _join(folder, entry, modules, ())
+    _join(folder, entry, modules)
     return f'(() => {{\n"use strict";\nconst modules = {{}};\n{"".join(modules.values())}}})();\n'
 
 
-def _join(folder: Path, name: str, modules: dict[str, str], above: tuple[str, ...]) -> None:
-    if name in above:
-        raise ValueError(f"modules import each other: {' → '.join((*above, name))}")
+def _join(folder: Path, name: str, modules: dict[str, str]) -> None:
     if name in modules:
         return
 
     def import_line(match: re.Match[str]) -> str:
         imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), match["module"]))
-        _join(folder, imported, modules, (*above, name))
+        _join(folder, imported, modules)
         names = re.sub(r"\b(\w+) as (\w+)", r"\1: \2", match["names"])
         return f'const {{{names}}} = modules["{imported}"];\n'
 
     source = _COMMENT.sub("", (folder / name).read_text("utf-8"))
     exports = ", ".join(match["name"] for match in _EXPORT.finditer(source))
     body = _EXPORT.sub("", _IMPORT.sub(import_line, source))
-    if unsupported := _OTHER.search(body):
-        raise ValueError(
-            f"{name}: unsupported: {unsupported[0]}; use named imports and declarations"
-        )
     modules[name] = (
         f'modules["{name}"] = (() => {{\n{body.strip()}\nreturn {{ {exports} }};\n}})();\n'
     )

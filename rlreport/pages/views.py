@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count, repeat
 from typing import Any, NamedTuple
@@ -80,23 +80,18 @@ class RowView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A table; ``note`` tells which rows are left out ("128 of 1,024 shown, chosen by …").
-
-    ``scripted`` tells readers without scripts how many rows only scripts list.
-    """
+    """A table."""
 
     id: str
     caption: str
     columns: list[ColumnView]
     rows: list[RowView]
-    note: str = ""
-    scripted: str = ""
+    note: str = ""  # which rows are left out, such as "128 of 1,024 shown, chosen by …"
+    scripted: str = ""  # for readers without scripts: how many rows only scripts list
 
     def others(self, row: RowView) -> Iterator[tuple[tuple[str, str, bool], Cell]]:
-        """Yield ((kind, key, hidden) of its column, cell) for each cell of a row but the first.
-
-        Templates unpack tuples ten times faster than they look up attributes.
-        """
+        """Yield ((kind, key, hidden) of its column, cell) for each cell of a row but the first."""
+        # Templates unpack tuples ten times faster than they look up attributes.
         columns = ((column.kind, column.key, column.hidden) for column in self.columns[1:])
         return zip(columns, row.cells[1:], strict=True)
 
@@ -113,10 +108,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
-    """A key figure of a step with its changes, or of the run with its first and best value.
-
-    ``sparkline`` is SVG path data in a box 100 × 24.
-    """
+    """A key figure of a step with its changes, or of the run with its first and best value."""
 
     key: str
     label: str
@@ -125,7 +117,7 @@ class KeyFigure:
     first: Cell | None = None
     best: Cell | None = None
     changes: list[Change] = field(default_factory=list)
-    sparkline: str = ""
+    sparkline: str = ""  # SVG path data in a box 100 × 24
     help: str = ""
 
 
@@ -323,25 +315,17 @@ class RunContext(PageContext):
     step_pages: list[StepPage] = field(default_factory=list)
 
     @property
-    def steps(self) -> pd.DataFrame:
-        return self.tables.steps
-
-    @property
     def windows(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """(From step, to step) at the start and at the end of the run, to be compared."""
         if self.verdict.windows:
             return self.verdict.windows
-        steps = (
-            self.tables.without_step_in_progress().training().steps["step"].tolist()
-        )  # a very short run
+        # a very short run
+        steps = self.tables.without_step_in_progress().training().steps["step"].tolist()
         return (steps[0], steps[0]), (steps[-1], steps[-1])
 
     @property
     def shown_steps(self) -> list[int]:
         return [plan.step for plan in self.plans]
-
-    def of_steps(self) -> PageContext:
-        return PageContext(**{item.name: getattr(self, item.name) for item in fields(PageContext)})
 
 
 def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, list[str]]:
@@ -360,10 +344,7 @@ def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
 
 def number_columns(tables: Tables) -> list[ColumnView]:
-    """Return the numeric columns of the response list that have values, in reading order.
-
-    Logged parts of the reward and other logged fields are last, hidden if there are many.
-    """
+    """Return numeric columns of the response list; logged fields are last, hidden if many."""
     responses, extras, parts = tables.responses, tables.extras, tables.reward_parts
     base_columns = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
     tokens = any(c.name == "response_tokens" for c in base_columns)

@@ -233,12 +233,14 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         )
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
     shared["notes"] = [*scan.notes, *metrics.notes, *_disagreement(steps, metrics.table)]
+    extras = scan.extras.loc[training.index].select_dtypes(include=[np.number])
+    extras_by_step = extras.groupby(training["step"].to_numpy()).mean()
     return Tables(
         **shared,
         steps=steps,
         prompts=prompt_table(scan.responses, scan.prompt_texts()),
         tokens=token_table(scan.tokens, scan.responses),
-        extras_by_step=_extras_by_step(training, scan.extras.loc[training.index]),
+        extras_by_step=extras_by_step.rename_axis("step").reset_index(),
         metrics=metrics.table,
         metrics_files=metrics.files,
         metrics_broken=metrics.broken,
@@ -255,11 +257,6 @@ def _refuse_several(runs: Sequence[str]) -> None:
         f"metrics of {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{rest}. Choose one with "
         "--run NAME; 'rlreport index' lists all of them"
     )
-
-
-def _extras_by_step(responses: pd.DataFrame, extras: pd.DataFrame) -> pd.DataFrame:
-    numeric = extras.select_dtypes(include=[np.number])
-    return numeric.groupby(responses["step"].to_numpy()).mean().rename_axis("step").reset_index()
 
 
 def _disagreement(steps: pd.DataFrame, metrics: pd.DataFrame) -> list[Note]:

@@ -27,14 +27,11 @@ class Grouped:
     @classmethod
     def by(cls, *keys: NDArray[np.generic]) -> Grouped:
         """Group adjacent rows that have equal values in every key; each key has shape (R,)."""
-        size = len(keys[0])
-        if size == 0:
-            return cls(np.zeros(0, np.int64), 0)
-        new = np.zeros(size, bool)
-        new[0] = True
+        new = np.zeros(len(keys[0]), bool)
+        new[:1] = True
         for key in keys:
             new[1:] |= key[1:] != key[:-1]
-        return cls(np.flatnonzero(new).astype(np.int64), size)
+        return cls(np.flatnonzero(new), len(new))
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -56,15 +53,10 @@ class Grouped:
 
     def sum(self, values: Floats) -> Floats:
         """Return the sum per group, with NaN as 0; infinite if it overflows."""
-        if not len(self.starts):
-            return np.zeros(0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.add.reduceat(np.where(np.isnan(values), 0.0, values), self.starts)
+        return np.add.reduceat(np.where(np.isnan(values), 0.0, values), self.starts)
 
     def finite(self, values: Floats) -> Ints:
         """Return the number of values that are not NaN, per group."""
-        if not len(self.starts):
-            return np.zeros(0, np.int64)
         return np.add.reduceat((~np.isnan(values)).astype(np.int64), self.starts)
 
     def mean(self, values: Floats, weights: Floats | None = None) -> Floats:
@@ -104,21 +96,11 @@ class Grouped:
 
     def quantile(self, values: Floats, part: float) -> Floats:
         """Return quantile ``part`` (0 to 1) per group, interpolated linearly; skip NaN values."""
-        counts = self.finite(values)
-        if not counts.any():
-            return np.full(len(self.starts), np.nan)
-        # NaN sorts last within its group.
-        ordered = values[np.lexsort((values, self.codes))]
-        position = self.starts + np.maximum(counts - 1, 0) * part
-        low = np.floor(position).astype(np.int64)
-        high = np.minimum(low + 1, self.starts + np.maximum(counts - 1, 0))
-        quantiles = ordered[low] + (position - low) * (ordered[high] - ordered[low])
-        return np.where(counts > 0, quantiles, np.nan)
+        return np.asarray(pd.Series(values).groupby(self.codes).quantile(part), np.float64)
 
-    def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> Floats:
-        """Return, per group, the share of rows in ``among`` (default: all) with a true ``mask``."""
-        values = mask.astype(np.float64)
-        return self.mean(values if among is None else np.where(among, values, np.nan))
+    def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_]) -> Floats:
+        """Return, per group, the share of rows in ``among`` with a true ``mask``."""
+        return self.mean(np.where(among, mask.astype(np.float64), np.nan))
 
     def correlation(self, x: Floats, y: Floats) -> Floats:
         """Return Pearson's r per group over rows where x and y are finite; NaN if undefined."""
@@ -188,8 +170,6 @@ _VALIDATION = {
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
-# Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
-@np.errstate(over="ignore", invalid="ignore")
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """Return STEP_COLUMNS, one row per step, of responses sorted by step."""
     column = {str(name): values.to_numpy() for name, values in responses.items()}
@@ -197,7 +177,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     figures: dict[str, NDArray[np.generic]] = {
         "step": steps.first(column["step"]),
         "responses": steps.counts,
-        "prompts": _count_distinct(column["step"], column["prompt_id"]),
+        "prompts": responses.groupby("step")["prompt_id"].nunique().to_numpy(),
         **{f"{name}_mean": steps.mean(column[name].astype(np.float64)) for name in _MEANS},
         **{f"{name}_std": steps.std(column[name].astype(np.float64)) for name in _SPREADS},
         **{f"{name}_min": steps.min(column[name]) for name in _EXTREMES},
@@ -209,7 +189,9 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         "unclosed_thinking": steps.mean(column["unclosed_thinking"]),
         "at_turn_limit": steps.mean(column["at_turn_limit"]),
         **_rewards(column, steps),
-        "duplicate_rate": _duplicate_rate(column, steps),
+        "duplicate_rate": steps.mean(
+            responses.duplicated(["step", "response_hash"], keep=False).to_numpy(np.float64)
+        ),
         **_critic(column, steps),
         **_kl_coefficient(column, steps),
         **_groups(column, steps),
@@ -230,10 +212,9 @@ def step_tables(
     bigrams: pd.DataFrame,
     failed: Mapping[int, int],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return STEP_COLUMNS of the training and of the validation responses, ascending.
+    """Return STEP_COLUMNS of training and validation over the same steps; the second may be empty.
 
-    Both have the same steps: those of either split, or with ``failed`` rollouts (step -> number).
-    Without validation responses, the second is empty.
+    Steps are those of either split, or with ``failed`` rollouts (step -> number).
     """
     steps = step_table(training, bigrams)
     failed_steps = np.array([step for step, count in failed.items() if count > 0], np.int64)
@@ -270,10 +251,7 @@ def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
 
 
 def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WINDOW) -> int:
-    """Return the number of steps in the first (and in the last) window of a run of ``steps`` steps.
-
-    In short runs the windows overlap, so changes between them are underestimated.
-    """
+    """Return how many of a run's steps the first and the last window have; short runs' overlap."""
     return min(steps, max(least, int(steps * share)))
 
 
@@ -373,19 +351,6 @@ def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
         "turn_tokens_mean": share(tokens, turns),
         "void_turns_share": share(column["void_turns"], turns),
     }
-
-
-def _count_distinct(step: NDArray[np.generic], key: NDArray[np.generic]) -> NDArray[np.int64]:
-    order = np.lexsort((key, step))
-    pairs = Grouped.by(step[order], key[order])
-    return Grouped.by(pairs.first(step[order])).counts
-
-
-def _duplicate_rate(column: dict[str, Floats], steps: Grouped) -> Floats:
-    order = np.lexsort((column["response_hash"], column["step"]))
-    step = column["step"][order]
-    texts = Grouped.by(step, column["response_hash"][order])
-    return Grouped.by(step).share(texts.counts[texts.codes] > 1)
 
 
 def _distinct_2(bigrams: pd.DataFrame, steps: NDArray[np.generic]) -> dict[str, Floats]:
