@@ -142,17 +142,18 @@ class Run:
         """Role ("kl") -> name of the trainer's metric ("actor/kl_loss"); see ``metrics.roles``."""
         return roles_of(str(name) for name in self.tables.metrics.columns[1:])
 
-    def series_of(self, role: str) -> Series | None:
+    def series_of(self, role: str, least: int = 0) -> Series | None:
         """Return the trainer's metric of this role ("kl") without NaN, None if it is not logged.
 
-        Its values are in the unit of the role.
+        Its values are in the unit of the role. With fewer than ``least``, return None, too.
         """
         if (name := self.roles.get(role)) is None:
             return None
         metrics = self.tables.metrics
         values = in_unit_of(role, name, metrics[name].to_numpy(np.float64))
         steps = metrics["step"].to_numpy(np.int64)
-        return Series(steps, values, None, "metrics", name).without_gaps()
+        series = Series(steps, values, None, "metrics", name).without_gaps()
+        return series if len(series.steps) >= least else None
 
     def series_by_step(self, column: str) -> Series:
         """Return the mean of a response column at each step, with its standard error."""

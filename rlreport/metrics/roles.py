@@ -39,13 +39,9 @@ _TEST_SETS = (
 ROLES: dict[str, tuple[str, ...]] = {
     "reward": (
         rf"{_AVG}reward{_MEAN}",  # TRL, OpenRLHF, NeMo-RL, prime-rl, plain
-        rf"(?:reward/)?{_AVG}raw_reward{_MEAN}",  # SkyRL, slime, whose `rewards` is normalized
-        rf"critic/scores?{_MEAN}",  # verl and EasyR1, whose `rewards` has the KL penalty in it
         r"(?:env/all/)?rewards?/(?:total|overall|all)(?:/mean)?",  # Tinker, EasyR1
         rf"(?:critic/)?{_AVG}(?:rewards|scores?){_MEAN}",  # open-instruct's is `scores`
         r"env/reward_mean|ppo/mean_scores",
-        r"(?:[\w.-]+/)?all/[\w.-]+/reward/mean",  # prime-rl, by agent
-        r"(?:[\w.-]+/)?effective/[\w.-]+/reward/mean",
         rf"{_AVG}(?:episode|episodic)[_/](?:reward|return)s?{_MEAN}",
         rf"{_AVG}returns?{_MEAN}",
         r"reward/(?!format|length|std|min|max)[\w.-]+/mean",  # rLLM, by agent
@@ -89,13 +85,11 @@ ROLES: dict[str, tuple[str, ...]] = {
     "length": (
         rf"{_AVG}(?:response|completion|generation|gen|output|answer)s?[_/]?(?:token_?)?"
         rf"(?:len|length|token)s?{_MEAN}",
-        r"(?:[\w.-]+/)?(?:all|effective)/[\w.-]+/num_output_tokens/mean",
         rf"(?:val/)?{_AVG}(?:decode|seq|sequence)_?(?:len|length)s?{_MEAN}",  # open-instruct
         rf"{_AVG}(?:length|num_output_tokens){_MEAN}",
     ),
     "truncated": (
         rf"(?:is_|response_)?(?:truncated|truncation)(?:_(?:ratio|rate|frac|fraction))?{_MEAN}",
-        r"(?:[\w.-]+/)?(?:all|effective)/[\w.-]+/is_truncated/mean",
     ),
     "learning_rate": (rf"{_POLICY}(?:actor_|policy_)?(?:lr|learning_rate)(?:[-/_]pg_\d+)?",),
     "ratio": (rf"(?:val/|{_POLICY})(?:importance_|policy_|probs?_)?ratio{_MEAN}",),
@@ -106,9 +100,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "mismatch_prob": (r"mismatch_prob",),
     "mismatch_ratio": (r"mismatch_ratio",),  # mean exp|log-probability difference|
     "ess": (r"(?:ess|eff(?:ective)?_sample_size)(?:_ratio)?",),
-    "zero_variance": (
-        r"(?:frac_)?(?:reward_)?zero_(?:std|variance)(?:_groups)?(?:_(?:frac|fraction|ratio))?",
-    ),
+    "zero_variance": (r"(?:frac_)?(?:reward_)?zero_(?:std|variance)(?:_groups)?(?:_frac)?",),
     "loops": (r"(?:repetition|loops)(?:_(?:frac|fraction|ratio|rate))?",),
     "failed": (rf"(?:aborted|failed|error)_?(?:rollouts_)?(?:ratio|rate|frac|fraction){_MEAN}",),
     "dropped": (rf"(?:dropped|filtered)_(?:groups_)?(?:ratio|rate|frac|fraction){_MEAN}",),
@@ -118,6 +110,9 @@ ROLES: dict[str, tuple[str, ...]] = {
     "tool_errors": (rf"tool_(?:call_)?(?:error|failure)_(?:rate|ratio|frac|fraction){_MEAN}",),
     "lag": (rf"{_AVG}(?:policy_lag|staleness){_MEAN}",),
 }
+
+# Roles of figures of the disagreement between sampler and trainer
+MISMATCHES = ("mismatch_k3", "mismatch_prob", "mismatch_ratio", "mismatch_lagged")
 
 # Role -> a simple metric name that ``roles_of`` recognizes as this role
 PLAIN_NAMES = {
@@ -165,10 +160,9 @@ def known_keys() -> dict[Key, re.Pattern[str]]:
     """Return the rows of ``keys.csv``, most preferred first, each with a pattern of names."""
     text = (files("rlreport.metrics") / "keys.csv").read_text("utf-8")
     keys = [Key(**row) for row in csv.DictReader(text.splitlines())]
-    parts = (_RUN.sub("", key.key.lower()).split("*") for key in keys)
+    plain = [re.escape(_RUN.sub("", key.key.lower())) for key in keys]
     return {
-        key: re.compile(".+".join(map(re.escape, part)))
-        for key, part in zip(keys, parts, strict=True)
+        key: re.compile(name.replace(r"\*", ".+")) for key, name in zip(keys, plain, strict=True)
     }
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.check import REF_REWARD, REWARD, Check, Result
+from rlreport.check.check import REF_REWARD, REWARD, Check, Need, Result
 from rlreport.check.finding import RL_BOARD, Facts, Limit, Limits, Severity, above, at_least
 from rlreport.check.run import Ranking, Run, has, mean, met_from_start
 from rlreport.check.series import running_mean
-from rlreport.check.spreading import FALLS
+from rlreport.check.spreading import FALLS, RiseOrShare, judge_metric
 from rlreport.figures.ragged import Floats
 from rlreport.read.notes import Missing
 from rlreport.summarise.steps import most_common
@@ -24,6 +24,7 @@ RAGEN = translatable("RAGEN (reward std falls before the collapse)")
 WINDOW = 3  # Number of steps in the running mean of the share of missing grades
 MIN_SHARE = 0.05  # A step with a smaller share of responses without a grade is never considered bad
 FOLLOWS = 0.9  # The mean explains a std that is at least this fraction of the largest one it allows
+PROBABLY_SOLVED = 0.5  # Above this mean reward, groups with equal rewards are taken for solved
 EQUAL = 1e-6  # Rewards of a group are equal if their population std is smaller than this
 
 
@@ -176,7 +177,7 @@ def uneven_groups(check: Check, run: Run) -> Result:
     return check.finding(run, "info", met, facts) if met else None
 
 
-class _ZeroVarianceGroups(Limits):
+class _ZeroVarianceGroups(RiseOrShare):
     share = Limit(
         0.5,
         "of groups",
@@ -192,10 +193,12 @@ class _ZeroVarianceGroups(Limits):
     name="groups without a learning signal",
     rank="cause",
     looks_for="groups whose responses all earn the same reward",
-    needs=(REWARD,),
+    needs=(Need("reward", ("reward",), ("zero_variance",)),),
     charts=("groups",),
     limits=_ZeroVarianceGroups,
     title={
+        "share": "{share:percent} of groups give no learning signal ({before:percent} at the "
+        "start).",
         "solved": "{equal:count} of the last {groups:count} groups give no learning signal; "
         "{best:count} are solved, and harder prompts would teach more.",
         "mixed": "{equal:count} of the last {groups:count} groups give no learning signal: in "
@@ -203,13 +206,19 @@ class _ZeroVarianceGroups(Limits):
         "constant": "{equal:count} of the last {groups:count} groups give no learning signal: all "
         "responses of the run earn the same reward.",
     },
-    statement="{equal:count} of {groups:count} groups give no learning signal",
+    statement=lambda facts: (
+        translatable("{equal:count} of {groups:count} groups give no learning signal")
+        if "equal" in facts
+        else translatable("{share:percent} of groups give no learning signal")
+    ),
     why="If all responses of a group earn the same reward, its advantages and gradient are zero.",
     suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
     explains=("reward_stalled", "group_std_fall"),
     needs_also="groups of responses, and no critic",
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
+    if not run.has("reward") and "explained_variance" not in run.roles:
+        return _silent_share(check, run)
     limits, window = run.limits[_ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
@@ -241,6 +250,13 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     severity: Severity = "info" if kind == "solved" or (run.learned and not too_hard) else "warning"
     ranking = Ranking(rewards, False, "reward", among=among)
     return check.finding(run, severity, met, facts, ranking, series=series, onset=onset)
+
+
+def _silent_share(check: Check, run: Run) -> Result:
+    """Judge the trainer's share; a note if the run learns, or most groups are probably solved."""
+    solved = mean(run.reward.values[-len(run.last.steps) :]) > PROBABLY_SOLVED
+    severity: Severity = "info" if solved or run.learned else "warning"
+    return judge_metric(check, run, "zero_variance", severity=severity, facts={"kind": "share"})
 
 
 def _groups(run: Run) -> pd.DataFrame:
