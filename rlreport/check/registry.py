@@ -27,7 +27,8 @@ CHECKS: tuple[Check, ...] = (
     *(engine.engine_mismatch, engine.off_policy_weights, engine.failed_rollouts),
     *(engine.tool_errors, engine.tool_disuse, policy.gradient_explosion),
     *(policy.ratio_drift, policy.no_updates, engine.negative_kl),
-    *(engine.value_divergence, groups.zero_variance_groups),
+    *(engine.value_divergence, groups.advantage_mismatch, groups.zero_variance_groups),
+    groups.dropped_groups,
     policy.entropy_explosion,
     # Consequences.
     *(reward.reward_collapse, hacking.watched_reward_fall, text.length_collapse),
