@@ -150,7 +150,7 @@ RESPONSE_COLUMNS = (
     _inner("line_hash", "", "hash of the line that it was read from, 0 without one", "uint64"),
     _inner("response_hash", "", "hash of the cleaned response text", "uint64"),
     _inner("missing_grade", "", "1: reward is null, 2: judge failed, 3: masked, 4: error", "int8"),
-    _inner("logged_reward", "", "sequence reward, also of responses that the trainer masked"),
+    _inner("masked_reward", "", "sequence reward if the trainer masked the response"),
     _asked_count("dropped", "Dropped", "", "1: the trainer left the response out"),
     _inner("nan_values", "", "NaN, infinite or null numbers of required figures", "int32"),
 )  # fmt: skip

@@ -76,7 +76,6 @@ def response_table(given: dict[str, Any]) -> pd.DataFrame:
         "response_chars": 40,
         "prompt_chars": 20,
         "response_hash": places + 1000,
-        "logged_reward": given.get("reward", absent),
         "reward_gap": given.get("reward", absent) - given.get("ref_reward", absent),
     }
     if "group" not in given:

@@ -290,8 +290,7 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
     kinds = columns["missing_grade"]
     if len(kinds) and (kinds == Missing.MASKED).all():
         kinds[:] = 0
-    valid = np.isin(kinds, (0, Missing.MASKED))
-    columns["logged_reward"] = np.where(valid, columns["reward"], np.nan)
+    columns["masked_reward"] = np.where(kinds == Missing.MASKED, columns["reward"], np.nan)
     for name in ("reward", "non_score_reward"):
         if name in columns:
             columns[name][kinds > 0] = np.nan

@@ -174,6 +174,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """Return STEP_COLUMNS, one row per step, of responses sorted by step."""
     column = {str(name): values.to_numpy() for name, values in responses.items()}
     steps = Grouped.by(column["step"])
+    every = np.fmax(column["reward"], column["masked_reward"])
     figures: dict[str, NDArray[np.generic]] = {
         "step": steps.first(column["step"]),
         "responses": steps.counts,
@@ -197,8 +198,8 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         **_groups(column, steps),
         "advantage_fit": advantage_fit(column, steps)[1],
         "dropped_share": steps.mean(column["dropped"]),
-        "kept_reward_mean": steps.mean(column["logged_reward"], 1.0 - column["dropped"]),
-        "all_reward_mean": steps.mean(column["logged_reward"], 1.0 + column["dropped"]),
+        "kept_reward_mean": steps.mean(every, 1.0 - column["dropped"]),
+        "all_reward_mean": steps.mean(every, np.isfinite(column["dropped"]).astype(np.float64)),
         **_sequence_weights(column, steps),
         **_turns(column, steps),
         **_distinct_2(bigrams, steps.first(column["step"])),

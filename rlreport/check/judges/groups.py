@@ -399,8 +399,9 @@ class _AdvantageMismatch(Limits):
         "other": "Logged advantages fit the reward of the neighbouring row (correlation "
         "{other:figure}), not that of their own ({own:figure}).",
         "own": "Logged advantages no longer follow from rewards: correlation {own:figure}.",
-        "offset": "The mean advantage of a group is no longer 0, but {offset:percent} of its size.",
-        "far": "An advantage is {ratio:figure} times the median, unlike its reward: {most:figure}.",
+        "offset": "The mean advantage of a group is no longer 0: it is {offset:percent} of their "
+        "size.",
+        "far": "Advantages reach {most:figure}, {ratio:figure} × the median; their rewards do not.",
     },
     statement={
         "sign": "advantages have the wrong sign",
@@ -428,7 +429,7 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
     other = np.nan
     if abs(own) < bounds.own:  # in groups of two, the neighbour's is the opposite of the own
         labels = [pd.Series(recomputed).groupby(label) for label in (run.step_index, group)]
-        shifted = [rows.shift(by).to_numpy(np.float64) for rows in labels for by in (1, -1)]
+        shifted = [np.asarray(rows.shift(by), np.float64) for rows in labels for by in (1, -1)]
         pairs = [correlation_within(run.tables, usual, one, run.last) for one in shifted]
         other = max((r for r, z in pairs if z >= least), default=np.nan)
     offset = _offsets(group, usual, steps)
@@ -518,7 +519,7 @@ class _DroppedGroups(RiseOrShare):
 )
 def dropped_groups(check: Check, run: Run) -> Result:
     limits, dropped = _DroppedGroups, run.column("dropped")
-    every = run.column("logged_reward")
+    every = np.fmax(run.column("reward"), run.column("masked_reward"))
     kept = np.where(dropped == 0, every, np.nan)
     share, of_kept, of_all = map(run.change, (dropped, kept, every))
     gap = of_kept.difference - of_all.difference
