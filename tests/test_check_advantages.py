@@ -89,7 +89,7 @@ def test_a_baseline_that_is_missing_is_found_where_groups_were_centred_before() 
 def test_an_advantage_far_from_all_others_is_found_unless_its_reward_is_as_far() -> None:
     found = find("advantage_mismatch", advantages(FAR))
     assert (found.severity, found.onset and found.onset.step) == ("warning", 25)
-    assert found.evidence[0].value == pytest.approx(120 / np.sqrt(3) * 2, rel=0.2)
+    assert found.evidence[0].value == pytest.approx(120, rel=0.02)
     assert "−120" not in title(found)
     assert "120" in title(found)
     reward = np.where(np.arange(len(STEP)) == 2500, 500.0, REWARD)

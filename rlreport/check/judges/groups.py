@@ -18,7 +18,7 @@ from rlreport.check.finding import (
     above,
     at_least,
 )
-from rlreport.check.noise import Trend, correlation_within
+from rlreport.check.noise import TINY, Trend, correlation_within
 from rlreport.check.run import Ranking, Run, has, mean, median, met_from_start
 from rlreport.check.series import MIN_WINDOW, running_mean
 from rlreport.check.spreading import FAILURES, FALLS, RiseOrShare
@@ -29,7 +29,6 @@ from rlreport.summarise.steps import (
     Grouped,
     advantage_fit,
     most_common,
-    ratio,
     typical,
 )
 from rlreport.text.messages import format_message, message, sentences, translatable
@@ -433,14 +432,10 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
         pairs = [correlation_within(run.tables, usual, one, run.last) for one in shifted]
         other = max((r for r, z in pairs if z >= least), default=np.nan)
     offset = _offsets(group, usual, steps)
-    difference = np.abs(logged / size - recomputed / typical(recomputed))
-    far = steps.max(np.where(difference > FAR / 2, np.abs(logged) / size, np.nan))
-    facts = {"own": own, "other": other, "offset": mean(run.last_values(offset))}
-    facts = {
-        **facts,
-        "ratio": float(np.fmax.reduce(far)),
-        "most": float(np.fmax.reduce(far) * size),
-    }
+    error = np.abs(logged - recomputed * size / typical(recomputed))
+    far = steps.max(np.where(error > FAR / 2 * size, np.abs(logged) / size, np.nan))
+    ratio = float(np.fmax.reduce(far))
+    end = mean(run.last_values(offset))
     broken, moved = _jump(-fit, -bounds.other, -bounds.own), _jump(offset, CENTRED, bounds.offset)
     first = int(np.argmax(far > bounds.far)) if median(fit) > bounds.other else None
     # Kind -> thresholds met, the judged series, and the index at which it began, if that is known
@@ -448,8 +443,8 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
         "sign": (run.met(limits.sign, "<", own) if z <= -least else [], fit, None),
         "other": (run.met(limits.other, ">", other), fit, None),
         "own": (run.met(limits.own, "<", own) if broken else [], fit, broken),
-        "offset": (run.met(limits.offset, ">", facts["offset"]) if moved else [], offset, moved),
-        "far": ([] if first is None else run.met(limits.far, ">", facts["ratio"]), far, first),
+        "offset": (run.met(limits.offset, ">", end) if moved else [], offset, moved),
+        "far": ([] if first is None else run.met(limits.far, ">", ratio), far, first),
     }
     kind = next((kind for kind, (met, *_) in kinds.items() if met), "")
     if not kind:
@@ -460,12 +455,10 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
     # In a run that learns with them from the start, the log is wrong rather than the trainer.
     severity: Severity = "critical" if at is None else "warning"
     severity = "info" if always and run.learned else severity
-    ranking = Ranking(
-        difference, unit="medians from the recomputed advantage", among=difference > 0.5
-    )
-    return check.finding(
-        run, severity, met, {**facts, "kind": kind}, ranking, series=series, onset=onset
-    )
+    facts: Facts = {"kind": kind, "own": own, "other": other, "offset": end, "ratio": ratio}
+    facts = {**facts, "most": ratio * size}
+    ranking = Ranking(error, unit="off the expected", among=error > size / 2)
+    return check.finding(run, severity, met, facts, ranking, series=series, onset=onset)
 
 
 def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
@@ -473,9 +466,8 @@ def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
     groups = pd.Series(advantages).groupby(group)
     size, means = (groups.transform(name).to_numpy(np.float64) for name in ("count", "mean"))
     complete = size == most_common(size[size > 1])
-    return np.sqrt(
-        ratio(steps.mean(np.where(complete, means**2, np.nan)), steps.mean(advantages**2))
-    )
+    squares = steps.mean(np.where(complete, means**2, np.nan))
+    return np.sqrt(squares / np.fmax(steps.mean(advantages**2), TINY))
 
 
 def _jump(series: Floats, low: float, high: float) -> int | None:
