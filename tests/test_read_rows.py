@@ -408,6 +408,14 @@ def test_other_files_with_the_same_steps_are_no_attempts(files, tmp_path):
     assert scan.repeated == {}
 
 
+@pytest.mark.parametrize("pool", [5, 1000])
+def test_an_environment_that_begins_later_is_no_attempt_if_prompts_recur(pool, tmp_path):
+    for name, steps in (("math", range(60)), ("code", range(40, 100))):
+        rows = [row(s, prompt=f"{name} {(4 * s + i) % pool}") for s in steps for i in range(4)]
+        write(tmp_path / f"{name}.jsonl", rows)
+    assert ("restart" in kinds(read(tmp_path))) == (pool == 1000)
+
+
 def test_a_log_that_is_continued_in_a_new_file_within_a_step_has_no_attempts(tmp_path):
     rows = [row(step, prompt=str(i)) for step in range(20) for i in range(8)]
     write(tmp_path / "log.jsonl", rows[:83])

@@ -51,11 +51,7 @@ _MAX_PEEKED_FILES = 16
 # First objects of a file, and the error that ended reading ("" without an error)
 _Peek = tuple[list[dict[str, Any]], str]
 
-_NUMBERED_BY_STEP = (
-    NATIVE,
-    "plain",
-    "verl",
-)  # formats whose files are numbered by steps, if at all
+_NUMBERED_BY_STEP = (NATIVE, "plain", "verl")  # other formats may number files by task or part
 _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 # Numbers in paths that are no steps: of ranks, runs, versions, …
 _NO_STEPS = re.compile(
@@ -189,7 +185,6 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
         )
         files.notes.append(Note(FORMAT, text, len(steps), next(iter(steps))))
     ids = {s.name: one.id for s, one in zip(files.sources, files.formats, strict=True)}
-    # Other formats may number files by task or part.
     numbers = {
         name: step
         for name, step in path_steps([name for name in ids if name not in stepless]).items()

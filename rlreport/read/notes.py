@@ -146,8 +146,9 @@ def later_attempts(
     """Return pairs of (older files, newer files) that a restarted run wrote; one value per row.
 
     Files whose names differ only in a rank, or that cover the same steps, are of one attempt. The
-    newer files log steps of the older ones again as a whole. If they do not begin after the older
-    files and end after them, they also have prompts in common, unlike files of two environments.
+    newer files log steps of the older ones again as a whole. Files of two environments have no
+    prompt in common: prompts have to be shared if the newer files do not begin after the older
+    ones and end after them, or if the prompts of the older ones recur.
     """
     table = pd.DataFrame({"file": files, "step": steps, "prompt": prompts})
     ranges = table.groupby("file")["step"].agg(["min", "max"])
@@ -172,11 +173,13 @@ def _logs_again(older: pd.DataFrame, newer: pd.DataFrame, *, continued: bool) ->
     whole = len(both) >= _MIN_SHARED_STEPS and all(
         rows[both].median() >= _WHOLE_STEP * rows.median() for rows in (before, after)
     )
-    if continued:
-        total = before.add(after, fill_value=0)
-        return whole or bool(total[both].median() > total.drop(both).max())
-    shared = older.loc[older["step"].isin(both), "prompt"].isin(newer["prompt"])
-    return whole and bool(shared.mean() >= _SHARED_PROMPTS)
+    shared = older.loc[older["step"].isin(both), "prompt"].isin(newer["prompt"]).mean()
+    if not continued:
+        return whole and bool(shared >= _SHARED_PROMPTS)
+    recur = older.groupby("prompt")["step"].nunique().gt(1).mean()
+    total = before.add(after, fill_value=0)
+    again = whole or total[both].median() > total.drop(both).max()
+    return bool(again and (shared > 0 or recur < _SHARED_PROMPTS))
 
 
 def _name_of_attempt(name: str, first: int, last: int) -> str:

@@ -35,7 +35,7 @@ from rlreport.tables import LogTables, Note, TextSample, TokenSample
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import message
 
-Hashes = NDArray[np.uint64]
+Hashes, Mask = NDArray[np.uint64], NDArray[np.bool_]
 
 MAX_PROMPTS = 2_000  # Prompts whose text is read; further ones are listed without it
 PROMPT_CHARS = 400  # maximum characters of a prompt in the prompt table
@@ -121,7 +121,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
                 text = message("earlier rows of a rollout, excluded (only its last row counts)")
                 name = files.sources[file].name
                 rows.notes.append(Note("earlier_rows", text, int(earlier.sum()), name))
-    repeated |= _leave_out_older_files(rows, keep, files, kept=keep_restarted)
+    _leave_out_older_files(rows, keep, repeated, files, kept=keep_restarted)
     training = keep & (columns["validation"] == 0)
     rows.failed = _by_step(columns, training & ~responses)
     rows.repeated = _by_step(columns, training & responses & repeated)
@@ -131,21 +131,20 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     return rows
 
 
-def _by_step(columns: Columns, selection: NDArray[np.bool_]) -> dict[int, int]:
+def _by_step(columns: Columns, selection: Mask) -> dict[int, int]:
     steps, rows = np.unique(columns["step"][selection], return_counts=True)
     return dict(zip(steps.tolist(), rows.tolist(), strict=True))
 
 
 def _leave_out_older_files(
-    rows: LogRows, keep: NDArray[np.bool_], files: LogFiles, *, kept: bool
-) -> NDArray[np.bool_]:
+    rows: LogRows, keep: Mask, repeated: Mask, files: LogFiles, *, kept: bool
+) -> None:
     columns, names = rows.chunk.columns, [source.name for source in files.sources]
     file, step, validation = (
         columns[name].astype(np.int64) for name in ("file", "step", "validation")
     )
     training = keep & (columns["failed"] == 0) & (validation == 0)
     split_steps = 2 * step + (validation > 0)
-    repeated = np.zeros(len(keep), dtype=bool)
     prompts = columns["prompt_hash"].astype(np.uint64)[training]
     for older, newer in later_attempts(file[training], step[training], prompts, names):
         again = (
@@ -155,7 +154,6 @@ def _leave_out_older_files(
         rows.notes.append(restart_note(step[again], name, kept=kept, in_other_file=True))
         keep[again] = kept
         repeated |= again
-    return repeated
 
 
 def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
