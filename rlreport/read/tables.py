@@ -35,7 +35,8 @@ from rlreport.tables import LogTables, Note, TextSample, TokenSample
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import message
 
-Hashes, Mask = NDArray[np.uint64], NDArray[np.bool_]
+Hashes = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
 
 MAX_PROMPTS = 2_000  # Prompts whose text is read; further ones are listed without it
 PROMPT_CHARS = 400  # maximum characters of a prompt in the prompt table
@@ -83,8 +84,7 @@ class LogRows:
     chunk: Chunk  # all rows, concatenated
     order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
     failed: dict[int, int] = field(default_factory=dict)  # training step -> failed rollouts
-    # training step -> older responses to it, which a restarted run logged again; all are kept
-    repeated: dict[int, int] = field(default_factory=dict)
+    repeated: dict[int, int] = field(default_factory=dict)  # step -> responses of older attempts
     notes: list[Note] = field(default_factory=list)  # on rows left out
 
 
