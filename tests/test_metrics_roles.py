@@ -36,6 +36,7 @@ PLANTED = {
     "ess": (0.1, "off_policy_weights"),
     "zero_variance": (0.8, "zero_variance_groups"),
     "failed": (0.7, "failed_rollouts"),
+    "dropped": (0.7, "dropped_groups"),
     "turn_limit": (0.7, "turn_limit"),
     "tool_calls": (0.1, "tool_disuse"),
     "tool_errors": (0.7, "tool_errors"),

@@ -369,7 +369,7 @@ CHART_OF_ROLE = {
     "zero_variance": "groups",
     "failed": "failed_rollouts",
     "turn_limit": "turns",
-    **{role: role for role in ("tool_calls", "tool_errors", "lag")},
+    **{role: role for role in ("tool_calls", "tool_errors", "lag", "dropped")},
 }
 
 # Matches names of ids, indices, hashes and seeds: a chart of their means is meaningless
