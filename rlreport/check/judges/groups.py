@@ -553,6 +553,5 @@ def dropped_groups(check: Check, run: Run) -> Result:
     facts = {**facts, "all_start": of_all.first, "all_end": of_all.last}
     ranking = Ranking(every, highest=False, unit="reward", among=dropped == 1)
     source = {"series_from": metric.source} if metric else {}
-    harmless = run.learned if metric else of_all.rose
-    severity: Severity = "info" if harmless else "warning"
+    severity: Severity = "info" if (run.learned if metric else of_all.rose) else "warning"
     return check.finding(run, severity, met, {**facts, **source}, ranking, series=series)
