@@ -28,7 +28,7 @@ CHECKS: tuple[Check, ...] = (
     *(engine.tool_errors, engine.tool_disuse, policy.gradient_explosion),
     *(policy.ratio_drift, policy.no_updates, engine.negative_kl),
     *(engine.value_divergence, groups.zero_variance_groups),
-    policy.entropy_explosion,
+    *(policy.entropy_explosion, text.loops),
     # Consequences.
     *(reward.reward_collapse, hacking.watched_reward_fall, text.length_collapse),
     *(text.diversity_collapse, policy.entropy_collapse, text.template_collapse),

@@ -12,11 +12,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import LENGTH, LOGPROBS, RESPONSE, REWARD, Check, Result
-from rlreport.check.finding import EOS, Facts, Limit, Limits, Severity
-from rlreport.check.noise import Trend, correlation_within, whole, window
+from rlreport.check.finding import EOS, Facts, Limit, Limits, LogText, Met, Severity
+from rlreport.check.noise import Change, Trend, correlation_within, whole, window
+from rlreport.check.onset import onset, smooth
 from rlreport.check.run import Ranking, Run, mean, median
-from rlreport.check.series import LMFLOW, MIN_WINDOW, Series
+from rlreport.check.series import LMFLOW, MIN_WINDOW, WINDOW_SHARE, Series, running_mean
 from rlreport.check.spreading import (
+    FALLS,
+    MAX_READ,
     RiseOrShare,
     distinct_fall,
     is_verifiable,
@@ -24,8 +27,8 @@ from rlreport.check.spreading import (
     judge_share,
     series_change,
 )
-from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.tokens import is_cut_off
+from rlreport.figures.ragged import Floats, Ints, offsets_of
+from rlreport.figures.tokens import find_loops, is_cut_off
 from rlreport.tables import TextSample
 from rlreport.text.messages import format_message, translatable
 
@@ -511,6 +514,102 @@ def _same_length(run: Run, cut_off: Floats) -> bool:
         return True
     at_limit = tokens[cut_off[run.last.rows] == 1] >= AT_LIMIT * np.nanmax(tokens)
     return bool(2 * at_limit.sum() > len(at_limit))
+
+
+class _Loops(Limits):
+    rise = Limit(0.08, "of responses", "rise of the share that repeat themselves")
+    z = Limit(4.0, "std errors", "significance of that rise")
+    lost = Limit(0.25, "std of reward", "reward that these responses lack (warning)")
+
+
+@Check(
+    name="responses repeat themselves",
+    rank="cause",
+    looks_for="more and more responses repeat a few words in a loop",
+    needs=(RESPONSE,),
+    charts=("loops", "reward"),
+    sampled=("share",),
+    limits=_Loops,
+    close={"rise": "responses that repeat a few words in a loop increased by {value:percent}"},
+    title={
+        "paid": "{share:percent} of responses repeat a few words in a loop, such as {text:quoted} "
+        "({share_start:percent} at the start); these earn {earned:figure}, others {others:figure}.",
+        "unpaid": "{share:percent} of responses repeat a few words in a loop, such as "
+        "{text:quoted} ({share_start:percent} at the start).",
+        "past": "Up to step {until}, {share:percent} of responses repeated a few words in a loop, "
+        "such as {text:quoted} ({share_start:percent} at the start, {share_end:percent} at the "
+        "end).",
+    },
+    statement="{share:percent} of responses repeat themselves ({text:quoted})",
+    why="A response in a loop does not finish its answer, and its tokens teach the policy to loop.",
+    suggestion="Lower the learning rate or raise the KL coefficient; do not leave responses that "
+    "are cut off without a penalty.",
+    explains=(
+        *(*FALLS, "missing_eos", "diversity_collapse", "length_collapse", "reward_stalled"),
+        *("entropy_collapse", "unclosed_thinking", "not_sharpening", "persistent_losers"),
+        *("zero_variance_groups", "group_std_fall", "language_drift", "template_collapse"),
+    ),
+    trend=True,
+)
+def loops(check: Check, run: Run) -> Result:
+    words, share, steps = run.tables.words, run.column("loop_share"), len(run.steps)
+    if words is None:
+        return check.not_run("response")
+    in_loop = np.sign(share)
+    series, size = run.by_step(in_loop), max(MIN_WINDOW, int(steps * WINDOW_SHARE))
+
+    def rise(start: int, chance: float = 0.0) -> tuple[Change, list[Met], NDArray[np.bool_]]:
+        first, late = (window(run.tables, index, index + size) for index in (0, start))
+        moved = run.change(in_loop, first=first, last=late)
+        met = run.met(_Loops.rise, ">=", moved.difference)
+        met += run.met(_Loops.z, ">=", moved.z - chance)
+        return moved, met, (run.step_index >= start) & (run.step_index < start + size)
+
+    end, met, late = rise(steps - size)
+    moved, onset_, until = end, run.onset(series), None
+    if len(met) < 2:
+        # By chance alone, the highest of many windows lies above the others.
+        peak = int(np.argmax(running_mean(np.nan_to_num(series), size)))
+        moved, met, late = rise(peak, float(np.sqrt(2 * np.log(steps / size))))
+        middle = (moved.first + moved.last) / 2
+        until = int(run.steps[np.flatnonzero(smooth(series) >= middle).max(initial=0)])
+        onset_ = onset(run.steps[: peak + size], series[: peak + size], end=size)
+    if len(met) < 2:
+        return None
+    reward, shape = run.column("reward"), run.reward_shape
+    earned, others = (mean(reward[late & (in_loop == value)]) for value in (1, 0))
+    lost = run.met(_Loops.lost, ">=", others - earned, of=run.spread())
+    _, z = _correlation_with_reward(run, -in_loop)
+    fell = shape is not None and (shape.fell or shape.dead is not None)
+    least = run.limits[Trend].z
+    harmful = (lost and z >= least) or (fell and not z <= -least)
+    kind = "unpaid" if np.isnan(earned - others) else "paid"
+    text = _loop_text(words, np.flatnonzero(late & (in_loop == 1)))
+    facts: Facts = {"kind": kind if until is None else "past", "text": text, "until": until}
+    facts = {**facts, "share": moved.last, "share_start": moved.first, "share_end": end.last}
+    return check.finding(
+        run,
+        "warning" if harmful and until is None else "info",
+        met + (lost if harmful else []),
+        {**facts, "earned": earned, "others": others},
+        Ranking(share, unit="of its words", among=share > 0, look_for=text, at_end=True),
+        series=series,
+        onset=onset_,
+        until=until,
+        texts=(text,),
+    )
+
+
+def _loop_text(words: TextSample, rows: Ints) -> LogText:
+    """Return the most common of the texts that these responses repeat, at most six words of it."""
+    chosen = np.flatnonzero(np.isin(words.rows, rows))[:MAX_READ]
+    parts = [words.units[words.offsets[i] : words.offsets[i + 1]] for i in chosen]
+    found = find_loops(np.concatenate(parts), offsets_of(np.array([len(part) for part in parts])))
+    texts = Counter[str]()
+    for part, (start, period, _) in zip(parts, found.tolist(), strict=True):
+        units = part[start + period :][: min(max(period, 2), 6)]
+        texts[" ".join("".join(words.vocabulary[unit] for unit in units).split())] += 1
+    return LogText(texts.most_common(1)[0][0])
 
 
 class _CutTexts(Limits):
