@@ -143,14 +143,15 @@ def change(
     last: Window,
     weights: Floats | None = None,
     least: float = Trend.z.default,
+    by_step: bool = True,
 ) -> Change:
     """Return the change of the mean of per-response values from one window to another.
 
     Errors are clustered by prompt, so a prompt that occurs in both windows is compared with
-    itself.
+    itself. Unless ``by_step``, the scatter of step means, which a jump increases, is ignored.
     """
     parts = [_part(tables, values, window, weights) for window in (first, last)]
-    return Change(parts[0].mean, parts[1].mean, _z(tables, values, weights, parts), least)
+    return Change(parts[0].mean, parts[1].mean, _z(tables, values, weights, parts, by_step), least)
 
 
 def _part(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> _Part:
@@ -169,7 +170,13 @@ def _valid_mask(values: Floats, weights: Floats) -> NDArray[np.bool_]:
     return np.isfinite(values) & np.isfinite(weights) & (weights > 0)
 
 
-def _z(tables: Tables, values: Floats, weights: Floats | None, parts: list[_Part]) -> float:
+def _z(
+    tables: Tables,
+    values: Floats,
+    weights: Floats | None,
+    parts: list[_Part],
+    by_step: bool = True,
+) -> float:
     """Return the mean of one part, or the difference of two means, divided by its standard error.
 
     The error is the larger of two estimates: from responses, and from step means.
@@ -178,7 +185,7 @@ def _z(tables: Tables, values: Floats, weights: Floats | None, parts: list[_Part
     if difference == 0 or np.isnan(difference):
         return difference
     z = abs(difference) / max(_response_error(parts), abs(difference) * 1e-12, TINY)
-    noise, freedom = _step_noise(tables, values, weights, parts)
+    noise, freedom = _step_noise(tables, values, weights, parts) if by_step else (0.0, 0)
     if freedom >= 1:
         z = min(z, abs(deviate(difference, noise, freedom)))
     return float(np.copysign(z, difference))

@@ -135,14 +135,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     ),
     _chart("eos", "Finished responses", Curve("eos_rate", "policy"), percent=True),
     _chart("distinct_2", "Variety of word pairs (distinct-2)", Curve("distinct_2", "policy")),
-    _chart(
-        "loops",
-        "Responses with a loop",
-        Curve("loop_rate", "policy"),
-        percent=True,
-        needs="loop_rate",
-        note="In a loop, up to 40 words are repeated over 32 words or more.",
-    ),
+    _chart("loops", "Loops", Curve("loop_rate", "policy"), percent=True, needs="loop_rate"),
     _chart("duplicates", "Repeated responses", Curve("duplicate_rate", "policy"), percent=True),
     _chart(
         "explained_variance",

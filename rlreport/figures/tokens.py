@@ -346,33 +346,28 @@ def mismatch_by_turn(
 def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
     """Return start, period and length of a loop in each of R texts, int64 (R, 3), in units.
 
-    A text has a loop of period p <= MAX_PERIOD if unit i equals unit i - p at max(24, 2 p) or more
-    consecutive i. These units and the p before them are the loop. It counts from 100 units on, or
-    from 32 if it is at least a quarter of the text. Of several, it is the longest with the smallest
-    period; a text without one has zeros. ``units``, int32 (N,), are the ids of the words of all
-    texts, not negative; text r is ``units[offsets[r]:offsets[r + 1]]``. A unit that occurs once,
-    such as ``tables.GAP``, ends a loop: p - 1 units at most equal one before it. The definition is
-    rlreport's own.
+    In a loop of period p <= MAX_PERIOD, unit i equals unit i - p at max(24, 2 p) or more
+    consecutive i; these and the p units before them are the loop. It counts from 100 units on, or
+    from 32 if it is at least a quarter of the text. Of several, it is the longest of the smallest
+    period; zeros stand for none. ``units``, int32 (N,), are the ids (>= 0) of the words of all
+    texts; text r is units[offsets[r]:offsets[r + 1]]. No loop extends over a unit that occurs only
+    once, such as GAP: fewer than p units beyond it could equal earlier ones. Source: rlreport.
     """
     found = np.zeros((len(offsets) - 1, 3), np.int64)
     # 24 consecutive positions include three successive multiples of 8, so only texts with three
-    # equal units there are compared in full. Row j of ``columns`` has the units at 8 k + j - 40.
-    padded = np.pad(units, (MAX_PERIOD, -len(units) % 8), constant_values=-1)
-    columns = np.ascontiguousarray(padded.reshape(-1, 8).T)
-    before = MAX_PERIOD // 8
+    # equal units there are compared in full.
+    padded = np.pad(units, (MAX_PERIOD, 0), constant_values=-1)
     text_of = np.searchsorted(offsets, np.arange(0, len(units), 8), side="right") - 1
     for period in range(1, MAX_PERIOD + 1):
-        back = -(-period // 8)
-        earlier = columns[8 * back - period, before - back : columns.shape[1] - back]
-        equal = columns[0, before:] == earlier
+        equal = padded[MAX_PERIOD::8] == padded[MAX_PERIOD - period : len(padded) - period : 8]
         texts = text_of[np.flatnonzero(equal[2:] & equal[1:-1] & equal[:-2])]
         for text in np.unique(texts[found[texts, 1] == 0]).tolist():
             words = units[offsets[text] : offsets[text + 1]]
-            runs = spans(words[period:] == words[:-period])
-            start, stop = runs[np.argmax(runs[:, 1] - runs[:, 0])].tolist() if len(runs) else (0, 0)
+            runs = spans(words[period:] == words[:-period]).tolist()
+            start, stop = max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
             length = stop - start + period
-            long_enough = length >= 100 or (length >= 32 and 4 * length >= len(words))
-            if long_enough and stop - start >= max(24, 2 * period):
+            counts = length >= 100 or (length >= 32 and 4 * length >= len(words))
+            if counts and stop - start >= max(24, 2 * period):
                 found[text] = start, period, length
     return found
 

@@ -12,14 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import LENGTH, LOGPROBS, RESPONSE, REWARD, Check, Result
-from rlreport.check.finding import EOS, Facts, Limit, Limits, LogText, Met, Severity
-from rlreport.check.noise import Change, Trend, correlation_within, whole, window
-from rlreport.check.onset import onset, smooth
+from rlreport.check.finding import EOS, Facts, Limit, Limits, LogText, Severity
+from rlreport.check.noise import Trend, correlation_within, whole, window
+from rlreport.check.onset import onset
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import LMFLOW, MIN_WINDOW, WINDOW_SHARE, Series, running_mean
 from rlreport.check.spreading import (
     FALLS,
-    MAX_READ,
     RiseOrShare,
     distinct_fall,
     is_verifiable,
@@ -27,7 +26,7 @@ from rlreport.check.spreading import (
     judge_share,
     series_change,
 )
-from rlreport.figures.ragged import Floats, Ints, offsets_of
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import find_loops, is_cut_off
 from rlreport.tables import TextSample
 from rlreport.text.messages import format_message, translatable
@@ -525,7 +524,6 @@ class _Loops(Limits):
 @Check(
     name="responses repeat themselves",
     rank="cause",
-    looks_for="more and more responses repeat a few words in a loop",
     needs=(RESPONSE,),
     charts=("loops", "reward"),
     sampled=("share",),
@@ -534,82 +532,61 @@ class _Loops(Limits):
     title={
         "paid": "{share:percent} of responses repeat a few words in a loop, such as {text:quoted} "
         "({share_start:percent} at the start); these earn {earned:figure}, others {others:figure}.",
-        "unpaid": "{share:percent} of responses repeat a few words in a loop, such as "
-        "{text:quoted} ({share_start:percent} at the start).",
-        "past": "Up to step {until}, {share:percent} of responses repeated a few words in a loop, "
-        "such as {text:quoted} ({share_start:percent} at the start, {share_end:percent} at the "
-        "end).",
+        "plain": "{share:percent} of responses repeat a few words in a loop, such as "
+        "{text:quoted} ({share_start:percent} at the start, {share_end:percent} at the end).",
     },
     statement="{share:percent} of responses repeat themselves ({text:quoted})",
     why="A response in a loop does not finish its answer, and its tokens teach the policy to loop.",
-    suggestion="Lower the learning rate or raise the KL coefficient; do not leave responses that "
-    "are cut off without a penalty.",
-    explains=(
-        *(*FALLS, "missing_eos", "diversity_collapse", "length_collapse", "reward_stalled"),
-        *("entropy_collapse", "unclosed_thinking", "not_sharpening", "persistent_losers"),
-        *("zero_variance_groups", "group_std_fall", "language_drift", "template_collapse"),
-    ),
+    suggestion="Lower the learning rate or raise the KL coefficient; penalise cut-off responses.",
+    explains=(*FALLS, "missing_eos", "diversity_collapse", "length_collapse", "reward_stalled"),
     trend=True,
 )
 def loops(check: Check, run: Run) -> Result:
-    words, share, steps = run.tables.words, run.column("loop_share"), len(run.steps)
+    words, share, reward = run.tables.words, run.column("loop_share"), run.column("reward")
     if words is None:
         return check.not_run("response")
-    in_loop = np.sign(share)
+    in_loop, steps = np.sign(share), len(run.steps)
     series, size = run.by_step(in_loop), max(MIN_WINDOW, int(steps * WINDOW_SHARE))
-
-    def rise(start: int, chance: float = 0.0) -> tuple[Change, list[Met], NDArray[np.bool_]]:
-        first, late = (window(run.tables, index, index + size) for index in (0, start))
-        moved = run.change(in_loop, first=first, last=late)
-        met = run.met(_Loops.rise, ">=", moved.difference)
-        met += run.met(_Loops.z, ">=", moved.z - chance)
-        return moved, met, (run.step_index >= start) & (run.step_index < start + size)
-
-    end, met, late = rise(steps - size)
-    moved, onset_, until = end, run.onset(series), None
-    if len(met) < 2:
-        # By chance alone, the highest of many windows lies above the others.
-        peak = int(np.argmax(running_mean(np.nan_to_num(series), size)))
-        moved, met, late = rise(peak, float(np.sqrt(2 * np.log(steps / size))))
-        middle = (moved.first + moved.last) / 2
-        until = int(run.steps[np.flatnonzero(smooth(series) >= middle).max(initial=0)])
-        onset_ = onset(run.steps[: peak + size], series[: peak + size], end=size)
-    if len(met) < 2:
+    peak = int(np.argmax(running_mean(np.nan_to_num(series), size)))
+    start, end, high = (window(run.tables, at, at + size) for at in (0, steps - size, peak))
+    # A tenth of the steps may have too few responses for significance, a fifth has more.
+    for first, late in ((run.first, run.last), (start, end), (start, high)):
+        moved = run.change(in_loop, first=first, last=late, by_step=False)
+        met = run.met(_Loops.rise, ">=", moved.difference) + run.met(_Loops.z, ">=", moved.z)
+        if len(met) == 2:
+            break
+    else:
         return None
-    reward, shape = run.column("reward"), run.reward_shape
-    earned, others = (mean(reward[late & (in_loop == value)]) for value in (1, 0))
+    # The mean is taken over 32 responses or more: of few, none may be in a loop by chance.
+    width = min(size, -(-32 * steps // len(words.rows)))
+    dated = pd.Series(series).rolling(width, min_periods=1, center=True).mean().to_numpy()
+    began, until = run.onset(dated), None
+    stop, left, middle = peak + size, mean(series[-size:]), (moved.first + moved.last) / 2
+    if stop < steps and left < middle:  # The share rose, but fell again.
+        until = int(run.steps[stop - 1 + np.argmax(dated[stop:] < middle)])
+        began = onset(run.steps[:stop], dated[:stop], end=size)
+    earned, others = (mean(reward[late.rows][in_loop[late.rows] == value]) for value in (1, 0))
     lost = run.met(_Loops.lost, ">=", others - earned, of=run.spread())
     _, z = _correlation_with_reward(run, -in_loop)
-    fell = shape is not None and (shape.fell or shape.dead is not None)
-    least = run.limits[Trend].z
-    harmful = (lost and z >= least) or (fell and not z <= -least)
-    kind = "unpaid" if np.isnan(earned - others) else "paid"
-    text = _loop_text(words, np.flatnonzero(late & (in_loop == 1)))
-    facts: Facts = {"kind": kind if until is None else "past", "text": text, "until": until}
-    facts = {**facts, "share": moved.last, "share_start": moved.first, "share_end": end.last}
-    return check.finding(
-        run,
-        "warning" if harmful and until is None else "info",
-        met + (lost if harmful else []),
-        {**facts, "earned": earned, "others": others},
-        Ranking(share, unit="of its words", among=share > 0, look_for=text, at_end=True),
-        series=series,
-        onset=onset_,
-        until=until,
-        texts=(text,),
-    )
+    fell, least = run.reward_shape is not None and run.reward_shape.fell, run.limits[Trend].z
+    harmful = until is None and ((lost and z >= least) or (fell and not z <= -least))
+    longest = late.rows.start + int(np.nanargmax(share[late.rows]))
+    text = _loop_text(words, int(np.searchsorted(words.rows, longest)))
+    facts: Facts = {"share": moved.last, "share_start": moved.first, "share_end": left}
+    kind = "paid" if until is None and np.isfinite(earned - others) else "plain"
+    facts = {**facts, "text": text, "earned": earned, "others": others, "kind": kind}
+    severity: Severity = "warning" if harmful else "info"
+    ranking = Ranking(share, unit="of its words", among=share > 0, look_for=text, at_end=True)
+    details = {"series": series, "onset": began, "until": until, "texts": (text,)}
+    return check.finding(run, severity, met + lost, facts, ranking, **details)
 
 
-def _loop_text(words: TextSample, rows: Ints) -> LogText:
-    """Return the most common of the texts that these responses repeat, at most six words of it."""
-    chosen = np.flatnonzero(np.isin(words.rows, rows))[:MAX_READ]
-    parts = [words.units[words.offsets[i] : words.offsets[i + 1]] for i in chosen]
-    found = find_loops(np.concatenate(parts), offsets_of(np.array([len(part) for part in parts])))
-    texts = Counter[str]()
-    for part, (start, period, _) in zip(parts, found.tolist(), strict=True):
-        units = part[start + period :][: min(max(period, 2), 6)]
-        texts[" ".join("".join(words.vocabulary[unit] for unit in units).split())] += 1
-    return LogText(texts.most_common(1)[0][0])
+def _loop_text(words: TextSample, index: int) -> LogText:
+    """Return what a response repeats: twice if it is one word, at most six words."""
+    units = words.units[words.offsets[index] : words.offsets[index + 1]]
+    start, period, _ = find_loops(units, np.array([0, len(units)]))[0].tolist()
+    shown = units[start + period :][: min(max(period, 2), 6)]
+    return LogText(" ".join("".join(words.vocabulary[unit] for unit in shown).split()))
 
 
 class _CutTexts(Limits):
