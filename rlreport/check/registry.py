@@ -28,9 +28,9 @@ CHECKS: tuple[Check, ...] = (
     *(engine.tool_errors, engine.tool_disuse, policy.gradient_explosion),
     *(policy.ratio_drift, policy.no_updates, engine.negative_kl),
     *(engine.value_divergence, groups.zero_variance_groups),
-    *(policy.entropy_explosion, text.loops),
+    policy.entropy_explosion,
     # Consequences.
-    *(reward.reward_collapse, hacking.watched_reward_fall, text.length_collapse),
+    *(text.loops, reward.reward_collapse, hacking.watched_reward_fall, text.length_collapse),
     *(text.diversity_collapse, policy.entropy_collapse, text.template_collapse),
     *(engine.void_turns, engine.turn_limit, engine.unclosed_thinking, text.missing_eos),
     *(policy.kl_explosion, text.language_drift, groups.group_std_fall),

@@ -191,7 +191,7 @@ class _EntropyCollapse(Limits):
     suggestion="Lower the learning rate, add an entropy bonus, or use harder prompts.",
     explains=(
         *("kl_explosion", "diversity_collapse", "missing_eos"),
-        *("reward_stalled", "watched_reward_fall"),
+        *("reward_stalled", "watched_reward_fall", "loops"),
     ),
     needs_also="logprobs, or the trainer's entropy",
     trend=True,

@@ -523,7 +523,7 @@ class _Loops(Limits):
 
 @Check(
     name="responses repeat themselves",
-    rank="cause",
+    rank="consequence",
     needs=(RESPONSE,),
     charts=("loops", "reward"),
     sampled=("share",),
