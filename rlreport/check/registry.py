@@ -37,7 +37,7 @@ CHECKS: tuple[Check, ...] = (
     # Notes.
     *(hacking.format_learned, reward.reward_stalled, groups.persistent_losers),
     *(groups.not_sharpening, hacking.reward_part_dominance, groups.uneven_groups),
-    *(text.cut_texts, log.lost_columns),
+    *(text.cut_texts, log.lost_columns, log.repeated_steps),
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}

@@ -190,6 +190,14 @@ def _scan(
     notes = [*_notes(rows, files), *files.notes]
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
+    steps = rows.chunk.columns["step"][rows.order].astype(np.int64)
+    if files.numbered and np.ptp(steps) == 0 and options.step_from_path is None:
+        text = message(
+            "all rows have step {step}, although the paths of their files differ in a number; if "
+            "it is the step, pass --step-from-path",
+            step=int(steps[0]),
+        )
+        notes.append(Note(FORMAT, text, 1, files.numbered))
     notes += rows.notes
     harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP)
     problems = [note for note in notes if note.kind not in harmless]
@@ -225,6 +233,7 @@ def _scan(
         notes=notes,
         fields=dict(sorted(fields.items())) | carried_extras,
         failed=rows.failed,
+        repeated=rows.repeated,
         tools=tools,
     )
     return scan, rows.order

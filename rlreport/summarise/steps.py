@@ -170,6 +170,7 @@ _VALIDATION = {
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
+@np.errstate(invalid="ignore")  # figures of logs are finite, those of a caller's table may be any
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """Return STEP_COLUMNS, one row per step, of responses sorted by step."""
     column = {str(name): values.to_numpy() for name, values in responses.items()}
