@@ -904,8 +904,10 @@ def test_loops_that_ended_are_a_note_with_both_steps() -> None:
 
 
 def test_loops_explain_the_fall_of_the_reward_that_they_cause() -> None:
-    verdict = run_checks(looping(np.where(STEP < 20, 0.0, 0.6)))
+    share = np.where(STEP < 24, 0.0, 0.6)
+    reward = np.where(share > INDEX / SIZE, 0.0, np.where(STEP < 8, 0.2, 1.0))
+    verdict = run_checks(looping(share, reward=reward))
     assert verdict.lead == "loops"
     (fall,) = (finding for finding in verdict.findings if finding.id == "reward_collapse")
     assert fall.explained_by == "loops"
-    assert verdict.keep_step is None or verdict.keep_step < 20
+    assert verdict.keep_step == 23
