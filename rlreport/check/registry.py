@@ -27,7 +27,8 @@ CHECKS: tuple[Check, ...] = (
     *(engine.engine_mismatch, engine.off_policy_weights, engine.failed_rollouts),
     *(engine.tool_errors, engine.tool_disuse, policy.gradient_explosion),
     *(policy.ratio_drift, policy.no_updates, engine.negative_kl),
-    *(engine.value_divergence, groups.zero_variance_groups),
+    *(engine.value_divergence, groups.advantage_mismatch, groups.zero_variance_groups),
+    groups.dropped_groups,
     policy.entropy_explosion,
     # Consequences.
     *(text.loops, reward.reward_collapse, hacking.watched_reward_fall, text.length_collapse),
@@ -136,9 +137,9 @@ METHOD = (
         "The checkpoint to keep is named by a step: keep the last one saved at or before it. By "
         "the watched reward, else the reward, it is the latest step that is within noise of the "
         "best before the first critical finding began or, without a critical one, the finding "
-        "that leads; without either, the last step unless it lies below the best by more than "
-        "√(2 ln(n / w)) standard errors. Where nothing was gained, none is named, and never an "
-        "incomplete step or one before a change of the reward function.",
+        "that leads; without either, the last step unless the reward was lost again, or the watched "
+        "reward lies below its best by √(2 ln(n / w)) standard errors. Where nothing was gained, "
+        "none is named, and never an incomplete step or one before a change of the reward function.",
     ),
     _section(
         "The course",

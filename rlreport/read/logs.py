@@ -26,7 +26,13 @@ from rlreport.read.files import (
     grouped_ranges,
     is_url,
 )
-from rlreport.read.notes import NO_STEP, ODDITIES, LogPosition, missing_grade_notes
+from rlreport.read.notes import (
+    NO_STEP,
+    ODDITIES,
+    LogPosition,
+    dropped_rows,
+    missing_grade_notes,
+)
 from rlreport.read.reread import read_chosen
 from rlreport.read.rollouts import Places, RolloutSpool
 from rlreport.read.sample import with_sample
@@ -214,6 +220,10 @@ def _scan(
         responses["file"].isin(unrewarded) & responses["reward"].isna(), "nan_values"
     ] -= 1
     reward_parts = sorted(rows.chunk.reward_parts & set(extras.columns))
+    responses["dropped"] = dropped_rows(responses["missing_grade"].to_numpy(), extras)
+    if "advantage" in extras.select_dtypes("number"):  # logged without tokens
+        logged = responses["advantage_logged_mean"]
+        responses["advantage_logged_mean"] = logged.fillna(extras["advantage"])
     missing = responses["missing_grade"] > 0
     if missing.any():
         notes += missing_grade_notes(responses["missing_grade"].to_numpy())

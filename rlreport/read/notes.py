@@ -256,6 +256,13 @@ _SIGNS = (
     (Missing.JUDGE_FAILED, ("judge_failed",), ("_ng_failure_class",)),
 )
 
+# Field that marks rows that the trainer dropped, or kept -> its value for kept ones
+_KEPT = {
+    **dict.fromkeys(("filtered", "is_filtered", "overlong_filtered", "discarded"), 0),
+    **dict.fromkeys(("dropped", "is_dropped", "removed", "is_removed"), 0),
+    **dict.fromkeys(("effective", "is_effective", "kept", "trained", "loss_mask"), 1),
+}
+
 _FLAGS = {name: (kind, values) for kind, values, names in _SIGNS for name in names}
 _ERRORS = _names("error", "errors", "exception")
 # Fields for errors of a rollout; its reward is invalid if the error names a grader
@@ -304,9 +311,21 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
     kinds = columns["missing_grade"]
     if len(kinds) and (kinds == Missing.MASKED).all():
         kinds[:] = 0
+    columns["masked_reward"] = np.where(kinds == Missing.MASKED, columns["reward"], np.nan)
     for name in ("reward", "non_score_reward"):
         if name in columns:
             columns[name][kinds > 0] = np.nan
+
+
+def dropped_rows(kinds: NDArray[Any], extras: pd.DataFrame) -> NDArray[np.float64]:
+    """Return 1 for rows that the trainer dropped or masked, else 0; NaN without a mark; (R,)."""
+    masked = kinds == Missing.MASKED
+    dropped = np.where(masked.any(), masked.astype(np.float64), np.nan)
+    for name in _KEPT.keys() & set(extras.select_dtypes("number")):
+        values = extras[name].to_numpy(np.float64)
+        if np.isin(values[np.isfinite(values)], (0, 1)).all():
+            dropped = np.fmax(dropped, np.abs(values - _KEPT[name]))
+    return dropped
 
 
 def missing_grade_notes(kinds: Sequence[int] | NDArray[Any]) -> list[Note]:
