@@ -263,8 +263,8 @@ class Run:
         start, end = first or self.first, last or self.last
         if start is None:
             return Change(np.nan, noise.mean_of(self.tables, values, end, weights)[0], np.nan)
-        z = self.limits[Trend].z
-        return noise.change(self.tables, values, start, end, weights, z, by_step)
+        least = self.limits[Trend].z
+        return noise.change(self.tables, values, start, end, weights, least, by_step)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
         """Return [Met] if ``value`` meets a threshold times ``of``, but for rounding, else []."""
