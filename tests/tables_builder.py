@@ -13,6 +13,7 @@ from rlreport.check.finding import Finding
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.figures.tokens import find_loops
 from rlreport.summarise import step_bigrams
 from rlreport.summarise.steps import step_tables
 from rlreport.tables import LogFile, Tables, TextSample
@@ -38,6 +39,10 @@ def make_tables(
     """
     order = np.argsort(np.asarray(columns["step"]), kind="stable")
     given = {name: np.asarray(values)[order] for name, values in columns.items()}
+    words = texts and word_sample([texts[i] for i in order], unit)
+    if words:
+        lengths = np.maximum(np.diff(words.offsets), 1)
+        given = {"loop_share": find_loops(words.units, words.offsets)[:, 2] / lengths, **given}
     responses = response_table(given)
     rows = len(responses)
     known = range(int(responses["prompt_id"].max()) + 1) if rows else range(0)
@@ -51,7 +56,7 @@ def make_tables(
         "positions": EMPTY,
         "extras_by_step": EMPTY,
         "ngrams": texts and sample([texts[i] for i in order], unit),
-        "words": texts and word_sample([texts[i] for i in order], unit),
+        "words": words,
         "ref_words": ref_texts and word_sample([ref_texts[i] for i in order], unit),
         "files": [LogFile("run.jsonl", 100 * rows, rows=rows, lines=rows)],
     }

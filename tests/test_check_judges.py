@@ -851,3 +851,63 @@ def test_the_std_inside_groups_is_held_against_the_first_ten_steps(last, drift, 
     made = tables(prompt_id=INDEX // 10, reward=SIGN + drift * STEP)
     made.steps["group_std_mean"] = np.where(made.steps["step"] < 30, 1.0, last)
     assert severity("group_std_fall", made) == expected
+
+
+def looping(share: Any, **columns: Any) -> Tables:
+    """Make responses of 40 words; ``share`` of each step repeat one word after eight others."""
+    in_loop = share > INDEX / SIZE
+    words = [
+        [f" w{(i + 7 * k) % 97}" for k in range(8)]
+        + [" But" if loop else f" x{(i * k) % 89}.{k}" for k in range(32)]
+        for i, loop in zip(range(len(STEP)), in_loop.tolist(), strict=True)
+    ]
+    filled = {"reward": np.where(in_loop, 0.0, 1.0), **columns}
+    return make_tables({"step": STEP, **filled}, texts=words, unit="word")
+
+
+RIGHT = np.where(np.arange(len(STEP)) % 3, 1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("share", "columns", "expected"),
+    [
+        (np.where(STEP < 20, 0.0, 0.3), {}, "warning"),
+        (np.where(STEP < 20, 0.0, 0.07), {}, None),
+        (np.full(len(STEP), 0.3), {}, None),
+        (np.where(STEP < 20, 0.0, 0.3), {"reward": RIGHT}, "info"),
+        (np.where(STEP < 20, 0.0, 0.3), {"reward": np.full(len(STEP), np.nan)}, "info"),
+        (np.where((STEP < 10) | (STEP >= 20), 0.0, 0.4), {}, "info"),
+    ],
+    ids=["loops that earn less", "few", "from the start", "earn the same", "no reward", "past"],
+)
+def test_loops_warn_if_their_share_rises_and_they_earn_less(share, columns, expected) -> None:
+    assert severity("loops", looping(share, **columns)) == expected
+
+
+def test_a_loop_is_shown_with_its_share_its_step_and_its_reward() -> None:
+    found = find("loops", looping(np.where(STEP < 20, 0.0, 0.3)))
+    assert title(found) == (
+        "30% of responses repeat a few words in a loop, such as “But But” (0% at the start); these "
+        "earn 0, others 1.00."
+    )
+    assert found.onset is not None and abs(found.onset.step - 20) <= 1
+    assert found.until is None
+    assert [example.look_for for example in found.evidence] == ["But But"] * 3
+    assert {example.value for example in found.evidence} == {0.8}
+
+
+def test_loops_that_ended_are_a_note_with_both_steps() -> None:
+    found = find("loops", looping(np.where((STEP < 10) | (STEP >= 20), 0.0, 0.4)))
+    assert found.onset is not None and abs(found.onset.step - 10) <= 1
+    assert found.until is not None and abs(found.until - 19) <= 1
+    assert title(found).endswith("(0% at the start, 0% at the end).")
+
+
+def test_loops_explain_the_fall_of_the_reward_that_they_cause() -> None:
+    share = np.where(STEP < 24, 0.0, 0.6)
+    reward = np.where(share > INDEX / SIZE, 0.0, np.where(STEP < 8, 0.2, 1.0))
+    verdict = run_checks(looping(share, reward=reward))
+    assert verdict.lead == "loops"
+    (fall,) = (finding for finding in verdict.findings if finding.id == "reward_collapse")
+    assert fall.explained_by == "loops"
+    assert verdict.keep_step == 23

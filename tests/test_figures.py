@@ -63,3 +63,29 @@ def test_logged_advantages_are_shown_and_returns_still_come_from_gae() -> None:
     np.testing.assert_array_equal(figures.advantage, logged)
     assert figures.return_ is not None
     np.testing.assert_allclose(figures.return_, [0.5 + 0.95 * 0.5, 1.0])
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 45), st.integers(0, 130), st.integers(0, 90)),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_loops_are_those_of_a_plain_count(texts: list[tuple[int, int, int]]) -> None:
+    parts = [
+        [*range(1000, 1000 + other), *(unit % period for unit in range(repeated))]
+        for period, repeated, other in texts
+    ]
+    lengths = [len(part) for part in parts]
+    units = np.array([unit for part in parts for unit in part], np.int32)
+    found = token.find_loops(units, ragged.offsets_of(np.array(lengths)))
+    for (period, repeated, other), result in zip(texts, found.tolist(), strict=True):
+        is_loop = period <= 40 and repeated - period >= max(24, 2 * period)
+        is_loop &= repeated >= 100 or (repeated >= 32 and 4 * repeated >= repeated + other)
+        assert result == ([other, period, repeated] if is_loop else [0, 0, 0])
+
+
+def test_no_loop_extends_over_the_gap_of_a_shortened_text() -> None:
+    units = np.array([0, 1] * 50 + [2] + [0, 1] * 60, np.int32)
+    assert token.find_loops(units, np.array([0, len(units)])).tolist() == [[101, 2, 120]]

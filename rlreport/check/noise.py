@@ -143,14 +143,16 @@ def change(
     last: Window,
     weights: Floats | None = None,
     least: float = Trend.z.default,
+    by_step: bool = True,
 ) -> Change:
     """Return the change of the mean of per-response values from one window to another.
 
     Errors are clustered by prompt, so a prompt that occurs in both windows is compared with
-    itself.
+    itself. Unless ``by_step``, the scatter of step means, which a jump increases, is ignored.
     """
     parts = [_part(tables, values, window, weights) for window in (first, last)]
-    return Change(parts[0].mean, parts[1].mean, _z(tables, values, weights, parts), least)
+    z = _z(tables if by_step else None, values, weights, parts)
+    return Change(parts[0].mean, parts[1].mean, z, least)
 
 
 def _part(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> _Part:
@@ -169,16 +171,16 @@ def _valid_mask(values: Floats, weights: Floats) -> NDArray[np.bool_]:
     return np.isfinite(values) & np.isfinite(weights) & (weights > 0)
 
 
-def _z(tables: Tables, values: Floats, weights: Floats | None, parts: list[_Part]) -> float:
+def _z(tables: Tables | None, values: Floats, weights: Floats | None, parts: list[_Part]) -> float:
     """Return the mean of one part, or the difference of two means, divided by its standard error.
 
-    The error is the larger of two estimates: from responses, and from step means.
+    The error is the larger of two estimates: from responses and, with ``tables``, from step means.
     """
     difference = parts[-1].mean - (parts[0].mean if len(parts) == 2 else 0)
     if difference == 0 or np.isnan(difference):
         return difference
     z = abs(difference) / max(_response_error(parts), abs(difference) * 1e-12, TINY)
-    noise, freedom = _step_noise(tables, values, weights, parts)
+    noise, freedom = _step_noise(tables, values, weights, parts) if tables else (0.0, 0)
     if freedom >= 1:
         z = min(z, abs(deviate(difference, noise, freedom)))
     return float(np.copysign(z, difference))

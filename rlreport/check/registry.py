@@ -31,7 +31,7 @@ CHECKS: tuple[Check, ...] = (
     groups.dropped_groups,
     policy.entropy_explosion,
     # Consequences.
-    *(reward.reward_collapse, hacking.watched_reward_fall, text.length_collapse),
+    *(text.loops, reward.reward_collapse, hacking.watched_reward_fall, text.length_collapse),
     *(text.diversity_collapse, policy.entropy_collapse, text.template_collapse),
     *(engine.void_turns, engine.turn_limit, engine.unclosed_thinking, text.missing_eos),
     *(policy.kl_explosion, text.language_drift, groups.group_std_fall),

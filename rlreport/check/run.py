@@ -258,15 +258,17 @@ class Run:
         *,
         first: Window | None = None,
         last: Window | None = None,
+        by_step: bool = True,
     ) -> Change:
-        """Return the change of the mean of per-response values from one window to another.
+        """Return the change of the mean of per-response values; see ``noise.change``.
 
         By default from the run's first window to its last; NaN if there is no first one.
         """
         start, end = first or self.first, last or self.last
         if start is None:
             return Change(np.nan, noise.mean_of(self.tables, values, end, weights)[0], np.nan)
-        return noise.change(self.tables, values, start, end, weights, self.limits[Trend].z)
+        least = self.limits[Trend].z
+        return noise.change(self.tables, values, start, end, weights, least, by_step)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
         """Return [Met] if ``value`` meets a threshold times ``of``, but for rounding, else []."""

@@ -413,7 +413,7 @@ FALLS = ("reward_collapse", "watched_reward_fall")
 # Ids of checks whose findings can be effects of a bad update of the policy
 FAILURES = (
     *(*FALLS, "kl_explosion", "entropy_collapse"),
-    *("length_collapse", "diversity_collapse", "missing_eos", "reward_stalled"),
+    *("length_collapse", "diversity_collapse", "missing_eos", "reward_stalled", "loops"),
 )
 
 

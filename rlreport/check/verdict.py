@@ -417,7 +417,7 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     first = max(changes, default=first)
     of_policy = [f for f in judged if f.id not in (*OF_THE_LOG, FIRST_CHECK)]
     # Only what is critical, or costs reward, spoils a checkpoint: the rest may be harmless.
-    costs = [f for f in of_policy if f.id in COLLAPSES]
+    costs = [f for f in of_policy if f.id in (*COLLAPSES, "loops")]
     roots = {f.explained_by or f.id for f in costs}
     spoiling = [f for f in of_policy if f.severity == "critical"] or [
         f for f in of_policy if f.id in roots

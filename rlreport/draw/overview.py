@@ -32,7 +32,7 @@ USUAL = ("reward", "reward_validation", "kl", "length", "surprisal", "tool_error
 SIZES: dict[PageSlot, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
 
 # Names of charts that are computed from the sample of responses, not from all of them
-SAMPLED = ("distinct_2", "error_by_position")
+SAMPLED = ("distinct_2", "loops", "error_by_position")
 
 # Function of the tables and the page's step axis; yields charts, None for one without data
 ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
@@ -135,6 +135,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     ),
     _chart("eos", "Finished responses", Curve("eos_rate", "policy"), percent=True),
     _chart("distinct_2", "Variety of word pairs (distinct-2)", Curve("distinct_2", "policy")),
+    _chart("loops", "Loops", Curve("loop_rate", "policy"), percent=True, needs="loop_rate"),
     _chart("duplicates", "Repeated responses", Curve("duplicate_rate", "policy"), percent=True),
     _chart(
         "explained_variance",

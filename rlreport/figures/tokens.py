@@ -24,9 +24,12 @@ from rlreport.figures.ragged import (
     row_minima,
     row_moments,
     row_sums,
+    spans,
 )
 
 _CHUNK = 32
+
+MAX_PERIOD = 40  # Largest period of a loop, in units
 
 
 @dataclass(slots=True)
@@ -340,6 +343,35 @@ def mismatch_by_turn(
         mean = finite_means(turn_mismatch, offsets)[1]
         columns[f"mismatch_{name}_turn"] = np.where(has_two_turns, mean, np.nan)
     return columns
+
+
+def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
+    """Return start, period and length of a loop in each of R texts, int64 (R, 3), in units.
+
+    In a loop of period p <= MAX_PERIOD, unit i equals unit i - p at max(24, 2 p) or more
+    consecutive i; these and the p units before them are the loop. It counts from 100 units on, or
+    from 32 if it is at least a quarter of the text. Of several, it is the longest of the smallest
+    period; zeros stand for none. ``units``, int32 (N,), are the ids (>= 0) of the words of all
+    texts; text r is units[offsets[r]:offsets[r + 1]]. No loop extends over a unit that occurs only
+    once, such as GAP: fewer than p units beyond it could equal earlier ones. Source: rlreport.
+    """
+    found = np.zeros((len(offsets) - 1, 3), np.int64)
+    # 24 consecutive positions include three successive multiples of 8, so only texts with three
+    # equal units there are compared in full.
+    padded = np.pad(units, (MAX_PERIOD, 0), constant_values=-1)
+    text_of = np.searchsorted(offsets, np.arange(0, len(units), 8), side="right") - 1
+    for period in range(1, MAX_PERIOD + 1):
+        equal = padded[MAX_PERIOD::8] == padded[MAX_PERIOD - period : len(padded) - period : 8]
+        texts = text_of[np.flatnonzero(equal[2:] & equal[1:-1] & equal[:-2])]
+        for text in np.unique(texts[found[texts, 1] == 0]).tolist():
+            words = units[offsets[text] : offsets[text + 1]]
+            runs = spans(words[period:] == words[:-period]).tolist()
+            start, stop = max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
+            length = stop - start + period
+            counts = length >= 100 or (length >= 32 and 4 * length >= len(words))
+            if counts and stop - start >= max(24, 2 * period):
+                found[text] = start, period, length
+    return found
 
 
 def is_cut_off(finished: Floats, stopped: Floats) -> Floats:

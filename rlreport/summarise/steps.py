@@ -194,6 +194,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         "duplicate_rate": steps.mean(
             responses.duplicated(["step", "response_hash"], keep=False).to_numpy(np.float64)
         ),
+        "loop_rate": steps.mean(np.sign(column["loop_share"])),
         **_critic(column, steps),
         **_kl_coefficient(column, steps),
         **_groups(column, steps),

@@ -191,7 +191,7 @@ class _EntropyCollapse(Limits):
     suggestion="Lower the learning rate, add an entropy bonus, or use harder prompts.",
     explains=(
         *("kl_explosion", "diversity_collapse", "missing_eos"),
-        *("reward_stalled", "watched_reward_fall"),
+        *("reward_stalled", "watched_reward_fall", "loops"),
     ),
     needs_also="logprobs, or the trainer's entropy",
     trend=True,
@@ -233,7 +233,7 @@ class _EntropyExplosion(Limits):
     source="too large an entropy bonus; threads of TRL and verl",
     explains=(
         *(*FALLS, "kl_explosion", "missing_eos", "length_collapse", "diversity_collapse"),
-        *("language_drift", "reward_stalled", "persistent_losers", "ratio_drift"),
+        *("language_drift", "reward_stalled", "persistent_losers", "ratio_drift", "loops"),
     ),
     needs_also="logprobs, or the trainer's entropy",
     trend=True,

@@ -63,7 +63,7 @@ EVIDENT = 5.0
         *("length_collapse", "diversity_collapse", "entropy_collapse", "missing_eos"),
         *("kl_explosion", "reward_stalled", "persistent_losers"),
         *("watched_reward_fall", "zero_variance_groups", "group_std_fall"),
-        *("unclosed_thinking", "language_drift", "template_collapse"),
+        *("unclosed_thinking", "language_drift", "template_collapse", "loops"),
     ),
     of_reward=True,
     trend=True,

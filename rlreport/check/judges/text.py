@@ -11,12 +11,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.check import LENGTH, LOGPROBS, RESPONSE, REWARD, Check, Result
-from rlreport.check.finding import EOS, Facts, Limit, Limits, Severity
+from rlreport.check.check import LENGTH, LOGPROBS, RESPONSE, REWARD, Check, Need, Result
+from rlreport.check.finding import EOS, Facts, Limit, Limits, LogText, Severity
 from rlreport.check.noise import Trend, correlation_within, whole, window
+from rlreport.check.onset import onset
 from rlreport.check.run import Ranking, Run, mean, median
-from rlreport.check.series import LMFLOW, MIN_WINDOW, Series
+from rlreport.check.series import (
+    LMFLOW,
+    MIN_STEPS,
+    MIN_WINDOW,
+    WINDOW_SHARE,
+    Series,
+    running_mean,
+)
 from rlreport.check.spreading import (
+    FALLS,
     RiseOrShare,
     distinct_fall,
     is_verifiable,
@@ -25,7 +34,7 @@ from rlreport.check.spreading import (
     series_change,
 )
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.tokens import is_cut_off
+from rlreport.figures.tokens import find_loops, is_cut_off
 from rlreport.tables import TextSample
 from rlreport.text.messages import format_message, translatable
 
@@ -508,6 +517,97 @@ def _same_length(run: Run, cut_off: Floats) -> bool:
         return True
     at_limit = tokens[cut_off[run.last.rows] == 1] >= AT_LIMIT * np.nanmax(tokens)
     return bool(2 * at_limit.sum() > len(at_limit))
+
+
+class _Loops(Limits):
+    rise = Limit(0.08, "of responses", "rise of the share that repeat themselves")
+    z = Limit(4.0, "std errors", "significance of that rise")
+    lost = Limit(0.25, "std of reward", "reward that these responses lack (warning)")
+
+
+@Check(
+    name="responses repeat themselves",
+    rank="consequence",
+    needs=(Need("response", ("response_chars",), ("loops",)),),
+    charts=("loops", "reward"),
+    sampled=("share",),
+    limits=_Loops,
+    close={"rise": "responses that repeat a few words in a loop increased by {value:percent}"},
+    title={
+        "paid": "{share:percent} of responses repeat a few words in a loop, such as {text:quoted} "
+        "({share_start:percent} at the start); these earn {earned:figure}, others {others:figure}.",
+        "plain": "{share:percent} of responses repeat a few words in a loop, such as "
+        "{text:quoted} ({share_start:percent} at the start, {share_end:percent} at the end).",
+        "metric": "The trainer counts {share:percent} of responses as repetitive "
+        "({share_start:percent} at the start).",
+    },
+    statement=lambda facts: (
+        translatable("{share:percent} of responses repeat themselves ({text:quoted})")
+        if "text" in facts
+        else translatable("{share:percent} of responses repeat themselves")
+    ),
+    why="A response in a loop does not finish its answer, and its tokens teach the policy to loop.",
+    suggestion="Lower the learning rate or raise the KL coefficient; penalise cut-off responses.",
+    explains=(*FALLS, "missing_eos", "diversity_collapse", "length_collapse", "reward_stalled"),
+    trend=True,
+)
+def loops(check: Check, run: Run) -> Result:
+    words, share, reward = run.tables.words, run.column("loop_share"), run.column("reward")
+    if words is None:
+        return _judge_loop_metric(check, run)
+    in_loop, steps = np.sign(share), len(run.steps)
+    series, size = run.by_step(in_loop), max(MIN_WINDOW, int(steps * WINDOW_SHARE))
+    peak = int(np.argmax(running_mean(np.nan_to_num(series), size)))
+    start, end, high = (window(run.tables, at, at + size) for at in (0, steps - size, peak))
+    # A tenth of the steps may have too few responses for significance, a fifth has more.
+    for first, late in ((run.first, run.last), (start, end), (start, high)):
+        moved = run.change(in_loop, first=first, last=late, by_step=False)
+        met = run.met(_Loops.rise, ">=", moved.difference) + run.met(_Loops.z, ">=", moved.z)
+        if len(met) == 2:
+            break
+    else:
+        return None
+    # The mean is taken over 32 responses or more: of few, none may be in a loop by chance.
+    width = min(size, -(-32 * steps // len(words.rows)))
+    dated = pd.Series(series).rolling(width, min_periods=1, center=True).mean().to_numpy()
+    began, until = run.onset(dated), None
+    stop, left, middle = peak + size, mean(series[-size:]), (moved.first + moved.last) / 2
+    if stop < steps and left < middle:  # The share rose, but fell again.
+        until = int(run.steps[stop - 1 + np.argmax(dated[stop:] < middle)])
+        began = onset(run.steps[:stop], dated[:stop], end=size)
+    earned, others = (mean(reward[late.rows][in_loop[late.rows] == value]) for value in (1, 0))
+    lost = run.met(_Loops.lost, ">=", others - earned, of=run.spread())
+    _, z = _correlation_with_reward(run, -in_loop)
+    fell, least = run.reward_shape is not None and run.reward_shape.fell, run.limits[Trend].z
+    harmful = until is None and ((lost and z >= least) or (fell and not z <= -least))
+    longest = late.rows.start + int(np.nanargmax(share[late.rows]))
+    text = _loop_text(words, int(np.searchsorted(words.rows, longest)))
+    facts: Facts = {"share": moved.last, "share_start": moved.first, "share_end": left}
+    kind = "paid" if until is None and np.isfinite(earned - others) else "plain"
+    facts = {**facts, "text": text, "earned": earned, "others": others, "kind": kind}
+    severity: Severity = "warning" if harmful else "info"
+    ranking = Ranking(share, unit="of its words", among=share > 0, look_for=text, at_end=True)
+    details = {"series": series, "onset": began, "until": until, "texts": (text,)}
+    return check.finding(run, severity, met + lost, facts, ranking, **details)
+
+
+def _judge_loop_metric(check: Check, run: Run) -> Result:
+    if (metric := run.series_of("loops", MIN_STEPS)) is None:
+        return check.not_run("response")
+    moved = series_change(metric, None)
+    met = run.met(_Loops.rise, ">=", moved.difference) + run.met(_Loops.z, ">=", moved.z)
+    if len(met) < 2:
+        return None
+    facts: Facts = {"kind": "metric", "share": moved.last, "share_start": moved.first}
+    return check.finding(run, "info" if run.learned else "warning", met, facts, series=metric)
+
+
+def _loop_text(words: TextSample, index: int) -> LogText:
+    """Return what a response repeats: twice if it is one word, at most six words."""
+    units = words.units[words.offsets[index] : words.offsets[index + 1]]
+    start, period, _ = find_loops(units, np.array([0, len(units)]))[0].tolist()
+    shown = units[start + period :][: min(max(period, 2), 6)]
+    return LogText(" ".join("".join(words.vocabulary[unit] for unit in shown).split()))
 
 
 class _CutTexts(Limits):
