@@ -416,7 +416,7 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     first = max(changes, default=first)
     of_policy = [f for f in judged if f.id not in (*OF_THE_LOG, FIRST_CHECK)]
     # Only what is critical, or costs reward, spoils a checkpoint: the rest may be harmless.
-    costs = [f for f in of_policy if f.id in COLLAPSES]
+    costs = [f for f in of_policy if f.id in (*COLLAPSES, "environment_fall")]
     roots = {f.explained_by or f.id for f in costs}
     spoiling = [f for f in of_policy if f.severity == "critical"] or [
         f for f in of_policy if f.id in roots
@@ -437,7 +437,8 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     rose = course.last.value - course.first.value > CLAIM_Z * error
     if not (before.learned or course.gained or rose):
         return None
-    last = best_index(course) if onsets or course.slipped else len(course.steps) - 1
+    slipped = course.slipped and not any(f.id == "mix_changed" for f in findings)
+    last = best_index(course) if onsets or slipped else len(course.steps) - 1
     complete = ~np.isin(course.steps, run.tables.steps.loc[run.tables.steps["incomplete"], "step"])
     usable = np.flatnonzero(complete[: last + 1])
     return int(course.steps[usable[-1]]) if len(usable) else None

@@ -1,0 +1,197 @@
+"""Checks of the environments (data sets, tasks, agents) whose mean the reward of a run is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+import pandas as pd
+
+from rlreport.check.check import REWARD, Check, Result
+from rlreport.check.finding import Facts, Finding, Limit, Limits, LogText, Thresholds
+from rlreport.check.judges.reward import fall_windows, mix_of_fall, reward_collapse
+from rlreport.check.noise import Trend
+from rlreport.check.run import MixChanged, Ranking, Run
+from rlreport.check.series import RewardCollapse
+from rlreport.text.messages import message, translatable
+
+ENVIRONMENTS = translatable(
+    "a field that names the environment (data_source, env, task, dataset or agent), with 2 to 50 "
+    "values"
+)
+# Columns of responses that ``reward_collapse`` and examples need
+USED = (
+    *("step", "n", "prompt_id", "validation", "group", "has_texts", "response_tokens"),
+    *("response_chars", "reward", "ref_reward", "reward_gap", "valid_reward"),
+)
+
+MIN_STEP = 0.25  # A step counts if it has this part of an environment's usual number of responses
+
+
+class EnvironmentFall(Limits):
+    responses = Limit(100, "responses", "an environment with fewer is not judged")
+    steps = Limit(10, "steps", "an environment with fewer is not judged")
+    carried = Limit(0.8, "of the fall", "its part in a fall of the mean of all (note)")
+
+
+@Check(
+    name="one environment falls",
+    rank="consequence",
+    looks_for="a reward that falls in one environment while the mean hides it",
+    needs=(REWARD,),
+    charts=("reward_environments", "reward"),
+    limits=EnvironmentFall,
+    title={
+        "mean_hides": "The reward in {environment:quoted} fell from {best:figure} (steps "
+        "{best_from} to {best_to}) to {end:figure}; it had started at {start:figure}. {fallen} of "
+        "{count} environments fell; the mean of all went from {mean_start:figure} to "
+        "{mean_end:figure}.",
+        "mean_falls": "Of {count} environments, only {environment:quoted} fell: from {best:figure} "
+        "(steps {best_from} to {best_to}) to {end:figure}.",
+    },
+    statement="the reward in {environment:quoted} falls to {end:short}",
+    why="A mean over environments hides that the policy gets worse in one of them while it gains "
+    "in the others.",
+    suggestion="Read its responses; change its share, its reward scale or its learning signal, or "
+    "go back to a checkpoint before its fall.",
+    source=translatable("the rules of reward collapse; Holm (1979) over environments"),
+    explains=("reward_stalled", "watched_reward_fall", "persistent_losers"),
+    of_reward=True,
+    trend=True,
+    needs_also=ENVIRONMENTS,
+)
+def environment_fall(check: Check, run: Run) -> Result:
+    environments, limits = run.environments, run.limits[EnvironmentFall]
+    if environments is None or run.first is None:
+        return check.not_run(ENVIRONMENTS)
+    parts = {name: _part(run, index) for index, name in enumerate(environments.names)}
+    judged = {
+        name: part
+        for name, part in parts.items()
+        if len(part.steps) >= limits.steps and len(part.responses) >= limits.responses
+    }
+    fallen: dict[str, Finding] = {}
+    # Holm's correction: after each fall, there is one environment less to correct for.
+    while found := {
+        name: fall
+        for name, part in judged.items()
+        if name not in fallen and (fall := _fall(part, len(judged) - len(fallen)))
+    }:
+        fallen |= found
+    mean = reward_collapse.run(run)
+    mean_falls = isinstance(mean, Finding) and mean.severity != "info"
+    if isinstance(mean, Finding) and mean_falls and run.reward_shape is not None:
+        mix = run.mix_change(*fall_windows(run, run.reward_shape, mean))
+        carried = mix.within / (mix.mix + mix.rest) if mix else np.zeros(len(parts))
+        names = zip(environments.names, carried.tolist(), strict=False)
+        fallen = {n: fallen[n] for n, part in names if n in fallen and part >= limits.carried}
+    if not fallen:
+        return None
+    name = max(fallen, key=lambda name: fallen[name].thresholds[-1].value)
+    part, moved = parts[name], run.change(run.column("reward"))
+    course = part.courses["reward"]
+    facts: Facts = {
+        "kind": "mean_falls" if mean_falls else "mean_hides",
+        "environment": LogText(name),
+        "start": course.first.value,
+        "best": course.best.value,
+        "best_from": course.best.steps[0],
+        "best_to": course.best.steps[1],
+        "end": course.last.value,
+        "fallen": len(fallen),
+        "count": len(judged),
+        "mean_start": moved.first,
+        "mean_end": moved.last,
+    }
+    finding = check.finding(
+        part,
+        "info" if mean_falls else "warning",
+        fallen[name].thresholds,
+        facts,
+        Ranking(part.column("reward"), False, "reward"),
+        series=part.reward,
+        onset=fallen[name].onset,
+    )
+    return replace(finding, series=run.align(part.reward))
+
+
+def _part(run: Run, index: int) -> Run:
+    """Return the run of one environment's responses, without texts and the trainer's metrics."""
+    assert run.environments is not None
+    responses = run.responses.loc[run.environments.index == index, list(USED)]
+    # Noise is estimated from all steps, so none may have far fewer responses than usual.
+    counts = responses.groupby("step")["step"].transform("size")
+    responses = responses[counts >= MIN_STEP * counts.median()].reset_index(drop=True)
+    steps = run.tables.steps[run.tables.steps["step"].isin(responses["step"])]
+    tables = replace(
+        run.tables.without_samples(),
+        responses=responses,
+        extras=pd.DataFrame(index=responses.index),
+        steps=steps.reset_index(drop=True),
+        metrics=pd.DataFrame({"step": []}),
+    )
+    return Run(tables, run.limits)
+
+
+def _fall(part: Run, count: int) -> Finding | None:
+    """Return what ``reward_collapse`` finds in one of ``count`` environments, beyond chance.
+
+    An environment can have few responses in some steps, so the error of the means of its best and
+    last responses must confirm the fall.
+    """
+    collapse, trend = part.limits[RewardCollapse], part.limits[Trend]
+    raised = {
+        type(limits).__name__: {
+            **limits.given,
+            "z": -NormalDist().inv_cdf(NormalDist().cdf(-limits.z) / count),
+        }
+        for limits in (collapse, trend)
+    }
+    strict = Run(part.tables, Thresholds({**part.limits.given, **raised}))
+    fall, shape = reward_collapse.run(strict), strict.reward_shape
+    if not isinstance(fall, Finding) or fall.severity == "info" or fall.until or shape is None:
+        return None
+    best, last = fall_windows(strict, shape, fall)
+    return fall if strict.change(strict.column("reward"), first=best, last=last).fell else None
+
+
+@Check(
+    name="harder tasks came in",
+    rank="note",
+    looks_for="a fall of the reward that the mix of environments explains",
+    needs=(REWARD,),
+    charts=("reward_environments", "reward"),
+    limits=MixChanged,
+    title="The reward fell from {before:figure} to {after:figure} because the mix changed: the "
+    "share of {environment:quoted} (mean reward {level:figure}) rose from {share_start:percent} to "
+    "{share:percent}. At the same mix, it would have changed by {rest:figure}.",
+    why="The mean says nothing about the policy if its environments change.",
+    suggestion="Compare the environments one by one, or keep their shares constant.",
+    source=translatable("Δ = Σ m̄ Δs + Σ s̄ Δm over environments (s: share, m: mean reward)"),
+    of_reward=True,
+    trend=True,
+    needs_also=ENVIRONMENTS,
+)
+def mix_changed(check: Check, run: Run) -> Result:
+    if run.environments is None:
+        return check.not_run(ENVIRONMENTS)
+    mix = run.once(mix_of_fall)
+    if mix is None:
+        return None
+    mean, rise = mix.means.mean(axis=0), mix.shares[1] - mix.shares[0]
+    before, after = (mix.shares * mix.means).sum(axis=1).tolist()
+    harder = int(np.argmin((mean - (before + after) / 2) * np.maximum(rise, 0)))
+    name = [*map(LogText, run.environments.names), message("other")][harder]
+    met = run.met(MixChanged.share, ">", mix.mix, of=mix.mix + mix.rest)
+    facts: Facts = {
+        "environment": name,
+        "before": before,
+        "after": after,
+        "level": float(mean[harder]),
+        "share_start": float(mix.shares[0, harder]),
+        "share": float(mix.shares[1, harder]),
+        "rest": mix.rest,
+    }
+    series = run.by_step((run.environments.index == harder).astype(np.float64))
+    return check.finding(run, "info", met, facts, series=series)
