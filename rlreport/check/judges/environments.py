@@ -135,25 +135,18 @@ def _part(run: Run, index: int) -> Run:
 
 
 def _fall(part: Run, count: int) -> Finding | None:
-    """Return what ``reward_collapse`` finds in one of ``count`` environments, beyond chance.
-
-    An environment can have few responses in some steps, so the error of the means of its best and
-    last responses must confirm the fall.
-    """
-    collapse, trend = part.limits[RewardCollapse], part.limits[Trend]
+    """Return what ``reward_collapse`` finds in one of ``count`` environments, beyond chance."""
     raised = {
         type(limits).__name__: {
             **limits.given,
             "z": -NormalDist().inv_cdf(NormalDist().cdf(-limits.z) / count),
         }
-        for limits in (collapse, trend)
+        for limits in (part.limits[RewardCollapse], part.limits[Trend])
     }
-    strict = Run(part.tables, Thresholds({**part.limits.given, **raised}))
-    fall, shape = reward_collapse.run(strict), strict.reward_shape
-    if not isinstance(fall, Finding) or fall.severity == "info" or fall.until or shape is None:
+    fall = reward_collapse.run(Run(part.tables, Thresholds({**part.limits.given, **raised})))
+    if not isinstance(fall, Finding) or fall.severity == "info" or fall.until is not None:
         return None
-    best, last = fall_windows(strict, shape, fall)
-    return fall if strict.change(strict.column("reward"), first=best, last=last).fell else None
+    return fall
 
 
 @Check(
@@ -182,7 +175,7 @@ def mix_changed(check: Check, run: Run) -> Result:
     mean, rise = mix.means.mean(axis=0), mix.shares[1] - mix.shares[0]
     before, after = (mix.shares * mix.means).sum(axis=1).tolist()
     harder = int(np.argmin((mean - (before + after) / 2) * np.maximum(rise, 0)))
-    name = [*map(LogText, run.environments.names), message("other")][harder]
+    name = [*map(LogText, run.environments.names), message("others")][harder]
     met = run.met(MixChanged.share, ">", mix.mix, of=mix.mix + mix.rest)
     facts: Facts = {
         "environment": name,
