@@ -1,16 +1,17 @@
 """Judge runs whose truth is known: level, findings, lead and onset.
 
-    python benchmarks/judge_runs.py RUNS... [--json | --markdown | --growing] [--sentences]
+    python benchmarks/judge_runs.py RUNS... [--json | --markdown | --rows | --growing] [--sentences]
     python benchmarks/judge_runs.py --cases 300
 
 Each of RUNS is a folder with ``truth.json`` beside its logs, or a folder of such folders. All keys
 of a truth are optional, and what it does not mention is not judged:
 
 ``level`` (first words of the verdict that are right), ``expected`` or ``must`` (ids that must be
-found, at any severity), ``not_expected`` or ``must_not`` (ids that must be no warning), ``lead``
-(ids that may lead; empty: none may) and ``onset`` ([low, high] for the onset of the finding that
-leads; in a real run also for that of one it must find). A truth with ``words`` is that of a real
-run: what its authors say. Exit status 1 when anything is missed.
+found, at any severity), ``not_expected`` or ``must_not`` (ids that must be no warning), ``absent``
+(ids that must not even be a note), ``lead`` (ids that may lead; empty: none may), ``onset`` ([low,
+high] for the onset of the finding that leads; also for that of one that must be found in a real
+run, or without ``lead``) and ``steps`` (how many must be read). A truth with ``words`` is that of
+a real run: what its authors say. Exit status 1 when anything is missed.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Outcome:
     onset: int | None = None
     interval: list[int] | None = None
     distance: int = 0
+    steps: int | None = None
     details: list[str] = field(default_factory=list)
 
     @property
@@ -100,20 +102,29 @@ def compare(folder: Path) -> Outcome:
     """Judge a run and compare the verdict with its truth; without rollouts it is "Not read"."""
     truth = truth_of(folder)
     try:
-        verdict = verdict_on(read(folder))
+        tables = read(folder)
+        steps: int | None = len(tables.steps)
+        verdict = verdict_on(tables)
     except RlreportError as error:
-        verdict = Verdict("unjudged", sentence=f"Not read: {error}")
+        verdict, steps = Verdict("unjudged", sentence=f"Not read: {error}"), None
     found = {finding.id: finding for finding in verdict.findings}
+    expected = list(truth["expected"])
+    if "steps" in truth:
+        expected.append(f"{truth['steps']} steps")
     outcome = Outcome(
         folder.name,
         BASES["words" in truth],
         verdict.sentence,
         verdict.lead,
-        truth["expected"],
-        [name for name in truth["expected"] if name not in found],
+        expected,
+        [name for name in expected if name not in {*found, f"{steps} steps"}],
         truth["not_expected"],
-        sorted(warnings(verdict).keys() & set(truth["not_expected"])),
+        sorted(
+            warnings(verdict).keys() & set(truth["not_expected"])
+            | found.keys() & set(truth.get("absent", ()))
+        ),
         interval=truth.get("onset"),
+        steps=steps,
         details=[
             f"{f.severity} {f.id} {f.explained_by or ''} {f.onset}: {f.title}"
             for f in verdict.findings
@@ -132,7 +143,7 @@ def _judge_onset(outcome: Outcome, verdict: Verdict, found: dict[str, Finding]) 
     """Set the distance of the onset from its interval: large where there is no onset."""
     low, high = outcome.interval or (0, 0)
     names: list[str | None] = [verdict.lead]
-    if outcome.base == "real":
+    if outcome.base == "real" or outcome.lead_right is None:
         names = [*(finding.id for finding in verdict.findings[:1]), *outcome.expected]
     onsets = [found[name].onset for name in names if name in found]
     steps = [onset.step for onset in onsets if onset]
@@ -157,6 +168,7 @@ def print_outcome(one: Outcome, sentences: bool, findings: bool) -> None:
     if one.interval:
         off = f" OFF {one.distance}" if one.distance else ""
         parts.append(f"onset {one.onset} in {one.interval}{off}")
+    parts.append(f"{one.steps} steps")
     parts += ["LEVEL"] * (one.level_right is False)
     parts += [f"MISSED {', '.join(one.missed)}"] if one.missed else []
     parts += [f"FALSE {', '.join(one.false)}"] if one.false else []
@@ -180,6 +192,26 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     ):
         counts += [f"{name} right {sum(right)} of {len(right)}"] if right else []
     return f"{len(outcomes)} {outcomes[0].base} runs: {', '.join(counts)}"
+
+
+def print_rows(outcomes: Sequence[Outcome]) -> None:
+    """Print for each row of runs, named ``<row>_<i>``, how many were found, false and right."""
+    rows: dict[str, list[Outcome]] = {}
+    for one in outcomes:
+        rows.setdefault(one.name.rpartition("_")[0] or one.name, []).append(one)
+    print(f"{'row':26}{'runs':>6}{'found':>10}{'false':>7}{'level':>9}{'lead':>9}{'onset':>9}")
+    for name, runs in rows.items():
+        expected = sum(len(one.expected) for one in runs)
+        found = expected - sum(len(one.missed) for one in runs)
+        rights = [
+            [one.level_right for one in runs if one.level_right is not None],
+            [one.lead_right for one in runs if one.lead_right is not None],
+            [one.distance == 0 for one in runs if one.interval],
+        ]
+        cells = [f"{sum(right)}/{len(right)}" if right else "-" for right in rights]
+        false = sum(bool(one.false) for one in runs)
+        print(f"{name:26}{len(runs):6}{f'{found}/{expected}':>10}{false:7}", end="")
+        print("".join(f"{cell:>9}" for cell in cells))
 
 
 def markdown(outcomes: Sequence[Outcome]) -> str:
@@ -277,6 +309,7 @@ def main() -> int:
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--json", action="store_true", help="outcomes as JSON")
     parser.add_argument("--markdown", action="store_true", help="how often each check was right")
+    parser.add_argument("--rows", action="store_true", help="a line for all runs <row>_<i>")
     parser.add_argument("--growing", action="store_true", help="cut off at every fifth step")
     parser.add_argument("--cases", type=int, default=0, help="runs of each case of lab/curves.py")
     parser.add_argument("--only", help="cases whose name contains this")
@@ -294,6 +327,8 @@ def main() -> int:
         print(json.dumps([asdict(one) for one in outcomes], indent=1, ensure_ascii=False))
     elif given.markdown:
         print(markdown(outcomes))
+    elif given.rows:
+        print_rows(outcomes)
     else:
         for one in outcomes:
             print_outcome(one, given.sentences, given.findings)

@@ -111,6 +111,7 @@ class LogTables:
         bad_lines, bad_count: the first unreadable lines, and the number of all of them.
         fields: canonical field -> number of rows that contain it.
         tools: one row per step and tool: ``step``, ``tool``, and summed counts (see ToolCounts).
+        repeated: step -> number of training responses to it that an earlier attempt logged.
     """
 
     responses: pd.DataFrame
@@ -128,6 +129,7 @@ class LogTables:
     notes: list[Note] = field(default_factory=list)
     fields: dict[str, int] = field(default_factory=dict)
     tools: pd.DataFrame = field(default_factory=pd.DataFrame)
+    repeated: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)

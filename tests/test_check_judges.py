@@ -619,6 +619,28 @@ def test_several_runs_are_a_warning() -> None:
     assert severity("mixed_runs", tables()) is None
 
 
+def test_steps_of_two_attempts_are_a_note_and_no_hole() -> None:
+    again = (STEP >= 2) & (STEP < 38)
+    older = np.repeat(STEP[again], 2)
+    made = make_tables(
+        {
+            "step": np.concatenate([STEP, older]),
+            "reward": np.concatenate([SIGN, older * 0.1]),
+            "file": np.repeat([0, 1], [len(STEP), len(older)]),
+        }
+    )
+    files = [LogFile("b.jsonl", 1), LogFile("a.jsonl", 1)]
+    repeated = dict.fromkeys(range(2, 38), 200)
+    assert severity("broken_log", replace(made, files=files)) == "warning"
+    made = replace(made, files=files, repeated=repeated)
+    assert severity("broken_log", made) is None
+    result = find("repeated_steps", made)
+    assert (result.severity, result.rank, result.steps) == ("info", "note", tuple(repeated))
+    assert title(result).startswith("36 steps from 2 to 37 were logged again")
+    assert "leaves out the 7,200 responses" in title(result)
+    assert severity("repeated_steps", tables()) is None
+
+
 def test_uneven_groups_need_ids() -> None:
     group = STEP * 25 + INDEX // 4
     even = tables(prompt_id=INDEX // 4, group=group, group_hash=group + 1)

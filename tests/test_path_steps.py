@@ -49,6 +49,8 @@ def steps_of(scan: Scan) -> dict[str, list[int]]:
         {"rollouts_12.jsonl": 12, "rollouts_13.jsonl": 13, "rollouts_0.jsonl": 0},
         {"12.jsonl": 12, "13.jsonl": 13},
         {"r_12_rank_0.jsonl": 12, "r_12_rank_1.jsonl": 12, "r_13_rank_0.jsonl": 13},
+        {"step=12/a.jsonl": 12, "step=13/a.jsonl": 13},
+        {"seed_7/r_12.jsonl": 12, "seed_7/r_13.jsonl": 13},
         {"rank_0/r_12.jsonl": 12, "rank_1/r_12.jsonl": 12, "rank_0/r_13.jsonl": 13},
     ],
 )  # fmt: skip
@@ -57,6 +59,7 @@ def test_a_step_in_the_path_is_read_and_noted(names: dict[str, int], tmp_path: P
     assert steps_of(scan) == {name: [step] for name, step in names.items()}
     (note,) = (note for note in scan.notes if note.kind == PATH_STEP)
     assert note.count == len(names)
+    assert note.text.endswith(f"such as step {names[str(note.file)]}")
     assert FORMAT not in kinds(scan)
     assert len(read(tmp_path, strict=True).responses) == len(scan.responses)
 
@@ -66,6 +69,10 @@ def test_a_step_in_the_path_is_read_and_noted(names: dict[str, int], tmp_path: P
     [
         ("rank_0.jsonl", "rank_1.jsonl"),
         ("worker_3.jsonl", "worker_4.jsonl"),
+        ("train-00001-of-00002.jsonl", "train-00002-of-00002.jsonl"),
+        ("seed_1.jsonl", "seed_2.jsonl"),
+        ("epoch_1.jsonl", "epoch_2.jsonl"),
+        ("sample_1.jsonl", "sample_2.jsonl"),
         ("rollouts-shard-00001-of-00002.jsonl", "rollouts-shard-00002-of-00002.jsonl"),
         ("log.rank0.jsonl", "log.rank1.jsonl"),
         ("run_12.jsonl",),
@@ -94,6 +101,8 @@ def test_ranks_and_a_single_file_are_one_step_with_a_quiet_note(
         ("log-20260102.jsonl", "log-20260103.jsonl"),
         ("checkpoint-7/a_1.jsonl", "checkpoint-7/a_2.jsonl"),
         ("a1x.jsonl", "a2x.jsonl"),
+        ("aime24.jsonl", "aime25.jsonl"),
+        ("lr_1e-5.jsonl", "lr_1e-6.jsonl"),
     ],
 )
 def test_numbers_that_may_be_steps_are_warned_about(
@@ -168,6 +177,43 @@ def test_a_step_in_the_rows_wins(tmp_path: Path) -> None:
         write(tmp_path / f"step_{i}" / "b.jsonl", [row(40 + i, **chat), stepless(**chat)])
     scan = read(tmp_path)
     assert sorted(scan.responses["step"]) == [1, 2, 41, 41, 42, 42]
+
+
+@pytest.mark.parametrize(
+    ("names", "noted"),
+    [
+        (("step_1/a.jsonl", "step_2/a.jsonl"), True),
+        (("r_1.jsonl", "r_2.jsonl"), True),
+        (("step_4/rank_0.jsonl", "step_4/rank_1.jsonl"), False),
+        (("r-00001-of-00002.jsonl", "r-00002-of-00002.jsonl"), False),
+        (("r_1.jsonl",), False),
+    ],
+)
+def test_rows_of_one_step_in_paths_of_several_are_noted(
+    names: tuple[str, ...], noted: bool, tmp_path: Path
+) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, [row(4)])
+    scan = read(tmp_path, strict=True)
+    assert set(scan.responses["step"]) == {4}
+    notes = [note for note in scan.notes if note.kind == FORMAT]
+    assert [note.text.startswith("all rows have step 4, although") for note in notes] == [
+        True
+    ] * noted
+    if noted:
+        scan = read(tmp_path, step_from_path=r"_(\d)")
+        assert set(scan.responses["step"]) == {1, 2}
+        assert FORMAT not in kinds(scan)
+
+
+def test_a_step_of_0_in_all_rows_of_a_dump_by_step_is_noted(tmp_path: Path) -> None:
+    for step in (3, 4):
+        verl = {"input": "2+2?", "output": "4", "score": 1.0, "step": 0}
+        write(tmp_path / f"{step}.jsonl", [verl])
+    (note,) = (note for note in read(tmp_path).notes if note.kind == FORMAT)
+    assert note.text.startswith("all rows have step 0")
+    assert note.file == "3.jsonl"
 
 
 def test_mapped_rows_and_messages_have_the_step_of_the_path(tmp_path: Path) -> None:

@@ -308,10 +308,12 @@ def test_a_cached_scan_with_the_replaced_rows_is_not_taken_for_one_without(tmp_p
     assert rows == {"all": 20, "last": 15}
 
 
-def attempt(folder: Path, name: str, steps: range, rows: int = 4, **fields: object) -> None:
+def attempt(
+    folder: Path, name: str, steps: range, rows: int = 4, topic: str = "", **fields: object
+) -> None:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, [row(s, prompt=f"{s} {i}", **fields) for s in steps for i in range(rows)])
+    write(path, [row(s, prompt=f"{topic}{s} {i}", **fields) for s in steps for i in range(rows)])
 
 
 @pytest.mark.parametrize(
@@ -340,6 +342,38 @@ def test_a_file_per_attempt_is_noted_and_the_last_one_can_be_chosen(names, tmp_p
     assert "older rows left out" in next(n.text for n in last.notes if n.kind == "restart")
 
 
+@pytest.mark.parametrize(
+    ("older", "newer", "again"),
+    [
+        (range(20), range(100), range(20)),
+        (range(100), range(50, 70), range(50, 70)),
+        (range(100), range(50, 100), range(50, 100)),
+    ],
+)
+def test_an_attempt_that_starts_anew_or_is_behind_shares_prompts(older, newer, again, tmp_path):
+    attempt(tmp_path, "a.jsonl", older, reward=0.0)
+    attempt(tmp_path, "b.jsonl", newer, rows=6, reward=1.0)
+    scan = read(tmp_path)
+    assert scan.repeated == dict.fromkeys(again, 4)
+    last = read(tmp_path, restarts="last")
+    assert len(scan.responses) - len(last.responses) == 4 * len(again)
+    assert set(last.responses.loc[last.responses["step"].isin(again), "reward"]) == {1.0}
+    assert last.repeated == {}
+
+
+def test_attempts_with_steps_of_any_size_or_a_file_per_step_are_noted(tmp_path: Path) -> None:
+    for name, steps in (("a", range(60)), ("b", range(50, 100))):
+        rows = [row(step) for step in steps for _ in range(4 + 5 * (step % 3))]
+        (tmp_path / "sizes").mkdir(exist_ok=True)
+        write(tmp_path / "sizes" / f"{name}.jsonl", rows)
+        for step in steps:
+            attempt(
+                tmp_path / "steps", f"try_{name}/rollout_{step:03}.jsonl", range(step, step + 1)
+            )
+    for folder in ("sizes", "steps"):
+        assert [*read(tmp_path / folder).repeated] == [*range(50, 60)]
+
+
 def test_an_attempt_that_ended_within_a_step_is_noted(tmp_path: Path) -> None:
     attempt(tmp_path, "a.jsonl", range(10), rows=8)
     with (tmp_path / "a.jsonl").open("ab") as log:
@@ -360,14 +394,26 @@ def test_an_attempt_that_ended_within_a_step_is_noted(tmp_path: Path) -> None:
         {"math.jsonl": range(100), "code.jsonl": range(50, 60)},
         {f"{step}.jsonl": range(step, step + 1) for step in range(30)},
         {"early.jsonl": range(50), "late.jsonl": range(50, 100)},
+        {"math.jsonl": range(100), "code.jsonl": range(80)},
+        {"x.jsonl": range(60), "y.jsonl": range(61)},
+        {f"{rank}/{step}.jsonl": range(step, step + 1) for rank in "ab" for step in range(30)},
     ],
 )
 def test_other_files_with_the_same_steps_are_no_attempts(files, tmp_path):
     for name, steps in files.items():
-        attempt(tmp_path, name, steps)
+        attempt(tmp_path, name, steps, topic=f"{name} ")
     scan = read(tmp_path, restarts="last")
     assert "restart" not in kinds(scan)
     assert len(scan.responses) == sum(4 * len(steps) for steps in files.values())
+    assert scan.repeated == {}
+
+
+@pytest.mark.parametrize("pool", [5, 1000])
+def test_an_environment_that_begins_later_is_no_attempt_if_prompts_recur(pool, tmp_path):
+    for name, steps in (("math", range(60)), ("code", range(40, 100))):
+        rows = [row(s, prompt=f"{name} {(4 * s + i) % pool}") for s in steps for i in range(4)]
+        write(tmp_path / f"{name}.jsonl", rows)
+    assert ("restart" in kinds(read(tmp_path))) == (pool == 1000)
 
 
 def test_a_log_that_is_continued_in_a_new_file_within_a_step_has_no_attempts(tmp_path):
@@ -419,6 +465,8 @@ def test_a_restart_is_reported_and_its_older_rows_can_be_left_out(tmp_path: Path
     (note,) = scan.notes
     assert note.kind == "restart"
     assert "3 to 5" in note.text
+    assert "--restarts last leaves out these rows" in note.text
+    assert scan.repeated == {3: 1, 4: 1, 5: 1}
     last = read(path, restarts="last")
     assert last.responses["step"].tolist() == [0, 1, 2, 3, 4, 5, 6]
     assert last.responses["reward"].tolist() == [0, 1, 2, 6, 7, 8, 9]

@@ -7,7 +7,7 @@ import json
 import time
 from pathlib import Path
 
-from . import faulty, harder, healthy
+from . import faulty, harder, healthy, hidden
 from .figures import beyond_doubt
 from .simulate import simulate
 from .truths import truth_of
@@ -21,6 +21,7 @@ def main() -> None:
     for name, does in (
         ("simulate", "write the simulated runs into OUT/<name>/ (a minute or two)"),
         ("harder", "write harder ones into OUT/faults/<name>/ and OUT/healthy/<name>/"),
+        ("hidden", "write faults that a mean hides, and twins, into OUT/planted/ and OUT/healthy/"),
         ("train", "train tiny transformers and write their runs (needs torch; minutes each)"),
     ):
         command = commands.add_parser(name, help=does)
@@ -51,6 +52,9 @@ def main() -> None:
             for case in cases(options.seed):
                 if not options.only or case.run.name in options.only:
                     harder.write(options.out / kind, case)
+    elif options.command == "hidden":
+        for path, run in hidden.runs(options.seed, options.only):
+            run.write(options.out / path)
     elif options.command == "train":
         from .train import train_runs
 

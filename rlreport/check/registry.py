@@ -27,7 +27,8 @@ CHECKS: tuple[Check, ...] = (
     *(engine.engine_mismatch, engine.off_policy_weights, engine.failed_rollouts),
     *(engine.tool_errors, engine.tool_disuse, policy.gradient_explosion),
     *(policy.ratio_drift, policy.no_updates, engine.negative_kl),
-    *(engine.value_divergence, groups.zero_variance_groups),
+    *(engine.value_divergence, groups.advantage_mismatch, groups.zero_variance_groups),
+    groups.dropped_groups,
     policy.entropy_explosion,
     # Consequences.
     *(reward.reward_collapse, environments.environment_fall),
@@ -43,7 +44,7 @@ CHECKS: tuple[Check, ...] = (
         groups.persistent_losers,
     ),
     *(groups.not_sharpening, hacking.reward_part_dominance, groups.uneven_groups),
-    *(text.cut_texts, log.lost_columns),
+    *(text.cut_texts, log.lost_columns, log.repeated_steps),
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}

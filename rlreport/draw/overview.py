@@ -158,6 +158,22 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         percent=True,
         note="Every response of such a group has the same reward, so it gives no learning signal.",
     ),
+    _chart("advantages", "Advantages against rewards", Curve("advantage_fit", "correlation")),
+    _chart(
+        "dropped",
+        "Responses that the trainer dropped",
+        Curve("dropped_share", "dropped"),
+        percent=True,
+        needs="dropped_share",
+    ),
+    _chart(
+        "kept_reward",
+        "Reward of kept and of all responses",
+        Curve("kept_reward_mean", "kept"),
+        Curve("all_reward_mean", "all", style=REFERENCE),
+        axis="mean over responses",
+        needs="dropped_share",
+    ),
     _chart(
         "rlhf_reward",
         "Reward with and without the KL penalty",

@@ -203,6 +203,8 @@ def token_figures(
 
 
 CLIP_RANGE = 0.2
+# A response has one advantage if its tokens' deviate by no more than this part of their mean
+SAME_ADVANTAGE = 1e-3
 _PENALTY = tuple(f"kl_penalty_{part}" for part in ("n", "x", "y", "xx", "xy", "yy"))
 
 
@@ -282,12 +284,12 @@ def _critic(
             _, columns["mc_return_mean"], columns["mc_return_m2"] = row_moments(mc_return, offsets)
             error = row_moments(value - mc_return, offsets)
             _, columns["mc_error_mean"], columns["mc_error_m2"] = error
-    for name, advantage in (
-        ("advantage_mean", figures.advantage),
-        ("advantage_logged_mean", logged),
-    ):
-        if advantage is not None:
-            columns[name] = finite_means(advantage, offsets)[1]
+    if figures.advantage is not None:
+        columns["advantage_mean"] = finite_means(figures.advantage, offsets)[1]
+    if logged is not None:
+        _, mean, m2 = row_moments(logged, offsets)
+        same = np.sqrt(m2) <= SAME_ADVANTAGE * np.abs(mean)
+        columns["advantage_logged_mean"] = np.where(same, mean, np.nan)
 
 
 def _engines(

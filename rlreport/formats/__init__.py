@@ -143,12 +143,6 @@ class RowReader:
 
     def _complete(self, row: Row, where: Where, unread: UnreadFields) -> Row:
         row = self._names.fill(row)
-        advantage, tokens = row.get("advantages"), row.get("response_tokens")
-        if isinstance(advantage, int | float):
-            if isinstance(tokens, list):
-                row["advantages"] = [advantage] * len(tokens)
-            else:
-                row["advantage"] = row.pop("advantages")
         if row.get("split") is None and (split := self.format.split(where.name)):
             row["split"] = split
         for name in [n for n in row if not (n in CANONICAL or is_scalar(row[n]))]:

@@ -51,17 +51,25 @@ _MAX_PEEKED_FILES = 16
 # First objects of a file, and the error that ended reading ("" without an error)
 _Peek = tuple[list[dict[str, Any]], str]
 
+_NUMBERED_BY_STEP = (NATIVE, "plain", "verl")  # other formats may number files by task or part
 _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 # Numbers in paths that are no steps: of ranks, runs, versions, …
 _NO_STEPS = re.compile(
     "[-_.]?(?<![a-z])"
-    + RANK.replace("{more}", "|run|seed|exp(?:eriment)?|trial|attempt|fold|epoch|task|agent|v")
-    + r"(?:-of-\d+)?",
+    + RANK.replace(
+        "{more}",
+        "|run|seed|exp(?:eriment)?|trial|attempt|fold|ep(?:och)?|task|agent|v|tp|pp|env|job|slurm"
+        "|pid|id|group|sample|example|prompt|question|problem|episode|traj(?:ectory)?",
+    )
+    + r"(?:[-_]of[-_]\d+)?|[-_.]?(?<!\d)\d+[-_]of[-_]\d+",
     re.IGNORECASE,
 )
 
-# A number at the end of a file's name, but no date: text before, number, suffixes
-_LAST_NUMBER = re.compile(r"(.*(?<!\d)(?<!\d[-_.:]))(\d{1,7})((?:\.[a-z]\w*)+)", re.IGNORECASE)
+# A number at the end of a file's name, but no date, exponent or part of a word such as ``aime24``:
+# text before, number, suffixes
+_LAST_NUMBER = re.compile(
+    r"(|.*[^a-z\d](?<!\d[-_.:])(?<!\de-))(\d{1,7})((?:\.[a-z]\w*)+)", re.IGNORECASE
+)
 
 
 class _Detection(NamedTuple):
@@ -81,10 +89,12 @@ class LogFiles:
     notes: list[Note] = field(default_factory=list)
     # path of a file -> fields of its first objects that its format does not recognize
     unread: dict[str, UnreadFields] = field(default_factory=dict)
+    # a path, if the paths of files differ in the step, but their first rows have one, too
+    numbered: str = ""
 
     def only(self, files: Sequence[int]) -> LogFiles:
         sources, formats = [self.sources[i] for i in files], [self.formats[i] for i in files]
-        return LogFiles(sources, formats, self.notes, self.unread)
+        return LogFiles(sources, formats, self.notes, self.unread, self.numbered)
 
 
 def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
@@ -145,6 +155,7 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
 
 def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
     from rlreport.formats.containers import zip_members
+    from rlreport.formats.logged import STEP_WORD, step_in_path
 
     members = {
         source.name: zip_members(source) if one.container == "zip" else []
@@ -158,7 +169,10 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
         for path in paths or [name]
     }
     if named := [path for path, step in steps.items() if step is not None]:
-        text = message("rows without a step; the step in the path of their file is used")
+        text = message(
+            "rows without a step; the step in the path of their file is used, such as step {step}",
+            step=steps[min(named)],
+        )
         files.notes.append(Note(PATH_STEP, text, len(named), min(named)))
     plain = {_NO_STEPS.sub("", path) for path in steps}
     if len(values := {step or 0 for step in steps.values()}) == 1 and len(plain) > len(
@@ -170,6 +184,14 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
             step=values.pop(),
         )
         files.notes.append(Note(FORMAT, text, len(steps), next(iter(steps))))
+    ids = {s.name: one.id for s, one in zip(files.sources, files.formats, strict=True)}
+    numbers = {
+        name: step
+        for name, step in path_steps([name for name in ids if name not in stepless]).items()
+        if ids[name] in _NUMBERED_BY_STEP or step_in_path(name, STEP_WORD) is not None
+    }
+    if len(set(numbers.values())) > 1:
+        files.numbered = min(numbers)
     for i, source in enumerate(files.sources):
         paths = [source.name, *members.get(source.name, ())]
         own = {path: by_path[path] for path in paths if path in by_path}

@@ -26,7 +26,13 @@ from rlreport.read.files import (
     grouped_ranges,
     is_url,
 )
-from rlreport.read.notes import NO_STEP, ODDITIES, LogPosition, missing_grade_notes
+from rlreport.read.notes import (
+    NO_STEP,
+    ODDITIES,
+    LogPosition,
+    dropped_rows,
+    missing_grade_notes,
+)
 from rlreport.read.reread import read_chosen
 from rlreport.read.rollouts import Places, RolloutSpool
 from rlreport.read.sample import with_sample
@@ -190,6 +196,14 @@ def _scan(
     notes = [*_notes(rows, files), *files.notes]
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
+    steps = rows.chunk.columns["step"][rows.order].astype(np.int64)
+    if files.numbered and np.ptp(steps) == 0 and options.step_from_path is None:
+        text = message(
+            "all rows have step {step}, although the paths of their files differ in a number; if "
+            "it is the step, pass --step-from-path",
+            step=int(steps[0]),
+        )
+        notes.append(Note(FORMAT, text, 1, files.numbered))
     notes += rows.notes
     harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP)
     problems = [note for note in notes if note.kind not in harmless]
@@ -206,6 +220,10 @@ def _scan(
         responses["file"].isin(unrewarded) & responses["reward"].isna(), "nan_values"
     ] -= 1
     reward_parts = sorted(rows.chunk.reward_parts & set(extras.columns))
+    responses["dropped"] = dropped_rows(responses["missing_grade"].to_numpy(), extras)
+    if "advantage" in extras.select_dtypes("number"):  # logged without tokens
+        logged = responses["advantage_logged_mean"]
+        responses["advantage_logged_mean"] = logged.fillna(extras["advantage"])
     missing = responses["missing_grade"] > 0
     if missing.any():
         notes += missing_grade_notes(responses["missing_grade"].to_numpy())
@@ -225,6 +243,7 @@ def _scan(
         notes=notes,
         fields=dict(sorted(fields.items())) | carried_extras,
         failed=rows.failed,
+        repeated=rows.repeated,
         tools=tools,
     )
     return scan, rows.order

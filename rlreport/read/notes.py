@@ -20,6 +20,9 @@ from rlreport.tables import Note
 from rlreport.text.messages import message, translatable
 
 _RANK = re.compile("[-_.]?(?<![a-z])" + RANK.replace("{more}", ""), re.IGNORECASE)
+# Two attempts have at least this many steps in common, in which each logged at least this part of
+# its usual rows; and at least this part of the older rows has a prompt that the newer files have
+_MIN_SHARED_STEPS, _WHOLE_STEP, _SHARED_PROMPTS = 3, 0.75, 0.1
 
 MAX_UNREAD = 1000  # Maximum number of unusable lines that are listed; further ones are only counted
 
@@ -137,43 +140,61 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
     return attempt < last.to_numpy()
 
 
-def later_attempts(files: Ints, steps: Ints, names: Sequence[str]) -> list[tuple[Ints, Ints]]:
+def later_attempts(
+    files: Ints, steps: Ints, prompts: NDArray[np.uint64], names: Sequence[str]
+) -> list[tuple[Ints, Ints]]:
     """Return pairs of (older files, newer files) that a restarted run wrote; one value per row.
 
-    The newer files begin at a step of the older ones and end after them, and steps in both have
-    more rows than any other step. Files that begin at the same step are ranks of one attempt.
+    Files whose names differ only in a rank, or that cover the same steps, are of one attempt. The
+    newer files log steps of the older ones again as a whole. Files of two environments have no
+    prompt in common: prompts have to be shared if the newer files do not begin after the older
+    ones and end after them, or if the prompts of the older ones recur.
     """
-    order = np.lexsort((steps, files))
-    numbers, starts = np.unique(files[order], return_index=True)
-    by_file = np.split(steps[order], starts[1:]) if len(numbers) else []
-    first = np.array([own[0] for own in by_file])
-    by_first = np.argsort(first, kind="stable")
-    units = np.split(by_first, np.flatnonzero(np.diff(first[by_first])) + 1)
+    table = pd.DataFrame({"file": files, "step": steps, "prompt": prompts})
+    ranges = table.groupby("file")["step"].agg(["min", "max"])
+    ranges["name"] = [_name_of_attempt(names[file], *span) for file, *span in ranges.itertuples()]
+    units = ranges.groupby("name").agg({"min": "min", "max": "max"}).sort_values(["min", "max"])
+    change = units.diff().fillna(0)
+    units["attempt"] = ((change["min"] > 0) | (change["max"] > 1)).cumsum()
+    table["attempt"] = table["file"].map(ranges["name"].map(units["attempt"]))
+    spans = units.groupby("attempt").agg({"min": "min", "max": "max"}).to_numpy()
     pairs: list[tuple[Ints, Ints]] = []
-    for older, newer in pairwise(units):
-        begin, end, last = (
-            first[newer[0]],
-            *(max(by_file[i][-1] for i in u) for u in (older, newer)),
-        )
-        one, other = numbers[older], numbers[newer]
-        if not begin <= end < last or _ranks(names, one) & _ranks(names, other):
-            continue
-        before, after = (np.concatenate([by_file[i] for i in unit]) for unit in (older, newer))
-        distinct, sizes = np.unique(np.concatenate([before, after]), return_counts=True)
-        in_both = np.isin(distinct, before) & np.isin(distinct, after)
-        if in_both.any() and np.median(sizes[in_both]) > sizes[~in_both].max():
-            pairs.append((one, other))
+    for i, (one, two) in enumerate(pairwise(spans)):
+        if two[0] <= one[1]:
+            older, newer = (table[table["attempt"] == attempt] for attempt in (i, i + 1))
+            if _logs_again(older, newer, continued=bool((two > one).all())):
+                pairs.append((older["file"].unique(), newer["file"].unique()))
     return pairs
 
 
-def _ranks(names: Sequence[str], files: Ints) -> set[str]:
-    return {_RANK.sub("", names[file]) for file in files}
+def _logs_again(older: pd.DataFrame, newer: pd.DataFrame, *, continued: bool) -> bool:
+    before, after = older["step"].value_counts(), newer["step"].value_counts()
+    both = before.index.intersection(after.index)
+    whole = len(both) >= _MIN_SHARED_STEPS and all(
+        rows[both].median() >= _WHOLE_STEP * rows.median() for rows in (before, after)
+    )
+    shared = older.loc[older["step"].isin(both), "prompt"].isin(newer["prompt"]).mean()
+    if not continued:
+        return whole and bool(shared >= _SHARED_PROMPTS)
+    recur = older.groupby("prompt")["step"].nunique().gt(1).mean()
+    total = before.add(after, fill_value=0)
+    again = whole or total[both].median() > total.drop(both).max()
+    return bool(again and (shared > 0 or recur < _SHARED_PROMPTS))
+
+
+def _name_of_attempt(name: str, first: int, last: int) -> str:
+    """Return a file's name without its rank and, if it has a single step, without that step."""
+    name = _RANK.sub("", name)
+    return re.sub(rf"(.*)(?<!\d)0*{first}(?!\d)", r"\1", name) if first == last else name
 
 
 def restart_note(steps: Ints, name: str, *, kept: bool, in_other_file: bool = False) -> Note:
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
-    text = translatable("after a restart, steps {steps} were logged again; all rows kept")
+    text = translatable(
+        "after a restart, steps {steps} were logged again; all rows kept (--restarts last leaves "
+        "out these rows)"
+    )
     if not kept:
         text = translatable("after a restart, steps {steps} were logged again; older rows left out")
     elif in_other_file:
@@ -235,6 +256,13 @@ _SIGNS = (
     (Missing.JUDGE_FAILED, ("judge_failed",), ("_ng_failure_class",)),
 )
 
+# Field that marks rows that the trainer dropped, or kept -> its value for kept ones
+_KEPT = {
+    **dict.fromkeys(("filtered", "is_filtered", "overlong_filtered", "discarded"), 0),
+    **dict.fromkeys(("dropped", "is_dropped", "removed", "is_removed"), 0),
+    **dict.fromkeys(("effective", "is_effective", "kept", "trained", "loss_mask"), 1),
+}
+
 _FLAGS = {name: (kind, values) for kind, values, names in _SIGNS for name in names}
 _ERRORS = _names("error", "errors", "exception")
 # Fields for errors of a rollout; its reward is invalid if the error names a grader
@@ -283,9 +311,21 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
     kinds = columns["missing_grade"]
     if len(kinds) and (kinds == Missing.MASKED).all():
         kinds[:] = 0
+    columns["masked_reward"] = np.where(kinds == Missing.MASKED, columns["reward"], np.nan)
     for name in ("reward", "non_score_reward"):
         if name in columns:
             columns[name][kinds > 0] = np.nan
+
+
+def dropped_rows(kinds: NDArray[Any], extras: pd.DataFrame) -> NDArray[np.float64]:
+    """Return 1 for rows that the trainer dropped or masked, else 0; NaN without a mark; (R,)."""
+    masked = kinds == Missing.MASKED
+    dropped = np.where(masked.any(), masked.astype(np.float64), np.nan)
+    for name in _KEPT.keys() & set(extras.select_dtypes("number")):
+        values = extras[name].to_numpy(np.float64)
+        if np.isin(values[np.isfinite(values)], (0, 1)).all():
+            dropped = np.fmax(dropped, np.abs(values - _KEPT[name]))
+    return dropped
 
 
 def missing_grade_notes(kinds: Sequence[int] | NDArray[Any]) -> list[Note]:

@@ -204,9 +204,12 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
         values = record.get(name)
         if values is None or values == []:
             continue
-        if fields.size > 0 and isinstance(values, (int, float)):
+        if isinstance(values, (int, float)):
             # GRPO logs one advantage for the whole response.
-            values = [values] * fields.size
+            if name == "advantages" and fields.size <= 0:
+                record["advantage"] = values
+                continue
+            values = [values] * fields.size if fields.size > 0 else values
         try:
             floats, has_text = _floats_of(values)
         except RowError:

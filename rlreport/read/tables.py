@@ -36,6 +36,7 @@ from rlreport.text.clean import number_as_text
 from rlreport.text.messages import message
 
 Hashes = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
 
 MAX_PROMPTS = 2_000  # Prompts whose text is read; further ones are listed without it
 PROMPT_CHARS = 400  # maximum characters of a prompt in the prompt table
@@ -83,6 +84,7 @@ class LogRows:
     chunk: Chunk  # all rows, concatenated
     order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
     failed: dict[int, int] = field(default_factory=dict)  # training step -> failed rollouts
+    repeated: dict[int, int] = field(default_factory=dict)  # step -> responses of older attempts
     notes: list[Note] = field(default_factory=list)  # on rows left out
 
 
@@ -99,13 +101,14 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     responses = columns["failed"] == 0
     if responses.any() and columns["validation"][responses].all():
         columns["validation"] = np.zeros_like(columns["validation"])
-    keep = np.ones(len(responses), dtype=bool)
+    keep, repeated = np.ones(len(responses), dtype=bool), np.zeros(len(responses), dtype=bool)
     rollout = columns.pop("rollout", None)
     for file, index in _rows_by_file(columns):
         steps = columns["step"][index].astype(np.int64)
         older = superseded_rows(steps, columns["validation"][index] == 1)
         keep[index[older]] = keep_restarted
         older &= responses[index]
+        repeated[index[older]] = True
         if older.any():
             name = files.sources[file].name
             rows.notes.append(restart_note(steps[older], name, kept=keep_restarted))
@@ -118,18 +121,23 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
                 text = message("earlier rows of a rollout, excluded (only its last row counts)")
                 name = files.sources[file].name
                 rows.notes.append(Note("earlier_rows", text, int(earlier.sum()), name))
-    _leave_out_older_files(rows, keep, files, kept=keep_restarted)
-    failed = keep & ~responses & (columns["validation"] == 0)
-    steps, times = np.unique(columns["step"][failed], return_counts=True)
-    rows.failed = dict(zip(steps.tolist(), times.tolist(), strict=True))
+    _leave_out_older_files(rows, keep, repeated, files, kept=keep_restarted)
+    training = keep & (columns["validation"] == 0)
+    rows.failed = _by_step(columns, training & ~responses)
+    rows.repeated = _by_step(columns, training & responses & repeated)
     response_rows = np.flatnonzero(keep & responses)
     names = ("sub", "offset", "file", "validation", "step")
     rows.order = response_rows[np.lexsort([columns[name][response_rows] for name in names])]
     return rows
 
 
+def _by_step(columns: Columns, selection: Mask) -> dict[int, int]:
+    steps, rows = np.unique(columns["step"][selection], return_counts=True)
+    return dict(zip(steps.tolist(), rows.tolist(), strict=True))
+
+
 def _leave_out_older_files(
-    rows: LogRows, keep: NDArray[np.bool_], files: LogFiles, *, kept: bool
+    rows: LogRows, keep: Mask, repeated: Mask, files: LogFiles, *, kept: bool
 ) -> None:
     columns, names = rows.chunk.columns, [source.name for source in files.sources]
     file, step, validation = (
@@ -137,13 +145,15 @@ def _leave_out_older_files(
     )
     training = keep & (columns["failed"] == 0) & (validation == 0)
     split_steps = 2 * step + (validation > 0)
-    for older, newer in later_attempts(file[training], step[training], names):
+    prompts = columns["prompt_hash"].astype(np.uint64)[training]
+    for older, newer in later_attempts(file[training], step[training], prompts, names):
         again = (
             keep & np.isin(file, older) & np.isin(split_steps, split_steps[np.isin(file, newer)])
         )
         name = names[int(older.min())]
         rows.notes.append(restart_note(step[again], name, kept=kept, in_other_file=True))
         keep[again] = kept
+        repeated |= again
 
 
 def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:

@@ -170,10 +170,12 @@ _VALIDATION = {
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
+@np.errstate(invalid="ignore")  # figures of logs are finite, those of a caller's table may be any
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """Return STEP_COLUMNS, one row per step, of responses sorted by step."""
     column = {str(name): values.to_numpy() for name, values in responses.items()}
     steps = Grouped.by(column["step"])
+    every = np.fmax(column["reward"], column["masked_reward"])
     figures: dict[str, NDArray[np.generic]] = {
         "step": steps.first(column["step"]),
         "responses": steps.counts,
@@ -195,6 +197,10 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         **_critic(column, steps),
         **_kl_coefficient(column, steps),
         **_groups(column, steps),
+        "advantage_fit": advantage_fit(column, steps)[1],
+        "dropped_share": steps.mean(column["dropped"]),
+        "kept_reward_mean": steps.mean(every, 1.0 - column["dropped"]),
+        "all_reward_mean": steps.mean(every, np.isfinite(column["dropped"]).astype(np.float64)),
         **_sequence_weights(column, steps),
         **_turns(column, steps),
         **_distinct_2(bigrams, steps.first(column["step"])),
@@ -326,6 +332,38 @@ def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.g
         "group_std_mean": by_step.mean(spread),
         "group_best_mean": by_step.mean(best),
     }
+
+
+# Advantages of more than this many times the median are left out of correlations
+FAR = 50.0
+
+
+def advantage_fit(column: Mapping[str, Floats], steps: Grouped) -> tuple[Floats, Floats]:
+    """Return advantages recomputed from rewards (R,), and their correlation with logged ones (S,).
+
+    Of the usual formulas, the one that correlates best: reward minus the mean of its group (of its
+    step where there are no groups), or that divided by the std of its group plus 1e-4, as in TRL.
+    Correlations within a step do not depend on a trainer's scale or offset. Leave-one-out, and the
+    population's std, differ from these by a factor that depends only on the size of the group.
+    """
+    reward, logged = column["reward"], column["advantage_logged_mean"]
+    if np.isnan(logged).all():
+        return logged, np.full(len(steps), np.nan)
+    groups = pd.Series(reward).groupby(column["group"])
+    of_group, std = (groups.transform(name).to_numpy(np.float64) for name in ("mean", "std"))
+    centred = np.where(std < NO_VARIANCE, 0.0, reward - of_group)
+    formulas = [centred, centred / (std + 1e-4), reward - steps.mean(reward)[steps.codes]]
+    logged = np.where(np.abs(logged) > FAR * typical(logged), np.nan, logged)
+    fits = [steps.correlation(logged, formula) for formula in formulas]
+    best = int(np.argmax([np.nansum(np.abs(fit)) for fit in fits]))
+    return formulas[best], fits[best]
+
+
+def typical(values: Floats) -> float:
+    """Return the median size of values that are more than rounding errors; NaN without any."""
+    sizes = np.abs(values[np.isfinite(values)])
+    least = NO_VARIANCE * np.quantile(sizes, 0.9) if len(sizes) else 0.0
+    return float(np.median(sizes[sizes > least])) if (sizes > least).any() else np.nan
 
 
 def _sequence_weights(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:

@@ -8,14 +8,29 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.check import REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import RL_BOARD, Facts, Limit, Limits, Severity, above, at_least
-from rlreport.check.run import Ranking, Run, has, mean, met_from_start
-from rlreport.check.series import running_mean
-from rlreport.check.spreading import FALLS
-from rlreport.figures.ragged import Floats
+from rlreport.check.check import REF_REWARD, REWARD, Check, Need, Result
+from rlreport.check.finding import (
+    RL_BOARD,
+    Facts,
+    Limit,
+    Limits,
+    Severity,
+    above,
+    at_least,
+)
+from rlreport.check.noise import TINY, Trend, correlation_within
+from rlreport.check.run import Ranking, Run, has, mean, median, met_from_start
+from rlreport.check.series import MIN_WINDOW, running_mean
+from rlreport.check.spreading import FAILURES, FALLS, RiseOrShare
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.notes import Missing
-from rlreport.summarise.steps import most_common
+from rlreport.summarise.steps import (
+    FAR,
+    Grouped,
+    advantage_fit,
+    most_common,
+    typical,
+)
 from rlreport.text.messages import format_message, message, sentences, translatable
 
 GROUPS = translatable("DAPO; TRL frac_reward_zero_std")
@@ -206,7 +221,7 @@ class _ZeroVarianceGroups(Limits):
     statement="{equal:count} of {groups:count} groups give no learning signal",
     why="If all responses of a group earn the same reward, its advantages and gradient are zero.",
     suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
-    explains=("reward_stalled", "group_std_fall"),
+    explains=("reward_stalled", "group_std_fall", "dropped_groups"),
     needs_also="groups of responses, and no critic",
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
@@ -356,3 +371,164 @@ def not_sharpening(check: Check, run: Run) -> Result:
         return None
     facts = {"start": moved.first, "end": moved.last, "std_start": before, "std_end": after}
     return check.finding(run, "info", (), facts, Ranking(reward, False, "reward"))
+
+
+LOGGED = "advantage_logged_mean"
+GRPO = translatable("DeepSeekMath (GRPO); TRL and verl: (r − μ) / (σ + ε)")
+CENTRED = 0.01  # The mean advantage of groups is 0 if it is below this part of their size
+
+
+class _AdvantageMismatch(Limits):
+    sign = Limit(-0.5, "", "correlation of logged advantages with recomputed ones", GRPO)
+    own = Limit(0.5, "", "that correlation, if they fit other rows, or fitted before")
+    other = Limit(0.8, "", "correlation with the neighbouring row's, or with their own before")
+    offset = Limit(0.25, "of their size", "mean of a group (RMS) where it was 0 before", GRPO)
+    far = Limit(FAR, "times", "an advantage that its reward does not explain, over the median")
+
+
+@Check(
+    name="advantages that do not follow from rewards",
+    rank="cause",
+    needs=(REWARD, Need("advantages", (LOGGED,))),
+    charts=("advantages",),
+    limits=_AdvantageMismatch,
+    title={
+        "sign": "Logged advantages have the opposite sign of those that rewards give (correlation "
+        "{own:figure}).",
+        "other": "Logged advantages fit the reward of the neighbouring row (correlation "
+        "{other:figure}), not that of their own ({own:figure}).",
+        "own": "Logged advantages no longer follow from rewards: correlation {own:figure}.",
+        "offset": "The mean advantage of a group is no longer 0: it is {offset:percent} of their "
+        "size.",
+        "far": "Advantages reach {most:figure}, {ratio:figure} × the median; their rewards do not.",
+    },
+    statement={
+        "sign": "advantages have the wrong sign",
+        "other": "advantages fit the reward of the neighbouring row",
+        "own": "advantages do not follow from rewards",
+        "offset": "the mean advantage of a group is not 0",
+        "far": "an advantage is {ratio:short} times the median",
+    },
+    why="Advantages decide which responses are reinforced: wrong ones train against the reward.",
+    suggestion="Recompute a step's advantages: look at sign, baseline, groups and order of rows.",
+    explains=FAILURES,
+    needs_also="one advantage per response, no critic and no token_rewards",
+    trend=True,
+)
+def advantage_mismatch(check: Check, run: Run) -> Result:
+    if run.has("value_mean") or run.has("rlhf_reward"):
+        return check.not_run(check.needs_also)
+    limits, bounds, least = _AdvantageMismatch, run.limits[_AdvantageMismatch], run.limits[Trend].z
+    column = {name: run.responses[name].to_numpy() for name in ("reward", "group", LOGGED)}
+    steps, logged, group = Grouped.by(run.step_index), column[LOGGED], column["group"]
+    recomputed, fit = advantage_fit(column, steps)
+    size = typical(logged)
+    usual = np.where(np.abs(logged) > FAR * size, np.nan, logged)
+    own, z = correlation_within(run.tables, usual, recomputed, run.last)
+    other = np.nan
+    if abs(own) < bounds.own:  # in groups of two, the neighbour's is the opposite of the own
+        labels = [pd.Series(recomputed).groupby(label) for label in (run.step_index, group)]
+        shifted = [np.asarray(rows.shift(by), np.float64) for rows in labels for by in (1, -1)]
+        pairs = [correlation_within(run.tables, usual, one, run.last) for one in shifted]
+        other = max((r for r, z in pairs if z >= least), default=np.nan)
+    offset = _offsets(group, usual, steps)
+    error = np.abs(logged - recomputed * size / typical(recomputed))
+    far = steps.max(np.where(error > FAR / 2 * size, np.abs(logged) / size, np.nan))
+    ratio = float(np.fmax.reduce(far))
+    end = mean(run.last_values(offset))
+    broken, moved = _jump(-fit, -bounds.other, -bounds.own), _jump(offset, CENTRED, bounds.offset)
+    first = int(np.argmax(far > bounds.far)) if median(fit) > bounds.other else None
+    # Kind -> thresholds met, the judged series, and the index at which it began, if that is known
+    kinds = {
+        "sign": (run.met(limits.sign, "<", own) if z <= -least else [], fit, None),
+        "other": (run.met(limits.other, ">", other), fit, None),
+        "own": (run.met(limits.own, "<", own) if broken else [], fit, broken),
+        "offset": (run.met(limits.offset, ">", end) if moved else [], offset, moved),
+        "far": ([] if first is None else run.met(limits.far, ">", ratio), far, first),
+    }
+    kind = next((kind for kind, (met, *_) in kinds.items() if met), "")
+    if not kind:
+        return None
+    met, series, at = kinds[kind]
+    always = at is None and median(fit[: len(run.last.steps)]) < bounds.own
+    onset = run.onset(fit, always=always) if at is None else int(run.steps[at])
+    # In a run that learns with them from the start, the log is wrong rather than the trainer.
+    severity: Severity = "critical" if at is None else "warning"
+    severity = "info" if always and run.learned else severity
+    facts: Facts = {"kind": kind, "own": own, "other": other, "offset": end, "ratio": ratio}
+    facts = {**facts, "most": ratio * size}
+    ranking = Ranking(error, unit="off the expected", among=error > size / 2)
+    return check.finding(run, severity, met, facts, ranking, series=series, onset=onset)
+
+
+def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
+    """Return the RMS of the mean advantage of complete groups over that of advantages, (S,)."""
+    groups = pd.Series(advantages).groupby(group)
+    size, means = (groups.transform(name).to_numpy(np.float64) for name in ("count", "mean"))
+    complete = size == most_common(size[size > 1])
+    squares = steps.mean(np.where(complete, means**2, np.nan))
+    return np.sqrt(squares / np.fmax(steps.mean(advantages**2), TINY))
+
+
+def _jump(series: Floats, low: float, high: float) -> int | None:
+    """Return the index from which a series stays above ``high``, if it was below ``low`` before.
+
+    A slow change, as of a penalty that grows, is no jump.
+    """
+    before, after = np.fmax.accumulate(series), np.fmin.accumulate(series[::-1])[::-1]
+    at = np.flatnonzero((before[:-1] <= low) & (after[1:] > high)) + 1
+    return int(at[0]) if len(at) and MIN_WINDOW <= at[0] <= len(series) - MIN_WINDOW else None
+
+
+class _DroppedGroups(RiseOrShare):
+    share = Limit(0.5, "of responses", "share that the trainer dropped, last window", GROUPS)
+    rise = Limit(0.1, "of responses", "rise of that share since the first window")
+    kept = Limit(2.0, "std errors", "significance of the rise of the mean reward of kept ones")
+    gap = Limit(0.25, "std of reward", "by how much more it rises than that of all")
+
+
+@Check(
+    name="responses that the trainer dropped",
+    rank="cause",
+    needs=(REWARD, Need("a mark of dropped responses (is_filtered, effective)", ("dropped",))),
+    charts=("dropped", "kept_reward"),
+    limits=_DroppedGroups,
+    close={"share": "the trainer drops {value:percent} of responses"},
+    title={
+        "hidden": "The mean reward of kept responses rose from {kept_start:figure} to "
+        "{kept_end:figure}, but that of all fell from {all_start:figure} to {all_end:figure}: the "
+        "trainer dropped {share:percent} of them, {before:percent} at the start.",
+        "many": "The trainer dropped {share:percent} of responses, {before:percent} at the start.",
+    },
+    statement={
+        "hidden": "the reward rises only because responses are dropped",
+        "many": "the trainer drops {share:percent} of responses",
+    },
+    why="What is dropped is not learned from, and is missing in the trainer's mean reward.",
+    suggestion="Look at dropped responses, and choose prompts of medium difficulty.",
+    explains=("reward_stalled",),
+    trend=True,
+)
+def dropped_groups(check: Check, run: Run) -> Result:
+    limits, dropped = _DroppedGroups, run.column("dropped")
+    every = np.fmax(run.column("reward"), run.column("masked_reward"))
+    kept = np.where(dropped == 0, every, np.nan)
+    share, of_kept, of_all = map(run.change, (dropped, kept, every))
+    gap = of_kept.difference - of_all.difference
+    hidden = [
+        *run.met(limits.kept, ">", of_kept.z),
+        *run.met(limits.gap, ">=", gap, of=run.spread()),
+    ]
+    many = [*run.met(limits.share, ">", share.last), *run.met(limits.rise, ">=", share.difference)]
+    if len(hidden) == 2 and of_all.fell:
+        kind, met, series = "hidden", hidden, run.by_step(kept) - run.by_step(every)
+    elif len(many) == 2 and share.rose:
+        kind, met, series = "many", many, run.by_step(dropped)
+    else:
+        return None
+    facts: Facts = {"kind": kind, "share": share.last, "before": share.first}
+    facts = {**facts, "kept_start": of_kept.first, "kept_end": of_kept.last}
+    facts = {**facts, "all_start": of_all.first, "all_end": of_all.last}
+    ranking = Ranking(every, highest=False, unit="reward", among=dropped == 1)
+    severity: Severity = "info" if of_all.rose else "warning"
+    return check.finding(run, severity, met, facts, ranking, series=series)

@@ -286,14 +286,19 @@ def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
 
 def incomplete_steps(run: Run) -> Ints:
     """Return steps with fewer responses than most have; none if there is no usual number."""
-    limits, responses = run.limits[_BrokenLog], run.tables.steps["responses"].to_numpy()
+    limits, responses = run.limits[_BrokenLog], _responses_of_one_attempt(run)
     usual = most_common(responses, limits.usual) if len(responses) >= MIN_STEPS else None
     return run.steps[responses < limits.fewer * (usual or 0)]
 
 
+def _responses_of_one_attempt(run: Run) -> Ints:
+    repeated = run.tables.steps["step"].map(run.tables.repeated).fillna(0)
+    return (run.tables.steps["responses"] - repeated).to_numpy(np.int64)
+
+
 def _incomplete_faults(run: Run) -> Iterator[_Fault]:
     """Yield faults for steps with too few responses; a note for the last, which may still grow."""
-    responses, incomplete = run.tables.steps["responses"].to_numpy(), incomplete_steps(run)
+    responses, incomplete = _responses_of_one_attempt(run), incomplete_steps(run)
     if not len(incomplete):
         return
     usual, last = most_common(responses, run.limits[_BrokenLog].usual), int(run.steps[-1])
@@ -321,6 +326,7 @@ def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
 def _early_ranks(tables: Tables) -> Iterator[_Fault]:
     order = step_numbers(tables)
     pairs = tables.responses[["file", "step"]].drop_duplicates()
+    pairs = pairs[~pairs["step"].isin(tables.repeated)]  # an earlier attempt may end early
     pairs["at"] = np.searchsorted(order, pairs["step"].to_numpy())
     by_file = pairs.groupby("file")["at"]
     pairs["end"] = by_file.transform("max")
@@ -350,6 +356,26 @@ def mixed_runs(check: Check, run: Run) -> Result:
         return None
     text = note.text if isinstance(note.text, Message) else LogText(note.text)
     return check.finding(run, "warning", (), {"text": text}, steps=())
+
+
+@Check(
+    name="steps logged twice",
+    rank="note",
+    looks_for="steps that two attempts of a restarted run logged, in one file or in several",
+    title="{count:count} steps from {low} to {high} were logged again after a restart, so their "
+    "figures mix two attempts. --restarts last leaves out the {older:count} responses of the "
+    "earlier one.",
+    why="The checkpoints after a restart do not follow from the responses of the earlier attempt.",
+    suggestion="Pass --restarts last to keep only the last attempt at each step.",
+    source="this project's convention",
+    whole_run=True,
+)
+def repeated_steps(check: Check, run: Run) -> Result:
+    if not (older := run.tables.repeated):
+        return None
+    facts: Facts = {"count": len(older), "low": min(older), "high": max(older)}
+    facts = {**facts, "older": sum(older.values())}
+    return check.finding(run, "info", (), facts, onset=min(older), steps=older)
 
 
 class _LostColumns(Limits):
