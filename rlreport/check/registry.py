@@ -182,12 +182,11 @@ METHOD = (
     ),
     _section(
         "Environments",
-        "If the log names the environment of each response (data_source, env, env_name, "
-        "environment, env_id, task, task_name, dataset or agent, with 2 to 50 values), the reward "
-        "of each of the 12 largest is judged like that of the run, with Holm's correction. A fall "
-        "of the mean is split into Σ m̄ Δs, from a changed mix, and Σ s̄ Δm, from changed rewards "
-        "within environments (s: share, m: mean reward; bars: means of both windows). If the mix "
-        "explains most of it, and the rest is small or may be chance, the reward did not collapse.",
+        "If the log names the environment of each response, the reward of each of the 12 largest "
+        "is judged like that of the run, with Holm's correction. A fall of the mean is split into "
+        "Σ m̄ Δs, from a changed mix, and Σ s̄ Δm, from changed rewards (s: share, m: mean reward; "
+        "bars: means of both windows). If the mix explains most of it, the reward did not "
+        "collapse.",
     ),
     _section(
         "Windows",

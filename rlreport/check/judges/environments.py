@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.finding import Facts, Finding, Limit, Limits, LogText, Thresholds
+from rlreport.check.finding import Facts, Finding, Limit, Limits, LogText, Severity, Thresholds
 from rlreport.check.judges.reward import fall_windows, mix_of_fall, reward_collapse
 from rlreport.check.noise import Trend
 from rlreport.check.run import MixChanged, Ranking, Run
@@ -42,14 +42,9 @@ class EnvironmentFall(Limits):
     needs=(REWARD,),
     charts=("reward_environments", "reward"),
     limits=EnvironmentFall,
-    title={
-        "mean_hides": "The reward in {environment:quoted} fell from {best:figure} (steps "
-        "{best_from} to {best_to}) to {end:figure}; it had started at {start:figure}. {fallen} of "
-        "{count} environments fell; the mean of all went from {mean_start:figure} to "
-        "{mean_end:figure}.",
-        "mean_falls": "Of {count} environments, only {environment:quoted} fell: from {best:figure} "
-        "(steps {best_from} to {best_to}) to {end:figure}.",
-    },
+    title="The reward in {environment:quoted} fell from {best:figure} (steps {best_from} to "
+    "{best_to}) to {end:figure}; it had started at {start:figure}. {fallen} of {count} "
+    "environments fell; the mean of all went from {mean_start:figure} to {mean_end:figure}.",
     statement="the reward in {environment:quoted} falls to {end:short}",
     why="A mean over environments hides that the policy gets worse in one of them while it gains "
     "in the others.",
@@ -66,53 +61,38 @@ def environment_fall(check: Check, run: Run) -> Result:
     if environments is None or run.first is None:
         return check.not_run(ENVIRONMENTS)
     parts = {name: _part(run, index) for index, name in enumerate(environments.names)}
-    judged = {
-        name: part
+    judged = [
+        name
         for name, part in parts.items()
         if len(part.steps) >= limits.steps and len(part.responses) >= limits.responses
-    }
-    fallen: dict[str, Finding] = {}
+    ]
     # Holm's correction: after each fall, there is one environment less to correct for.
-    while found := {
-        name: fall
-        for name, part in judged.items()
-        if name not in fallen and (fall := _fall(part, len(judged) - len(fallen)))
-    }:
+    fallen: dict[str, Finding] = {}
+    rest = judged
+    while found := {name: fall for name in rest if (fall := _fall(parts[name], len(rest)))}:
         fallen |= found
-    mean = reward_collapse.run(run)
-    mean_falls = isinstance(mean, Finding) and mean.severity != "info"
-    if isinstance(mean, Finding) and mean_falls and run.reward_shape is not None:
-        mix = run.mix_change(*fall_windows(run, run.reward_shape, mean))
+        rest = [name for name in rest if name not in found]
+    severity: Severity = "warning"
+    if isinstance(whole := reward_collapse.run(run), Finding) and whole.severity != "info":
+        # The same fact, unless one environment carries the fall of the mean.
+        severity, mix = "info", run.mix_change(*fall_windows(run, whole))
         carried = mix.within / (mix.mix + mix.rest) if mix else np.zeros(len(parts))
-        names = zip(environments.names, carried.tolist(), strict=False)
-        fallen = {n: fallen[n] for n, part in names if n in fallen and part >= limits.carried}
+        fallen = {
+            name: fallen[name]
+            for index, name in enumerate(environments.names)
+            if name in fallen and carried[index] >= limits.carried
+        }
     if not fallen:
         return None
     name = max(fallen, key=lambda name: fallen[name].thresholds[-1].value)
-    part, moved = parts[name], run.change(run.column("reward"))
-    course = part.courses["reward"]
-    facts: Facts = {
-        "kind": "mean_falls" if mean_falls else "mean_hides",
-        "environment": LogText(name),
-        "start": course.first.value,
-        "best": course.best.value,
-        "best_from": course.best.steps[0],
-        "best_to": course.best.steps[1],
-        "end": course.last.value,
-        "fallen": len(fallen),
-        "count": len(judged),
-        "mean_start": moved.first,
-        "mean_end": moved.last,
-    }
-    finding = check.finding(
-        part,
-        "info" if mean_falls else "warning",
-        fallen[name].thresholds,
-        facts,
-        Ranking(part.column("reward"), False, "reward"),
-        series=part.reward,
-        onset=fallen[name].onset,
-    )
+    part, course = parts[name], parts[name].courses["reward"]
+    moved = run.change(run.column("reward"))
+    facts: Facts = {"environment": LogText(name), "fallen": len(fallen), "count": len(judged)}
+    facts = {**facts, "start": course.first.value, "best": course.best.value}
+    facts = {**facts, "best_from": course.best.steps[0], "best_to": course.best.steps[1]}
+    facts = {**facts, "end": course.last.value, "mean_start": moved.first, "mean_end": moved.last}
+    ranking, met = Ranking(part.column("reward"), False, "reward"), fallen[name].thresholds
+    finding = check.finding(part, severity, met, facts, ranking, onset=fallen[name].onset)
     return replace(finding, series=run.align(part.reward))
 
 
@@ -176,15 +156,9 @@ def mix_changed(check: Check, run: Run) -> Result:
     before, after = (mix.shares * mix.means).sum(axis=1).tolist()
     harder = int(np.argmin((mean - (before + after) / 2) * np.maximum(rise, 0)))
     name = [*map(LogText, run.environments.names), message("others")][harder]
+    first, last = mix.shares[:, harder].tolist()
+    facts: Facts = {"environment": name, "level": float(mean[harder]), "rest": mix.rest}
+    facts = {**facts, "before": before, "after": after, "share_start": first, "share": last}
     met = run.met(MixChanged.share, ">", mix.mix, of=mix.mix + mix.rest)
-    facts: Facts = {
-        "environment": name,
-        "before": before,
-        "after": after,
-        "level": float(mean[harder]),
-        "share_start": float(mix.shares[0, harder]),
-        "share": float(mix.shares[1, harder]),
-        "rest": mix.rest,
-    }
     series = run.by_step((run.environments.index == harder).astype(np.float64))
     return check.finding(run, "info", met, facts, series=series)

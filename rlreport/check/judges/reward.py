@@ -126,13 +126,15 @@ def mix_of_fall(run: Run) -> MixChange | None:
             return None
     elif fall.until is not None and shape.dip is not None:
         drop = shape.dip.level - shape.dip.low
-    mix = run.mix_change(*fall_windows(run, shape, fall))
+    mix = run.mix_change(*fall_windows(run, fall))
     # The logged rollouts have to show the fall of the trainer's metric.
     return mix if mix and mix.explains_fall and mix.mix + mix.rest < -drop / 2 else None
 
 
-def fall_windows(run: Run, shape: Shape, fall: Finding | None) -> tuple[Window, Window]:
+def fall_windows(run: Run, fall: Finding | None) -> tuple[Window, Window]:
     """Return the windows before and after a fall: the best steps and the last, or around a dip."""
+    shape = run.reward_shape
+    assert shape is not None
     steps, dip = shape.series.steps, shape.dip
     first, stop = shape.best_index, shape.best_index + shape.window
     late, end = len(steps) - shape.window, len(steps)
