@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -323,12 +323,15 @@ def environments_table(context: RunContext, addresses: Addresses) -> TableView |
     steps = environment_steps(tables, environments)
     parts = [steps[steps["environment"] == i] for i in sorted(steps["environment"].unique())]
     sizes = np.array([part["responses"].sum() for part in parts])
-    finished = [(part["finished"] * part["responses"]).sum() for part in parts] / sizes
     names = [*environments.names, message("others")][: len(parts)]
-
     unit = STEP[f"{length_column(tables.responses)}_mean"].unit
-    reward, length = (np.array([_ends(part, c) for part in parts]).T for c in ("reward", "length"))
-    values = zip(_OF_ENVIRONMENT, (*reward, *length[::2], finished), strict=True)
+    first, best, last = zip(*(_ends(part, "reward") for part in parts), strict=True)
+    length_first, _, length_last = zip(*(_ends(part, "length") for part in parts), strict=True)
+    not_above = message("not above the last by more than chance")
+    bests = [number_cell(value, why_missing=not_above) for value in best]
+    finished = tables.responses["finished"].groupby(environments.index).mean()
+    finished = finished.drop(-1, errors="ignore")
+    numbers: Sequence[Iterable[Any]] = (first, bests, last, length_first, length_last, finished)
     return table(
         "environments",
         message("By environment"),
@@ -336,7 +339,10 @@ def environments_table(context: RunContext, addresses: Addresses) -> TableView |
             _ENVIRONMENT: [Cell(name, name) for name in names],
             _SHARE: sizes / sizes.sum(),
             _PATH: [Cell(sparkline(part["reward"].to_numpy(np.float64))) for part in parts],
-            **{replace(c, unit=unit if "length" in c.key else ""): v for c, v in values},
+            **{
+                replace(c, unit=unit if "length" in c.key else ""): v
+                for c, v in zip(_OF_ENVIRONMENT, numbers, strict=True)
+            },
         },
         hrefs=[
             addresses.responses(urlencode({f"has.{context.environment}": name}))
