@@ -15,7 +15,7 @@ from .reasoning import FORMS, Reasoning, Rng, run_reasoning
 from .simulate import Schedule, flat, settle
 from .truths import CHECKS, Planted, onset_interval
 
-TWO_ATTEMPTS = "two_attempts"
+TWO_ATTEMPTS = "repeated_steps"
 ALARM, CALM = ("Warning", "Broken"), ("Healthy", "Unclear")
 QUIET = (
     *CHECKS, "environment_fall", "mix_changed", "loops", "advantage_mismatch", "dropped_groups",

@@ -143,9 +143,10 @@ METHOD = (
         "The checkpoint to keep is named by a step: keep the last one saved at or before it. By "
         "the watched reward, else the reward, it is the latest step that is within noise of the "
         "best before the first critical finding began or, without a critical one, the finding "
-        "that leads; without either, the last step unless it lies below the best by more than "
-        "√(2 ln(n / w)) standard errors. Where nothing was gained, none is named, and never an "
-        "incomplete step or one before a change of the reward function.",
+        "that leads; without either, the last step unless the reward was lost again, or the "
+        "watched reward lies below its best by √(2 ln(n / w)) standard errors. Where nothing was "
+        "gained, none is named, and never an incomplete step or one before a change of the reward "
+        "function.",
     ),
     _section(
         "The course",

@@ -437,8 +437,9 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     rose = course.last.value - course.first.value > CLAIM_Z * error
     if not (before.learned or course.gained or rose):
         return None
-    slipped = course.slipped and not any(f.id == "mix_changed" for f in findings)
-    last = best_index(course) if onsets or slipped else len(course.steps) - 1
+    declined = course.slipped if quantity == "watched_reward" else course.lost
+    declined &= not any(f.id == "mix_changed" for f in findings)
+    last = best_index(course) if onsets or declined else len(course.steps) - 1
     complete = ~np.isin(course.steps, run.tables.steps.loc[run.tables.steps["incomplete"], "step"])
     usable = np.flatnonzero(complete[: last + 1])
     return int(course.steps[usable[-1]]) if len(usable) else None
