@@ -22,7 +22,16 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.formats import refusal
 from rlreport.metrics import MAX_BROKEN, find_and_read, find_metrics
-from rlreport.metrics.roles import GUIDANCE, ROLES, guide_for, roles_of
+from rlreport.metrics.roles import (
+    GUIDANCE,
+    ROLES,
+    Key,
+    guide_for,
+    in_unit_of,
+    known_keys,
+    roles_of,
+)
+from rlreport.summarise.steps import ROLE_COLUMNS
 from rlreport.system.stores import zstd
 from tests.net import WRITTEN
 
@@ -407,14 +416,27 @@ NAMES = {
     "learning_rate": "lr learning_rate actor/lr optim/lr train/lr-pg_0 actor_lr policy/policy_lr",
     "ratio": "val/ratio ratio policy_ratio train/probs_ratio",
     "explained_variance": "critic/vf_explained_var explained_variance",
+    "mismatch_k3": "gen_kl_error rollout_corr/kl",
+    "mismatch_lagged": "vllm_kl mismatch_kl/all/mean optim/kl_sample_train_v1 mismatch_kl",
+    "mismatch_prob": "training/rollout_probs_diff_mean mismatch_prob",
+    "mismatch_ratio": "token_mult_prob_error mismatch_ratio",
+    "ess": "rollout_corr/rollout_is_eff_sample_size effective_sample_size",
+    "zero_variance": "frac_reward_zero_std train/zero_variance_frac",
+    "loops": "rollout/repetition_frac repetition_rate",
+    "failed": "response/aborted_ratio train/exception_rate failed_rollouts_rate",
+    "dropped": "batch/filtered_prompts_pct dropped_groups_frac",
+    "turns": "num_turns/mean avg_num_turns rollout/num_turns",
+    "turn_limit": "max_turns_reached_rate",
+    "tool_calls": "tools/call_frequency num_tool_calls/mean",
+    "tool_errors": "tools/failure_frequency tool_error_rate",
+    "lag": "off_policy/mean async/staleness_mean train/staleness",
     "": """
         rewards/chosen rewards/rejected rewards/margins rewards/accuracies eval_rewards/chosen
         eval/rewards/margins rewards/format_reward/mean rewards/correctness/mean format_accuracy
         train/format_accuracy eval/format_accuracy val_format_ok_rate format_rate format_reward
         reward/format length_reward critic/rewards/max reward_max rollout_reward_min
-        frac_reward_zero_std mean_token_accuracy baseline_reward/pct_0 filtered_reward_frac
-        actor/ppo_kl train/ppo_kl approx_kl policy/approxkl_avg mismatch_kl/all/mean
-        optim/kl_sample_train_v1 rollout_corr/kl kl_coef gen_kl_error vllm_kl loss/kl_avg
+        mean_token_accuracy baseline_reward/pct_0 filtered_reward_frac
+        actor/ppo_kl train/ppo_kl approx_kl policy/approxkl_avg kl_coef loss/kl_avg
         objective/entropy entropy_coef critic/vf_loss loss/value_avg eval_loss val/loss
         critic/grad_norm critic/lr prompt_length/mean prompt_length/clip_ratio val/clipfrac_avg
         completions/max_length eval/completions/mean_length eval_response_length_mean
@@ -436,6 +458,37 @@ def test_each_name_has_its_role(name: str, role: str) -> None:
 
 def test_every_role_is_named_here() -> None:
     assert set(ROLES) == {role for role in NAMES if role}
+    assert {key.role for key in known_keys()} == set(ROLES)
+
+
+@pytest.mark.parametrize("key", known_keys(), ids=lambda key: f"{key.framework} {key.key}")
+def test_each_known_key_has_its_role_alone_and_among_the_keys_of_its_framework(key: Key) -> None:
+    rows = [row for row in known_keys() if row.framework == key.framework]
+    names = {row: row.key.replace("*", "8") for row in rows}
+    assert roles_of([names[key]]) == {key.role: names[key]}
+    preferred = next(row for row in rows if row.role == key.role)
+    assert roles_of(sorted(names.values()))[key.role] == names[preferred]
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "logged", "expected"),
+    [
+        ("zero_variance", "env/all/by_group/frac_mixed", 0.7, 0.3),
+        ("dropped", "train/dynamic_filtering_pass_rate", 75.0, 0.25),
+        ("mismatch_ratio", "sampling/sampling_logp_difference/mean", np.log(1.2), 1.2),
+        ("zero_variance", "train/frac_reward_zero_std", 0.7, 0.7),
+        ("truncated", "any/other", 0.7, 0.7),
+    ],
+)
+def test_values_are_converted_to_the_unit_of_their_role(
+    role: str, name: str, logged: float, expected: float
+) -> None:
+    assert in_unit_of(role, name, np.array([logged])) == pytest.approx([expected])
+
+
+def test_columns_of_the_table_of_steps_need_no_conversion() -> None:
+    special = {key.role for key in known_keys() if "without" in key.unit or "log" in key.unit}
+    assert special and not special & set(ROLE_COLUMNS)
 
 
 @pytest.mark.parametrize(

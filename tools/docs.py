@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -22,9 +24,13 @@ from rlreport.columns import (
     Column,
 )
 from rlreport.fields import FIELDS
+from rlreport.metrics.roles import known_keys
 
 ACCURACY = Path(__file__).resolve().parents[1] / "benchmarks" / "accuracy.md"
 """File with the accuracy of each check, measured by ``benchmarks/judge_runs.py --markdown``."""
+
+SOURCES = Path(__file__).with_name("frameworks.csv")
+"""File with the source of each framework's keys, and how many keys it writes."""
 
 BEGIN = "<!-- Made by `python -m tools.docs` from {}: -->\n"
 END = "<!-- to here. -->\n"
@@ -177,14 +183,36 @@ def data_page(page: str) -> str:
     return page
 
 
+def metrics_page(page: str) -> str:
+    """Return ``page``, the text of ``docs/metrics.md``, with its tables of keys regenerated."""
+    sources = csv.DictReader(SOURCES.read_text("utf-8").splitlines())
+    known = Counter(key.framework for key in known_keys())
+    summary = _table(
+        ("framework", "repository", "commit", "keys with a role", "keys written, about"),
+        ((s["framework"], s["repository"], s["commit"], f"{known[s['framework']]}", s["written"])
+         for s in sources),
+    )  # fmt: skip
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for framework, name, *rest in known_keys():
+        groups.setdefault((framework, *rest), []).append(f"`{name}`")
+    keys = _table(
+        ("framework", "role", "unit", "per", "better", "keys, most preferred first"),
+        ((*group, ", ".join(names)) for group, names in groups.items()),
+    )
+    return _replace_section(page, "rlreport/metrics/keys.csv", f"{summary}\n{keys}")
+
+
 def write(folder: Path) -> None:
     """Write all pages in ``folder`` that are generated, entirely or in part."""
-    log_format, data = folder / "log-format.md", folder / "data.md"
+    log_format, data, metrics = (
+        folder / f"{name}.md" for name in ("log-format", "data", "metrics")
+    )
     (folder / "columns.md").write_text(columns_page(), "utf-8")
     (folder / "checks.md").write_text(checks_page(), "utf-8")
     (folder / "command-line.md").write_text(commands_page(), "utf-8")
     log_format.write_text(log_format_page(log_format.read_text("utf-8")), "utf-8")
     data.write_text(data_page(data.read_text("utf-8")), "utf-8")
+    metrics.write_text(metrics_page(metrics.read_text("utf-8")), "utf-8")
 
 
 def _replace_section(page: str, source: str, content: str) -> str:

@@ -58,6 +58,7 @@ FRAMEWORKS: dict[str, dict[str, str | float]] = {
         f"{_AGENT}/reward/mean": "reward",
         "mismatch_kl/all/mean": "mismatch KL",
         f"{_AGENT}/solved_none": "without variance",
+        f"{_AGENT}/solved_some": "with variance",
         f"{_AGENT}/is_truncated/mean": "truncated",
         f"{_AGENT}/has_error/mean": "aborted",
         "off_policy/mean": "age",
@@ -129,6 +130,7 @@ FRAMEWORKS: dict[str, dict[str, str | float]] = {
     "rllm": {
         "reward/mean": "reward",
         "batch/solve_none": "without variance",
+        "batch/solve_partial": "with variance",
         "batch/solve_all": 0.15,
         "training/rollout_probs_diff_mean": "probability gap",
     },
@@ -166,11 +168,13 @@ def _records(rng: Rng, name: str, moved: dict[str, Schedule], steps: int, to: fl
 
 
 def moved(rng: Rng, i: int) -> Hidden:
-    """One key goes wrong, the framework's others stay at rest."""
-    name, key, (check, rest, wrong) = _MOVED[i]
+    """All keys that measure one fault go wrong, the framework's others stay at rest."""
+    name, _, (check, *_) = _MOVED[i]
     steps = int(rng.integers(30, 81))
     start, stop = a_third_in(rng, steps)
-    records = _records(rng, name, {key: ramp(start, stop, wrong, rest)}, steps, to=0.4)
+    wrong = {key: kind for of, key, kind in _MOVED if of == name and kind[0] == check}
+    schedules = {key: ramp(start, stop, end, rest) for key, (_, rest, end) in wrong.items()}
+    records = _records(rng, name, schedules, steps, to=0.4)
     level = None if check == "stale_rollouts" else ALARM
     truth = planted(check, between(start, stop), level=level)
     return Hidden({"metrics.jsonl": records}, truth)

@@ -41,18 +41,20 @@ class Need:
     words: str  # names of the logged fields for readers, such as "logprobs and ref_logprobs"
     # columns of the table of responses; each must contain at least one number
     columns: tuple[str, ...]
-    role: str = ""  # kind of trainer metric ("reward", "length") that suffices instead, "" for none
+    # roles of trainer metrics, see ``metrics.roles``: any of them suffices instead of the columns
+    roles: tuple[str, ...] = ()
 
     def is_available(self, run: Run) -> bool:
-        return self.role in run.roles or all(run.has(column) for column in self.columns)
+        metrics = any(role in run.roles for role in self.roles)
+        return metrics or all(run.has(column) for column in self.columns)
 
 
 REWARD = Need("reward", ("reward",))
-ANY_REWARD = Need("reward", ("reward",), role="reward")
+ANY_REWARD = Need("reward", ("reward",), ("reward",))
 REF_REWARD = Need("ref_reward", ("ref_reward",))
 LOGPROBS = Need("logprobs", ("surprisal_mean",))
 RESPONSE = Need("response", ("response_chars",))
-LENGTH = Need("response", ("response_chars",), role="length")
+LENGTH = Need("response", ("response_chars",), ("length",))
 KL = Need("logprobs and ref_logprobs", ("kl_k1",))
 
 

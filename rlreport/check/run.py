@@ -36,7 +36,7 @@ from rlreport.check.series import (
     shape_of,
 )
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.metrics.roles import roles_of
+from rlreport.metrics.roles import in_unit_of, roles_of
 from rlreport.summarise.environments import Environments, environments_of
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
@@ -168,14 +168,18 @@ class Run:
         """Role ("kl") -> name of the trainer's metric ("actor/kl_loss"); see ``metrics.roles``."""
         return roles_of(str(name) for name in self.tables.metrics.columns[1:])
 
-    def series_of(self, role: str) -> Series | None:
-        """Return the trainer's metric of this role ("kl") without NaN, None if it is not logged."""
+    def series_of(self, role: str, least: int = 0) -> Series | None:
+        """Return the trainer's metric of this role ("kl") without NaN, None if it is not logged.
+
+        Its values are in the unit of the role. With fewer than ``least``, return None, too.
+        """
         if (name := self.roles.get(role)) is None:
             return None
         metrics = self.tables.metrics
-        steps, values = (metrics[column].to_numpy() for column in ("step", name))
-        series = Series(steps.astype(np.int64), values.astype(np.float64), None, "metrics", name)
-        return series.without_gaps()
+        values = in_unit_of(role, name, metrics[name].to_numpy(np.float64))
+        steps = metrics["step"].to_numpy(np.int64)
+        series = Series(steps, values, None, "metrics", name).without_gaps()
+        return series if len(series.steps) >= least else None
 
     def series_by_step(self, column: str) -> Series:
         """Return the mean of a response column at each step, with its standard error."""

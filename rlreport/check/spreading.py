@@ -18,7 +18,7 @@ from rlreport.check.check import Check, Result
 from rlreport.check.finding import Fact, Finding, Limit, Limits, Op, SeriesSource, at_least
 from rlreport.check.noise import Change, Trend, centred, deviate, log_odds_z
 from rlreport.check.run import Ranking, Run, met_from_start
-from rlreport.check.series import MIN_WINDOW, Series, noise_of
+from rlreport.check.series import MIN_STEPS, MIN_WINDOW, Series, noise_of
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import GAP, TextSample
 from rlreport.text.clean import REPLACEMENT
@@ -429,7 +429,8 @@ def judge_share(
 ) -> Finding | None:
     """Return a finding if a share, such as that of failed calls, is too high or rose too much.
 
-    ``details`` are further arguments of ``Check.finding``; ``series`` is the share by step.
+    ``details`` are arguments of ``Check.finding``, with further ``facts``; ``series`` is the share
+    by step.
     """
     limits = check.limits
     assert issubclass(limits, RiseOrShare)
@@ -441,7 +442,8 @@ def judge_share(
     if "onset" not in details:
         details["onset"] = run.onset(details["series"], always=always)
     shares = {"share": moved.last, "before": moved.first, "series_from": source}
-    return check.finding(run, "warning", met, shares, **details)
+    shares |= details.pop("facts", {})
+    return check.finding(run, details.pop("severity", "warning"), met, shares, **details)
 
 
 def judge_rows(
@@ -457,10 +459,23 @@ def judge_rows(
     return judge_share(check, run, moved, series=series, ranking=ranking)
 
 
-def share_of(column: str, per: str = "") -> Callable[[Check, Run], Result]:
-    """Return a judge function of a check that limits the mean of ``column`` (or column / per)."""
+def judge_metric(check: Check, run: Run, role: str, **details: Any) -> Result:
+    """Judge the trainer's metric of a role, a share, as that of rollouts is judged."""
+    if (metric := run.series_of(role, MIN_STEPS)) is None:
+        return check.not_run(check.needs_also or check.needs[0].words)
+    moved, series = series_change(metric, None), run.align(metric)
+    return judge_share(check, run, moved, "metrics", series=series, **details)
+
+
+def share_of(column: str, per: str = "", role: str = "") -> Callable[[Check, Run], Result]:
+    """Return a judge function of a check that limits the mean of ``column`` (or column / per).
+
+    Without the column, it judges the trainer's metric of ``role``.
+    """
 
     def judge(check: Check, run: Run) -> Result:
+        if not run.has(column):
+            return judge_metric(check, run, role)
         if not per:
             return judge_rows(check, run, run.column(column))
         part, whole = run.column(column), run.column(per)
@@ -490,26 +505,38 @@ class LimitedFigure:
     op: Op
     series: Floats  # by step, float64 (S,)
     end: float  # its value in the last window
+    source: SeriesSource = "rollouts"
 
 
 def mean_figure(
-    run: Run, limit: Limit[float], values: Floats, weights: Floats | None = None
+    run: Run, limit: Limit[float], column: str, weights: Floats | None = None, op: Op = ">"
 ) -> LimitedFigure:
-    """Return the mean of per-response values, which should not exceed its limit."""
-    return LimitedFigure(limit, ">", run.by_step(values, weights), run.change(values, weights).last)
+    """Return the mean of a column, which should not meet its limit.
+
+    Without the column, it is the trainer's metric of the role of this name, NaN without either.
+    """
+    metric = None if run.has(column) else run.series_of(column, MIN_STEPS)
+    if metric is not None:
+        end = series_change(metric, None).last
+        return LimitedFigure(limit, op, run.align(metric), end, "metrics")
+    values = np.asarray(run.responses.get(column, np.nan * run.step_index), np.float64)
+    end = run.change(values, weights).last
+    return LimitedFigure(limit, op, run.by_step(values, weights), end)
 
 
 def judge_figures(
     check: Check, run: Run, figures: Sequence[LimitedFigure], ranking: Ranking, **facts: Fact
 ) -> Result:
     """Return a finding if any number exceeds its limit; it is dated by the first one that does."""
-    exceeded = [(f.series, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
+    exceeded = [(f, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
     if not exceeded:
         return None
-    series, first = exceeded[0]
-    onset = run.onset(series, always=met_from_start(series, first))
+    figure, first = exceeded[0]
+    onset = run.onset(figure.series, always=met_from_start(figure.series, first))
     met = [met for _, met in exceeded]
-    return check.finding(run, "warning", met, facts, ranking, series=series, onset=onset)
+    if figure.source == "metrics":
+        facts["series_from"] = figure.source
+    return check.finding(run, "warning", met, facts, ranking, series=figure.series, onset=onset)
 
 
 def same_prompt_change(

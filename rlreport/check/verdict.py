@@ -35,6 +35,7 @@ from rlreport.check.onset import smooth
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import COLLAPSES, with_sentence
+from rlreport.metrics.roles import MISMATCHES
 from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
 from rlreport.text.messages import listed, message, sentences, translatable
@@ -169,7 +170,7 @@ FIRST_CHECK = "reward_shift"
 OF_POLICY = {
     translatable("KL"): ("kl_k1", "kl", "kl_token"),
     translatable("entropy"): ("surprisal_mean", "entropy"),
-    translatable("engine mismatch"): ("mismatch_k3",),
+    translatable("engine mismatch"): MISMATCHES,
 }
 # Figure that needs log-probabilities of a second policy -> that policy
 SECOND_POLICY = {"KL": translatable("reference"), "engine mismatch": translatable("sampler")}

@@ -396,6 +396,14 @@ CHART_OF_ROLE = {
     "grad_norm": "gradient_norm",
     "learning_rate": "learning_rate",
     "explained_variance": "explained_variance",
+    **dict.fromkeys(
+        ("mismatch_k3", "mismatch_lagged", "mismatch_prob", "mismatch_ratio"), "mismatch"
+    ),
+    "ess": "mismatch",
+    "zero_variance": "groups",
+    "failed": "failed_rollouts",
+    "turn_limit": "turns",
+    **{role: role for role in ("tool_calls", "tool_errors", "lag", "dropped")},
 }
 
 # Matches names of ids, indices, hashes and seeds: a chart of their means is meaningless

@@ -1,15 +1,23 @@
 """Recognize what trainer metrics measure (their role) by name, and which trainer wrote them.
 
-A role, such as ``grad_norm``, has one meaning and one unit in all frameworks. Metrics with unknown
-names have no role: the report draws them, but its checks do not use them.
+A role, such as ``grad_norm``, has one meaning and one unit in all frameworks. ``keys.csv`` lists
+the keys of each framework, from its source; patterns recognize the names of other loggers. Metrics
+with unknown names have no role: the report draws them, but its checks do not use them.
 """
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
+from importlib.resources import files
 from typing import NamedTuple
 
+import numpy as np
+
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message, translatable
 
 _MEAN = r"(?:[_/.](?:all[_/.])?(?:mean|avg|average))?"
@@ -26,19 +34,14 @@ _TEST_SETS = (
     r"(?:aime|amc|math|gsm8k|gpqa|hmmt|olympiad|minerva|humaneval|mbpp|livecode|lcb|mmlu|ifeval)"
 )
 
-# Role -> regular expressions of metric names, in order of preference. Each has to match the whole
-# name in lower case, without the prefixes that ``_PREFIXES`` removes
+# Role -> regular expressions of names of unknown loggers, in order of preference. Each has to match
+# the whole name in lower case, without the prefixes that ``_PREFIXES`` removes
 ROLES: dict[str, tuple[str, ...]] = {
     "reward": (
         rf"{_AVG}reward{_MEAN}",  # TRL, OpenRLHF, NeMo-RL, prime-rl, plain
-        rf"(?:reward/)?{_AVG}raw_reward{_MEAN}",  # SkyRL, slime, whose `rewards` is normalized
-        rf"critic/scores?{_MEAN}",  # verl and EasyR1, whose `rewards` has the KL penalty in it
         r"(?:env/all/)?rewards?/(?:total|overall|all)(?:/mean)?",  # Tinker, EasyR1
         rf"(?:critic/)?{_AVG}(?:rewards|scores?){_MEAN}",  # open-instruct's is `scores`
         r"env/reward_mean|ppo/mean_scores",
-        r"objective/(?:scores|verifiable_reward|rlhf_reward)",  # TRL's PPO, open-instruct
-        r"(?:[\w.-]+/)?all/[\w.-]+/reward/mean",  # prime-rl, by agent
-        r"(?:[\w.-]+/)?effective/[\w.-]+/reward/mean",
         rf"{_AVG}(?:episode|episodic)[_/](?:reward|return)s?{_MEAN}",
         rf"{_AVG}returns?{_MEAN}",
         r"reward/(?!format|length|std|min|max)[\w.-]+/mean",  # rLLM, by agent
@@ -52,10 +55,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "validation": (
         rf"{_VALIDATION}(?:all/|env/all/)?(?:\w+_)?(?:reward|score)s?(?:/total|_score)?{_MEAN}",
         rf"{_VALIDATION}(?:all/|env/all/)?(?:\w+_)?{_RIGHT}{_MEAN}",
-        r"val-core/.+/(?:acc|reward|score)/mean@\d+",  # verl
-        r"val-core/.+/mean@\d+",
-        r"val-core/.+",
-        rf"{_VALIDATION}(?:.+/)?avg@\d+",  # prime-rl
+        r"val-core/.+",  # verl
         rf"{_VALIDATION}.*(?:rewards?|scores?|{_RIGHT}|pass_at_\d+)(?:/.*)?",
         rf"{_VALIDATION}{_TEST_SETS}[\w.+]*",  # slime: the mean reward on a test set
     ),
@@ -68,45 +68,51 @@ ROLES: dict[str, tuple[str, ...]] = {
         rf"{_POLICY}{_AVG}(?:policy_kl|ref_kl|kl_ref|kl_to_ref|kl_div|kl_divergence){_MEAN}",
         rf"{_POLICY}kl_loss{_MEAN}",  # verl, slime, EasyR1
         rf"{_POLICY}(?:reward_)?kl_penalty",  # verl, EasyR1, NeMo-RL
-        r"loss/avg_kl|kl_policy_base|objective/kl_avg",  # SkyRL, Tinker, open-instruct
-        r"objective/kl2_avg",
-        r"objective/kl[01]_avg",
     ),
     # TRL's `objective/entropy` is summed over the response.
     "entropy": (rf"{_POLICY}{_AVG}(?:token_|policy_|approx_)?entropy(?:_loss)?{_MEAN}",),
     "loss": (
         rf"{_POLICY}loss{_MEAN}",
         rf"{_POLICY}{_AVG}(?:pg|policy|actor|act|total|final|grpo|ppo)_loss{_MEAN}",
-        r"loss/(?:total|policy)_avg",  # TRL's PPO, open-instruct
     ),
     "grad_norm": (
         rf"{_POLICY}{_AVG}(?:actor_|policy_|raw_|global_|total_)?grad(?:ient)?s?[_/]?norm{_MEAN}",
     ),
     "clip_fraction": (
-        r"clip_ratio/region_mean",
         rf"{_POLICY}{_AVG}(?:pg_|ppo_|policy_)?clip(?:ped)?_?(?:frac|fraction|ratio){_MEAN}",
         r"loss_metrics/clip_ratio",
     ),
     "length": (
-        r"completions?/mean_length",
         rf"{_AVG}(?:response|completion|generation|gen|output|answer)s?[_/]?(?:token_?)?"
         rf"(?:len|length|token)s?{_MEAN}",
-        r"mean_gen_tokens_per_sample|generate/avg_num_tokens|episode/response_tokens",
-        r"(?:env/all/)?ac_tokens_per_(?:trajectory|turn)",
-        r"(?:[\w.-]+/)?(?:all|effective)/[\w.-]+/num_output_tokens/mean",
         rf"(?:val/)?{_AVG}(?:decode|seq|sequence)_?(?:len|length)s?{_MEAN}",  # open-instruct
         rf"{_AVG}(?:length|num_output_tokens){_MEAN}",
     ),
     "truncated": (
-        r"completions?/(?:clipped_ratio|truncated_fraction)",
-        r"response_length/clip_ratio",
         rf"(?:is_|response_)?(?:truncated|truncation)(?:_(?:ratio|rate|frac|fraction))?{_MEAN}",
-        r"(?:[\w.-]+/)?(?:all|effective)/[\w.-]+/is_truncated/mean",
     ),
     "learning_rate": (rf"{_POLICY}(?:actor_|policy_)?(?:lr|learning_rate)(?:[-/_]pg_\d+)?",),
     "ratio": (rf"(?:val/|{_POLICY})(?:importance_|policy_|probs?_)?ratio{_MEAN}",),
     "explained_variance": (r"(?:critic/|val/)?(?:vf_|value_)?explained_var(?:iance)?(?:_avg)?",),
+    # k3 of sampler and trainer; "lagged" if the sampler's weights may also be older
+    "mismatch_k3": (r"mismatch_k3",),
+    "mismatch_lagged": (r"mismatch_kl",),
+    "mismatch_prob": (r"mismatch_prob",),
+    "mismatch_ratio": (r"mismatch_ratio",),  # mean exp|log-probability difference|
+    "ess": (r"(?:ess|eff(?:ective)?_sample_size)(?:_ratio)?",),
+    "zero_variance": (r"(?:frac_)?(?:reward_)?zero_(?:std|variance)(?:_groups)?(?:_frac)?",),
+    "loops": (r"(?:repetition|loops)(?:_(?:frac|fraction|ratio|rate))?",),
+    "failed": (rf"(?:aborted|failed|error)_?(?:rollouts_)?(?:ratio|rate|frac|fraction){_MEAN}",),
+    "dropped": (rf"(?:dropped|filtered)_(?:groups_)?(?:ratio|rate|frac|fraction){_MEAN}",),
+    "turns": (rf"{_AVG}(?:num_)?turns{_MEAN}",),
+    "turn_limit": (r"max_turns_(?:reached_)?(?:ratio|rate|frac|fraction)",),
+    "tool_calls": (rf"{_AVG}(?:num_)?tool_calls?(?:_counts?)?{_MEAN}",),
+    "tool_errors": (rf"tool_(?:call_)?(?:error|failure)_(?:rate|ratio|frac|fraction){_MEAN}",),
+    "lag": (rf"{_AVG}(?:policy_lag|staleness){_MEAN}",),
 }
+
+# Roles of figures of the disagreement between sampler and trainer
+MISMATCHES = ("mismatch_k3", "mismatch_prob", "mismatch_ratio", "mismatch_lagged")
 
 # Role -> a simple metric name that ``roles_of`` recognizes as this role
 PLAIN_NAMES = {
@@ -115,26 +121,83 @@ PLAIN_NAMES = {
     "kl": "objective/kl",
     "kl_token": "kl",
     "length": "response_length",
+    "mismatch_lagged": "mismatch_kl",
+    "failed": "failed_ratio",
+    "dropped": "dropped_ratio",
+    "turn_limit": "max_turns_ratio",
+    "tool_errors": "tool_error_rate",
+    "lag": "policy_lag",
 }
 
 # Prefixes that name the run or the phase of a metric, not what it measures
 _PREFIXES = re.compile(r"^(?:.* - )?(?:(?:train|training|trainer|rollouts?|metrics|agg)[/_.])*")
+# Those that loggers put before the keys of a trainer
+_RUN = re.compile(r"^(?:.* - )?(?:train/)?")
+
+
+# Unit of a key in ``keys.csv`` -> its values in the unit of the role. By Jensen's inequality,
+# exp(mean |Δ log p|) is at most the role's mean of exp |Δ log p|
+_UNITS: dict[str, Callable[[Floats], Floats]] = {
+    "share without": lambda values: 1 - values,
+    "percent without": lambda values: 1 - values / 100,
+    "abs log-ratio": np.exp,
+}
+
+
+class Key(NamedTuple):
+    """A key that a trainer logs (row of ``keys.csv``); ``*`` in it stands for a variable part."""
+
+    framework: str
+    key: str
+    role: str
+    unit: str
+    per: str  # what the value is a mean over: token, response, group, call or step
+    good: str  # better direction: "up", "down" or "none"
+
+
+@cache
+def known_keys() -> dict[Key, re.Pattern[str]]:
+    """Return the rows of ``keys.csv``, most preferred first, each with a pattern of names."""
+    text = (files("rlreport.metrics") / "keys.csv").read_text("utf-8")
+    keys = [Key(**row) for row in csv.DictReader(text.splitlines())]
+    plain = [re.escape(_RUN.sub("", key.key.lower())) for key in keys]
+    return {
+        key: re.compile(name.replace(r"\*", ".+")) for key, name in zip(keys, plain, strict=True)
+    }
+
+
+@lru_cache(10_000)
+def _keys_of(name: str) -> tuple[Key, ...]:
+    """Return the rows of ``keys.csv`` that match the name of a metric."""
+    plain = _RUN.sub("", name.lower())
+    return tuple(key for key, pattern in known_keys().items() if pattern.fullmatch(plain))
+
+
+def in_unit_of(role: str, name: str, values: Floats) -> Floats:
+    """Return values of the metric ``name`` in the unit of its role."""
+    unit = next((key.unit for key in _keys_of(name) if key.role == role), "")
+    return _UNITS[unit](values) if unit in _UNITS else values
 
 
 def roles_of(metrics: Iterable[str]) -> dict[str, str]:
-    """Return role -> metric name: the name that matches the role's most preferred pattern, if any.
+    """Return role -> metric name, if any: the most preferred key of the framework in ``keys.csv``.
 
-    Of several such names, take one that begins with ``rollout`` (these cover all responses) if
-    there is one, then the shortest.
+    The framework is the one most of whose keys are logged. Roles without a key are given to the
+    name that matches the most preferred pattern. Of several equal names, take one that begins with
+    ``rollout`` (these cover all responses) if there is one, then the shortest.
     """
     names = sorted(
         metrics, key=lambda name: (not name.lower().startswith("rollout"), len(name), name)
     )
-    plain = {name: _PREFIXES.sub("", name.lower()) for name in names}
-    roles: dict[str, str] = {}
+    rank = {key: row for row, key in enumerate(known_keys())}
+    known = [(key, name) for name in names for key in _keys_of(name)]
+    logged = Counter(key.framework for key, _ in known)
+    known.sort(key=lambda pair: (-logged[pair[0].framework], rank[pair[0]]))
+    roles = {key.role: name for key, name in reversed(known)}
+    plain = {name: _PREFIXES.sub("", name.lower()) for name in names if not _keys_of(name)}
     for role, patterns in ROLES.items():
-        matching = (n for p in patterns for n in names if re.fullmatch(p, plain[n]))
-        if metric := next(matching, None):
+        matching = (n for p in patterns for n in plain if re.fullmatch(p, plain[n]))
+        if role not in roles and (metric := next(matching, None)):
             roles[role] = metric
     return roles
 

@@ -9,24 +9,27 @@ from rlreport.check.finding import EOS, SEVERITIES, Facts, Finding, Limit, Limit
 from rlreport.check.noise import mean_of
 from rlreport.check.onset import onset
 from rlreport.check.run import Ranking, Run, mean, median
-from rlreport.check.series import Series
+from rlreport.check.series import MIN_STEPS, Series
 from rlreport.check.spreading import (
     FAILURES,
     FALLS,
     LimitedFigure,
     RiseOrShare,
     judge_figures,
+    judge_metric,
     judge_share,
     mean_figure,
     series_change,
     share_of,
 )
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.metrics.roles import MISMATCHES
 from rlreport.summarise.steps import sequence_weights
-from rlreport.text.messages import translatable
+from rlreport.text.messages import format_message, listed, message, translatable
 
 AGENTS = translatable("verl issues 1569, 4998 (calls vanish); AReaL (share at the limit)")
 MISMATCH = translatable("NeMo-RL guides; verl FAQ")
+TINKER = translatable("tinker-cookbook: training is stable below 0.01")
 ROLLOUT_CORR = translatable(
     "verl rollout_corr; VCPO (a falling effective sample precedes collapse)"
 )
@@ -36,21 +39,43 @@ TRL_NEGATIVE = translatable(
 CRITIC = translatable("RLLoggingBoard post (critic variance); PPO practice")
 
 
+_SAME_TOKENS = translatable("sampler and trainer logprobs of the same tokens")
+
+
 class _EngineMismatch(Limits):
     ratio = Limit(1.05, "", "mean exp|trainer - sampler| per token", MISMATCH)
     k3 = Limit(1e-3, "nats", "mean k3 per token, trainer against sampler", MISMATCH)
     prob = Limit(0.01, "", "mean |trainer - sampler| probability per token", MISMATCH)
+    lagged = Limit(0.01, "nats", "trainer's KL per token if the sampler's weights may lag", TINKER)
+
+
+# Figure -> its part of the title; trainers log only some of them
+_DISAGREEMENTS = {
+    "ratio": translatable("exp|Δ logp| {ratio:figure}"),
+    "k3": translatable("k3 {k3:figure} nats"),
+    "prob": translatable("|Δ prob| {prob:figure}"),
+    "lagged": translatable("KL {lagged:figure} nats"),
+}
+
+
+def _disagreement(facts: Facts) -> str:
+    parts = [format_message(text, facts) for name, text in _DISAGREEMENTS.items() if name in facts]
+    literal = translatable("Sampler and trainer disagree on the same tokens: {parts} on average.")
+    return message(literal, parts=listed(parts))
 
 
 @Check(
     name="sampler and trainer disagree",
     rank="cause",
-    needs=(Need("sampler and trainer logprobs of the same tokens", ("mismatch_k3",)),),
+    needs=(Need(_SAME_TOKENS, ("mismatch_k3",), MISMATCHES),),
     charts=("mismatch",),
     limits=_EngineMismatch,
-    title="Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio:figure}, k3 "
-    "{k3:figure} nats, |Δ prob| {prob:figure} on average.",
-    statement="sampler and trainer disagree (k3 {k3:short} nats per token)",
+    title=_disagreement,
+    statement=lambda facts: (
+        translatable("sampler and trainer disagree (k3 {k3:short} nats per token)")
+        if "k3" in facts
+        else translatable("sampler and trainer disagree")
+    ),
     why="The trainer assumes on-policy data, but the sampler's probabilities differ; the bias "
     "grows with response length.",
     suggestion="Use equal precision, kernels and weights, or truncated importance weights.",
@@ -59,10 +84,10 @@ class _EngineMismatch(Limits):
 def engine_mismatch(check: Check, run: Run) -> Result:
     weights, limits = run.column("mismatch_tokens"), _EngineMismatch
     figures = [
-        mean_figure(run, limit, run.column(f"mismatch_{limit.key}"), weights)
-        for limit in (limits.k3, limits.prob, limits.ratio)
+        mean_figure(run, limit, f"mismatch_{limit.key}", weights)
+        for limit in (limits.k3, limits.prob, limits.ratio, limits.lagged)
     ]
-    facts: Facts = {figure.limit.key: figure.end for figure in figures}
+    facts: Facts = {figure.limit.key: figure.end for figure in figures if figure.end >= 0}
     ranking = Ranking(run.column("mismatch_k3"), unit="nats per token")
     return judge_figures(check, run, figures, ranking, **facts)
 
@@ -95,7 +120,7 @@ class _MismatchByTurn(Limits):
 def mismatch_by_turn(check: Check, run: Run) -> Result:
     first, last = (run.column(f"mismatch_{turn}_turn") for turn in ("first", "last"))
     start = run.change(first).last
-    k3 = mean_figure(run, _MismatchByTurn.k3, last)
+    k3 = mean_figure(run, _MismatchByTurn.k3, "mismatch_last_turn")
     if not run.met(_MismatchByTurn.ratio, ">", k3.end, of=start):
         return None
     ranking = Ranking(last, unit="nats per token")
@@ -114,24 +139,33 @@ class _OffPolicyWeights(Limits):
     name="off-policy importance weights",
     rank="cause",
     looks_for="importance weights of whole responses spread",
-    needs=(Need("sampler and trainer logprobs of the same tokens", ("log_weight",)),),
+    needs=(Need(_SAME_TOKENS, ("log_weight",), ("ess",)),),
     charts=("mismatch",),
     limits=_OffPolicyWeights,
-    title="Importance weights of whole responses vary widely: mean {mean:figure}, std "
-    "{std:figure}, effective sample size {ess:percent}.",
+    title=lambda facts: (
+        translatable(
+            "Importance weights of whole responses vary widely: mean {mean:figure}, std "
+            "{std:figure}, effective sample size {ess:percent}."
+        )
+        if "std" in facts
+        else translatable("Importance weights vary widely: effective sample size {ess:percent}.")
+    ),
     statement="importance weights vary widely (effective sample size {ess:percent})",
     why="A few responses then carry most of a corrected gradient; an uncorrected one is biased.",
     suggestion="Truncate the weights or mask the outliers, and sample from fresher weights.",
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
 )
 def off_policy_weights(check: Check, run: Run) -> Result:
+    limits, ranking = _OffPolicyWeights, Ranking(np.abs(run.column("log_weight")), unit="nats")
+    if not run.has("log_weight"):
+        figure = mean_figure(run, limits.ess, "ess", op="<")
+        return judge_figures(check, run, [figure], ranking, ess=figure.end)
     # Medians over the last steps are judged, so a single bad step is not a finding.
     weight = sequence_weights(run.column("log_weight"))
     mean, square = run.by_step(weight), run.by_step(weight**2)
     std = np.sqrt(np.maximum(square - mean**2, 0))
     by_step = {"mean": mean, "ess": mean**2 / square, "std": std, "chi2": square - 1}
     ends = {name: median(run.last_values(series)) for name, series in by_step.items()}
-    limits = _OffPolicyWeights
     figures = [
         LimitedFigure(limits.ess, "<", by_step["ess"], ends["ess"]),
         LimitedFigure(limits.low, "<", mean, ends["mean"]),
@@ -139,7 +173,6 @@ def off_policy_weights(check: Check, run: Run) -> Result:
         LimitedFigure(limits.std, ">", std, ends["std"]),
         LimitedFigure(limits.chi2, ">", by_step["chi2"], ends["chi2"]),
     ]
-    ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
     return judge_figures(check, run, figures, ranking, **ends)
 
 
@@ -151,7 +184,7 @@ class _StaleRollouts(Limits):
     name="stale rollouts",
     rank="cause",
     looks_for="responses were sampled by a policy many steps old",
-    needs=(Need("policy_version", ("lag",)),),
+    needs=(Need("policy_version", ("lag",), ("lag",)),),
     charts=("lag", "reward"),
     limits=_StaleRollouts,
     close={"lag": "responses are {value:short} steps older than the policy that learns"},
@@ -162,9 +195,9 @@ class _StaleRollouts(Limits):
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
 )
 def stale_rollouts(check: Check, run: Run) -> Result:
-    lag = run.column("lag")
-    figure = mean_figure(run, _StaleRollouts.lag, lag)
-    return judge_figures(check, run, [figure], Ranking(lag, unit="steps"), lag=figure.end)
+    figure = mean_figure(run, _StaleRollouts.lag, "lag")
+    ranking = Ranking(run.column("lag"), unit="steps")
+    return judge_figures(check, run, [figure], ranking, lag=figure.end)
 
 
 class _NegativeKl(Limits):
@@ -309,7 +342,7 @@ class _FailedRollouts(RiseOrShare):
 def failed_rollouts(check: Check, run: Run) -> Result:
     failed = run.attempted_steps["failed_rollouts"].to_numpy(np.float64)
     if not failed.any():
-        return check.not_run(check.needs_also)
+        return judge_metric(check, run, "failed")
     steps = run.attempted_steps["step"].to_numpy(np.int64)
     share: Floats = failed / (failed + run.attempted_steps["responses"].to_numpy(np.float64))
     moved = series_change(Series(steps, share, None, "rollouts", "failed_rollouts"), None)
@@ -326,10 +359,10 @@ class _ToolErrors(RiseOrShare):
 
 tool_errors = Check(
     id="tool_errors",
-    judge=share_of("tool_errors", "tool_calls"),
+    judge=share_of("tool_errors", "tool_calls", "tool_errors"),
     name="tools fail",
     rank="cause",
-    needs=(Need("tool calls", ("tool_errors",)),),
+    needs=(Need("tool calls", ("tool_errors",), ("tool_errors",)),),
     charts=("tool_errors", "reward"),
     limits=_ToolErrors,
     close={"share": "{value:percent} of tool calls return an error"},
@@ -351,7 +384,7 @@ class _ToolDisuse(Limits):
 @Check(
     name="tools no longer called",
     rank="cause",
-    needs=(Need("tool calls", ("tool_calls",)),),
+    needs=(Need("tool calls", ("tool_calls",), ("tool_calls",)),),
     charts=("tool_calls", "reward"),
     limits=_ToolDisuse,
     title="Responses make {end:figure} tool calls on average ({start:figure} at the start).",
@@ -362,14 +395,16 @@ class _ToolDisuse(Limits):
     trend=True,
 )
 def tool_disuse(check: Check, run: Run) -> Result:
-    calls = run.column("tool_calls")
-    moved = run.change(calls)
+    calls, metric = run.column("tool_calls"), run.series_of("tool_calls", MIN_STEPS)
+    moved, series = run.change(calls), Series(run.steps, run.by_step(calls))
+    if metric is not None and not run.has("tool_calls"):
+        moved, series = series_change(metric, None), metric
     ratio = run.met(_ToolDisuse.ratio, "<", moved.last, of=moved.first)
     if not (ratio and moved.fell and run.met(_ToolDisuse.calls, ">", moved.first)):
         return None
     ranking = Ranking(calls, highest=False, unit="calls")
     facts = {"start": moved.first, "end": moved.last}
-    return check.finding(run, "warning", ratio, facts, ranking, series=run.by_step(calls))
+    return check.finding(run, "warning", ratio, facts, ranking, series=series)
 
 
 class _VoidTurns(RiseOrShare):
@@ -403,10 +438,10 @@ class _TurnLimit(RiseOrShare):
 
 turn_limit = Check(
     id="turn_limit",
-    judge=share_of("at_turn_limit"),
+    judge=share_of("at_turn_limit", role="turn_limit"),
     name="conversations hit the turn limit",
     rank="consequence",
-    needs=(Need("turns and a finish reason", ("at_turn_limit",)),),
+    needs=(Need("turns and a finish reason", ("at_turn_limit",), ("turn_limit",)),),
     charts=("turns", "eos"),
     limits=_TurnLimit,
     close={"share": "{value:percent} of conversations hit the turn limit"},

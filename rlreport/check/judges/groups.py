@@ -20,8 +20,8 @@ from rlreport.check.finding import (
 )
 from rlreport.check.noise import TINY, Trend, correlation_within
 from rlreport.check.run import Ranking, Run, has, mean, median, met_from_start
-from rlreport.check.series import MIN_WINDOW, running_mean
-from rlreport.check.spreading import FAILURES, FALLS, RiseOrShare
+from rlreport.check.series import MIN_STEPS, MIN_WINDOW, running_mean
+from rlreport.check.spreading import FAILURES, FALLS, RiseOrShare, judge_metric, series_change
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.notes import Missing
 from rlreport.summarise.steps import (
@@ -39,6 +39,7 @@ RAGEN = translatable("RAGEN (reward std falls before the collapse)")
 WINDOW = 3  # Number of steps in the running mean of the share of missing grades
 MIN_SHARE = 0.05  # A step with a smaller share of responses without a grade is never considered bad
 FOLLOWS = 0.9  # The mean explains a std that is at least this fraction of the largest one it allows
+PROBABLY_SOLVED = 0.5  # Above this mean reward, groups with equal rewards are taken for solved
 EQUAL = 1e-6  # Rewards of a group are equal if their population std is smaller than this
 
 
@@ -191,7 +192,7 @@ def uneven_groups(check: Check, run: Run) -> Result:
     return check.finding(run, "info", met, facts) if met else None
 
 
-class _ZeroVarianceGroups(Limits):
+class _ZeroVarianceGroups(RiseOrShare):
     share = Limit(
         0.5,
         "of groups",
@@ -207,10 +208,12 @@ class _ZeroVarianceGroups(Limits):
     name="groups without a learning signal",
     rank="cause",
     looks_for="groups whose responses all earn the same reward",
-    needs=(REWARD,),
+    needs=(Need("reward", ("reward",), ("zero_variance",)),),
     charts=("groups",),
     limits=_ZeroVarianceGroups,
     title={
+        "share": "{share:percent} of groups give no learning signal ({before:percent} at the "
+        "start).",
         "solved": "{equal:count} of the last {groups:count} groups give no learning signal; "
         "{best:count} are solved, and harder prompts would teach more.",
         "mixed": "{equal:count} of the last {groups:count} groups give no learning signal: in "
@@ -218,13 +221,19 @@ class _ZeroVarianceGroups(Limits):
         "constant": "{equal:count} of the last {groups:count} groups give no learning signal: all "
         "responses of the run earn the same reward.",
     },
-    statement="{equal:count} of {groups:count} groups give no learning signal",
+    statement=lambda facts: (
+        translatable("{equal:count} of {groups:count} groups give no learning signal")
+        if "equal" in facts
+        else translatable("{share:percent} of groups give no learning signal")
+    ),
     why="If all responses of a group earn the same reward, its advantages and gradient are zero.",
     suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
     explains=("reward_stalled", "group_std_fall", "dropped_groups"),
     needs_also="groups of responses, and no critic",
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
+    if not run.has("reward") and "explained_variance" not in run.roles:
+        return _silent_share(check, run)
     limits, window = run.limits[_ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
@@ -256,6 +265,13 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     severity: Severity = "info" if kind == "solved" or (run.learned and not too_hard) else "warning"
     ranking = Ranking(rewards, False, "reward", among=among)
     return check.finding(run, severity, met, facts, ranking, series=series, onset=onset)
+
+
+def _silent_share(check: Check, run: Run) -> Result:
+    """Judge the trainer's share; a note if the run learns, or most groups are probably solved."""
+    solved = mean(run.reward.values[-len(run.last.steps) :]) > PROBABLY_SOLVED
+    severity: Severity = "info" if solved or run.learned else "warning"
+    return judge_metric(check, run, "zero_variance", severity=severity, facts={"kind": "share"})
 
 
 def _groups(run: Run) -> pd.DataFrame:
@@ -490,7 +506,10 @@ class _DroppedGroups(RiseOrShare):
 @Check(
     name="responses that the trainer dropped",
     rank="cause",
-    needs=(REWARD, Need("a mark of dropped responses (is_filtered, effective)", ("dropped",))),
+    needs=(
+        Need("reward", ("reward",), ("dropped",)),
+        Need("a mark of dropped responses (is_filtered, effective)", ("dropped",), ("dropped",)),
+    ),
     charts=("dropped", "kept_reward"),
     limits=_DroppedGroups,
     close={"share": "the trainer drops {value:percent} of responses"},
@@ -514,7 +533,10 @@ def dropped_groups(check: Check, run: Run) -> Result:
     every = np.fmax(run.column("reward"), run.column("masked_reward"))
     kept = np.where(dropped == 0, every, np.nan)
     share, of_kept, of_all = map(run.change, (dropped, kept, every))
-    gap = of_kept.difference - of_all.difference
+    by_step, gap = run.by_step(dropped), of_kept.difference - of_all.difference
+    metric = None if run.has("dropped") else run.series_of("dropped", MIN_STEPS)
+    if metric is not None:
+        share, by_step = series_change(metric, None), run.align(metric)
     hidden = [
         *run.met(limits.kept, ">", of_kept.z),
         *run.met(limits.gap, ">=", gap, of=run.spread()),
@@ -523,12 +545,13 @@ def dropped_groups(check: Check, run: Run) -> Result:
     if len(hidden) == 2 and of_all.fell:
         kind, met, series = "hidden", hidden, run.by_step(kept) - run.by_step(every)
     elif len(many) == 2 and share.rose:
-        kind, met, series = "many", many, run.by_step(dropped)
+        kind, met, series = "many", many, by_step
     else:
         return None
     facts: Facts = {"kind": kind, "share": share.last, "before": share.first}
     facts = {**facts, "kept_start": of_kept.first, "kept_end": of_kept.last}
     facts = {**facts, "all_start": of_all.first, "all_end": of_all.last}
     ranking = Ranking(every, highest=False, unit="reward", among=dropped == 1)
-    severity: Severity = "info" if of_all.rose else "warning"
-    return check.finding(run, severity, met, facts, ranking, series=series)
+    source = {"series_from": metric.source} if metric else {}
+    severity: Severity = "info" if (run.learned if metric else of_all.rose) else "warning"
+    return check.finding(run, severity, met, {**facts, **source}, ranking, series=series)

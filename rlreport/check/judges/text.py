@@ -20,8 +20,8 @@ from rlreport.check.spreading import (
     RiseOrShare,
     distinct_fall,
     is_verifiable,
+    judge_metric,
     judge_rows,
-    judge_share,
     series_change,
 )
 from rlreport.figures.ragged import Floats, Ints
@@ -474,7 +474,7 @@ class MissingEos(RiseOrShare):
 def missing_eos(check: Check, run: Run) -> Result:
     # A share that is always high counts only if most of these responses are as long as the longest
     # or if none finished: responses that end with a stop string have no end token either.
-    trainers, cut_off = run.series_of("truncated"), _cut_off(run)
+    cut_off = _cut_off(run)
     if cut_off is not None:
         among = cut_off == 1
         ranking = Ranking(run.column(run.length), unit=run.length_unit, among=among, at_end=True)
@@ -484,10 +484,7 @@ def missing_eos(check: Check, run: Run) -> Result:
             return finding
         run.tested.pop(MissingEos.share, None)  # the responses end with a stop string
         return None
-    if trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:
-        return check.not_run(check.needs_also)
-    moved, series = series_change(trainers, None), run.align(trainers)
-    return judge_share(check, run, moved, "metrics", series=series)
+    return judge_metric(check, run, "truncated")
 
 
 def _finish_known(run: Run) -> bool:

@@ -1,0 +1,141 @@
+"""Checks of rollout figures judge the metrics of each framework, if a run has no rollouts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlreport.check.finding import Verdict
+from rlreport.metrics.roles import Key, known_keys
+from rlreport.options import BuildOptions
+from rlreport.pipeline import check_logs
+
+STEPS, START = 60, 35
+
+# Role -> its value in a healthy run, in the unit of the role
+AT_REST = {
+    "reward": 0.2, "reward_std": 0.3, "validation": 0.3, "kl": 0.5, "kl_token": 0.002,
+    "entropy": 0.5, "loss": 0.01, "grad_norm": 0.4, "clip_fraction": 0.01, "length": 300.0,
+    "truncated": 0.05, "learning_rate": 1e-6, "ratio": 1.0, "explained_variance": 0.5,
+    "mismatch_k3": 3e-4, "mismatch_lagged": 2e-3, "mismatch_prob": 0.003, "mismatch_ratio": 1.015,
+    "ess": 0.95, "zero_variance": 0.3, "loops": 0.01, "failed": 0.02, "dropped": 0.3,
+    "turns": 3.0, "turn_limit": 0.1, "tool_calls": 2.0, "tool_errors": 0.1, "lag": 1.5,
+}  # fmt: skip
+
+# Role -> its value since step START, and the check that finds it
+PLANTED = {
+    "truncated": (0.7, "missing_eos"),
+    "mismatch_k3": (0.01, "engine_mismatch"),
+    "mismatch_lagged": (0.05, "engine_mismatch"),
+    "mismatch_prob": (0.05, "engine_mismatch"),
+    "mismatch_ratio": (1.3, "engine_mismatch"),
+    "ess": (0.1, "off_policy_weights"),
+    "zero_variance": (0.8, "zero_variance_groups"),
+    "failed": (0.7, "failed_rollouts"),
+    "dropped": (0.7, "dropped_groups"),
+    "turn_limit": (0.7, "turn_limit"),
+    "tool_calls": (0.1, "tool_disuse"),
+    "tool_errors": (0.7, "tool_errors"),
+    "lag": (20.0, "stale_rollouts"),
+}
+
+# Unit of a key -> the value that a trainer logs for a value in the unit of the role
+LOGGED: dict[str, Callable[[float], float]] = {
+    "share without": lambda value: 1 - value,
+    "percent without": lambda value: 100 * (1 - value),
+    "abs log-ratio": np.log,
+}
+
+
+def _judge(tmp_path: Path, keys: list[Key], *, learns: bool, planted: str = "") -> Verdict:
+    """Judge the metrics ``keys`` of a run whose reward rises if it ``learns``."""
+    rng = np.random.default_rng(1)
+    lines = []
+    for step in range(STEPS):
+        line: dict[str, float] = {"step": step}
+        for key in keys:
+            value = AT_REST[key.role]
+            if key.role in ("reward", "validation") and learns:
+                value += 0.5 * step / STEPS
+            if key.role == planted and step >= START:
+                value = PLANTED[planted][0]
+            value *= 1 + 0.004 * rng.normal()
+            name = key.key.replace("*", "math")
+            line[name] = float(LOGGED.get(key.unit, float)(value))
+        lines.append(json.dumps(line))
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("\n".join(lines))
+    return check_logs([path], BuildOptions(workers=1))
+
+
+FRAMEWORKS = sorted({key.framework for key in known_keys()})
+
+
+def _keys(framework: str) -> list[Key]:
+    return [key for key in known_keys() if key.framework == framework]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_run_at_rest_is_quiet(framework: str, tmp_path: Path) -> None:
+    verdict = _judge(tmp_path, _keys(framework), learns=True)
+    assert verdict.level == "healthy" and verdict.findings == []
+    judged = {check for role, (_, check) in PLANTED.items() if role in _roles(framework)}
+    quiet = {*verdict.passed, *(one.id for one in verdict.close)}
+    assert judged - quiet == set()
+
+
+def _roles(framework: str) -> set[str]:
+    return {key.role for key in _keys(framework)}
+
+
+@pytest.mark.parametrize(
+    ("framework", "role"),
+    [(name, role) for name in FRAMEWORKS for role in PLANTED if role in _roles(name)],
+)
+def test_what_begins_in_a_metric_is_found_from_its_step_on(
+    framework: str, role: str, tmp_path: Path
+) -> None:
+    verdict = _judge(tmp_path, _keys(framework), learns=False, planted=role)
+    finding = next(f for f in verdict.findings if f.id == PLANTED[role][1])
+    assert finding.severity == "warning" and finding.facts["series_from"] == "metrics"
+    assert finding.onset is not None and finding.onset.low <= START <= finding.onset.high + 1
+    assert verdict.level == "warning" and verdict.lead == finding.id
+
+
+@pytest.mark.parametrize(
+    ("name", "late", "statement"),
+    [
+        ("rollout_corr/k3_kl", 0.01, "sampler and trainer disagree (k3 0.010 nats per token)"),
+        ("training/rollout_probs_diff_mean", 0.05, "sampler and trainer disagree"),
+        ("frac_reward_zero_std", 0.8, "80% of groups give no learning signal"),
+        ("rollout_corr/rollout_is_eff_sample_size", 0.1, "importance weights vary widely"),
+    ],
+)
+def test_the_sentence_says_it(name: str, late: float, statement: str, tmp_path: Path) -> None:
+    key = next(key for key in known_keys() if key.key == name)
+    reward = next(k for k in known_keys() if k.framework == key.framework and k.role == "reward")
+    verdict = _judge(tmp_path, [reward, key], learns=False, planted=key.role)
+    assert statement in verdict.sentence and late == PLANTED[key.role][0]
+
+
+def test_silent_groups_of_a_run_that_learns_or_is_solved_are_a_note(tmp_path: Path) -> None:
+    keys = [key for key in _keys("TRL") if key.key in ("reward", "frac_reward_zero_std")]
+    verdict = _judge(tmp_path, keys, learns=True, planted="zero_variance")
+    assert [(f.id, f.severity, f.rank) for f in verdict.findings] == [
+        ("zero_variance_groups", "info", "note")
+    ]
+    assert verdict.level == "healthy"
+
+
+def test_fewer_than_five_values_are_not_judged(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    rows = [{"step": s, "reward": 0.2 + s / 50} for s in range(20)]
+    for row in rows[-4:]:
+        row |= {"tools/failure_frequency": 0.9, "frac_reward_zero_std": 0.9, "off_policy/mean": 30}
+    path.write_text("\n".join(map(json.dumps, rows)))
+    verdict = check_logs([path], BuildOptions(workers=1))
+    assert verdict.findings == []
