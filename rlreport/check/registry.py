@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rlreport.check.check import Check
 from rlreport.check.finding import Limit, Limits, Thresholds
-from rlreport.check.judges import engine, groups, hacking, log, policy, reward, text
+from rlreport.check.judges import engine, environments, groups, hacking, log, policy, reward, text
 from rlreport.check.noise import Trend
 from rlreport.errors import UsageError
 from rlreport.system.documents import load_toml, read_bounded
@@ -31,12 +31,18 @@ CHECKS: tuple[Check, ...] = (
     groups.dropped_groups,
     policy.entropy_explosion,
     # Consequences.
-    *(text.loops, reward.reward_collapse, hacking.watched_reward_fall, text.length_collapse),
+    *(text.loops, reward.reward_collapse, environments.environment_fall),
+    *(hacking.watched_reward_fall, text.length_collapse),
     *(text.diversity_collapse, policy.entropy_collapse, text.template_collapse),
     *(engine.void_turns, engine.turn_limit, engine.unclosed_thinking, text.missing_eos),
     *(policy.kl_explosion, text.language_drift, groups.group_std_fall),
     # Notes.
-    *(hacking.format_learned, reward.reward_stalled, groups.persistent_losers),
+    *(
+        environments.mix_changed,
+        hacking.format_learned,
+        reward.reward_stalled,
+        groups.persistent_losers,
+    ),
     *(groups.not_sharpening, hacking.reward_part_dominance, groups.uneven_groups),
     *(text.cut_texts, log.lost_columns, log.repeated_steps),
 )
@@ -174,6 +180,14 @@ METHOD = (
         "slope, or the last window against the first, exceeds that noise. It fell if it lost "
         "part of its gain by more than noise, wherever its best steps lie. The last 3, 5 and 10 "
         "steps are also judged separately. A fall that recovered has a first and a last step.",
+    ),
+    _section(
+        "Environments",
+        "If the log names the environment of each response, the reward of each of the 12 largest "
+        "is judged like that of the run, with Holm's correction. A fall of the mean is split into "
+        "Σ m̄ Δs, from a changed mix, and Σ s̄ Δm, from changed rewards (s: share, m: mean reward; "
+        "bars: means of both windows). If the mix explains most of it, the reward did not "
+        "collapse.",
     ),
     _section(
         "Windows",

@@ -37,6 +37,7 @@ from rlreport.check.series import (
 )
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import in_unit_of, roles_of
+from rlreport.summarise.environments import Environments, environments_of
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
 
@@ -64,6 +65,31 @@ class Ranking:
     among: NDArray[np.bool_] | None = None
     look_for: str = ""
     at_end: bool = False
+
+
+class MixChanged(Limits):
+    share = Limit(0.5, "of the fall", "part of a fall of the reward that the mix explains")
+    rest = Limit(0.1, "of the fall", "what remains at the same mix, if it is more than chance")
+
+
+@dataclass(frozen=True, slots=True)
+class MixChange:
+    """The change Δ of the mean reward between two windows, split by environment.
+
+    With s the share of an environment in the responses and m its mean reward,
+    Δ = Σ m̄ Δs + Σ s̄ Δm, where a bar is the mean of both windows.
+    """
+
+    shares: Floats  # s, float64 (2, environments)
+    means: Floats  # m, float64 (2, environments)
+    mix: float  # Σ m̄ Δs, due to the mix of environments
+    within: Floats  # s̄ Δm, due to the rewards within each, float64 (environments,)
+    same_mix: Change  # the latter and its significance: both windows weighted to the same mix
+    explains_fall: bool  # whether Δ < 0 is due to the mix: see ``MixChanged``
+
+    @property
+    def rest(self) -> float:
+        return float(self.within.sum())
 
 
 class RewardStalled(Limits):
@@ -270,6 +296,36 @@ class Run:
         least = self.limits[Trend].z
         return noise.change(self.tables, values, start, end, weights, least, by_step)
 
+    @cached_property
+    def environments(self) -> Environments | None:
+        return environments_of(self.tables)
+
+    def mix_change(self, first: Window, last: Window) -> MixChange | None:
+        """Split the change of the mean reward into that of the mix of environments and the rest."""
+        if self.environments is None:
+            return None
+        reward, windows = self.column("reward"), (first.rows, last.rows)
+        index = np.where(np.isfinite(reward), self.environments.index, -1)
+        size = len(self.environments.names) + 1
+        counts = np.array([np.bincount(index[rows] + 1, minlength=size + 1) for rows in windows])
+        if not counts[:, 1:].any(axis=1).all():
+            return None
+        shares = counts[:, 1:] / counts[:, 1:].sum(axis=1, keepdims=True)
+        by = [noise.means_by(index[rows] + 1, size + 1, reward[rows])[1:] for rows in windows]
+        # An environment that is missing in one window counts as unchanged.
+        means = np.nan_to_num(np.where(np.isnan(by), by[::-1], by))
+        mean, share = means.mean(axis=0), shares.mean(axis=0)
+        weights = np.zeros(len(reward))
+        for rows, part in zip(windows, shares, strict=True):
+            weight = np.divide(share, part, out=np.zeros(size), where=shares.all(axis=0))
+            weights[rows] = np.append(weight, 0.0)[index[rows]]
+        same_mix = self.change(reward - mean[index], weights, first=first, last=last)
+        mix, within = float(mean @ (shares[1] - shares[0])), share * (means[1] - means[0])
+        limits, fall = self.limits[MixChanged], mix + within.sum()
+        remains = same_mix.fell and within.sum() < limits.rest * fall
+        explains_fall = bool(fall < 0 and mix < limits.share * fall and not remains)
+        return MixChange(shares, means, mix, within, same_mix, explains_fall)
+
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
         """Return [Met] if ``value`` meets a threshold times ``of``, but for rounding, else []."""
         bound: float = getattr(self.limits[limit.owner], limit.key)
@@ -326,10 +382,11 @@ class Run:
             return False
         if self.change(self.column("reward_gap")).rose:
             return True
-        if shape is None or shape.rise_z < SOME_Z:
+        mix = self.mix_change(self.first, self.last)
+        if shape is None or (mix is None and shape.rise_z < SOME_Z):
             return False
         # Recurring prompts are compared with themselves, but steps may be autocorrelated.
-        moved = self.change(self.column("reward"))
+        moved = mix.same_mix if mix else self.change(self.column("reward"))
         return moved.rose and shape.noise.deflate(moved.z) >= self.limits[Trend].z
 
     @cached_property

@@ -204,6 +204,9 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
         if verdict.level == "healthy":
             literal = translatable("{name} is {last} in {end} ({first} in {start})")
     clause = format_message(literal, facts)
+    mixed = quantity == "reward" and any(f.id == "mix_changed" for f in verdict.findings)
+    if mixed and (course.lost or course.direction < 0):
+        clause = message("{clause}, as harder tasks came in", clause=clause)
     for phase, after in pairwise(course.phases):
         if phase.kind != "rise" and after.kind == "recovery" and phase.end < min(first, last) / 2:
             low = {"clause": clause, "low": short(phase.end, 2), "when": span(phase.steps)}

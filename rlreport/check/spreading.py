@@ -409,7 +409,7 @@ DRAWS = 8  # Distinct-2 is the average of samples from this many random orders o
 # Number of bigrams from which distinct-2 is computed: at most (for speed), and least per step
 MAX_BIGRAMS, MIN_STEP_BIGRAMS = 20_000, 20
 
-FALLS = ("reward_collapse", "watched_reward_fall")
+FALLS = ("reward_collapse", "environment_fall", "watched_reward_fall")
 # Ids of checks whose findings can be effects of a bad update of the policy
 FAILURES = (
     *(*FALLS, "kl_explosion", "entropy_collapse"),

@@ -417,7 +417,7 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     first = max(changes, default=first)
     of_policy = [f for f in judged if f.id not in (*OF_THE_LOG, FIRST_CHECK)]
     # Only what is critical, or costs reward, spoils a checkpoint: the rest may be harmless.
-    costs = [f for f in of_policy if f.id in (*COLLAPSES, "loops")]
+    costs = [f for f in of_policy if f.id in (*COLLAPSES, "loops", "environment_fall")]
     roots = {f.explained_by or f.id for f in costs}
     spoiling = [f for f in of_policy if f.severity == "critical"] or [
         f for f in of_policy if f.id in roots
@@ -439,6 +439,7 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     if not (before.learned or course.gained or rose):
         return None
     declined = course.slipped if quantity == "watched_reward" else course.lost
+    declined &= not any(f.id == "mix_changed" for f in findings)
     last = best_index(course) if onsets or declined else len(course.steps) - 1
     complete = ~np.isin(course.steps, run.tables.steps.loc[run.tables.steps["incomplete"], "step"])
     usable = np.flatnonzero(complete[: last + 1])

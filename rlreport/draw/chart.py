@@ -219,6 +219,7 @@ class Chart:
     # section of the overview page: ``lead`` (most prominent), ``reward``, ``open``, or ``more``
     # (collapsed)
     place: PageSlot = "open"
+    switch: str = ""  # name of the chart in whose place readers can show this one, "" for none
     smoothed: bool = False  # whether curves are smoothed, with the logged values behind them
     png: bytes = b""  # picture for mail and Markdown, b"" until it is drawn
 

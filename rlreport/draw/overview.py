@@ -16,6 +16,7 @@ from rlreport.draw.chart import Chart, PageSlot, Scale, drawable, on_one_scale
 from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, floats
 from rlreport.draw.run_charts import (
     distribution_charts,
+    environment_charts,
     error_by_position_charts,
     frontier_charts,
     reward_part_charts,
@@ -96,6 +97,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("ref_valid_reward_mean", "valid, ref.", "", "ref_valid", (LIGHT["muted"], (2, 4))),
         wide=True,
     ),
+    environment_charts,
     distribution_charts,
     _chart(
         "kl",
@@ -274,7 +276,9 @@ def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | N
     if own:
         places[own[0][1].name] = "lead"
     order = list(places)
-    result = [_set_place(chart, places.get(chart.name, "more")) for chart in charts]
+    # A chart that a finding names has a place of its own.
+    charts = [replace(c, switch="") if c.name in places else c for c in charts]
+    result = [_set_place(c, places.get(c.switch or c.name, "more")) for c in charts]
     return sorted(result, key=lambda c: order.index(c.name) if c.name in places else len(order))
 
 

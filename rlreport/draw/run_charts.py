@@ -29,6 +29,7 @@ from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, curves_of, floa
 from rlreport.draw.theme import DASHED, LIGHT, PALETTE
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import guide_for, roles_of
+from rlreport.summarise.environments import environment_steps, environments_of
 from rlreport.summarise.steps import ROLE_COLUMNS
 from rlreport.tables import Tables
 from rlreport.text.messages import figure, format_message, message, plural
@@ -219,6 +220,39 @@ def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         labels=150,
         omitted=len(order) - len(shares.columns),
     )
+
+
+MOST_ENVIRONMENTS = 6  # maximum number of curves, those whose mean fell most or rose least
+
+
+def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
+    """Yield charts of the mean reward and length in each environment, if the log has several."""
+    environments = environments_of(tables)
+    if environments is None:
+        return
+    steps = environment_steps(tables, environments)
+    for column, title in (
+        ("reward", message("Reward by environment")),
+        ("length", message("Response length by environment")),
+    ):
+        means = steps.pivot(index="step", columns="environment", values=column)
+        means.columns = [*environments.names, message("others")][: means.shape[1]]
+        means = means.reindex(frame.steps).apply(drawable, raw=True)
+        part = -(-len(means) // 5)
+        change = means.iloc[-part:].mean() - means.iloc[:part].mean()
+        lowest = change.nsmallest(MOST_ENVIRONMENTS).index
+        drawn_names = [name for name in means if name in lowest]
+        chart = curve_chart(
+            frame,
+            f"{column}_environments",
+            title,
+            curves_of(means[drawn_names].items(), "environment_"),
+            axis=message("mean of each environment"),
+            wide=column == "reward",
+            labels=150,
+            omitted=means.shape[1] - len(drawn_names),
+        )
+        yield chart and replace(chart, switch=column)
 
 
 # A histogram of reward gains needs at least this many prompts that occur in several steps

@@ -351,6 +351,7 @@ def responses_view(
         "values": values,
         "strings": {key: rows[key] for key in strings},
         "texts": {key: rows[key] for key in _TEXTS},
+        **({"environment": context.environment} if context.environment else {}),
         "address": addresses.any_response("{step}", "{n}"),
         "prompt": addresses.prompt("{prompt}"),
     }

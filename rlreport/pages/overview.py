@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import numpy as np
 import pandas as pd
@@ -56,7 +57,8 @@ from rlreport.pages.views import (
 )
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise import most_common
-from rlreport.tables import Tables
+from rlreport.summarise.environments import environment_steps, environments_of
+from rlreport.tables import Tables, length_column
 from rlreport.text.chat import turns_as_text
 from rlreport.text.clean import shortened
 from rlreport.text.messages import (
@@ -300,6 +302,67 @@ def _error_shares(tools: pd.DataFrame) -> pd.Series:
     return sums["errors"] / sums["answers"]
 
 
+_ENVIRONMENT = ColumnView("environment", message("Environment"), kind="link")
+_SHARE = ColumnView("share", message("Share of responses"), written="share")
+_PATH = ColumnView("path", message("Reward over steps"), kind="path")
+_OF_ENVIRONMENT = (
+    ColumnView("reward_first", message("First reward")),
+    ColumnView("reward_best", message("Best reward")),
+    ColumnView("reward_last", message("Last reward")),
+    ColumnView("length_first", message("First length")),
+    ColumnView("length_last", message("Last length")),
+    ColumnView("finished", message("Finished"), written="share"),
+)
+
+
+def environments_table(context: RunContext, addresses: Addresses) -> TableView | None:
+    """Return the table of environments in training responses, None if the log names none."""
+    tables = context.tables.without_step_in_progress().training()
+    if (environments := environments_of(tables)) is None:
+        return None
+    steps = environment_steps(tables, environments)
+    parts = [steps[steps["environment"] == i] for i in sorted(steps["environment"].unique())]
+    sizes = np.array([part["responses"].sum() for part in parts])
+    names = [*environments.names, message("others")][: len(parts)]
+    unit = STEP[f"{length_column(tables.responses)}_mean"].unit
+    first, best, last = zip(*(_ends(part, "reward") for part in parts), strict=True)
+    length_first, _, length_last = zip(*(_ends(part, "length") for part in parts), strict=True)
+    not_above = message("not above the last by more than chance")
+    bests = [number_cell(value, why_missing=not_above) for value in best]
+    finished = tables.responses["finished"].groupby(environments.index).mean()
+    finished = finished.drop(-1, errors="ignore")
+    numbers: Sequence[Iterable[Any]] = (first, bests, last, length_first, length_last, finished)
+    return table(
+        "environments",
+        message("By environment"),
+        {
+            _ENVIRONMENT: [Cell(name, name) for name in names],
+            _SHARE: sizes / sizes.sum(),
+            _PATH: [Cell(sparkline(part["reward"].to_numpy(np.float64))) for part in parts],
+            **{
+                replace(c, unit=unit if "length" in c.key else ""): v
+                for c, v in zip(_OF_ENVIRONMENT, numbers, strict=True)
+            },
+        },
+        hrefs=[
+            addresses.responses(urlencode({f"has.{context.environment}": name}))
+            if context.environment and name in environments.names
+            else None
+            for name in names
+        ],
+    )
+
+
+def _ends(part: pd.DataFrame, column: str) -> tuple[float, ...]:
+    """Return first, best and last of a column's course; the best is NaN if it is the last one."""
+    series = Series(part["step"].to_numpy(np.int64), part[column].to_numpy(np.float64))
+    course = course_of(series, column)
+    if course is None:
+        return (np.nan,) * 3
+    best = course.best.value if course.lost else np.nan
+    return course.first.value, best, course.last.value
+
+
 SNIPPET_CHARS = 400
 MOST_ROWS = 1_000  # Maximum steps in the table of a run that logs trainer metrics but no responses
 MOST_OPEN = 8  # Maximum number of charts that are visible before further ones are unfolded
@@ -331,6 +394,7 @@ def overview_view(
         **charts_by_place(charts),
         "extremes": _extremes(extremes, addresses),
         "turns": turns_table(context, addresses),
+        "environments": environments_table(context, addresses),
         "steps": _steps(context, addresses),
         "summary": _summary(context.tables),
         "left_out": context.left_out,
@@ -345,6 +409,7 @@ def overview_view(
 
 def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
     """Return section of the overview -> its charts; ``more`` are those that are collapsed."""
+    switched, charts = [c for c in charts if c.switch], [c for c in charts if not c.switch]
     single_charts = {c.place: c for c in charts if c.place in ("lead", "reward")}
     room = MOST_OPEN - len(single_charts)
     first = [c for c in charts if c.place == "open"]
@@ -355,6 +420,7 @@ def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
         "reward": single_charts.get("reward"),
         "charts": first[:room],
         "more": sorted(more, key=lambda chart: groups.index(chart.group)),
+        "switched": {chart.switch: chart for chart in switched},
     }
 
 

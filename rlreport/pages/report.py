@@ -51,10 +51,12 @@ from rlreport.pages.views import (
     Shell,
     StepPage,
     columns_with_data,
+    extra_key,
     number_columns,
     string_columns,
 )
 from rlreport.read.rollouts import Rollout
+from rlreport.summarise.environments import environments_of
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import Tables
 from rlreport.text.language import Language
@@ -263,12 +265,15 @@ def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: b
     first = int(judged.steps["step"].iloc[0])
     files = {key: path for key, (path, _) in assets(options.language).files.items()}
     columns = number_columns(tables)
+    strings, environments = string_columns(tables.extras), environments_of(judged)
+    key = extra_key(environments.column) if environments else ""
     grouped = len(judged.steps) and judged.steps["groups"].iloc[0] > 0  # so in all steps
     return PageContext(
         run=run,
         options=options,
         columns=[*columns, *(GROUP_COLUMNS if grouped else ())],
-        string_columns=string_columns(tables.extras),
+        string_columns=strings,
+        environment=key if any(column.key == key for column in strings) else "",
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
         rollouts=not responses.empty,
         first_step=first,

@@ -487,6 +487,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         "values": {key: rows.listed[key] for key in keys},
         "strings": strings_of(job, rows.places, context),
         "texts": rows.texts,
+        **({"environment": context.environment} if context.environment else {}),
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
         "ranks": {
             key: [None] * len(rollouts)

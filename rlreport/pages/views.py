@@ -254,6 +254,7 @@ class PageContext:
     options: BuildOptions
     columns: list[ColumnView]  # numeric columns of the response list, the same for every step
     string_columns: list[ColumnView]  # columns of further logged fields that contain short strings
+    environment: str  # key of the string column that names the environment, "" without one
     text_columns: list[ColumnView]  # columns of the logged texts: prompt, response, …
     rollouts: bool  # whether responses are logged, not only trainer metrics
     first_step: int  # the first step with training responses

@@ -9,10 +9,18 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import REFERENCE_REWARD, RL_BOARD, Facts, Limit, Limits, Severity
-from rlreport.check.noise import window
+from rlreport.check.finding import (
+    REFERENCE_REWARD,
+    RL_BOARD,
+    Facts,
+    Finding,
+    Limit,
+    Limits,
+    Severity,
+)
+from rlreport.check.noise import Window, window
 from rlreport.check.onset import noise
-from rlreport.check.run import Ranking, RewardStalled, Run
+from rlreport.check.run import MixChange, Ranking, RewardStalled, Run
 from rlreport.check.series import RISE_Z, Dip, RewardCollapse, Shape, running_mean
 from rlreport.check.spreading import same_prompt_change
 from rlreport.figures.ragged import Floats
@@ -69,7 +77,13 @@ EVIDENT = 5.0
     trend=True,
 )
 def reward_collapse(check: Check, run: Run) -> Result:
-    shape = run.reward_shape
+    fall = run.once(_fall)
+    return None if isinstance(fall, Finding) and run.once(mix_of_fall) else fall
+
+
+def _fall(run: Run) -> Result:
+    """Return what ``reward_collapse`` finds if the mix of environments is disregarded."""
+    check, shape = reward_collapse, run.reward_shape
     if shape is None:
         return check.too_short(run, run.reward)
     dead, fell = shape.dead is not None, shape.below_start or _has_fallen(run, shape)
@@ -98,6 +112,38 @@ def reward_collapse(check: Check, run: Run) -> Result:
         series=shape.series,
         onset=run.onset_of(shape.series, (peak, peak + shape.window)),
     )
+
+
+def mix_of_fall(run: Run) -> MixChange | None:
+    """Return the change of the mix of environments if it explains why the reward fell."""
+    fall, shape = run.once(_fall), run.reward_shape
+    if run.environments is None or shape is None:
+        return None
+    course, drop = run.courses["reward"], shape.best - shape.end
+    if not isinstance(fall, Finding):
+        fall = None
+        if not (course.lost or course.direction < 0):
+            return None
+    elif fall.until is not None and shape.dip is not None:
+        drop = shape.dip.level - shape.dip.low
+    mix = run.mix_change(*fall_windows(run, fall))
+    # The logged rollouts have to show the fall of the trainer's metric.
+    return mix if mix and mix.explains_fall and mix.mix + mix.rest < -drop / 2 else None
+
+
+def fall_windows(run: Run, fall: Finding | None) -> tuple[Window, Window]:
+    """Return the windows before and after a fall: the best steps and the last, or around a dip."""
+    shape = run.reward_shape
+    assert shape is not None
+    steps, dip = shape.series.steps, shape.dip
+    first, stop = shape.best_index, shape.best_index + shape.window
+    late, end = len(steps) - shape.window, len(steps)
+    if fall and fall.until is not None and dip is not None:
+        first, stop, late, end = 0, dip.start, dip.start, dip.stop + 1
+    elif fall and isinstance(since := fall.facts.get("since"), int):
+        late = int(steps.searchsorted(since))
+    low, high = run.steps.searchsorted([steps[[first, late]], steps[[stop - 1, end - 1]]])
+    return window(run.tables, low[0], high[0] + 1), window(run.tables, low[1], high[1] + 1)
 
 
 def _judge_dip(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
@@ -193,7 +239,7 @@ def reward_stalled(check: Check, run: Run) -> Result:
     end = end[np.isfinite(end)]
     facts: Facts
     shape = run.reward_shape
-    if shape is not None and not run.learned and not run.solved:
+    if shape is not None and not run.learned and not run.solved and not run.once(mix_of_fall):
         windows = run.reward_windows()
         loss = windows["start"] - windows["end"]
         fell = shape.fell or shape.dead is not None or shape.rise_z <= -RISE_Z
@@ -259,6 +305,10 @@ def reward_shift(check: Check, run: Run) -> Result:
         died = shape is not None and (shape.dead is not None or (shape.below_start and new_low))
         if died or not _exceeds_noise(run, reward, jump) or _others_jump(run, jump.at, limit):
             return None
+    sides = (window(run.tables, *part) for part in ((0, jump.at), (jump.at, len(run.steps))))
+    mix = run.mix_change(*sides) if column == "reward" else None
+    if mix and abs(mix.mix) > abs(mix.rest):
+        return None
     changed = _prompts_changed(run, reward, jump)
     step = int(run.steps[jump.at])
     facts: Facts = {"before": jump.before, "after": jump.after, "at": step}

@@ -23,7 +23,9 @@ export function readTable(section, data) {
   for (const meta of data?.columns ?? []) {
     if (!columns.some((column) => column.key === meta.key)) columns.push(unseen(meta, data));
   }
-  return { rows: new Rows(columns, rowIds.length), nodes, rowIds };
+  const rows = new Rows(columns, rowIds.length);
+  rows.exact = data?.environment ?? "";
+  return { rows, nodes, rowIds };
 }
 
 /** Rows of one step are named by their n, those of a run by step and n. @returns {string[]} */

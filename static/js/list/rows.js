@@ -41,6 +41,8 @@ export class Rows {
     this.ranges = new Map();
     /** @type {Map<string, string>} column key → what its text must hold, lower case */
     this.words = new Map();
+    /** Column whose text must be the words, not only hold them. */
+    this.exact = "";
     this.query = "";
     /** @type {number[]} indices of the rows that pass, in order */
     this.order = Array.from({ length: size }, (_, i) => i);
@@ -112,13 +114,16 @@ export class Rows {
       .filter(([key]) => !without.has(key))
       .map(([key, [low, high]]) => ({ numbers: this.column(key)?.numbers, low, high }));
     const texts = this.query ? this.texts() : null;
-    const required = [...this.words].map(([key, words]) => ({ strings: this.column(key)?.strings, words }));
+    const required = [...this.words].map(([key, words]) => ({ strings: this.column(key)?.strings, words, exact: key === this.exact }));
     const found = [];
     for (let i = 0; i < this.size; i += 1) {
       if (texts && !texts[i].includes(this.query)) continue;
       // NaN fails both comparisons, so a missing value is outside every range.
       const inside = ({ numbers, low, high }) => !numbers || (numbers[i] >= low && numbers[i] <= high);
-      const holds = ({ strings, words }) => !strings || (strings[i] ?? "").toLowerCase().includes(words);
+      const holds = ({ strings, words, exact }) => {
+        const text = (strings?.[i] ?? "").toLowerCase();
+        return !strings || (exact ? text === words : text.includes(words));
+      };
       if (limits.every(inside) && required.every(holds)) found.push(i);
     }
     return found;

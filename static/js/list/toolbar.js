@@ -44,7 +44,9 @@ export function mountToolbar(section, view) {
   const hasText = rows.columns.some((column) => column.kind === "text");
   const hasStrings = rows.columns.some((column) => column.strings);
   const filter = filterMenu(rows);
-  const tools = [hasStrings && search, filter.node, columnMenu(view).node, hasText && full, csv, json, total, chips];
+  const environments = rows.column(rows.exact);
+  const environment = environments && environmentSelect(rows, environments);
+  const tools = [hasStrings && search, environment, filter.node, columnMenu(view).node, hasText && full, csv, json, total, chips];
   section.querySelector(".list-tools")?.append(...tools.filter(Boolean));
   const remove = (change) => {
     change();
@@ -57,6 +59,7 @@ export function mountToolbar(section, view) {
       ...[...rows.ranges].map(([key, range]) => chip(between(rows, key, range), () => remove(() => rows.limit(key, null)))),
       ...[...rows.words].map(([key, words]) => chip(message("{name}: {value}", { name: nameOf(rows, key), value: words }), () => remove(() => rows.require(key, "")))),
     );
+    if (environment) environment.value = rows.words.get(rows.exact) ?? "";
     if (document.activeElement !== search && searchable(search.value.trim()) !== rows.query) {
       search.value = rows.query;
     }
@@ -83,6 +86,15 @@ function between(rows, key, [low, high]) {
   if (!Number.isFinite(high)) return message("{name} from {low}", places);
   if (!Number.isFinite(low)) return message("{name} to {high}", places);
   return message("{name} from {low} to {high}", places);
+}
+
+/** Environments to choose from. @param {Rows} rows @param {import("./rows.js").Column} column */
+function environmentSelect(rows, column) {
+  const names = [...new Set(column.strings)].filter((name) => name !== null).sort();
+  const options = names.map((name) => el("option", { value: name.toLowerCase() }, name));
+  const select = el("select", { "aria-label": column.label }, el("option", { value: "" }, message("All environments")), ...options);
+  select.addEventListener("change", () => rows.require(column.key, select.value));
+  return select;
 }
 
 /** A short form on one column at a time. @param {Rows} rows */

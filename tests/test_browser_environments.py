@@ -1,0 +1,69 @@
+"""A report of several environments: their table, the switch of the charts, the filter of lists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rlreport
+from tests.browser import listed, until, visiting
+
+pytestmark = pytest.mark.untraced
+NAMES = ("math", "math_hard", "code")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("environments")
+    rng, rows = np.random.default_rng(1), []
+    for step in range(20):
+        for i, name in enumerate(NAMES):
+            for k in range(6):
+                reward = 0.3 * i + 0.02 * step + 0.1 * rng.normal()
+                text = " ".join(["word"] * (5 + i + k))
+                rows.append({"step": step, "prompt": f"{name} {k}", "response": text})
+                rows[-1] |= {"reward": round(reward, 4), "data_source": name}
+    log = folder / "run.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rlreport.build(log, folder / "report", quiet=True)
+    return folder / "report"
+
+
+def test_the_table_of_environments_leads_to_their_responses_alone(browser, report):
+    with visiting(browser, report / "index.html") as page:
+        table = page.locator('section[data-table="environments"]')
+        assert table.locator("tbody tr").count() == 3
+        cells = table.locator("tbody tr").first.locator("td").all_inner_texts()
+        assert (cells[:2], cells[-1]) == (["code", "33.3%"], "–")  # no ends are logged
+        assert 0.55 < float(cells[3]) < float(cells[5]) < 1.1
+        table.get_by_role("link", name="math", exact=True).click()
+        select = page.get_by_role("combobox", name="Data source")
+        until(page, "document.querySelectorAll('.responses .count').length > 0")
+        assert select.input_value() == "math"  # and not those of math_hard
+        assert page.inner_text(".responses .count") == "120 of 360"
+        select.select_option(label="code")
+        assert page.inner_text(".responses .count") == "120 of 360"
+        assert page.url.endswith("data_source=code")
+        select.select_option(label="All environments")
+        assert page.inner_text(".responses .count") == "360 of 360"
+    with visiting(browser, report / "steps" / "3.html") as page:
+        page.get_by_role("combobox", name="Data source").select_option(label="math")
+        assert len(listed(page)) == 6
+
+
+def test_charts_switch_between_the_mean_and_the_environments(browser, report):
+    with visiting(browser, report / "index.html") as page:
+        mean, parts = (page.locator(f'figure[data-chart="{n}"]') for n in
+                       ("reward", "reward_environments"))  # fmt: skip
+        assert mean.is_visible() and not parts.is_visible()
+        mean.get_by_role("button", name="By environment").click()
+        assert parts.is_visible() and not mean.is_visible()
+        assert {"math", "math_hard", "code"} <= set(parts.locator("svg text").all_text_contents())
+        parts.get_by_role("button", name="All environments").click()
+        assert mean.is_visible() and not parts.is_visible()
+    for name in ("reward", "length"):
+        spec = json.loads((report / f"data/charts/{name}_environments.vl.json").read_text())
+        assert len({row["series"] for row in spec["data"]["values"]}) == 3

@@ -1,0 +1,194 @@
+"""Checks of environments: one that falls, and a mean that falls because the mix changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rlreport.check import run_checks
+from rlreport.check.finding import LogText, NotRun
+from rlreport.check.run import Run
+from rlreport.summarise.environments import environment_steps, environments_of
+from rlreport.tables import Tables
+from tests.tables_builder import find, make_tables, run, severity, title
+
+STEPS = 40
+By = Callable[[int], float]
+
+
+def environments(
+    means: Sequence[By], sizes: Sequence[By] = (), *, seed: int = 1, column: str = "data_source"
+) -> Tables:
+    """Make a run of 40 steps; ``means`` and ``sizes`` (16 by default) are those of env0, env1, …"""
+    rng = np.random.default_rng(seed)
+    counts = [[int(size(step)) for size in sizes or [lambda _: 16] * len(means)]
+              for step in range(STEPS)]  # fmt: skip
+    step = np.repeat(np.arange(STEPS), np.sum(counts, axis=1))
+    environment = np.concatenate([np.repeat(np.arange(len(means)), part) for part in counts])
+    mean = np.array([means[e](s) for e, s in zip(environment, step, strict=True)])
+    made = make_tables({"step": step, "reward": mean + 0.3 * rng.normal(size=len(step))})
+    return replace(made, extras=pd.DataFrame({column: [f"env{e}" for e in environment]}))
+
+
+def rising(start: float, end: float) -> By:
+    return lambda step: start + (end - start) * step / STEPS
+
+
+def falls(at: int, end: float) -> By:
+    return lambda step: 0.2 + 0.4 * step / at if step < at else end
+
+
+def shifted(before: float, after: float, at: int = 24) -> By:
+    return lambda step: before if step < at else after
+
+
+FALLING = [rising(0.2, 0.9), falls(20, -0.2), rising(0.0, 0.5), rising(0.5, 0.9)]
+
+
+def test_an_environment_that_falls_is_named_with_its_onset_and_course():
+    finding = find("environment_fall", made := environments(FALLING))
+    assert finding.severity == "warning"
+    assert finding.facts["environment"] == LogText("env1")
+    assert (finding.facts["fallen"], finding.facts["count"]) == (1, 4)
+    assert finding.onset is not None and 19 <= finding.onset.step <= 21
+    assert finding.facts["best"] == pytest.approx(0.55, abs=0.1)
+    assert finding.facts["end"] == pytest.approx(-0.2, abs=0.1)
+    assert title(finding).startswith("The reward in “env1” fell from 0.")
+    assert severity("reward_collapse", made) is None
+    index = made.responses.set_index(["step", "n"]).index
+    for example in finding.evidence:
+        row = index.get_loc((example.step, example.n))
+        assert made.extras["data_source"][row] == "env1"
+        assert example.step >= finding.onset.step
+    verdict = run_checks(made)
+    assert verdict.headline.startswith("Warning: the reward in “env1” falls to −0.")
+    assert verdict.keep_step is not None and verdict.keep_step <= finding.onset.step
+
+
+@pytest.mark.parametrize(
+    "means, sizes",
+    [
+        ([rising(0.1, 0.2), rising(0.3, 0.6), rising(0.8, 0.95)], []),
+        ([rising(0.5, 0.5)] * 4, []),
+        ([rising(0.05 * i, 0.05 * i + 0.2) for i in range(12)], [lambda _: 3] * 12),
+        ([rising(0.3, 0.8), rising(0.1, 0.4)], [lambda s: 16 * (s < 24), lambda s: 16 * (s >= 10)]),
+        ([rising(0.6, 0.8), rising(0.2, 0.4)], [lambda s: max(40 - s, 1), lambda s: s + 1]),
+        ([rising(0.6, 0.8), falls(20, -0.2)], [lambda _: 16, lambda s: 2 * (s % 2)]),
+    ],
+    ids=["all rise", "noise", "twelve", "one ends, one begins", "one fades", "few responses"],
+)
+def test_environments_that_do_not_fall_are_no_finding(means: Any, sizes: Any):
+    for seed in range(5):
+        assert severity("environment_fall", environments(means, sizes, seed=seed)) is None
+
+
+def test_a_fall_of_all_environments_is_a_collapse_and_of_one_a_note_below_it():
+    everywhere = environments([falls(20, -0.2), falls(20, 0.0), falls(20, 0.1)])
+    assert severity("reward_collapse", everywhere) is not None
+    assert severity("environment_fall", everywhere) is None
+    one = environments([falls(20, -2.0), rising(0.2, 0.25), rising(0.1, 0.15)])
+    assert severity("reward_collapse", one) in ("warning", "critical")
+    note = find("environment_fall", one)
+    assert (note.severity, note.facts["environment"]) == ("info", "env0")
+    assert "1 of 3 environments fell" in title(note)
+
+
+HARDER = [rising(0.7, 0.9), rising(0.1, 0.3)]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [shifted(24, 4), shifted(4, 24)],
+        [lambda s: max(40 - s, 2), lambda s: max(s, 2)],
+        [lambda _: 12, shifted(0, 36)],
+    ],
+    ids=["at once", "gradually", "a new environment"],
+)
+def test_harder_tasks_that_come_in_are_a_note_and_no_collapse(sizes: Any):
+    verdict = run_checks(made := environments(HARDER, sizes))
+    assert not {"reward_collapse", "environment_fall", "reward_shift"} & {
+        f.id for f in verdict.findings if f.severity != "info"
+    }
+    finding = find("mix_changed", made)
+    assert finding.facts["environment"] == "env1"
+    start, end = finding.facts["share_start"], finding.facts["share"]
+    assert isinstance(start, float) and isinstance(end, float) and end > start + 0.3
+    assert "as harder tasks came in" in verdict.sentence
+    assert "reward_stalled" not in {f.id for f in verdict.findings}
+    without = replace(made, extras=made.extras.iloc[:, :0])
+    assert "harder" not in run_checks(without).sentence
+
+
+def test_a_fall_within_the_environments_is_a_collapse_although_the_mix_changes():
+    made = environments(
+        [falls(20, -0.4), shifted(0.5, -0.3, at=20)], [shifted(20, 16), shifted(12, 16)]
+    )
+    assert severity("reward_collapse", made) is not None
+    assert severity("mix_changed", made) is None
+
+
+def test_the_metric_of_the_trainer_has_to_fall_as_the_logged_rollouts_do():
+    made = environments(HARDER, [shifted(24, 4), shifted(4, 24)])
+    reward = made.steps["reward_mean"]
+    metrics = {"step": made.steps["step"], "reward/mean": reward}
+    assert severity("reward_collapse", replace(made, metrics=pd.DataFrame(metrics))) is None
+    metrics["reward/mean"] = reward + np.where(made.steps["step"] < 24, 0, -4.0)
+    deep = replace(made, metrics=pd.DataFrame(metrics))
+    assert severity("reward_collapse", deep) is not None
+
+
+def test_the_parts_of_a_change_add_up_and_the_mix_leaves_the_means_alone():
+    judged = Run(environments([rising(0.6, 0.8), rising(0.1, 0.3)], [shifted(24, 4)] * 2))
+    assert judged.first is not None
+    mix = judged.mix_change(judged.first, judged.last)
+    assert mix is not None
+    change = judged.change(judged.column("reward"))
+    assert mix.mix + mix.rest == pytest.approx(change.difference)
+    assert mix.mix == pytest.approx(0, abs=1e-12)
+    assert mix.same_mix.difference == pytest.approx(mix.rest)
+
+
+@pytest.mark.parametrize(
+    "values, column, expected",
+    [
+        (["a", "b"] * 50, "Data_Source", ["a", "b"]),
+        ([0.0, 1.0] * 50, "task", ["0", "1"]),
+        ([0.0, 1.0] * 50, "env_id", None),
+        ([0.5, 1.0] * 50, "task", None),
+        (["a"] * 100, "task", None),
+        ([f"t{i}" for i in range(100)], "task", None),
+        (["a", "b"] * 25 + [None] * 50, "task", None),
+        (["a", "b"] * 50, "split", None),
+    ],
+)
+def test_which_fields_name_environments(values: list[Any], column: str, expected: Any):
+    made = make_tables({"step": np.repeat(np.arange(10), 10), "reward": np.zeros(100)})
+    found = environments_of(replace(made, extras=pd.DataFrame({column: values})))
+    assert (found.names if found else None) == expected
+
+
+def test_further_environments_are_pooled_and_have_a_row_per_step():
+    names = [f"e{i:02}" for i in range(20)] * 10
+    made = make_tables({"step": np.repeat(np.arange(10), 20), "reward": np.arange(200.0)})
+    made = replace(made, extras=pd.DataFrame({"env": names, "task": ["x", "y"] * 100}))
+    found = environments_of(made)
+    assert found is not None
+    assert (found.column, len(found.names), int((found.index == 12).sum())) == ("env", 12, 80)
+    steps = environment_steps(made, found)
+    assert len(steps) == 130
+    assert steps["responses"].sum() == 200
+    pooled = steps[(steps["environment"] == 12) & (steps["step"] == 0)].iloc[0]
+    assert (pooled["responses"], pooled["reward"]) == (8, np.arange(12, 20).mean())
+
+
+def test_without_environments_the_checks_do_not_run():
+    made = make_tables({"step": np.repeat(np.arange(10), 10), "reward": np.zeros(100)})
+    for name in ("environment_fall", "mix_changed"):
+        result = run(name, made)
+        assert isinstance(result, NotRun) and "names the environment" in result.needs
