@@ -213,12 +213,9 @@ class SkyRL(BaseFormat):
         return SkyRL(FileStamp.of(path)) if path.suffix == ".jsonl" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a line, unless the line is an earlier turn of a later line.
-
-        If ``score`` is a list, it has one reward per token, and their sum is the reward.
-        """
         if obj.get("output_response") is None:
             raise RowError(message("no `output_response`"))
+        # A list of scores has one per token, and their sum is the reward.
         scores, extras = coerce.numbers(obj.get("score")), mapping(obj.get("env_extras"))
         spec = extras.get("reward_spec") or extras.get("reward_model")
         about = spec if isinstance(spec, dict) else extras

@@ -220,10 +220,7 @@ def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
 
 
 class ATIF(BaseFormat):
-    """Harbor's format: one trajectory per file.
-
-    The reward, times and errors come from the trial's ``result.json`` (``sibling``).
-    """
+    """Harbor's format: a trajectory per file, and its outcome in ``result.json`` (``sibling``)."""
 
     id = "atif"
     alone = False

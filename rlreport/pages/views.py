@@ -217,6 +217,7 @@ def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
 
 
 STEP_LINK = ColumnView("step", message("Step"), kind="link")
+REWARD_PATH = ColumnView("path", message("Reward over steps"), kind="path")
 PROMPT_TEXT = ColumnView("prompt", message("Prompt"), kind="text")
 RESPONSE_TEXT = ColumnView("response", message("Response"), kind="text")
 TEXT_COLUMNS = (
