@@ -32,15 +32,12 @@ _USED_KEYS = frozenset(
     {"training_step", "task", "task_hash", "termination_reason", "trajectories", "id"}
     | {"episode_id", "session_id"}
 )
-# Names of agents that are not the policy; episodes do not say which agent is trained
+# Names of agents that are not trained, unless all have such names; episodes do not say it
 _OTHER_AGENTS = re.compile(r"judge|grader|verifier|critic|reviewer|simulat", re.IGNORECASE)
 
 
 class RLLM(BaseFormat):
-    """rLLM's format: one episode per file, one row per trajectory in it.
-
-    Agents with a name like a judge's are marked as not trained, unless all agents have such names.
-    """
+    """rLLM's format: one episode per file, one row per trajectory in it."""
 
     id = "rllm"
     description = "rLLM episodes of training and of `rllm eval`: one JSON file an episode"

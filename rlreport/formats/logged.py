@@ -172,15 +172,12 @@ def fields(**values: Any) -> Row:
 
 
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
-    """Return the numbers, booleans and short strings of ``obj``, except the keys ``used``.
-
-    A key named like a canonical field becomes ``<key>_logged``, because its meaning may differ.
-    """
+    """Return the numbers, booleans and short strings of ``obj``, except the keys ``used``."""
     row: Row = {}
     taken = obj.read if isinstance(obj, KeyTracker) else set()
     for key, value in obj.items():
         if key not in used and is_scalar(value):
-            name = f"{key}_logged" if key in CANONICAL else key
+            name = f"{key}_logged" if key in CANONICAL else key  # its meaning may differ
             row[name] = coerce.unquoted(value) if isinstance(value, str) else value
             taken.add(key)
     return row

@@ -198,10 +198,7 @@ def prompt_fields(value: object) -> Row:
 
 
 def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row:
-    """Return a dict with ``response`` (the policy's text), and ``turns`` if given messages.
-
-    Without ``sampled``, the policy wrote the assistant's messages.
-    """
+    """Return ``response`` (text of the policy, else of the assistant) and ``turns`` of messages."""
     if isinstance(value, dict):
         value = [value]
     if not isinstance(value, list | tuple):
