@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import rlreport
 from rlreport.pages.overview import change
-from rlreport.pages.step import _bars
+from rlreport.pages.step import number_cells
 from tests.reading import row, write
 
 
@@ -43,9 +43,13 @@ def test_log_probabilities_without_token_strings_are_no_choice_of_token_data(tmp
     assert "The log has no token strings" in table
 
 
+def bars_of(values):
+    return [cell.bar for cell in number_cells("number", np.array(values, dtype=np.float64))]
+
+
 @given(st.lists(st.floats(), max_size=30))
 def test_a_bar_is_at_most_twenty_twentieths_and_the_largest_value_has_them_all(values):
-    bars = _bars(np.array(values, dtype=np.float64))
+    bars = bars_of(values)
     assert len(bars) == len(values)
     assert all(0 <= bar <= 20 for bar in bars)
     largest = max((abs(value) for value in values if np.isfinite(value)), default=0.0)
@@ -55,5 +59,5 @@ def test_a_bar_is_at_most_twenty_twentieths_and_the_largest_value_has_them_all(v
         elif abs(value) == largest:
             assert bar == 20
     # Products of these would round up or overflow.
-    assert _bars(np.array([0.07, 1.1, 0.55])) == [2, 20, 10]
-    assert _bars(np.array([1.7e308, -1.7e308, 8.5e307])) == [20, 20, 10]
+    assert bars_of([0.07, 1.1, 0.55]) == [2, 20, 10]
+    assert bars_of([1.7e308, -1.7e308, 8.5e307]) == [20, 20, 10]

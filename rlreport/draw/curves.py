@@ -153,16 +153,13 @@ def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
 
 
 def sparkline(values: Floats, steps: Ints | None = None) -> str:
-    """Return SVG path data in a box 100 × 24, "" if fewer than two values are finite.
-
-    Many values are drawn as means of neighbours, both ends, the lowest and the highest.
-    """
+    """Return SVG path data in a box 100 × 24, "" if fewer than two values are finite."""
     values = drawable(values)
     if len(values) < 2:
         return ""
     at = np.arange(len(values)) if steps is None else steps.astype(np.float64)
     across = _WIDTH * (at - at[0]) / (at[-1] - at[0])
-    if len(values) > SPARKLINE_POINTS:
+    if len(values) > SPARKLINE_POINTS:  # means of neighbours, both ends, lowest and highest
         groups = np.arange(len(values)) * (SPARKLINE_POINTS - 4) // len(values)
         means = pd.DataFrame({"x": across, "y": values}).groupby(groups).mean()
         extremes = [np.nan_to_num(sign * values, nan=-np.inf).argmax() for sign in (1, -1)]
@@ -272,9 +269,7 @@ def mark_layers(marks: Sequence[Mark]) -> dict[str, Rows]:
 
 
 def floats(table: pd.DataFrame, column: str) -> Floats:
-    """Return a column as float64, see ``drawable``, NaN for missing values or a missing column."""
-    if column not in table:
-        return np.full(len(table), np.nan)
+    """Return a column as float64, see ``drawable``, NaN for missing values."""
     return drawable(table[column].to_numpy(dtype=np.float64, na_value=np.nan))
 
 

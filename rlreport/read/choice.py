@@ -86,10 +86,7 @@ def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
 
 
 def extremeness(values: Floats) -> Ints:
-    """Return how extreme each response is: its best rank by any metric, 0 for lowest or highest.
-
-    ``values``, float64 (R, M), has a column per metric.
-    """
+    """Return each response's best rank by any of M metrics (R, M), 0 for lowest or highest."""
     ends = np.hstack([values, -values])
     ranks = ends.argsort(axis=0, kind="stable").argsort(axis=0)
     ranks[np.isnan(ends)] = len(values)

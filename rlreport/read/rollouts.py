@@ -338,10 +338,7 @@ class Places(NamedTuple):
 
 @dataclass(slots=True)
 class Rollouts(RolloutPart):
-    """The chosen responses of a run: their texts, tokens and values per token.
-
-    A pickle contains all of them; ``Selection`` is pickled with the responses of a job only.
-    """
+    """The chosen responses of a run: their texts, tokens and values per token."""
 
     places: Places  # the R responses, ascending by row
     starts: Ints  # int64 (R,), the first token of each response in ``ids``

@@ -200,9 +200,6 @@ def filled(literal: str, places: Places, translate: Callable[[Any], Any] | None 
     """Replace the placeholders in a literal (or its translation) with their formatted values.
 
     ``translate``, if given, is applied to each value first. Braces in values stay as they are.
-
-    Raises:
-        KeyError: a placeholder has no value, not even None.
     """
 
     def fill(place: re.Match[str]) -> str:
