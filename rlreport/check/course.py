@@ -88,11 +88,16 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
     )
 
 
-def best_index(course: Course) -> int:
-    """Return the index of the latest value whose window is within noise of the best one."""
+def best_index(course: Course, onset: int) -> int:
+    """Return the index of the latest value whose window is within noise of the best one.
+
+    If there are such windows before the step ``onset``, it is the latest of these.
+    """
     means = running_mean(course.values, course.window)
     is_best = means >= course.best.value - course.error / math.sqrt(2)
-    return int(np.flatnonzero(is_best)[-1]) + course.window - 1
+    indices = np.flatnonzero(is_best) + course.window - 1
+    before = indices[course.steps[indices] < onset]
+    return int((before if len(before) else indices)[-1])
 
 
 def phases_of(

@@ -142,10 +142,11 @@ METHOD = (
         "validation. “Rose” and “fell” are said only of a change beyond noise.",
         "The checkpoint to keep is named by a step: keep the last one saved at or before it. By "
         "the watched reward, else the reward, it is the latest step that is within noise of the "
-        "best before the first critical finding began or, without a critical one, the finding "
-        "that leads; without either, the last step unless the reward was lost again, or the "
-        "watched reward lies below its best by √(2 ln(n / w)) standard errors. Where nothing was "
-        "gained, none is named, and never an incomplete step or one before a change of the reward "
+        "best before the first critical finding began or, without a critical one, before the "
+        "reward was lost; if a step before the first warning is as good, it is the latest of "
+        "these. Otherwise it is the last step, unless the reward was lost again, or the watched "
+        "reward lies below its best by √(2 ln(n / w)) standard errors. Where nothing was gained, "
+        "none is named, and never an incomplete step or one before a change of the reward "
         "function.",
     ),
     _section(

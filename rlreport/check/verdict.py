@@ -416,11 +416,9 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     changes = [f.onset.step for f in judged if f.id == FIRST_CHECK and f.onset]
     first = max(changes, default=first)
     of_policy = [f for f in judged if f.id not in (*OF_THE_LOG, FIRST_CHECK)]
-    # Only what is critical, or costs reward, spoils a checkpoint: the rest may be harmless.
-    costs = [f for f in of_policy if f.id in (*COLLAPSES, "loops", "environment_fall")]
-    roots = {f.explained_by or f.id for f in costs}
+    # Only what is critical, or a loss of reward, spoils a checkpoint: the rest may be harmless.
     spoiling = [f for f in of_policy if f.severity == "critical"] or [
-        f for f in of_policy if f.id in roots
+        f for f in of_policy if f.id in (*COLLAPSES, "environment_fall")
     ]
     onsets = [f.onset.step if f.onset else first for f in spoiling]
     if min(onsets, default=end) <= first:
@@ -440,7 +438,8 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
         return None
     declined = course.slipped if quantity == "watched_reward" else course.lost
     declined &= not any(f.id == "mix_changed" for f in findings)
-    last = best_index(course) if onsets or declined else len(course.steps) - 1
+    began = min((f.onset.step for f in of_policy if f.onset), default=end)
+    last = best_index(course, began) if onsets or declined else len(course.steps) - 1
     complete = ~np.isin(course.steps, run.tables.steps.loc[run.tables.steps["incomplete"], "step"])
     usable = np.flatnonzero(complete[: last + 1])
     return int(course.steps[usable[-1]]) if len(usable) else None

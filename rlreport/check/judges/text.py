@@ -637,8 +637,8 @@ def loops(check: Check, run: Run) -> Result:
             break
     else:
         return None
-    # The mean is taken over 32 responses or more: of few, none may be in a loop by chance.
-    width = min(size, -(-32 * steps // len(words.rows)))
+    # The mean is taken over 64 responses or more: of few, none may be in a loop by chance.
+    width = min(size, -(-64 * steps // len(words.rows)))
     dated = pd.Series(series).rolling(width, min_periods=1, center=True).mean().to_numpy()
     began, until = run.onset(dated), None
     stop, left, middle = peak + size, mean(series[-size:]), (moved.first + moved.last) / 2
