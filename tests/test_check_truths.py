@@ -64,10 +64,11 @@ def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs(runs: int) -> No
         warned.update(f.id for f in verdict.findings if f.severity != "info")
         ran.update([*verdict.passed, *(f.id for f in verdict.findings)])
     assert {check: times for check, times in warned.items() if times > runs // 100} == {}
-    # Groups are judged without a critic, critics with one, no run has parts of its reward.
+    # Groups are judged without a critic, critics with one; no run names parts or environments.
     sometimes = dict.fromkeys(("zero_variance_groups", "group_std_fall"), runs // 4)
     sometimes["value_divergence"] = runs * 3 // 4
     never = ("reward_part_dominance", "uneven_groups", "advantage_mismatch", "dropped_groups")
-    sometimes |= dict.fromkeys((*never, *OF_METRICS, *OF_AGENTS), 0)
+    of_environments = ("environment_fall", "mix_changed")
+    sometimes |= dict.fromkeys((*never, *of_environments, *OF_METRICS, *OF_AGENTS), 0)
     expected = {check.id: sometimes.get(check.id, runs) for check in CHECKS}
     assert {check.id: ran[check.id] for check in CHECKS} == expected

@@ -288,7 +288,7 @@ def test_the_checkpoint_to_keep_is_the_best_by_the_watched_reward(split, tmp_pat
 
 def test_without_a_watched_reward_it_is_the_best_by_the_reward(tmp_path: Path) -> None:
     logged_tables = logged(tmp_path, None, False)
-    assert Run(logged_tables).watched is None
+    assert Run(logged_tables).watched_reward is None
     keep = run_checks(logged_tables).keep_step
     assert keep is not None and keep >= STEPS - 5
 
@@ -304,11 +304,9 @@ def test_leaving_the_prompts_language_is_worse_where_the_watched_reward_falls(
 
 
 def test_the_part_of_a_run_has_the_validation_of_its_steps(tmp_path: Path) -> None:
-    run = Run(logged(tmp_path, float, True)).between(8, 17)
-    assert run.watched is not None
-    watched, column = run.watched
-    assert watched.steps.tolist() == [8, 12, 16]
-    assert watched.by_step(watched.column(column)) == pytest.approx([8, 12, 16], abs=0.1)
+    watched = Run(logged(tmp_path, float, True)).between(8, 17).watched_reward
+    assert watched is not None and watched.steps.tolist() == [8, 12, 16]
+    assert watched.values == pytest.approx([8, 12, 16], abs=0.1)
 
 
 NAMES = {"step", "n", "file", "line", "offset", "length", "sub", "group", "response_hash"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from rlreport.check.finding import (
     Fact,
     Facts,
     Finding,
+    Limit,
     Limits,
     Met,
     NotRun,
@@ -21,9 +22,10 @@ from rlreport.check.finding import (
     Rank,
     Severity,
 )
-from rlreport.check.noise import Trend
-from rlreport.check.run import Ranking, Run
+from rlreport.check.noise import Change, Trend
+from rlreport.check.run import LimitedFigure, Ranking, Run, met_from_start
 from rlreport.check.series import MIN_STEPS, Series
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import format_message, listed, message, percent, translatable
 from rlreport.text.numbers import exact
 
@@ -56,6 +58,20 @@ LOGPROBS = Need("logprobs", ("surprisal_mean",))
 RESPONSE = Need("response", ("response_chars",))
 LENGTH = Need("response", ("response_chars",), ("length",))
 KL = Need("logprobs and ref_logprobs", ("kl_k1",))
+
+FALLS = ("reward_collapse", "environment_fall", "watched_reward_fall")
+# Ids of checks whose findings can be effects of a bad update of the policy
+FAILURES = (
+    *(*FALLS, "kl_explosion", "entropy_collapse"),
+    *("length_collapse", "diversity_collapse", "missing_eos", "reward_stalled", "loops"),
+)
+
+
+class RiseOrShare(Limits):
+    """Thresholds of a check that limits a fraction and its rise since the first window."""
+
+    rise: Limit[float] | None = None
+    share: Limit[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,17 +193,18 @@ class Check:
         ``facts`` are the values filled into the finding's texts (NaN becomes None), ``met`` the
         thresholds that were met. ``ranking`` selects example responses. ``fields`` are other fields
         of ``Finding``: by default, ``onset`` (the step at which the problem began, also as a
-        number) is computed from ``series``, and ``steps`` are all steps from the onset on.
+        number) is computed from ``series`` (the first step if ``always``), and ``steps`` are all
+        steps from the onset on.
         ``series`` may be a ``Series``, whose source becomes a fact.
         """
         first = run.first.span if run.first else None
         values = {**(facts or {}), "first_window": first, "last_window": run.last.span}
-        series = fields.get("series")
+        series, always = fields.get("series"), fields.pop("always", False)
         if isinstance(series, Series):
             values["series_from"] = series.source
             fields["series"] = series = run.align(series)
         if "onset" not in fields:
-            fields["onset"] = None if series is None else run.onset(series)
+            fields["onset"] = None if series is None else run.onset(series, always=always)
         elif isinstance(step := fields["onset"], int):
             fields["onset"] = Onset(step, step, step)
         steps = fields.pop("steps", run.since(fields["onset"]))
@@ -204,6 +221,76 @@ class Check:
             charts=self.charts,
             **fields,
         )
+
+    def judge_share(
+        self, run: Run, moved: Change, series: Series, **details: Any
+    ) -> Finding | None:
+        """Return a finding if a share, such as that of failed calls, is too high or rose too much.
+
+        ``details`` are arguments of ``finding``, with further ``facts``.
+        """
+        limits = self.limits
+        assert issubclass(limits, RiseOrShare)
+        rise = run.met(limits.rise, ">=", moved.difference) if limits.rise and moved.rose else []
+        met = [*rise, *run.met(limits.share, ">", moved.last)]
+        if not met:
+            return None
+        details["always"] = not rise and bool(run.met(limits.share, ">", moved.first))
+        facts = {"share": moved.last, "before": moved.first, "series_from": series.source}
+        facts |= details.pop("facts", {})
+        severity = details.pop("severity", "warning")
+        return self.finding(run, severity, met, facts, series=series, **details)
+
+    def judge_rows(
+        self,
+        run: Run,
+        values: Floats,
+        weights: Floats | None = None,
+        ranking: Ranking | None = None,
+    ) -> Finding | None:
+        """Return a finding if the mean of ``values``, a share, is too high or rose too much."""
+        moved, series = run.change(values, weights), Series(run.steps, run.by_step(values, weights))
+        ranking = ranking or Ranking(values, among=values > 0)
+        return self.judge_share(run, moved, series, ranking=ranking)
+
+    def judge_metric(self, run: Run, role: str, **details: Any) -> Result:
+        """Judge the trainer's metric of a role, a share, as that of rollouts is judged."""
+        if (metric := run.series_of(role, MIN_STEPS)) is None:
+            return self.not_run(self.needs_also or self.needs[0].words)
+        return self.judge_share(run, metric.change(), metric, **details)
+
+    def judge_figures(
+        self, run: Run, figures: Sequence[LimitedFigure], ranking: Ranking, **facts: Fact
+    ) -> Result:
+        """Return a finding if any number exceeds its limit, dated by the first one that does."""
+        exceeded = [(f, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
+        if not exceeded:
+            return None
+        figure, first = exceeded[0]
+        series, always = figure.series, met_from_start(figure.series, first)
+        if figure.source == "metrics":
+            facts["series_from"] = figure.source
+        met = [met for _, met in exceeded]
+        return self.finding(run, "warning", met, facts, ranking, series=series, always=always)
+
+
+def share_of(column: str, per: str = "", role: str = "") -> Callable[[Check, Run], Result]:
+    """Return a judge function of a check that limits the mean of ``column`` (or column / per).
+
+    Without the column, it judges the trainer's metric of ``role``.
+    """
+
+    def judge(check: Check, run: Run) -> Result:
+        if not run.has(column):
+            return check.judge_metric(run, role)
+        if not per:
+            return check.judge_rows(run, run.column(column))
+        part, whole = run.column(column), run.column(per)
+        valid = np.isfinite(part) & (whole > 0)
+        ratio = np.divide(part, whole, out=np.full(len(part), np.nan), where=valid)
+        return check.judge_rows(run, ratio, whole)
+
+    return judge
 
 
 def _fill_template(template: Template, facts: Facts) -> str:

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from rlreport.check.finding import Course, Phase, PhaseKind, WindowMean
+from rlreport.check.finding import Course, Phase, PhaseKind, Quantity, WindowMean
 from rlreport.check.series import Noise, Series, noise_of, running_mean
 from rlreport.figures.ragged import Floats, Ints
 
@@ -44,9 +44,7 @@ def window_size(count: int, minimum: int) -> int:
     return min(max(minimum, min(MAX_WINDOW, int(count / 20 + 0.5))), max(1, count // 3))
 
 
-def course_of(
-    series: Series, column: str, *, minimum: int = MIN_VALUES, lower_is_better: bool = False
-) -> Course | None:
+def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Course | None:
     """Return the course of a series, None if it has no values.
 
     By chance alone, the best of n / w windows of w values lies √(2 ln(n / w)) standard errors above
@@ -56,7 +54,9 @@ def course_of(
     y, steps = series.values, series.steps
     if not len(y):
         return None
-    size = window_size(len(y), minimum)
+    # Evaluations repeat the same prompts and are far apart, so they are not autocorrelated.
+    evaluated, lower_is_better = quantity == "watched_reward", quantity == "kl"
+    size = window_size(len(y), MIN_EVALUATIONS if evaluated else MIN_VALUES)
     means = running_mean(y, size)
     best_index = int(np.argmin(means) if lower_is_better else np.argmax(means))
 
@@ -64,8 +64,7 @@ def course_of(
         return WindowMean(float(means[start]), (int(steps[start]), int(steps[start + size - 1])))
 
     first, best, last = part(0), part(best_index), part(len(y) - size)
-    # Evaluations repeat the same prompts and are far apart, so they are not autocorrelated.
-    noise = noise_of(series, independent=minimum == MIN_EVALUATIONS)
+    noise = noise_of(series, independent=evaluated)
     error = noise.of_mean(size) * math.sqrt(2)
     luck = math.sqrt(2 * math.log(len(y) / size)) * error
     margin = BEST_Z * error + luck
@@ -163,8 +162,6 @@ def _cuts(points: Floats, shortest: int) -> list[int]:
     ``points`` have noise of std 1.
     """
     count = len(points)
-    if count < 2 * shortest:
-        return [0, count]
     residuals = _residuals(points)
     lengths = np.subtract.outer(np.arange(count + 1), np.arange(count + 1)).T
     residuals[lengths < shortest] = np.inf

@@ -392,18 +392,8 @@ class Thresholds:
         return kind(self.given.get(kind.__name__, {}))
 
 
-def above(value: float, limit: float) -> bool:
-    """Return whether value > limit by more than a rounding error; False for NaN."""
-    return value > limit and not math.isclose(value, limit, rel_tol=1e-9)
-
-
-def at_least(value: float, limit: float) -> bool:
-    """Return whether value >= limit, except for rounding errors; False for NaN."""
-    return value >= limit or math.isclose(value, limit, rel_tol=1e-9)
-
-
 def meets(op: Op, value: float, limit: float) -> bool:
     """Return whether ``value op limit`` is true, except for rounding errors; False for NaN."""
-    if op in ("<", "<="):
-        value, limit = -value, -limit
-    return above(value, limit) if op in (">", "<") else at_least(value, limit)
+    if math.isclose(value, limit, rel_tol=1e-9):
+        return op.endswith("=")
+    return value > limit if op.startswith(">") else value < limit

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rlreport.check.finding import Limit, Limits
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.summarise.steps import LEAST_WINDOW, WINDOW_SHARE, window_size
+from rlreport.summarise.steps import LEAST_WINDOW, WINDOW_SHARE
 from rlreport.tables import Tables
 
 # Minimum number of prompts for standard errors clustered by prompt; with fewer they are noise
@@ -52,35 +52,6 @@ class Window:
     def span(self) -> tuple[int, int] | None:
         """First and last step, None for an empty window."""
         return (self.steps[0], self.steps[-1]) if self.steps else None
-
-
-def window(tables: Tables, start: int, stop: int) -> Window:
-    """Return the window of the run's steps with indices from ``start`` to ``stop`` (exclusive)."""
-    steps = step_numbers(tables)[start:stop]
-    if not len(steps):
-        return Window((), slice(0, 0))
-    of_rows = tables.responses["step"].to_numpy()
-    first, last = np.searchsorted(of_rows, steps[0]), np.searchsorted(of_rows, steps[-1], "right")
-    return Window(tuple(steps.tolist()), slice(int(first), int(last)))
-
-
-def step_numbers(tables: Tables) -> Ints:
-    """Return the numbers of the run's steps, int64 (S,), ascending."""
-    return tables.steps["step"].to_numpy(dtype=np.int64)
-
-
-def whole(tables: Tables) -> Window:
-    """Return the window of all steps."""
-    return window(tables, 0, len(tables.steps))
-
-
-def first_and_last(tables: Tables, trend: Trend) -> tuple[Window | None, Window]:
-    """Return the first and the last window; for a short run, None and the window of all steps."""
-    steps = len(tables.steps)
-    if steps < trend.shortest_run:
-        return None, whole(tables)
-    size = window_size(steps, trend.share, trend.least_steps)
-    return window(tables, 0, size), window(tables, steps - size, steps)
 
 
 @dataclass(frozen=True, slots=True)

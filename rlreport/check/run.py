@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check import noise
-from rlreport.check.course import MIN_EVALUATIONS, course_of
+from rlreport.check.course import course_of
 from rlreport.check.finding import (
     Course,
     Example,
@@ -22,10 +22,11 @@ from rlreport.check.finding import (
     Onset,
     Op,
     Quantity,
+    SeriesSource,
     Thresholds,
     meets,
 )
-from rlreport.check.noise import Change, Trend, Window, first_and_last, step_numbers
+from rlreport.check.noise import Change, Trend, Window
 from rlreport.check.onset import onset
 from rlreport.check.series import (
     MIN_STEPS,
@@ -38,6 +39,7 @@ from rlreport.check.series import (
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import in_unit_of, roles_of
 from rlreport.summarise.environments import Environments, environments_of
+from rlreport.summarise.steps import window_size
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
 
@@ -47,6 +49,8 @@ T = TypeVar("T")
 NORMAL, LEAST_NORMAL = 0.9, 10
 
 MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
+
+MAX_RULE_VALUES = 8  # A reward with at most so many values comes from a rule or label, not a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,17 @@ class Ranking:
     among: NDArray[np.bool_] | None = None
     look_for: str = ""
     at_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedFigure:
+    """A number that should not meet its limit (``end op limit``)."""
+
+    limit: Limit[float]
+    op: Op
+    series: Floats  # by step, float64 (S,)
+    end: float  # its value in the last window
+    source: SeriesSource = "rollouts"
 
 
 class MixChanged(Limits):
@@ -113,8 +128,12 @@ class Run:
         attempted = tables.steps["responses"] + tables.steps["failed_rollouts"] > 0
         self.attempted_steps = tables.steps[attempted]
         self.limits = limits or Thresholds()
-        self.first, self.last = first_and_last(self.tables, self.limits[Trend])
-        self.steps: Ints = step_numbers(self.tables)  # int64 (S,), ascending
+        self.steps: Ints = self.tables.steps["step"].to_numpy(np.int64)  # (S,), ascending
+        trend, count = self.limits[Trend], len(self.steps)
+        size = window_size(count, trend.share, trend.least_steps)
+        is_short = count < trend.shortest_run
+        self.first = None if is_short else self.window(0, size)
+        self.last = self.window(0 if is_short else count - size, count)
         self._computed: dict[Callable[[Run], Any], Any] = {}
         # Limit -> of the values tested against it, the largest relative to it
         self.tested: dict[Limit[Any], Met] = {}
@@ -129,22 +148,10 @@ class Run:
             self._computed[compute] = compute(self)
         return cast("T", self._computed[compute])
 
-    @property
-    def windows_overlap(self) -> bool:
-        return self.first is None or self.first.steps[-1] >= self.last.steps[0]
-
-    @cached_property
-    def watched(self) -> tuple[Run, str] | None:
-        """The run, and the column of its responses, with the watched reward; None without one.
-
-        The watched reward is one that is not trained on: the second reward of training responses
-        (``valid_reward``) if it is logged, else the reward of validation responses.
-        """
-        if self.has("valid_reward"):
-            return self, "valid_reward"
-        if self.validation is None or not has(self.validation.responses, "reward"):
-            return None
-        return Run(self.validation, self.limits), "reward"
+    def window(self, start: int, stop: int) -> Window:
+        """Return the window of the steps with indices from ``start`` to ``stop`` (exclusive)."""
+        first, last = np.searchsorted(self.step_index, (start, stop)).tolist()
+        return Window(tuple(self.steps[start:stop].tolist()), slice(first, last))
 
     @cached_property
     def step_index(self) -> Ints:
@@ -185,9 +192,8 @@ class Run:
         """Return the mean of a response column at each step, with its standard error."""
         values = self.column(column)
         counts = np.bincount(self.step_index[np.isfinite(values)], minlength=len(self.steps))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            errors = self.spread(column) / np.sqrt(counts)
-        return Series(self.steps, self.by_step(values), np.where(counts > 0, errors, np.nan))
+        errors = self.spread(column) / np.sqrt(np.where(counts > 0, counts, np.nan))
+        return Series(self.steps, self.by_step(values), errors)
 
     def steps_of(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return np.bincount(self.step_index[rows], minlength=len(self.steps)) > 0
@@ -228,12 +234,7 @@ class Run:
             "entropy": (entropy, "surprisal_mean"),
         }
         courses = {
-            quantity: course_of(
-                one,
-                one.name or column,
-                lower_is_better=quantity == "kl",
-                **({"minimum": MIN_EVALUATIONS} if quantity == "watched_reward" else {}),
-            )
+            quantity: course_of(one, one.name or column, quantity)
             for quantity, (one, column) in series.items()
             if one is not None
         }
@@ -246,18 +247,22 @@ class Run:
 
     @cached_property
     def watched_reward(self) -> Series | None:
-        """The watched reward (one not trained on) by step, None if none is logged."""
-        if self.watched is not None:
-            source_run, column = self.watched
-            return source_run.series_by_step(column)
+        """The watched reward (one not trained on) by step, None if none is logged.
+
+        It is the second reward of training responses (``valid_reward``), else the reward of
+        validation responses, else the trainer's metric.
+        """
+        if self.has("valid_reward"):
+            return self.series_by_step("valid_reward")
+        if self.validation is not None and has(self.validation.responses, "reward"):
+            return Run(self.validation, self.limits).series_by_step("reward")
         return self.series_of("validation")
 
     @cached_property
     def watched_shape(self) -> Shape | None:
         """Whether and when the watched reward (not trained on) rose or fell; None if unknown."""
-        in_training = self.watched is not None and self.watched[0] is self
-        series = self.watched_reward
-        return None if series is None else shape_of(series, independent=not in_training)
+        series, independent = self.watched_reward, not self.has("valid_reward")
+        return None if series is None else shape_of(series, independent=independent)
 
     def align(self, series: Series) -> Floats:
         """Return the series' value at each step of the run, float64 (S,), NaN where it has none."""
@@ -295,6 +300,28 @@ class Run:
             return Change(np.nan, noise.mean_of(self.tables, values, end, weights)[0], np.nan)
         least = self.limits[Trend].z
         return noise.change(self.tables, values, start, end, weights, least, by_step)
+
+    def moved(
+        self, column: str, role: str, weights: Floats | None = None
+    ) -> tuple[Change, Series] | None:
+        """Return change and series of a response column's mean or, without it, of a metric."""
+        if self.has(column):
+            values = self.column(column)
+            return self.change(values, weights), Series(self.steps, self.by_step(values, weights))
+        metric = self.series_of(role, MIN_STEPS)
+        return None if metric is None else (metric.change(), metric)
+
+    def figure(
+        self, limit: Limit[float], column: str, weights: Floats | None = None, op: Op = ">"
+    ) -> LimitedFigure:
+        """Return the mean of a column, which should not meet its limit.
+
+        Without the column, it is the trainer's metric of the role of this name, NaN without either.
+        """
+        moved, series = self.moved(column, column, weights) or (None, None)
+        if moved is None or series is None:
+            return LimitedFigure(limit, op, np.full(len(self.steps), np.nan), np.nan)
+        return LimitedFigure(limit, op, self.align(series), moved.last, series.source)
 
     @cached_property
     def environments(self) -> Environments | None:
@@ -363,10 +390,6 @@ class Run:
             return Onset(start, start, start)
         return onset(self.steps, series, peak=peak, end=len(self.last.steps))
 
-    def onset_of(self, series: Series, peak: tuple[int, int]) -> Onset | None:
-        """Return when a series left its peak, at the index range ``peak``; None if it did not."""
-        return onset(series.steps, series.values, peak=peak)
-
     def reward_windows(self) -> dict[str, float]:
         """Return the mean reward of the first, best and last window: "start", "best", "end"."""
         course = self.courses["reward"]
@@ -378,7 +401,9 @@ class Run:
         shape, watched = self.reward_shape, self.watched_shape
         if (shape and shape.rose) or (watched and watched.rose):
             return True
-        if self.first is None or self.windows_overlap or self.reward.source == "metrics":
+        if self.first is None or self.reward.source == "metrics":
+            return False
+        if self.first.steps[-1] >= self.last.steps[0]:  # the windows overlap
             return False
         if self.change(self.column("reward_gap")).rose:
             return True
@@ -400,6 +425,24 @@ class Run:
         ends = (best[:size], best[-size:])
         min_share = self.limits[RewardStalled].solved
         return mean(best) > min_share and all(mean(part) > min_share - 0.02 for part in ends)
+
+    @cached_property
+    def verifiable(self) -> bool:
+        """Whether a label or a rule seems to compute the reward, rather than a model."""
+        reward = self.column("reward")
+        values = np.unique(reward[np.isfinite(reward)])
+        return self.labels_contained is not None or len(values) <= MAX_RULE_VALUES
+
+    @cached_property
+    def labels_contained(self) -> float | None:
+        """Share of the best late responses that contain their label; None without labels."""
+        words = self.tables.words
+        if words is None or words.labels is None or 2 * (words.labels >= 0).sum() < len(words.rows):
+            return None
+        late = (words.rows >= self.last.rows.start) & (words.labels >= 0)
+        reward = self.column("reward")[words.rows]
+        best = late & (reward >= np.nanmax(reward[late], initial=-np.inf) - 1e-9)
+        return float((words.labels[best] == 1).mean()) if best.any() else None
 
     def since(self, onset: Onset | None) -> tuple[int, ...]:
         if onset is None:

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlreport.check.finding import Limit, Limits, SeriesSource
-from rlreport.check.noise import BIAS, MAX_CORRELATION, ar1_variance, deviate, lag_1
+from rlreport.check.noise import (
+    BIAS,
+    MAX_CORRELATION,
+    Change,
+    Trend,
+    ar1_variance,
+    deviate,
+    lag_1,
+)
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import translatable
 
@@ -82,6 +90,16 @@ class Series:
         finite = np.isfinite(self.values)
         errors = None if self.errors is None else self.errors[finite]
         return Series(self.steps[finite], self.values[finite], errors, self.source, self.name)
+
+    def change(self, first: int = 0) -> Change:
+        """Return the change from the first steps (0: a window) to the last window, without gaps."""
+        values = self.values
+        size = max(MIN_WINDOW, int(len(values) * Trend.share.default))
+        start = min(first or size, len(values))
+        noise = noise_of(self)
+        error = float(np.hypot(noise.of_mean(start), noise.of_mean(size)))
+        before, after = float(values[:start].mean()), float(values[-size:].mean())
+        return Change(before, after, deviate(after - before, error, max(len(values) / 2, 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +181,11 @@ class Shape:
     abrupt: int | None  # index at which it fell within a few steps and stayed low; or None
     late: int | None  # index from which the last 3, 5 or 10 steps lie below all before; or None
     dip: Dip | None  # the deepest fall that recovered, or None
+
+    @property
+    def peak(self) -> tuple[int, int]:
+        """Indices at which the best window begins and ends."""
+        return self.best_index, self.best_index + self.window
 
 
 def running_mean(values: Floats, steps: int) -> Floats:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import os.path
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.check import Check, Result
-from rlreport.check.finding import Fact, Finding, Limit, Limits, Op, SeriesSource, at_least
-from rlreport.check.noise import Change, Trend, centred, deviate, log_odds_z
-from rlreport.check.run import Ranking, Run, met_from_start
-from rlreport.check.series import MIN_STEPS, MIN_WINDOW, Series, noise_of
+from rlreport.check.finding import Limit, Limits, meets
+from rlreport.check.noise import centred, log_odds_z
+from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import GAP, TextSample
 from rlreport.text.clean import REPLACEMENT
@@ -239,7 +235,7 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
         of_before = int(before.sum())
         z = float(log_odds_z(holders[0], of_end, holders[1], of_before))
         shares = float(holders[1] / of_before), float(holders[0] / of_end)
-        rose = at_least(shares[1], limits.share) and at_least(shares[1], limits.ratio * shares[0])
+        rose = meets(">=", shares[1], max(limits.share, limits.ratio * shares[0]))
         if rose and z >= limits.z:
             return _Text(text, counts[:size], *shares, z)
         if min(shares) < limits.held or _BEFORE.issuperset(text):
@@ -397,235 +393,3 @@ def _stem(word: str) -> str:
     """Return a word without its English suffixes: "empowering" and "empowered" become equal."""
     suffix = _SUFFIX.search(word, 4) if word.isascii() else None
     return _stem(word[: suffix.start()]) if suffix else word
-
-
-# A reward with at most this many distinct values comes from a rule or label, not a model
-MAX_RULE_VALUES = 8
-
-# ``same_prompt_change`` needs this many prompts that have both early and late responses
-MIN_SHARED_PROMPTS = 8
-
-DRAWS = 8  # Distinct-2 is the average of samples from this many random orders of the responses
-# Number of bigrams from which distinct-2 is computed: at most (for speed), and least per step
-MAX_BIGRAMS, MIN_STEP_BIGRAMS = 20_000, 20
-
-FALLS = ("reward_collapse", "environment_fall", "watched_reward_fall")
-# Ids of checks whose findings can be effects of a bad update of the policy
-FAILURES = (
-    *(*FALLS, "kl_explosion", "entropy_collapse"),
-    *("length_collapse", "diversity_collapse", "missing_eos", "reward_stalled", "loops"),
-)
-
-
-class RiseOrShare(Limits):
-    """Thresholds of a check that limits a fraction and its rise since the first window."""
-
-    rise: Limit[float] | None = None
-    share: Limit[float]
-
-
-def judge_share(
-    check: Check, run: Run, moved: Change, source: SeriesSource = "rollouts", **details: Any
-) -> Finding | None:
-    """Return a finding if a share, such as that of failed calls, is too high or rose too much.
-
-    ``details`` are arguments of ``Check.finding``, with further ``facts``; ``series`` is the share
-    by step.
-    """
-    limits = check.limits
-    assert issubclass(limits, RiseOrShare)
-    rise = run.met(limits.rise, ">=", moved.difference) if limits.rise and moved.rose else []
-    met = [*rise, *run.met(limits.share, ">", moved.last)]
-    if not met:
-        return None
-    always = not rise and bool(run.met(limits.share, ">", moved.first))
-    if "onset" not in details:
-        details["onset"] = run.onset(details["series"], always=always)
-    shares = {"share": moved.last, "before": moved.first, "series_from": source}
-    shares |= details.pop("facts", {})
-    return check.finding(run, details.pop("severity", "warning"), met, shares, **details)
-
-
-def judge_rows(
-    check: Check,
-    run: Run,
-    values: Floats,
-    weights: Floats | None = None,
-    ranking: Ranking | None = None,
-) -> Finding | None:
-    """Return a finding if the mean of ``values``, a share, is too high or rose too much."""
-    moved, series = run.change(values, weights), run.by_step(values, weights)
-    ranking = ranking or Ranking(values, among=values > 0)
-    return judge_share(check, run, moved, series=series, ranking=ranking)
-
-
-def judge_metric(check: Check, run: Run, role: str, **details: Any) -> Result:
-    """Judge the trainer's metric of a role, a share, as that of rollouts is judged."""
-    if (metric := run.series_of(role, MIN_STEPS)) is None:
-        return check.not_run(check.needs_also or check.needs[0].words)
-    moved, series = series_change(metric, None), run.align(metric)
-    return judge_share(check, run, moved, "metrics", series=series, **details)
-
-
-def share_of(column: str, per: str = "", role: str = "") -> Callable[[Check, Run], Result]:
-    """Return a judge function of a check that limits the mean of ``column`` (or column / per).
-
-    Without the column, it judges the trainer's metric of ``role``.
-    """
-
-    def judge(check: Check, run: Run) -> Result:
-        if not run.has(column):
-            return judge_metric(check, run, role)
-        if not per:
-            return judge_rows(check, run, run.column(column))
-        part, whole = run.column(column), run.column(per)
-        valid = np.isfinite(part) & (whole > 0)
-        ratio = np.divide(part, whole, out=np.full(len(part), np.nan), where=valid)
-        return judge_rows(check, run, ratio, whole)
-
-    return judge
-
-
-def series_change(series: Series, first: int | None) -> Change:
-    """Return the change of a trainer's series from its first steps (None: a window) to its last."""
-    values = series.values
-    size = max(MIN_WINDOW, int(len(values) * Trend.share.default))
-    start = min(first or size, len(values))
-    noise = noise_of(series)
-    error = float(np.hypot(noise.of_mean(start), noise.of_mean(size)))
-    before, after = float(values[:start].mean()), float(values[-size:].mean())
-    return Change(before, after, deviate(after - before, error, max(len(values) / 2, 1)))
-
-
-@dataclass(frozen=True, slots=True)
-class LimitedFigure:
-    """A number that should not meet its limit (``end op limit``)."""
-
-    limit: Limit[float]
-    op: Op
-    series: Floats  # by step, float64 (S,)
-    end: float  # its value in the last window
-    source: SeriesSource = "rollouts"
-
-
-def mean_figure(
-    run: Run, limit: Limit[float], column: str, weights: Floats | None = None, op: Op = ">"
-) -> LimitedFigure:
-    """Return the mean of a column, which should not meet its limit.
-
-    Without the column, it is the trainer's metric of the role of this name, NaN without either.
-    """
-    metric = None if run.has(column) else run.series_of(column, MIN_STEPS)
-    if metric is not None:
-        end = series_change(metric, None).last
-        return LimitedFigure(limit, op, run.align(metric), end, "metrics")
-    values = np.asarray(run.responses.get(column, np.nan * run.step_index), np.float64)
-    end = run.change(values, weights).last
-    return LimitedFigure(limit, op, run.by_step(values, weights), end)
-
-
-def judge_figures(
-    check: Check, run: Run, figures: Sequence[LimitedFigure], ranking: Ranking, **facts: Fact
-) -> Result:
-    """Return a finding if any number exceeds its limit; it is dated by the first one that does."""
-    exceeded = [(f, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
-    if not exceeded:
-        return None
-    figure, first = exceeded[0]
-    onset = run.onset(figure.series, always=met_from_start(figure.series, first))
-    met = [met for _, met in exceeded]
-    if figure.source == "metrics":
-        facts["series_from"] = figure.source
-    return check.finding(run, "warning", met, facts, ranking, series=figure.series, onset=onset)
-
-
-def same_prompt_change(
-    run: Run, values: Floats, late: NDArray[np.bool_], early: NDArray[np.bool_] | None = None
-) -> float | None:
-    """Return the mean change of ``values`` from early to late responses to the same prompts."""
-    prompts, early = run.responses["prompt_id"].to_numpy(), ~late if early is None else early
-    sides = (np.isfinite(values) & part for part in (late, early))
-    after, before = (pd.Series(values[side]).groupby(prompts[side]).mean() for side in sides)
-    changes = (after - before).dropna()
-    return float(changes.mean()) if len(changes) >= MIN_SHARED_PROMPTS else None
-
-
-def is_verifiable(run: Run) -> bool:
-    """Return whether a label or a rule seems to compute the reward, rather than a model."""
-    values = np.unique(run.column("reward")[np.isfinite(run.column("reward"))])
-    return label_contained(run) is not None or len(values) <= MAX_RULE_VALUES
-
-
-def label_contained(run: Run) -> float | None:
-    """Return the share of the best late responses that contain their label; None without labels."""
-    words = run.tables.words
-    if words is None or words.labels is None or 2 * (words.labels >= 0).sum() < len(words.rows):
-        return None
-    late = (words.rows >= run.last.rows.start) & (words.labels >= 0)
-    reward = run.column("reward")[words.rows]
-    best = late & (reward >= np.nanmax(reward[late], initial=-np.inf) - 1e-9)
-    return float((words.labels[best] == 1).mean()) if best.any() else None
-
-
-@dataclass(frozen=True, slots=True)
-class DistinctFall:
-    """Distinct-2 (fraction of distinct bigrams) of first and last steps, and the z of its fall."""
-
-    first: float
-    last: float
-    bigrams: int
-    z: float
-    series: Floats  # of each step, float64 (S,), NaN for steps with too few bigrams
-
-    @property
-    def share(self) -> float:
-        return 1 - self.last / self.first
-
-
-def distinct_fall(run: Run, least: int) -> DistinctFall | None:
-    """Compare distinct-2 in the first and last window; None if either has < ``least`` bigrams.
-
-    Larger samples repeat more bigrams, so both windows, and all steps, are cut to equal numbers.
-    The z is computed from the variance between steps. Identical answers to a prompt within a
-    step count once.
-    """
-    sample = run.tables.ngrams
-    if run.first is None or sample is None:
-        return None
-    rows, units = np.asarray(sample.rows), np.asarray(sample.units, np.int64)
-    keys = units[:-1] * len(sample.vocabulary) + units[1:]
-    answers = run.responses[["step", "prompt_id", "response_hash"]].iloc[rows]
-    steps: list[list[Ints]] = [[] for _ in run.steps]
-    for i in np.flatnonzero(~answers.duplicated().to_numpy()).tolist():
-        start, stop = sample.offsets[i], sample.offsets[i + 1]
-        steps[run.step_index[rows[i]]].append(keys[start : max(stop - 1, start)])
-    size_first, size_last = len(run.first.steps), len(run.last.steps)
-    windows = [[*chain(*part)] for part in (steps[:size_first], steps[-size_last:])]
-    size = min(MAX_BIGRAMS, *(sum(map(len, part)) for part in windows))
-    if size < least:
-        return None
-    sizes = np.array([sum(map(len, part)) for part in steps])
-    ends = [*range(size_first), *range(len(steps) - size_last, len(steps))]
-    # The variance is that of steps cut to the size of the smallest step in both windows. The
-    # series for the onset may use more bigrams, and is NaN at steps with fewer.
-    end_size = max(int(sizes[ends].min()), MIN_STEP_BIGRAMS)
-    step_size = max(int(np.median(sizes)) // 2, MIN_STEP_BIGRAMS)
-    scatter = np.array([_distinct_2(steps[index], end_size) for index in ends])
-    first, last = scatter[:size_first], scatter[size_first:]
-    error = float(np.sqrt(first.var(ddof=1) / size_first + last.var(ddof=1) / size_last))
-    z = deviate(float(first.mean() - last.mean()), error, len(ends) - 2)
-    series = np.array([_distinct_2(part, step_size) for part in steps])
-    before, after = (_distinct_2(part, size) for part in windows)
-    return DistinctFall(before, after, size, z, series)
-
-
-def _distinct_2(responses: list[Ints], size: int) -> float:
-    """Return the fraction of distinct bigrams in ``size`` random ones, NaN if there are fewer."""
-    size = min(size, MAX_BIGRAMS)
-    if sum(map(len, responses)) < size:
-        return np.nan
-    orders = [np.random.default_rng(draw).permutation(len(responses)) for draw in range(DRAWS)]
-    draws = [np.concatenate([responses[i] for i in order])[:size] for order in orders]
-    # np.unique takes twice the time of a sort.
-    distinct = sum(1 + np.count_nonzero(np.diff(np.sort(draw))) for draw in draws)
-    return distinct / (DRAWS * size)

@@ -378,7 +378,7 @@ def _follows(consequence: Finding, cause: Finding, run: Run) -> bool:
     if consequence.onset is not None:
         # Both are dated by means of three steps, so they are exact to one step.
         return cause.onset.low - 1 <= consequence.onset.high
-    finite = np.flatnonzero(np.isfinite(y[: len(run.steps)]))
+    finite = np.flatnonzero(np.isfinite(y))
     if len(finite) < 2:
         return True
     y, steps = smooth(y[finite]), run.steps[finite]

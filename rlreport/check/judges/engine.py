@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.check.check import KL, Check, Need, Result
-from rlreport.check.finding import EOS, SEVERITIES, Facts, Finding, Limit, Limits, Onset, above
+from rlreport.check.check import FAILURES, FALLS, KL, Check, Need, Result, RiseOrShare, share_of
+from rlreport.check.finding import EOS, SEVERITIES, Facts, Finding, Limit, Limits, Onset, meets
 from rlreport.check.noise import mean_of
 from rlreport.check.onset import onset
-from rlreport.check.run import Ranking, Run, mean, median
-from rlreport.check.series import MIN_STEPS, Series
-from rlreport.check.spreading import (
-    FAILURES,
-    FALLS,
-    LimitedFigure,
-    RiseOrShare,
-    judge_figures,
-    judge_metric,
-    judge_share,
-    mean_figure,
-    series_change,
-    share_of,
-)
-from rlreport.figures.ragged import Floats, Ints
+from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
+from rlreport.check.series import Series
+from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import MISMATCHES
-from rlreport.summarise.steps import sequence_weights
+from rlreport.summarise.steps import Grouped, sequence_weights
 from rlreport.text.messages import format_message, listed, message, translatable
 
 AGENTS = translatable("verl issues 1569, 4998 (calls vanish); AReaL (share at the limit)")
@@ -84,12 +72,12 @@ def _disagreement(facts: Facts) -> str:
 def engine_mismatch(check: Check, run: Run) -> Result:
     weights, limits = run.column("mismatch_tokens"), _EngineMismatch
     figures = [
-        mean_figure(run, limit, f"mismatch_{limit.key}", weights)
+        run.figure(limit, f"mismatch_{limit.key}", weights)
         for limit in (limits.k3, limits.prob, limits.ratio, limits.lagged)
     ]
     facts: Facts = {figure.limit.key: figure.end for figure in figures if figure.end >= 0}
     ranking = Ranking(run.column("mismatch_k3"), unit="nats per token")
-    return judge_figures(check, run, figures, ranking, **facts)
+    return check.judge_figures(run, figures, ranking, **facts)
 
 
 class _MismatchByTurn(Limits):
@@ -120,11 +108,11 @@ class _MismatchByTurn(Limits):
 def mismatch_by_turn(check: Check, run: Run) -> Result:
     first, last = (run.column(f"mismatch_{turn}_turn") for turn in ("first", "last"))
     start = run.change(first).last
-    k3 = mean_figure(run, _MismatchByTurn.k3, "mismatch_last_turn")
+    k3 = run.figure(_MismatchByTurn.k3, "mismatch_last_turn")
     if not run.met(_MismatchByTurn.ratio, ">", k3.end, of=start):
         return None
     ranking = Ranking(last, unit="nats per token")
-    return judge_figures(check, run, [k3], ranking, first=start, last=k3.end)
+    return check.judge_figures(run, [k3], ranking, first=start, last=k3.end)
 
 
 class _OffPolicyWeights(Limits):
@@ -158,8 +146,8 @@ class _OffPolicyWeights(Limits):
 def off_policy_weights(check: Check, run: Run) -> Result:
     limits, ranking = _OffPolicyWeights, Ranking(np.abs(run.column("log_weight")), unit="nats")
     if not run.has("log_weight"):
-        figure = mean_figure(run, limits.ess, "ess", op="<")
-        return judge_figures(check, run, [figure], ranking, ess=figure.end)
+        figure = run.figure(limits.ess, "ess", op="<")
+        return check.judge_figures(run, [figure], ranking, ess=figure.end)
     # Medians over the last steps are judged, so a single bad step is not a finding.
     weight = sequence_weights(run.column("log_weight"))
     mean, square = run.by_step(weight), run.by_step(weight**2)
@@ -173,7 +161,7 @@ def off_policy_weights(check: Check, run: Run) -> Result:
         LimitedFigure(limits.std, ">", std, ends["std"]),
         LimitedFigure(limits.chi2, ">", by_step["chi2"], ends["chi2"]),
     ]
-    return judge_figures(check, run, figures, ranking, **ends)
+    return check.judge_figures(run, figures, ranking, **ends)
 
 
 class _StaleRollouts(Limits):
@@ -195,9 +183,9 @@ class _StaleRollouts(Limits):
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
 )
 def stale_rollouts(check: Check, run: Run) -> Result:
-    figure = mean_figure(run, _StaleRollouts.lag, "lag")
+    figure = run.figure(_StaleRollouts.lag, "lag")
     ranking = Ranking(run.column("lag"), unit="steps")
-    return judge_figures(check, run, [figure], ranking, lag=figure.end)
+    return check.judge_figures(run, [figure], ranking, lag=figure.end)
 
 
 class _NegativeKl(Limits):
@@ -235,7 +223,7 @@ def negative_kl(check: Check, run: Run) -> Result:
         {"kl": end, "share": float((values < 0).sum() / np.isfinite(values).sum())},
         Ranking(kl, highest=False, unit="nats", among=kl < 0),
         series=series,
-        onset=run.onset(series, always=always),
+        always=always,
         steps=run.steps[series < 0].tolist(),
     )
 
@@ -273,14 +261,20 @@ def value_divergence(check: Check, run: Run) -> Result:
 
 
 def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
-    limits, count = run.limits[_ValueDivergence], len(run.steps)
-    last_window = np.where(run.step_index >= run.last_index, 0, -1)
-    min_variance = limits.floor * float(_variance(run, returns, np.zeros_like(run.step_index))[0])
-    scale = max(float(_variance(run, returns, last_window)[0]), min_variance)
+    limits, rows = run.limits[_ValueDivergence], len(run.responses)
+    everything = Grouped(np.zeros(1, np.int64), rows)
+    last_window = Grouped(np.array([0, run.last.rows.start]), rows)
+
+    def variance(name: str, groups: Grouped) -> Floats:
+        columns = ("value_tokens", f"{name}_mean", f"{name}_m2")
+        return groups.pooled_variance(*map(run.column, columns))
+
+    min_variance = limits.floor * float(variance(returns, everything)[-1])
+    scale = max(float(variance(returns, last_window)[-1]), min_variance)
     if not scale > 0:
         return None
-    explained = 1 - float(_variance(run, error, last_window)[0]) / scale
-    spread = float(np.sqrt(_variance(run, "value", last_window)[0] / scale))
+    explained = 1 - float(variance(error, last_window)[-1]) / scale
+    spread = float(np.sqrt(variance("value", last_window)[-1] / scale))
     misfit = run.met(_ValueDivergence.explained, "<", explained)
     wide = run.met(_ValueDivergence.spread, ">", spread)
     met = misfit + wide or run.met(_ValueDivergence.weak, "<", explained)
@@ -289,10 +283,10 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
     name = "value" if wide and not misfit else error
     fit = limits.explained if misfit else limits.weak
     bound = limits.spread**2 if name == "value" else 1 - fit
-    figure, base = (_variance(run, prefix, run.step_index, count) for prefix in (name, returns))
+    figure, base = (variance(prefix, Grouped.by(run.step_index)) for prefix in (name, returns))
     ratio = figure / np.fmax(base, min_variance)
     kind = "diverged" if misfit or wide else "weak"
-    series, always = np.log1p(ratio), above(median(ratio[np.isfinite(ratio)][:3]), bound)
+    series, always = np.log1p(ratio), meets(">", median(ratio[np.isfinite(ratio)][:3]), bound)
     return check.finding(
         run,
         "info" if kind == "weak" else "warning",
@@ -300,21 +294,8 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
         {"explained": explained, "spread": spread, "kind": kind},
         Ranking(np.abs(run.column(f"{error}_mean"))),
         series=series,
-        onset=run.onset(series, always=always),
+        always=always,
     )
-
-
-def _variance(run: Run, name: str, group: Ints, size: int = 1) -> Floats:
-    means, inside = run.column(f"{name}_mean"), run.column(f"{name}_m2")
-    weights = run.column("value_tokens")
-    valid = np.isfinite(means) & np.isfinite(inside) & (weights > 0) & (group >= 0)
-    at, mean, weight = group[valid], means[valid], weights[valid]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        total = np.bincount(at, weight, minlength=size)
-        centre = np.bincount(at, weight * mean, minlength=size) / total
-        spread = inside[valid] + weight * (mean - centre[at]) ** 2
-        variance: Floats = np.bincount(at, spread, minlength=size) / total
-    return variance
 
 
 class _FailedRollouts(RiseOrShare):
@@ -342,14 +323,14 @@ class _FailedRollouts(RiseOrShare):
 def failed_rollouts(check: Check, run: Run) -> Result:
     failed = run.attempted_steps["failed_rollouts"].to_numpy(np.float64)
     if not failed.any():
-        return judge_metric(check, run, "failed")
+        return check.judge_metric(run, "failed")
     steps = run.attempted_steps["step"].to_numpy(np.int64)
     share: Floats = failed / (failed + run.attempted_steps["responses"].to_numpy(np.float64))
-    moved = series_change(Series(steps, share, None, "rollouts", "failed_rollouts"), None)
-    start = int(steps[0])
+    series, start = Series(steps, share), int(steps[0])
+    moved = series.change()
     rise = onset(steps, share) if moved.difference > 0 else Onset(start, start, start)
     later = steps[steps >= rise.step].tolist() if rise else ()
-    return judge_share(check, run, moved, series=share, onset=rise, steps=later)
+    return check.judge_share(run, moved, series, onset=rise, steps=later)
 
 
 class _ToolErrors(RiseOrShare):
@@ -395,14 +376,13 @@ class _ToolDisuse(Limits):
     trend=True,
 )
 def tool_disuse(check: Check, run: Run) -> Result:
-    calls, metric = run.column("tool_calls"), run.series_of("tool_calls", MIN_STEPS)
-    moved, series = run.change(calls), Series(run.steps, run.by_step(calls))
-    if metric is not None and not run.has("tool_calls"):
-        moved, series = series_change(metric, None), metric
+    if (figure := run.moved("tool_calls", "tool_calls")) is None:
+        return None
+    moved, series = figure
     ratio = run.met(_ToolDisuse.ratio, "<", moved.last, of=moved.first)
     if not (ratio and moved.fell and run.met(_ToolDisuse.calls, ">", moved.first)):
         return None
-    ranking = Ranking(calls, highest=False, unit="calls")
+    ranking = Ranking(run.column("tool_calls"), highest=False, unit="calls")
     facts = {"start": moved.first, "end": moved.last}
     return check.finding(run, "warning", ratio, facts, ranking, series=series)
 

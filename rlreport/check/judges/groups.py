@@ -8,20 +8,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.check import REF_REWARD, REWARD, Check, Need, Result
-from rlreport.check.finding import (
-    RL_BOARD,
-    Facts,
-    Limit,
-    Limits,
-    Severity,
-    above,
-    at_least,
+from rlreport.check.check import (
+    FAILURES,
+    FALLS,
+    REF_REWARD,
+    REWARD,
+    Check,
+    Need,
+    Result,
+    RiseOrShare,
 )
+from rlreport.check.finding import RL_BOARD, Facts, Limit, Limits, Severity, meets
 from rlreport.check.noise import TINY, Trend, correlation_within
 from rlreport.check.run import Ranking, Run, has, mean, median, met_from_start
-from rlreport.check.series import MIN_STEPS, MIN_WINDOW, running_mean
-from rlreport.check.spreading import FAILURES, FALLS, RiseOrShare, judge_metric, series_change
+from rlreport.check.series import MIN_WINDOW, running_mean
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.notes import Missing
 from rlreport.summarise.steps import (
@@ -250,12 +250,12 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     by_step = groups.groupby("step")[["equal", "wrong"]].mean().reindex(run.steps)
     series = by_step["equal"].to_numpy(np.float64)
     before = by_step[:window].mean()
-    too_hard = above(wrong, limits.share) and at_least(wrong, before["wrong"])
+    too_hard = meets(">", wrong, limits.share) and meets(">=", wrong, before["wrong"])
     among = run.responses["group"].isin(groups.index[groups["equal"]]).to_numpy()
     kind = "solved" if 2 * solved > share else "mixed"
     if np.ptp(rewards[graded]) == 0:
         kind = "constant"
-    always = met_from_start(series, met[0]) or above(before["equal"], limits.share)
+    always = met_from_start(series, met[0]) or meets(">", before["equal"], limits.share)
     onset = run.onset(series, always=always)
     if onset is not None and onset.step == run.steps[-1]:
         onset = None  # a single step is too short for an onset
@@ -271,7 +271,7 @@ def _silent_share(check: Check, run: Run) -> Result:
     """Judge the trainer's share; a note if the run learns, or most groups are probably solved."""
     solved = mean(run.reward.values[-len(run.last.steps) :]) > PROBABLY_SOLVED
     severity: Severity = "info" if solved or run.learned else "warning"
-    return judge_metric(check, run, "zero_variance", severity=severity, facts={"kind": "share"})
+    return check.judge_metric(run, "zero_variance", severity=severity, facts={"kind": "share"})
 
 
 def _groups(run: Run) -> pd.DataFrame:
@@ -379,7 +379,7 @@ def not_sharpening(check: Check, run: Run) -> Result:
     stds: Floats = np.sqrt(run.by_step((reward - run.by_step(reward)[run.step_index]) ** 2))
     ends = (stds[: len(run.last.steps)], run.last_values(stds))
     before, after = (float(np.sqrt(mean(part**2))) for part in ends)
-    if not (moved.rose and before > 0 and at_least(after, before)):
+    if not (moved.rose and before > 0 and meets(">=", after, before)):
         return None
     low, high = np.nanmin(reward), np.nanmax(reward)
     pairs = ((before, moved.first), (after, moved.last))
@@ -532,11 +532,10 @@ def dropped_groups(check: Check, run: Run) -> Result:
     limits, dropped = _DroppedGroups, run.column("dropped")
     every = np.fmax(run.column("reward"), run.column("masked_reward"))
     kept = np.where(dropped == 0, every, np.nan)
-    share, of_kept, of_all = map(run.change, (dropped, kept, every))
-    by_step, gap = run.by_step(dropped), of_kept.difference - of_all.difference
-    metric = None if run.has("dropped") else run.series_of("dropped", MIN_STEPS)
-    if metric is not None:
-        share, by_step = series_change(metric, None), run.align(metric)
+    if (figure := run.moved("dropped", "dropped")) is None:
+        return None
+    (share, by_step), (of_kept, of_all) = figure, map(run.change, (kept, every))
+    gap, by_metric = of_kept.difference - of_all.difference, by_step.source == "metrics"
     hidden = [
         *run.met(limits.kept, ">", of_kept.z),
         *run.met(limits.gap, ">=", gap, of=run.spread()),
@@ -545,13 +544,13 @@ def dropped_groups(check: Check, run: Run) -> Result:
     if len(hidden) == 2 and of_all.fell:
         kind, met, series = "hidden", hidden, run.by_step(kept) - run.by_step(every)
     elif len(many) == 2 and share.rose:
-        kind, met, series = "many", many, by_step
+        kind, met, series = "many", many, run.align(by_step)
     else:
         return None
     facts: Facts = {"kind": kind, "share": share.last, "before": share.first}
     facts = {**facts, "kept_start": of_kept.first, "kept_end": of_kept.last}
     facts = {**facts, "all_start": of_all.first, "all_end": of_all.last}
     ranking = Ranking(every, highest=False, unit="reward", among=dropped == 1)
-    source = {"series_from": metric.source} if metric else {}
-    severity: Severity = "info" if (run.learned if metric else of_all.rose) else "warning"
+    source = {"series_from": by_step.source} if by_metric else {}
+    severity: Severity = "info" if (run.learned if by_metric else of_all.rose) else "warning"
     return check.finding(run, severity, met, {**facts, **source}, ranking, series=series)

@@ -13,14 +13,13 @@ from rlreport.check.finding import Fact, Facts, Finding, Limit, Limits, LogText,
 from rlreport.check.judges.reward import lost_part
 from rlreport.check.judges.text import distinct_loss
 from rlreport.check.noise import centred
+from rlreport.check.onset import onset
 from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.series import FALL_Z, Shape
 from rlreport.check.spreading import (
     FIGHTIN_WORDS,
     Spreading,
     has_text,
-    is_verifiable,
-    label_contained,
     prevalence,
     spreading_texts,
 )
@@ -182,11 +181,11 @@ def _leading_text(texts: pd.DataFrame) -> pd.Series:
 def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
     watched = run.watched_shape
     validated = watched is not None and watched.rose and not watched.fell
-    contained = label_contained(run)
+    contained = run.labels_contained
     if contained is not None:
         learned = validated or contained >= run.limits[_FormatLearned].contained
         return "format" if learned else "either"
-    return "format" if (is_verifiable(run) or validated) and not _does_harm(run, counts) else "hack"
+    return "format" if (run.verifiable or validated) and not _does_harm(run, counts) else "hack"
 
 
 def _does_harm(run: Run, counts: Floats) -> bool:
@@ -258,7 +257,7 @@ def format_learned(check: Check, run: Run) -> Result:
     widest = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
     top = widest if rewarded.empty else _leading_text(rewarded)
     counts = run.once(spreading_texts).counts[top["ngram"]]
-    if not (is_verifiable(run) if rewarded.empty else _classify_text(run, counts) == "format"):
+    if not (run.verifiable if rewarded.empty else _classify_text(run, counts) == "format"):
         return None
     met = run.met(_FormatLearned.share, ">=", top["share_last"])
     return _text_finding(check, run, met, top, paid=not rewarded.empty)
@@ -352,7 +351,7 @@ class _WatchedRewardFall(Limits):
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
     watched, trained = run.watched_shape, run.reward_shape
-    if run.watched is None and run.series_of("validation") is None:
+    if run.watched_reward is None:
         return check.not_run(check.needs_also)
     if watched is None:
         return check.too_short(run, run.watched_reward)
@@ -367,21 +366,20 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     fell = bool(loss_met) and significant
     if not fell and (trained is None or _follows(watched, trained, limits.follow)):
         return None
-    in_training = run.watched is not None and run.watched[0] is run
-    peak = (watched.best_index, watched.best_index + watched.window)
+    in_training, series = run.has("valid_reward"), watched.series
     facts: dict[str, Fact] = {"kind": "fell" if fell else "apart"}
     facts |= {"start": watched.start, "best": watched.best, "end": watched.end}
     start, end = (trained.start, trained.end) if trained else (None, None)
     facts |= {"trained_start": start, "trained_end": end}
-    facts["series_from"] = watched.series.source
+    facts["series_from"] = series.source
     return check.finding(
         run,
         "critical" if fell and -watched.rise_z > FALL_Z else "warning",
         loss_met if fell else (),
         facts,
         Ranking(run.column("valid_reward"), False, "reward") if in_training else None,
-        series=run.align(watched.series) if in_training else None,
-        onset=run.onset_of(watched.series, peak) if fell else None,
+        series=run.align(series) if in_training else None,
+        onset=onset(series.steps, series.values, peak=watched.peak) if fell else None,
     )
 
 

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.about.several_runs import SEVERAL_RUNS
-from rlreport.check.check import Check, Result
+from rlreport.check.check import FAILURES, Check, Result
 from rlreport.check.finding import SEVERITIES, Facts, Finding, Limit, Limits, LogText, Severity
-from rlreport.check.noise import step_numbers
 from rlreport.check.run import Ranking, Run
-from rlreport.check.spreading import FAILURES
 from rlreport.figures.ragged import Ints, spans
 from rlreport.metrics.roles import roles_of
 from rlreport.summarise.steps import most_common
@@ -252,7 +250,7 @@ def broken_log(check: Check, run: Run) -> Result:
         *_unreadable_lines(tables, limits),
         *_incomplete_faults(run),
         *_missing_steps(run.attempted_steps["step"].to_numpy(np.int64), limits),
-        *_early_ranks(tables),
+        *_early_ranks(tables, run.steps),
     ]
     # The reader cut token arrays of unequal length, which padding had caused.
     if cut := sum(note.count for note in tables.notes if note.kind == "unequal_lengths"):
@@ -323,8 +321,7 @@ def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
         yield _Fault("warning", "missing", facts, tuple(steps[np.union1d(at, at + 1)].tolist()))
 
 
-def _early_ranks(tables: Tables) -> Iterator[_Fault]:
-    order = step_numbers(tables)
+def _early_ranks(tables: Tables, order: Ints) -> Iterator[_Fault]:
     pairs = tables.responses[["file", "step"]].drop_duplicates()
     pairs = pairs[~pairs["step"].isin(tables.repeated)]  # an earlier attempt may end early
     pairs["at"] = np.searchsorted(order, pairs["step"].to_numpy())

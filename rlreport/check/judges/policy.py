@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.check.check import KL, LOGPROBS, Check, Result
-from rlreport.check.finding import Facts, Limit, Limits, Met, Severity, above
-from rlreport.check.noise import Change, Trend
-from rlreport.check.run import Ranking, Run, mean, median
+from rlreport.check.check import FAILURES, FALLS, KL, LOGPROBS, Check, Result
+from rlreport.check.finding import Facts, Limit, Limits, Met, Severity, meets
+from rlreport.check.noise import Change
+from rlreport.check.onset import onset
+from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
 from rlreport.check.series import Series, running_mean
-from rlreport.check.spreading import FAILURES, FALLS, LimitedFigure, judge_figures, series_change
 from rlreport.figures.ragged import Ints, spans
 from rlreport.text.messages import translatable
 
@@ -84,11 +84,10 @@ def kl_explosion(check: Check, run: Run) -> Result:
         high = by_step > max(limits.warn, 3 * median(by_step))
         brief = high.sum() <= max(limits.lasting, limits.part * len(run.steps))
         severity = "info" if brief and end is None else "warning"
-    always = run.first is not None and above(mean(kl[run.first.rows]), limits.warn)
-    onset = run.onset(by_step, always=always)
+    always = run.first is not None and meets(">", mean(kl[run.first.rows]), limits.warn)
     ranking = Ranking(kl, unit="nats", token=run.column("kl_max_position"))
     facts: Facts = {"kind": "level", "kl": per_response, "kl_token": per_token}
-    return check.finding(run, severity, met, facts, ranking, series=by_step, onset=onset)
+    return check.finding(run, severity, met, facts, ranking, series=by_step, always=always)
 
 
 def _mean_kl(run: Run, rows: slice) -> tuple[float, float]:
@@ -138,7 +137,7 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
     unit = limits.warn if kl.name == run.roles.get("kl") else limits.warn_token
     threshold = max(limits.excursion * usual, unit)
     smoothed = running_mean(kl.values, SMOOTH)
-    if not above(highest := float(smoothed.max()), threshold):
+    if not meets(">", highest := float(smoothed.max()), threshold):
         return None
     stretches = spans(smoothed > threshold)
     first, end = max(stretches.tolist(), key=lambda stretch: stretch[1] - stretch[0])
@@ -160,15 +159,11 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
 
 def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
     """Return the change of the mean surprisal, or else of the trainer's entropy metric."""
-    trainers = run.series_of("entropy")
-    if LOGPROBS.is_available(run):
-        by, weights = run.column("surprisal_mean"), run.column("logp_tokens")
-        moved, series = run.change(by, weights), Series(run.steps, run.by_step(by, weights))
-        ranking = Ranking(by, highest, "nats per token")
-    elif trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:
+    if (figure := run.moved("surprisal_mean", "entropy", run.column("logp_tokens"))) is None:
         return None
-    else:
-        moved, series, ranking = series_change(trainers, None), trainers, None
+    moved, series = figure
+    surprisal = Ranking(run.column("surprisal_mean"), highest, "nats per token")
+    ranking = surprisal if LOGPROBS.is_available(run) else None
     facts = {"start": moved.first, "end": moved.last}
     return moved, {"series": series, "ranking": ranking, "facts": facts}
 
@@ -300,7 +295,7 @@ def ratio_drift(check: Check, run: Run) -> Result:
     ]
     kind = "ratio" if np.isfinite(end) else "clipped"
     facts: Facts = {"ratio": end, "outside": tail, "kind": kind, "series_from": source}
-    return judge_figures(check, run, figures, Ranking(outside, unit="of tokens"), **facts)
+    return check.judge_figures(run, figures, Ranking(outside, unit="of tokens"), **facts)
 
 
 class _GradientExplosion(Limits):
@@ -354,12 +349,12 @@ def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
     shape, none = run.reward_shape, np.zeros(len(spikes), np.bool_)
     if shape is None or not (shape.fell or shape.below_start or shape.dead is not None):
         return none
-    onset = run.onset_of(shape.series, (shape.best_index, shape.best_index + shape.window))
-    if onset is None:
+    began = onset(shape.series.steps, shape.series.values, peak=shape.peak)
+    if began is None:
         return none
     margin = max(run.limits[_GradientExplosion].soon * len(run.steps), 1)
     indices = np.searchsorted(run.steps, spikes)
-    low, high = np.searchsorted(run.steps, [onset.low, onset.high])
+    low, high = np.searchsorted(run.steps, [began.low, began.high])
     harmful: NDArray[np.bool_] = (indices >= low - margin) & (indices <= high)
     return none if np.count_nonzero(indices < low - margin) >= harmful.sum() else harmful
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import (
@@ -18,11 +19,10 @@ from rlreport.check.finding import (
     Limits,
     Severity,
 )
-from rlreport.check.noise import Window, window
-from rlreport.check.onset import noise
+from rlreport.check.noise import Window
+from rlreport.check.onset import noise, onset
 from rlreport.check.run import MixChange, Ranking, RewardStalled, Run
 from rlreport.check.series import RISE_Z, Dip, RewardCollapse, Shape, running_mean
-from rlreport.check.spreading import same_prompt_change
 from rlreport.figures.ragged import Floats
 
 NEAR = 5  # Number of steps on each side of a jump that count as next to it
@@ -33,6 +33,8 @@ SUDDEN = 0.6
 STRAY = 0.5
 NEW = 0.8  # The prompts changed if this fraction of the responses after a jump have new prompts
 MIN_SIDE = 3  # Minimum number of steps on each side of a jump
+# A mean over recurring prompts needs so many that have both early and late responses
+MIN_SHARED_PROMPTS = 8
 # Minimum size of a jump of the reward, in standard errors of a single step's mean reward
 EVIDENT = 5.0
 
@@ -110,7 +112,7 @@ def _fall(run: Run) -> Result:
         {**facts, "kind": "prompts"} if explained else facts,
         Ranking(run.column("reward"), False, "reward"),
         series=shape.series,
-        onset=run.onset_of(shape.series, (peak, peak + shape.window)),
+        onset=onset(shape.series.steps, shape.series.values, peak=(peak, peak + shape.window)),
     )
 
 
@@ -136,14 +138,14 @@ def fall_windows(run: Run, fall: Finding | None) -> tuple[Window, Window]:
     shape = run.reward_shape
     assert shape is not None
     steps, dip = shape.series.steps, shape.dip
-    first, stop = shape.best_index, shape.best_index + shape.window
+    first, stop = shape.peak
     late, end = len(steps) - shape.window, len(steps)
     if fall and fall.until is not None and dip is not None:
         first, stop, late, end = 0, dip.start, dip.start, dip.stop + 1
     elif fall and isinstance(since := fall.facts.get("since"), int):
         late = int(steps.searchsorted(since))
     low, high = run.steps.searchsorted([steps[[first, late]], steps[[stop - 1, end - 1]]])
-    return window(run.tables, low[0], high[0] + 1), window(run.tables, low[1], high[1] + 1)
+    return run.window(low[0], high[0] + 1), run.window(low[1], high[1] + 1)
 
 
 def _judge_dip(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
@@ -179,7 +181,7 @@ def _has_fallen(run: Run, shape: Shape) -> bool:
     reward = run.column("reward")
     means = running_mean(np.nan_to_num(run.by_step(reward), nan=-np.inf), size)
     start = int(np.argmax(means))
-    best = window(run.tables, start, start + size)
+    best = run.window(start, start + size)
     loss, gain = run.change(reward, first=best), run.change(reward, last=best).difference
     min_loss = max(limits.half * gain, limits.spread * run.spread())
     # By chance alone, the best of several windows lies above the others.
@@ -196,7 +198,7 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
         return False
     steps, dip, size = len(shape.series.steps), shape.dip, shape.window
     drop = shape.best - shape.end
-    best = window(run.tables, shape.best_index, shape.best_index + size)
+    best = run.window(*shape.peak)
     reference, gap = (run.change(run.column(c), first=best) for c in ("ref_reward", "reward_gap"))
     if -reference.difference > drop / 2 and reference.fell and not gap.fell:
         return True
@@ -207,8 +209,19 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
         drop = dip.level - dip.low
         late = (index >= dip.start) & (index <= dip.stop)
         early = ~late
-    difference = same_prompt_change(run, run.column("reward"), late, early)
+    difference = _same_prompt_change(run, run.column("reward"), late, early)
     return difference is not None and difference > -drop / 2
+
+
+def _same_prompt_change(
+    run: Run, values: Floats, late: NDArray[np.bool_], early: NDArray[np.bool_] | None = None
+) -> float | None:
+    """Return the mean change of ``values`` from early to late responses to the same prompts."""
+    prompts, early = run.responses["prompt_id"].to_numpy(), ~late if early is None else early
+    sides = (np.isfinite(values) & part for part in (late, early))
+    after, before = (pd.Series(values[side]).groupby(prompts[side]).mean() for side in sides)
+    changes = (after - before).dropna()
+    return float(changes.mean()) if len(changes) >= MIN_SHARED_PROMPTS else None
 
 
 @Check(
@@ -305,7 +318,7 @@ def reward_shift(check: Check, run: Run) -> Result:
         died = shape is not None and (shape.dead is not None or (shape.below_start and new_low))
         if died or not _exceeds_noise(run, reward, jump) or _others_jump(run, jump.at, limit):
             return None
-    sides = (window(run.tables, *part) for part in ((0, jump.at), (jump.at, len(run.steps))))
+    sides = run.window(0, jump.at), run.window(jump.at, len(run.steps))
     mix = run.mix_change(*sides) if column == "reward" else None
     if mix and abs(mix.mix) > abs(mix.rest):
         return None
@@ -385,7 +398,7 @@ def _others_jump(run: Run, at: int, still: float) -> bool:
 
 
 def _prompts_changed(run: Run, reward: Floats, jump: _Jump) -> bool:
-    difference = same_prompt_change(run, reward, run.step_index >= jump.at)
+    difference = _same_prompt_change(run, reward, run.step_index >= jump.at)
     if difference is not None:
         return abs(difference) < abs(jump.after - jump.before) / 2
     prompts = run.responses["prompt_id"].to_numpy(np.int64)

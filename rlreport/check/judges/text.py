@@ -6,14 +6,26 @@ import unicodedata
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.check import LENGTH, LOGPROBS, RESPONSE, REWARD, Check, Need, Result
+from rlreport.check.check import (
+    FALLS,
+    LENGTH,
+    LOGPROBS,
+    RESPONSE,
+    REWARD,
+    Check,
+    Need,
+    Result,
+    RiseOrShare,
+)
 from rlreport.check.finding import EOS, Facts, Limit, Limits, LogText, Severity
-from rlreport.check.noise import Trend, correlation_within, whole, window
+from rlreport.check.noise import Trend, correlation_within, deviate
 from rlreport.check.onset import onset
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import (
@@ -23,15 +35,6 @@ from rlreport.check.series import (
     WINDOW_SHARE,
     Series,
     running_mean,
-)
-from rlreport.check.spreading import (
-    FALLS,
-    RiseOrShare,
-    distinct_fall,
-    is_verifiable,
-    judge_metric,
-    judge_rows,
-    series_change,
 )
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import find_loops, is_cut_off
@@ -43,6 +46,10 @@ RAGEN_2 = translatable("RAGEN-2 (template collapse)")
 
 # Number of hash buckets for n-grams; collisions make the result only slightly less exact
 _BUCKETS = 4096
+
+DRAWS = 8  # Distinct-2 is the average of samples from this many random orders of the responses
+# Number of bigrams from which distinct-2 is computed: at most (for speed), and least per step
+MAX_BIGRAMS, MIN_STEP_BIGRAMS = 20_000, 20
 
 # A text needs this many letters for its script (Latin, Cyrillic, ...) to be recognized
 LEAST_LETTERS = 6
@@ -104,7 +111,7 @@ def diversity_collapse(check: Check, run: Run) -> Result:
         return None
     watched = run.watched_shape
     fell = any(shape is not None and shape.fell for shape in (run.reward_shape, watched))
-    trusted = (watched is not None and watched.rose) or is_verifiable(run)
+    trusted = (watched is not None and watched.rose) or run.verifiable
     harmless = run.learned and trusted and not fell and not repeats
     ranking = Ranking(times, unit="times in its step")
     if not twin[run.last.rows].any():
@@ -118,6 +125,69 @@ def distinct_loss(run: Run) -> bool:
     limits = run.limits[_DiversityCollapse]
     fall = distinct_fall(run, limits.least_bigrams)
     return fall is not None and fall.share > limits.fall
+
+
+class DistinctFall(NamedTuple):
+    """Distinct-2 (fraction of distinct bigrams) of first and last steps, and the z of its fall."""
+
+    first: float
+    last: float
+    bigrams: int
+    z: float
+    series: Floats  # of each step, float64 (S,), NaN for steps with too few bigrams
+
+    @property
+    def share(self) -> float:
+        return 1 - self.last / self.first
+
+
+def distinct_fall(run: Run, least: int) -> DistinctFall | None:
+    """Compare distinct-2 in the first and last window; None if either has < ``least`` bigrams.
+
+    Larger samples repeat more bigrams, so both windows, and all steps, are cut to equal numbers.
+    The z is computed from the variance between steps. Identical answers to a prompt within a
+    step count once.
+    """
+    sample = run.tables.ngrams
+    if run.first is None or sample is None:
+        return None
+    rows, units = np.asarray(sample.rows), np.asarray(sample.units, np.int64)
+    keys = units[:-1] * len(sample.vocabulary) + units[1:]
+    answers = run.responses[["step", "prompt_id", "response_hash"]].iloc[rows]
+    steps: list[list[Ints]] = [[] for _ in run.steps]
+    for i in np.flatnonzero(~answers.duplicated().to_numpy()).tolist():
+        start, stop = sample.offsets[i], sample.offsets[i + 1]
+        steps[run.step_index[rows[i]]].append(keys[start : max(stop - 1, start)])
+    size_first, size_last = len(run.first.steps), len(run.last.steps)
+    windows = [[*chain(*part)] for part in (steps[:size_first], steps[-size_last:])]
+    size = min(MAX_BIGRAMS, *(sum(map(len, part)) for part in windows))
+    if size < least:
+        return None
+    sizes = np.array([sum(map(len, part)) for part in steps])
+    ends = [*range(size_first), *range(len(steps) - size_last, len(steps))]
+    # The variance is that of steps cut to the size of the smallest step in both windows. The
+    # series for the onset may use more bigrams, and is NaN at steps with fewer.
+    end_size = max(int(sizes[ends].min()), MIN_STEP_BIGRAMS)
+    step_size = max(int(np.median(sizes)) // 2, MIN_STEP_BIGRAMS)
+    scatter = np.array([_distinct_2(steps[index], end_size) for index in ends])
+    first, last = scatter[:size_first], scatter[size_first:]
+    error = float(np.sqrt(first.var(ddof=1) / size_first + last.var(ddof=1) / size_last))
+    z = deviate(float(first.mean() - last.mean()), error, len(ends) - 2)
+    series = np.array([_distinct_2(part, step_size) for part in steps])
+    before, after = (_distinct_2(part, size) for part in windows)
+    return DistinctFall(before, after, size, z, series)
+
+
+def _distinct_2(responses: list[Ints], size: int) -> float:
+    """Return the fraction of distinct bigrams in ``size`` random ones, NaN if there are fewer."""
+    size = min(size, MAX_BIGRAMS)
+    if sum(map(len, responses)) < size:
+        return np.nan
+    orders = [np.random.default_rng(draw).permutation(len(responses)) for draw in range(DRAWS)]
+    draws = [np.concatenate([responses[i] for i in order])[:size] for order in orders]
+    # np.unique takes twice the time of a sort.
+    distinct = sum(1 + np.count_nonzero(np.diff(np.sort(draw))) for draw in draws)
+    return distinct / (DRAWS * size)
 
 
 class _TemplateCollapse(Limits):
@@ -346,7 +416,7 @@ def length_hacking(check: Check, run: Run) -> Result:
 def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
     grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
     inside, reward = "group" if grouped else "step", run.column("reward")
-    windows = (run.last, whole(run.tables))
+    windows = (run.last, run.window(0, len(run.steps)))
     pairs = [correlation_within(run.tables, reward, length, part, inside) for part in windows]
     return max(pairs, key=lambda pair: np.nan_to_num(pair[0], nan=-2.0))
 
@@ -418,10 +488,10 @@ def _shrunk(check: Check, run: Run) -> Result:
     if _finish_known(run):
         length, trainers = np.where(run.column("finished") == 1, length, np.nan), None
     if trainers is not None and run.covers(trainers):
-        severe, moved = (series_change(trainers, steps) for steps in (MIN_WINDOW, None))
+        severe, moved = (trainers.change(MIN_WINDOW), trainers.change())
         series, unit = trainers, translatable("tokens")
     else:
-        first = window(run.tables, 0, MIN_WINDOW)
+        first = run.window(0, MIN_WINDOW)
         medians = [median(length[part.rows]) for part in (run.last, first)]
         if medians[0] >= run.limits[_LengthCollapse].ratio * medians[1]:
             return None  # The mean fell only because a few long responses disappeared.
@@ -458,7 +528,7 @@ def _stubs(check: Check, run: Run) -> Result:
     facts: Facts = {"stubs": share.last, "stubs_start": share.first, "tokens": limit}
     severity: Severity = "warning" if share.rose and not run.learned else "info"
     ranking, series = Ranking(tokens, highest=False, unit=run.length_unit), run.by_step(is_stub)
-    dating = {"series": series, "onset": run.onset(series, always=not share.rose)}
+    dating = {"series": series, "always": not share.rose}
     return check.finding(run, severity, met, {**facts, "kind": "stubs"}, ranking, **dating)
 
 
@@ -487,13 +557,13 @@ def missing_eos(check: Check, run: Run) -> Result:
     if cut_off is not None:
         among = cut_off == 1
         ranking = Ranking(run.column(run.length), unit=run.length_unit, among=among, at_end=True)
-        finding = judge_rows(check, run, cut_off, ranking=ranking)
+        finding = check.judge_rows(run, cut_off, ranking=ranking)
         rose = finding is not None and any(met.name == "rise" for met in finding.thresholds)
         if rose or _same_length(run, cut_off):
             return finding
         run.tested.pop(MissingEos.share, None)  # the responses end with a stop string
         return None
-    return judge_metric(check, run, "truncated")
+    return check.judge_metric(run, "truncated")
 
 
 def _finish_known(run: Run) -> bool:
@@ -558,7 +628,7 @@ def loops(check: Check, run: Run) -> Result:
     in_loop, steps = np.sign(share), len(run.steps)
     series, size = run.by_step(in_loop), max(MIN_WINDOW, int(steps * WINDOW_SHARE))
     peak = int(np.argmax(running_mean(np.nan_to_num(series), size)))
-    start, end, high = (window(run.tables, at, at + size) for at in (0, steps - size, peak))
+    start, end, high = (run.window(at, at + size) for at in (0, steps - size, peak))
     # A tenth of the steps may have too few responses for significance, a fifth has more.
     for first, late in ((run.first, run.last), (start, end), (start, high)):
         moved = run.change(in_loop, first=first, last=late, by_step=False)
@@ -594,7 +664,7 @@ def loops(check: Check, run: Run) -> Result:
 def _judge_loop_metric(check: Check, run: Run) -> Result:
     if (metric := run.series_of("loops", MIN_STEPS)) is None:
         return check.not_run("response")
-    moved = series_change(metric, None)
+    moved = metric.change()
     met = run.met(_Loops.rise, ">=", moved.difference) + run.met(_Loops.z, ">=", moved.z)
     if len(met) < 2:
         return None
