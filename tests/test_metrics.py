@@ -475,9 +475,7 @@ def test_each_known_key_has_its_role_alone_and_among_the_keys_of_its_framework(f
         ("truncated", "any/other", 0.7, 0.7),
     ],
 )
-def test_values_are_converted_to_the_unit_of_their_role(
-    role: str, name: str, logged: float, expected: float
-) -> None:
+def test_values_are_converted_to_the_unit_of_their_role(role, name, logged, expected):
     assert in_unit_of(role, name, np.array([logged])) == pytest.approx([expected])
 
 
