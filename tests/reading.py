@@ -47,6 +47,13 @@ def write(path: Path, rows: Sequence[Mapping[str, Any] | bytes | str]) -> Path:
     return path
 
 
+def jsonl(path: Path, *objects: object) -> Path:
+    """Write lines of JSON into a folder that is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(one) + "\n" for one in objects), "utf-8")
+    return path
+
+
 def damage(data: bytearray, rng: random.Random, tricks: Sequence[bytes]) -> None:
     """Flip, overwrite, cut or splice a few bytes of a log, in place."""
     at = rng.randrange(len(data))

@@ -17,7 +17,7 @@ from rlreport.deliver.email import file_name, one_line
 from rlreport.errors import UsageError
 from tests.conftest import ROOT
 from tests.hostile import MARK, hostile_rows, write_log
-from tests.test_deliver_one_file import Elements
+from tests.pages_reading import Elements
 
 
 @pytest.fixture(scope="module")

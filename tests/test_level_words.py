@@ -62,9 +62,7 @@ def test_fail_on_counts_nothing_for_an_unclear_run(unclear: Path) -> None:
     assert (result.exit_code, "\nUnclear: " in result.output) == (0, True)
 
 
-def test_the_index_and_a_comparison_name_the_level_of_each_run(
-    unclear: Path, tmp_path: Path
-) -> None:
+def test_the_index_and_a_comparison_name_the_level_of_each_run(unclear, tmp_path):
     rlreport.index(unclear, tmp_path / "index.html")
     assert (tmp_path / "index.html").read_text().count("? Unclear") == 2
     for base in ("logs", "folder"):

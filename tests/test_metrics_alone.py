@@ -24,6 +24,7 @@ from rlreport.metrics import MAX_STEPS, find_and_read, find_metrics
 from rlreport.metrics.roles import FRAMEWORKS, PLAIN_NAMES, framework_of, roles_of
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
+from tests.reading import jsonl
 from tests.running import SEARCH
 from tests.running import rlreport as rlreport_command
 from tests.schemas import validate
@@ -60,9 +61,7 @@ def state(path: Path, logged: Events) -> Path:
 
 
 def lines(path: Path, logged: Events) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(event) + "\n" for event in logged), "utf-8")
-    return path
+    return jsonl(path, *logged)
 
 
 def table(path: Path, logged: Events) -> Path:

@@ -22,15 +22,10 @@ from rlreport.draw.theme import LIGHT
 from rlreport.errors import StrictError, UnusableInputError
 from rlreport.metrics.roles import GUIDANCE
 from tests.draw_tables import response_table, tables_of
-from tests.reading import row, write
+from tests.reading import jsonl, row, write
 from tests.running import rlreport as rlreport_command
 
 STEPS = (10, 20, 30)
-
-
-def jsonl(path: Path, *events: dict) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return write(path, events)
 
 
 def state(path: Path, **metrics: list[float]) -> Path:

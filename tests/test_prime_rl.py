@@ -22,9 +22,7 @@ DUMP = DUMPS / "prime_rl"
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_one_file_of_traces_and_one_of_each_producers_updates_are_the_same_run(
-    packed: bool, tmp_path: Path
-) -> None:
+def test_one_file_of_traces_and_one_of_each_producers_updates_are_the_same_run(packed, tmp_path):
     wanted = read(DUMP / "stream")
     traces = DUMP / "stream" / "monitors" / "file" / "traces"
     for folder in (traces / "stream", *(traces / "annotations").glob("*[!l]")):
@@ -137,9 +135,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("arrays", [(), ("logprobs",), ("logprobs", "trainer_logprobs")])
-def test_a_turn_that_was_not_trained_on_is_absent_and_not_nan(
-    tmp_path: Path, arrays: tuple[str, ...]
-) -> None:
+def test_a_turn_that_was_not_trained_on_is_absent_and_not_nan(tmp_path, arrays):
     episodes = []
     for step in range(20):
         for n in range(4):
@@ -194,9 +190,7 @@ def test_an_update_on_its_own_is_no_response(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [0, -20])
 @pytest.mark.parametrize("chunk", ["trainer/00002.jsonl.zst", "orchestrator/00000.jsonl.zst"])
-def test_of_a_damaged_chunk_of_updates_what_is_before_the_damage_is_read(
-    tmp_path: Path, chunk: str, kept: int
-) -> None:
+def test_of_a_damaged_chunk_of_updates_what_is_before_the_damage_is_read(tmp_path, chunk, kept):
     folder = run(tmp_path / "run", 0.0, steps=4)
     path = updates_of(folder) / chunk
     data = path.read_bytes() if path.exists() else zstd.compress(b"{}\n" * 9)

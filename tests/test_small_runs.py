@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.pages.overview import change
 from rlreport.pages.step import number_cells
 from tests.reading import row, write
 
@@ -21,15 +20,6 @@ def test_no_tick_lies_between_two_steps(steps, tmp_path):
     chart = page.split('data-chart="reward"')[1].split("</svg>")[0]
     ticks = re.findall(r"<text[^>]*>(\d+)</text>", chart)  # those of rewards have a point
     assert ticks == [str(step) for step in range(steps)]
-
-
-def test_what_only_rounding_changes_is_no_change():
-    same = change(0.1 + 0.2, 0.3, "step 0")
-    assert same is not None
-    assert (same.direction, same.delta.text) == ("flat", "±0")
-    real = change(0.3003, 0.3, "step 0")
-    assert real is not None
-    assert real.direction == "up"
 
 
 def test_log_probabilities_without_token_strings_are_no_choice_of_token_data(tmp_path):
