@@ -197,8 +197,8 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     broken = broken.rename(tmp_path / "nan")
     write(broken / "metrics.jsonl", losses)
     rlreport.build(broken, tmp_path / "report", workers=1)
-    still = rlreport.compare(tmp_path / "report", broken, tmp_path / "d", fail_on=["any"])
-    assert still.sentence.startswith("Both are broken")
+    found, still = compared(tmp_path / "report", broken, fail_on=["any"])
+    assert found["verdict"]["sentence"].startswith("Both are broken")
     assert not still.gate.failed
     about = shutil.copytree(tmp_path / "report", tmp_path / "warned") / "data" / "report.json"
     said = json.loads(about.read_text())
