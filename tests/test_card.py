@@ -337,7 +337,6 @@ def test_a_redacted_card_has_no_prose_and_one_without_names_nothing(redact, tmp_
 
 def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    folder.mkdir()
     rows = [
         {
             "step": step, "prompt": f"p{i}", "response": "a b", "reward": 0.1 * (i % 3),
@@ -361,7 +360,6 @@ def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> No
 
 
 def write_rows(path, steps, reward, prompt="p"):
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = [{"step": s, "prompt": prompt, "response": "r", "reward": reward} for s in steps]
     return write_log(path, rows)
 
