@@ -14,6 +14,7 @@ import xxhash
 import rlreport
 from tests.forms import FORMS, everything
 from tests.hostile import write_log
+from tests.reading import row, write
 from tests.running import rlreport as command
 
 STEPS = 12
@@ -190,3 +191,28 @@ def test_logged_names_of_splits_are_left_out_of_notes_and_settings(tmp_path):
             built = rlreport.build(logs, tmp_path / "run", redact=redact, split=asked, workers=1)
             assert any("split" in note.kind for note in built.tables.notes)
             assert bool(SECRET.search(everything(Path(built.out)))) != bool(redact)
+
+
+def test_hidden_names_change_no_verdict(tmp_path):
+    sources = [("math", lambda step: 0.9), ("code", lambda step: 0.9 * (step < 12))]
+    rows = [
+        row(step, reward=float(n % 10 < 10 * mean(step)), data_source=source, prompt=f"{n}")
+        for step in range(40)
+        for source, mean in sources
+        for n in range(20)
+    ]
+    gap = {"sampling/sampling_logp_difference/mean": 0.5}
+    (tmp_path / "metrics.jsonl").write_text(
+        "".join(json.dumps({"step": step, "reward": 0.5, **gap}) + "\n" for step in range(40))
+    )
+    write(tmp_path / "log.jsonl", rows)
+    found = {}
+    for redact in (False, "names"):
+        out = tmp_path / f"report_{redact}"
+        rlreport.build(
+            tmp_path / "log.jsonl", out, redact=redact, metrics=[tmp_path / "metrics.jsonl"]
+        )
+        findings = json.loads((out / "data" / "findings.json").read_text())["findings"]
+        found[redact] = {f["id"]: f["facts"].get("ratio") for f in findings}
+    assert {"environment_fall", "engine_mismatch"} <= set(found[False])
+    assert found["names"] == found[False]

@@ -517,3 +517,22 @@ def test_a_log_without_responses_says_why(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [row(0, trainable=False)] * 3)
     with pytest.raises(UnusableInputError, match="3 rows of agents that are not trained"):
         read_logs([path], ReadOptions(workers=1))
+
+
+ATTEMPTS = {
+    "inside": ({"a": (0, 29), "b": (10, 14), "c": (20, 39)}, {"a": 15, "b": 5, "c": 20}),
+    "further back": ({"a": (0, 19), "b": (10, 24), "c": (5, 29)}, {"a": 5, "c": 25}),
+    "around": ({"run_1": (10, 19), "run_2": (0, 29)}, {"run_2": 30}),
+}
+
+
+@pytest.mark.parametrize("case", ATTEMPTS)
+def test_of_several_attempts_each_step_is_of_the_last_that_logged_it(case, tmp_path):
+    files, expected = ATTEMPTS[case]
+    for name, (first, last) in files.items():
+        rows = [row(s, prompt=f"p{n}") for s in range(first, last + 1) for n in range(6)]
+        write(tmp_path / f"{name}.jsonl", rows)
+    scan = read(tmp_path, restarts="last")
+    kept = scan.responses.groupby("file")["step"].nunique()
+    assert {Path(scan.files[file].name).stem: steps for file, steps in kept.items()} == expected
+    assert set(scan.responses.groupby("step").size()) == {6}

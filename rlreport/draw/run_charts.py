@@ -235,7 +235,7 @@ def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         ("length", message("Response length by environment")),
     ):
         means = steps.pivot(index="step", columns="environment", values=column)
-        means.columns = [*environments.names, message("others")][: means.shape[1]]
+        means.columns = environments.labels[: means.shape[1]]
         means = means.reindex(frame.steps).apply(drawable, raw=True)
         part = -(-len(means) // 5)
         change = means.iloc[-part:].mean() - means.iloc[:part].mean()

@@ -316,7 +316,7 @@ def environments_table(context: RunContext, addresses: Addresses) -> TableView |
     steps = environment_steps(tables, environments)
     parts = [steps[steps["environment"] == i] for i in sorted(steps["environment"].unique())]
     sizes = np.array([part["responses"].sum() for part in parts])
-    names = [*environments.names, message("others")][: len(parts)]
+    names = environments.labels[: len(parts)]
     unit = STEP[f"{length_column(tables.responses)}_mean"].unit
     first, best, last = zip(*(_ends(part, "reward") for part in parts), strict=True)
     length_first, _, length_last = zip(*(_ends(part, "length") for part in parts), strict=True)

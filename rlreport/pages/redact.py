@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from rlreport.check.finding import Example, Finding, LogText, Verdict
 from rlreport.check.spreading import SpreadingTexts
-from rlreport.metrics.roles import PLAIN_NAMES, roles_of
+from rlreport.metrics.roles import PLAIN_NAMES, in_unit_of, roles_of
 from rlreport.pages.views import is_numeric
 from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT, UNREAD_FIELDS
 from rlreport.read.rollouts import Numbers, Rollout, Rollouts, Turn
+from rlreport.summarise.steps import environments_of
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import Message, message
 
@@ -127,9 +128,20 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
     extras = [str(name) for name in tables.extras.columns]
     fields = {name: name for name in tables.fields if name not in extras}
     fields |= {name: f"field {i}" for i, name in enumerate(extras, 1)}
+    if environments := environments_of(
+        tables.training()
+    ):  # its name is one of a few that everyone uses
+        fields[environments.column] = environments.column
     metrics_logged = [str(name) for name in tables.metrics.columns[1:]]
     metric_names = {name: f"metric {i}" for i, name in enumerate(metrics_logged, 1)}
-    metric_names |= {name: PLAIN_NAMES[role] for role, name in roles_of(metrics_logged).items()}
+    roles = roles_of(metrics_logged)
+    metric_names |= {name: PLAIN_NAMES[role] for role, name in roles.items()}
+    # A plain name does not tell the unit.
+    in_units = {
+        name: in_unit_of(role, name, tables.metrics[name].to_numpy(np.float64))
+        for role, name in roles.items()
+        if name in tables.metrics
+    }
     files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
     metrics = {file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)}
     names = {**files, **metrics}
@@ -148,7 +160,7 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
         reward_parts=[fields[name] for name in tables.reward_parts],
         fields={fields[name]: rows for name, rows in tables.fields.items()},
         files=[replace(file, name=files[file.name], why="") for file in tables.files],
-        metrics=tables.metrics.rename(columns=metric_names),
+        metrics=tables.metrics.assign(**in_units).rename(columns=metric_names),
         metrics_broken={metric_names[name]: at for name, at in tables.metrics_broken.items()},
         metrics_files=[
             replace(

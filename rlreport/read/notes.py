@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import pairwise, product
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -157,12 +157,16 @@ def later_attempts(
     change = units.diff().fillna(0)
     units["attempt"] = ((change["min"] > 0) | (change["max"] > 1)).cumsum()
     table["attempt"] = table["file"].map(ranges["name"].map(units["attempt"]))
-    spans = units.groupby("attempt").agg({"min": "min", "max": "max"}).to_numpy()
+    spans = units.groupby("attempt").agg({"min": "min", "max": "max"})
+    spans["file"] = table.groupby("attempt")["file"].min()
     pairs: list[tuple[Ints, Ints]] = []
-    for i, (one, two) in enumerate(pairwise(spans)):
+    for (i, one), (j, two) in combinations(enumerate(spans.to_numpy()), 2):
         if two[0] <= one[1]:
-            older, newer = (table[table["attempt"] == attempt] for attempt in (i, i + 1))
-            if _logs_again(older, newer, continued=bool((two > one).all())):
+            # Of two attempts, one inside the other, the file read first is the older one.
+            nested = two[1] <= one[1] and two[2] < one[2]
+            attempts = (j, i) if nested else (i, j)
+            older, newer = (table[table["attempt"] == attempt] for attempt in attempts)
+            if _logs_again(older, newer, continued=bool((two[:2] > one[:2]).all())):
                 pairs.append((older["file"].unique(), newer["file"].unique()))
     return pairs
 

@@ -150,6 +150,8 @@ def _leave_out_older_files(
         again = (
             keep & np.isin(file, older) & np.isin(split_steps, split_steps[np.isin(file, newer)])
         )
+        if not again.any():  # an attempt before has left them out
+            continue
         name = names[int(older.min())]
         rows.notes.append(restart_note(step[again], name, kept=kept, in_other_file=True))
         keep[again] = kept

@@ -14,6 +14,7 @@ from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables, length_column
+from rlreport.text.messages import message
 
 Kind = TypeVar("Kind", bound=np.generic)
 
@@ -422,6 +423,12 @@ class Environments:
     # of the pooled ones, −1 if it has none
     index: Ints
 
+    @property
+    def labels(self) -> list[str]:
+        """The names, and that of the pooled ones, which is no name in the log."""
+        pooled = message("others")
+        return [*self.names, pooled if pooled not in self.names else message("all others")]
+
 
 def environments_of(tables: Tables) -> Environments | None:
     """Return the environments of training responses, None unless there are 2 to MAX_VALUES."""
@@ -432,7 +439,9 @@ def environments_of(tables: Tables) -> Environments | None:
             # Numbers of environments are integers; an ``env_id`` counts the copies of one.
             if column.lower() == "env_id" or (values % 1).any():
                 continue
-            values = values.map("{:g}".format, na_action="ignore")
+            values = values.map("{:.0f}".format, na_action="ignore")
+        else:
+            values = values.where(values.astype(str).str.strip() != "")
         counts = values.value_counts()
         if 2 <= len(counts) <= MAX_VALUES and counts.sum() >= MIN_SHARE * len(values):
             order = sorted(counts.index, key=lambda name: (-counts[name], name))

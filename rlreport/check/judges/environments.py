@@ -14,7 +14,7 @@ from rlreport.check.judges.reward import fall_windows, mix_of_fall, reward_colla
 from rlreport.check.noise import Trend
 from rlreport.check.run import MixChanged, Ranking, Run
 from rlreport.check.series import RewardCollapse
-from rlreport.text.messages import message, translatable
+from rlreport.text.messages import translatable
 
 ENVIRONMENTS = translatable(
     "a field that names the environment (data_source, env, task, dataset or agent), with 2 to 50 "
@@ -152,7 +152,8 @@ def mix_changed(check: Check, run: Run) -> Result:
     mean, rise = mix.means.mean(axis=0), mix.shares[1] - mix.shares[0]
     before, after = (mix.shares * mix.means).sum(axis=1).tolist()
     harder = int(np.argmin((mean - (before + after) / 2) * np.maximum(rise, 0)))
-    name = [*map(LogText, run.environments.names), message("others")][harder]
+    labels = run.environments.labels
+    name = labels[harder] if harder == len(labels) - 1 else LogText(labels[harder])
     first, last = mix.shares[:, harder].tolist()
     facts: Facts = {"environment": name, "level": float(mean[harder]), "rest": mix.rest}
     facts = {**facts, "before": before, "after": after, "share_start": first, "share": last}

@@ -84,7 +84,7 @@ export class Rows {
 
   /** @param {string} key @param {string} words what its text must hold; "" for anything */
   require(key, words) {
-    if (words) this.words.set(key, words.toLowerCase());
+    if (words) this.words.set(key, key === this.exact ? words : words.toLowerCase());
     else this.words.delete(key);
     this.update();
   }
@@ -121,8 +121,8 @@ export class Rows {
       // NaN fails both comparisons, so a missing value is outside every range.
       const inside = ({ numbers, low, high }) => !numbers || (numbers[i] >= low && numbers[i] <= high);
       const holds = ({ strings, words, exact }) => {
-        const text = (strings?.[i] ?? "").toLowerCase();
-        return !strings || (exact ? text === words : text.includes(words));
+        const text = strings?.[i] ?? "";
+        return !strings || (exact ? text === words : text.toLowerCase().includes(words));
       };
       if (limits.every(inside) && required.every(holds)) found.push(i);
     }

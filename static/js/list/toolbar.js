@@ -91,7 +91,7 @@ function between(rows, key, [low, high]) {
 /** Environments to choose from. @param {Rows} rows @param {import("./rows.js").Column} column */
 function environmentSelect(rows, column) {
   const names = [...new Set(column.strings)].filter((name) => name !== null).sort();
-  const options = names.map((name) => el("option", { value: name.toLowerCase() }, name));
+  const options = names.map((name) => el("option", { value: name }, name));
   const select = el("select", { "aria-label": column.label }, el("option", { value: "" }, message("All environments")), ...options);
   select.addEventListener("change", () => rows.require(column.key, select.value));
   return select;
