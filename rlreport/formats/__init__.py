@@ -17,7 +17,7 @@ from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_fie
 from rlreport.figures.metadata import split_named
 from rlreport.formats import simple
 from rlreport.formats.base import BaseFormat, Match, Row, Where, adapt
-from rlreport.formats.episodes import RLLM, SkyRL, Tinker
+from rlreport.formats.episodes import RLLM, NemoGym, SkyRL, Tinker
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.logged import KeyTracker, TokenNames, is_scalar, read_all
 from rlreport.formats.mapping import Mapped, certain_refusal, refusal, suggest
@@ -37,7 +37,7 @@ ENTRY_POINTS = "rlreport.formats"
 _FORMATS: tuple[Callable[[], BaseFormat], ...] = (
     simple.RLBoard, TRL, simple.Verl, NemoRL, SkyRL, simple.PrimeRLTokens, Verifiers, simple.AReaL,
     simple.AgileRL, simple.Roll, simple.RollAgentic, simple.Swift, simple.OpenInstruct, RLLM,
-    simple.ART, Slime, Tinker, Trackio, LMEval, InspectAI, ATIF, simple.Plain,
+    simple.ART, Slime, Tinker, NemoGym, Trackio, LMEval, InspectAI, ATIF, simple.Plain,
 )  # fmt: skip
 
 
