@@ -150,6 +150,33 @@ def test_nemo_gym_rollout_that_failed_otherwise_has_no_grade() -> None:
     assert (turn["thinking"], turn["calls"][0]["name"]) == ("Hm.", "search")
 
 
+def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teacher(
+    tmp_path: Path,
+) -> None:
+    gaps, log = np.linspace(1.0, 0.1, 30), tmp_path / "steps.jsonl"
+    words = ["It", " is", " 4", ",", " as", " 2", "+2", "=4"]
+    row = {"prompt": "2+2?", "response": "".join(words), "response_tokens": words}
+    with log.open("w") as file:
+        for step, gap in enumerate(gaps.tolist(), 1):
+            arrays = {"logprobs": [-0.5] * 8, "teacher_logprobs": [-0.5 - gap] * 8}
+            file.writelines(f"{json.dumps({**row, 'step': step, **arrays})}\n" for _ in range(4))
+    scan = read(log)
+    assert scan.responses.groupby("step").size().tolist() == [4] * 30
+    assert by_step(scan, "kl_k1") == pytest.approx(dict(enumerate(8 * gaps, 1)))
+    assert "the reference is the teacher" in note(scan, "format")
+    verdict = check_logs([log], BuildOptions(workers=1))
+    assert (verdict.findings, verdict.sentence) == ([], "Not judged: no reward is logged.")
+    assert {"kl_explosion", "entropy_collapse", "length_collapse"} <= set(verdict.passed)
+    assert verdict.courses.keys() == {"kl", "length", "entropy"}
+
+
+def test_nemo_rl_distillation_has_conversations_alone() -> None:
+    scan = read(DUMPS / "nemo_rl_distillation")
+    assert scan.responses.groupby("step").size().to_dict() == {1: 2, 2: 2}
+    assert scan.responses["reward"].isna().all()
+    assert not scan.responses[["nan_values", "missing_grade"]].any(axis=None)
+
+
 def test_skyrl_counts_trajectories_and_not_their_turns(tmp_path: Path) -> None:
     folder = DUMPS / "skyrl" / "dumped_evals"
     scan = read(folder)
