@@ -131,6 +131,19 @@ def test_nemo_gym_rewards_are_those_of_its_verifiers_without_failed_and_masked_o
     assert failed["errors"] == ["judge_failed: the judge did not answer"]
 
 
+def test_criteria_of_a_rubric_are_parts_and_their_reasons_stand_after_the_response() -> None:
+    scan = read(DUMPS / "nemo_gym")
+    assert scan.reward_parts == ["brief", "is brief", "names the sum", "right"]
+    # The masked row and the one whose judge failed have no parts.
+    scores = scan.extras[["names the sum", "is brief"]].dropna()
+    assert scores.to_numpy().tolist() == [[1.0, 1.0], [0.0, 1.0]]
+    rows = [row for _, row in rows_in(DUMPS / "nemo_gym") if "names the sum" in str(row["turns"])]
+    assert len(rows) == 3
+    said = "names the sum: 0. names the sum: 0.\nis brief: 1. is brief: 1."
+    assert rows[-1]["turns"][-1] == {"role": "judge", "text": said, "sampled": False}
+    assert all("names the sum" not in row["response"] for row in rows)
+
+
 def test_nemo_gym_rollout_that_failed_otherwise_has_no_grade() -> None:
     asked = {"instructions": "Add.", "input": "2+2?"}
     output = [

@@ -468,6 +468,7 @@ class NemoGym(BaseFormat):
             coerce.text_if_any(obj.get(f"_ng_{key}_index")) for key in ("task", "rollout")
         )
         reason = mapping(response.get("incomplete_details")).get("reason")
+        criteria, judged = logged.rubric(obj)
         row = {
             **columns(obj, _GYM_KEYS),
             **prompt_fields(prompt),
@@ -479,7 +480,7 @@ class NemoGym(BaseFormat):
                 rollout_id=f"{task}-{index}" if failure else None,  # a row per attempt
                 agent=mapping(obj.get("agent_ref")).get("name"),
                 ground_truth=obj.get("expected_answer"),
-                reward_parts=coerce.reals(mapping(obj.get("reward_components"))),
+                reward_parts=coerce.reals(mapping(obj.get("reward_components"))) | criteria,
                 finish_reason="length" if reason == "max_output_tokens" else reason,
                 errors=[": ".join(failure), logged.error_text(response.get("error"), "message")],
             ),
@@ -492,6 +493,9 @@ class NemoGym(BaseFormat):
         if failure and obj.get("_ng_failure_class") != "judge_failed":
             row["reward"] = None  # logged as 0
         span_turns(row)
+        if judged:
+            turns = row.setdefault("turns", [])
+            turns.append({"role": "judge", "text": judged, "sampled": False})
         yield row
 
 
