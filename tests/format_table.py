@@ -161,6 +161,7 @@ SETTINGS = {
     "trl": "`GRPOConfig(log_completions=True, logging_steps=1)`",
     "verl": "`trainer.rollout_data_dir=DIR trainer.validation_data_dir=DIR`",
     "nemo_rl": "`logger.log_dir=LOGS`",
+    "nemo_gym": "`gym eval run --output rollouts.jsonl`",
     "skyrl": "`trainer.dump_eval_results=true`",
     "verifiers": "prime-rl: none; give the run's `output_dir`",
     "agilerl": "`CompletionLoggingConfig(jsonl_path=FILE)`",

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from rlreport.errors import UnusableInputError
-from rlreport.formats import RowError
+from rlreport.formats import RowError, RowReader, Where, format_by_id
 from rlreport.formats.containers import iterate
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
@@ -32,6 +32,7 @@ TWO_SOURCES = {"nemo_rl", "written-prime_rl_tokens", "verifiers-eval", "verifier
 FOUND = {
     "written-rlboard": {"broken_log"},  # arrays of unequal length
     "inspect": {"tool_errors", "uneven_groups"},
+    "nemo_gym": {"missing_grades"},  # a judge that failed, a masked sample
     "nemo_rl": {"engine_mismatch", "mismatch_by_turn"},
     **{log: {"uneven_groups"} for log in ("agilerl", "areal", "art", "lm_eval", "slime_export")},
     **{log: {"engine_mismatch"} for log in TWO_SOURCES - {"nemo_rl", "written-prime_rl_tokens"}},
@@ -106,6 +107,85 @@ def test_prime_rl_reads_each_rollout_once_and_marks_what_was_trained() -> None:
 
 
 # The others
+
+
+def test_nemo_gym_rewards_are_those_of_its_verifiers_without_failed_and_masked_ones() -> None:
+    scan = read(DUMPS / "nemo_gym")
+    rows = scan.responses
+    # 2 tasks with 2 rollouts each: a judge fails at step 1, a sample is masked at step 2.
+    assert rows.groupby("step").size().tolist() == [4, 4]
+    assert rows.groupby("step")["reward"].count().tolist() == [3, 3]
+    assert by_step(scan) == {
+        1: pytest.approx((1 + 0 + 1) / 3),
+        2: pytest.approx((1 + 0 + 0.25) / 3),
+    }
+    assert rows.groupby(["step", "group"]).size().tolist() == [2, 2, 2, 2]
+    assert scan.extras.loc[rows["step"] == 2, "brief"].dropna().tolist() == [1.0, 1.0]
+    assert rows["turns"].eq(2).all() and rows["tool_calls"].eq(1).all()
+    assert rows["response_tokens"].eq(3).all() and rows["env_tokens"].eq(2).all()
+    kinds = ["missing_grades", "missing_grades"]
+    assert [one.kind for one in scan.notes if one.kind == "missing_grades"] == kinds
+    failed = next(row for _, row in rows_in(DUMPS / "nemo_gym") if row.get("rollout_id"))
+    assert failed["errors"] == ["judge_failed: the judge did not answer"]
+
+
+def test_criteria_of_a_rubric_are_parts_and_their_reasons_stand_after_the_response() -> None:
+    scan = read(DUMPS / "nemo_gym")
+    assert scan.reward_parts == ["brief", "is brief", "names the sum", "right"]
+    # The masked row and the one whose judge failed have no parts.
+    scores = scan.extras[["names the sum", "is brief"]].dropna()
+    assert scores.to_numpy().tolist() == [[1.0, 1.0], [0.0, 1.0]]
+    rows = [row for _, row in rows_in(DUMPS / "nemo_gym") if "names the sum" in str(row["turns"])]
+    assert len(rows) == 3
+    said = "names the sum: 0. names the sum: 0.\nis brief: 1. is brief: 1."
+    assert rows[-1]["turns"][-1] == {"role": "judge", "text": said, "sampled": False}
+    assert all("names the sum" not in row["response"] for row in rows)
+
+
+def test_nemo_gym_rollout_that_failed_otherwise_has_no_grade() -> None:
+    asked = {"instructions": "Add.", "input": "2+2?"}
+    output = [
+        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}]},
+        {"type": "mcp_call", "name": "search", "arguments": "{}", "call_id": "c"},
+    ]
+    obj = {
+        "responses_create_params": asked, "reward": 0.0, "_ng_failure_class": "timeout_exceeded",
+        "response": {"output": output, "incomplete_details": {"reason": "max_output_tokens"}},
+    }  # fmt: skip
+    reader = RowReader(format_by_id("nemo_gym"))
+    (row,) = reader(obj, Where("step_7/rollouts_failures.jsonl"))
+    assert (row["reward"], row["errors"]) == (None, ["timeout_exceeded"])
+    assert (row["step"], row["finish_reason"]) == (7, "length")
+    assert row["prompt_turns"] == [["system", "Add."], ["user", "2+2?"]]
+    (turn,) = row["turns"]
+    assert (turn["thinking"], turn["calls"][0]["name"]) == ("Hm.", "search")
+
+
+def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teacher(
+    tmp_path: Path,
+) -> None:
+    gaps, log = np.linspace(1.0, 0.1, 30), tmp_path / "steps.jsonl"
+    words = ["It", " is", " 4", ",", " as", " 2", "+2", "=4"]
+    row = {"prompt": "2+2?", "response": "".join(words), "response_tokens": words}
+    with log.open("w") as file:
+        for step, gap in enumerate(gaps.tolist(), 1):
+            arrays = {"logprobs": [-0.5] * 8, "teacher_logprobs": [-0.5 - gap] * 8}
+            file.writelines(f"{json.dumps({**row, 'step': step, **arrays})}\n" for _ in range(4))
+    scan = read(log)
+    assert scan.responses.groupby("step").size().tolist() == [4] * 30
+    assert by_step(scan, "kl_k1") == pytest.approx(dict(enumerate(8 * gaps, 1)))
+    assert "the reference is the teacher" in note(scan, "format")
+    verdict = check_logs([log], BuildOptions(workers=1))
+    assert (verdict.findings, verdict.sentence) == ([], "Not judged: no reward is logged.")
+    assert {"kl_explosion", "entropy_collapse", "length_collapse"} <= set(verdict.passed)
+    assert verdict.courses.keys() == {"kl", "length", "entropy"}
+
+
+def test_nemo_rl_distillation_has_conversations_alone() -> None:
+    scan = read(DUMPS / "nemo_rl_distillation")
+    assert scan.responses.groupby("step").size().to_dict() == {1: 2, 2: 2}
+    assert scan.responses["reward"].isna().all()
+    assert not scan.responses[["nan_values", "missing_grade"]].any(axis=None)
 
 
 def test_skyrl_counts_trajectories_and_not_their_turns(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_fie
 from rlreport.figures.metadata import split_named
 from rlreport.formats import simple
 from rlreport.formats.base import BaseFormat, Match, Row, Where, adapt
-from rlreport.formats.episodes import RLLM, SkyRL, Tinker
+from rlreport.formats.episodes import RLLM, NemoGym, SkyRL, Tinker
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.logged import KeyTracker, TokenNames, is_scalar, read_all
 from rlreport.formats.mapping import Mapped, certain_refusal, refusal, suggest
-from rlreport.formats.simple import NemoRL
+from rlreport.formats.simple import NemoRL, NemoRLDistillation
 from rlreport.formats.slime import Slime
 from rlreport.formats.trl import TRL, Trackio
 from rlreport.formats.verifiers import Verifiers
@@ -35,9 +35,10 @@ __all__ = [
 ENTRY_POINTS = "rlreport.formats"
 
 _FORMATS: tuple[Callable[[], BaseFormat], ...] = (
-    simple.RLBoard, TRL, simple.Verl, NemoRL, SkyRL, simple.PrimeRLTokens, Verifiers, simple.AReaL,
-    simple.AgileRL, simple.Roll, simple.RollAgentic, simple.Swift, simple.OpenInstruct, RLLM,
-    simple.ART, Slime, Tinker, Trackio, LMEval, InspectAI, ATIF, simple.Plain,
+    simple.RLBoard, TRL, simple.Verl, NemoRL, NemoRLDistillation, SkyRL, simple.PrimeRLTokens,
+    Verifiers, simple.AReaL, simple.AgileRL, simple.Roll, simple.RollAgentic, simple.Swift,
+    simple.OpenInstruct, RLLM, simple.ART, Slime, Tinker, NemoGym, Trackio, LMEval, InspectAI, ATIF,
+    simple.Distillation, simple.Plain,
 )  # fmt: skip
 
 

@@ -1,10 +1,10 @@
-"""Log formats whose files hold episodes of agents: rLLM, SkyRL's evaluations, tinker-cookbook."""
+"""Log formats of agents' episodes: rLLM, SkyRL's evaluations, tinker-cookbook, NeMo Gym."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
@@ -16,10 +16,11 @@ from rlreport.errors import RowError
 from rlreport.fields import AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
-from rlreport.formats.logged import columns, dicts, fields, mapping, tokens_of_steps
+from rlreport.formats.logged import columns, dicts, fields, mapping, span_turns, tokens_of_steps
 from rlreport.system import coerce
 from rlreport.text.chat import (
     Turn,
+    content_text,
     conversation_text,
     is_messages,
     prompt_and_response_fields,
@@ -434,3 +435,95 @@ def _cells(node: Row, name: str) -> list[str]:
     """Return the values labelled ``name`` in the two-column tables below a node of the logtree."""
     rows = [dicts(part.get("children")) for part in _walk(node) if part.get("tag") == "tr"]
     return [_text(row[1]) for row in rows if len(row) == 2 and row[0].get("children") == [name]]
+
+
+_GYM_KEYS = frozenset(
+    {"_ng_task_index", "_ng_rollout_index", "_ng_failure_judge_error", "expected_answer", "reward"}
+)
+_FAILURE = "_ng_failure_"  # Prefix of the keys that describe why a rollout failed
+
+
+class NemoGym(BaseFormat):
+    """NeMo Gym's format: a row per rollout; its conversation consists of OpenAI Responses items."""
+
+    id = "nemo_gym"
+    description = "NeMo Gym rollouts and their failures: items of OpenAI's Responses API"
+    files = ("*rollouts.jsonl", "*rollouts_failures.jsonl")
+    claims = (("responses_create_params", "response", "reward"),
+              ("responses_create_params", "_ng_failure_class"))  # fmt: skip
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        request, response = (
+            logged.read_all(mapping(obj.get(key)))
+            for key in ("responses_create_params", "response")
+        )
+        asked = request.get("input")
+        prompt = _messages_of_items(dicts(asked)) or [{"role": "user", "content": asked}]
+        if request.get("instructions"):
+            prompt.insert(0, {"role": "system", "content": request["instructions"]})
+        output = dicts(response.get("output"))
+        reply = _messages_of_items(output)
+        failure = [coerce.text(obj.get(key)) for key in obj if key.startswith(_FAILURE)]
+        task, index = (
+            coerce.text_if_any(obj.get(f"_ng_{key}_index")) for key in ("task", "rollout")
+        )
+        reason = mapping(response.get("incomplete_details")).get("reason")
+        criteria, judged = logged.rubric(obj)
+        row = {
+            **columns(obj, _GYM_KEYS),
+            **prompt_fields(prompt),
+            **response_fields(reply, [message["role"] == "assistant" for message in reply]),
+            "step": logged.step_of(obj.get("step"), where, logged.STEP_WORD, AssumedStep()),
+            "reward": coerce.grade(obj.get("reward")),
+            **fields(
+                group_id=task,
+                rollout_id=f"{task}-{index}" if failure else None,  # a row per attempt
+                agent=mapping(obj.get("agent_ref")).get("name"),
+                ground_truth=obj.get("expected_answer"),
+                reward_parts=coerce.reals(mapping(obj.get("reward_components"))) | criteria,
+                finish_reason="length" if reason == "max_output_tokens" else reason,
+                errors=[": ".join(failure), logged.error_text(response.get("error"), "message")],
+            ),
+            **tokens_of_steps(
+                (item.get("prompt_token_ids"), item["generation_token_ids"],
+                 item.get("generation_log_probs"))
+                for item in output if item.get("generation_token_ids")
+            ),
+        }  # fmt: skip
+        if failure and obj.get("_ng_failure_class") != "judge_failed":
+            row["reward"] = None  # logged as 0
+        span_turns(row)
+        if judged:
+            turns = row.setdefault("turns", [])
+            turns.append({"role": "judge", "text": judged, "sampled": False})
+        yield row
+
+
+def _messages_of_items(items: Iterable[Row]) -> list[Row]:
+    """Convert items of OpenAI's Responses API to chat messages: a call of the model is one."""
+    messages: list[Row] = []
+    begun = False  # whether the model's call goes on
+    for item in items:
+        kind, content = item.get("type") or "message", item.get("content")
+        if kind == "function_call_output":
+            messages.append({"role": "tool", "content": item.get("output"),
+                             "tool_call_id": item.get("call_id")})  # fmt: skip
+            begun = False
+            continue
+        if kind == "message" and item.get("role") != "assistant":
+            messages.append({"role": item.get("role"), "content": content})
+            begun = False
+            continue
+        if not begun:
+            messages.append({"role": "assistant", "content": "", "tool_calls": []})
+        begun = not item.get("generation_token_ids")  # stand at the last item of a call
+        reply = messages[-1]
+        if kind == "message":
+            reply["content"] += content_text(content)
+        elif kind == "reasoning":
+            thought = content_text(content or item.get("summary"))
+            reply["reasoning_content"] = reply.get("reasoning_content", "") + thought
+        else:
+            call = {"name": item.get("name") or kind, "id": item.get("call_id")}
+            reply["tool_calls"].append({**call, "arguments": item.get("arguments", "")})
+    return messages

@@ -149,6 +149,37 @@ def total(parts: Iterable[float]) -> float | None:
     return math.fsum(numbers_only) if numbers_only else None
 
 
+_CRITERION = ("name", "criterion", "criteria", "question")
+_REASONS = ("reasons", "reason", "explanation", "judge_response")
+_LONGEST_CRITERION = 60  # characters; longer ones are of a single prompt, and no reward parts
+
+
+def rubric(obj: Row) -> tuple[dict[str, float], str]:
+    """Return the scores of an object's rubric by criterion, and its judge's reasons as text.
+
+    A rubric is a list of criteria, each a dict with a name and a score.
+    """
+    parts: dict[str, float] = {}
+    said: list[str] = []
+    for key, value in obj.items():
+        judged = dicts(value)
+        if not judged or not all("score" in one and first_of(one, _CRITERION) for one in judged):
+            continue
+        for one in map(read_all, dicts(obj.get(key))):
+            name = coerce.text(first_of(one, _CRITERION))
+            reason = first_of(one, _REASONS)
+            reason = reason[0] if isinstance(reason, list) else reason
+            score = coerce.real(one["score"])
+            if score is not None and len(name) <= _LONGEST_CRITERION:
+                parts[name] = score
+            said.append(f"{name}: {coerce.text(one['score'])}. {coerce.text(reason)}".strip())
+    return parts, "\n".join(said)
+
+
+def first_of(obj: Row, keys: Collection[str]) -> Any:
+    return next((obj[key] for key in keys if obj.get(key)), None)
+
+
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("group_id", "rollout_id", "ground_truth", "dataset"), coerce.text_if_any),
     **dict.fromkeys(("finish_reason", "agent", "env", "task", "model"), coerce.string),

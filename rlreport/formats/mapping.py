@@ -28,6 +28,7 @@ _BY_NAME = {
     "tokenizer.json": translatable("a tokenizer; give it with --tokenizer"),
     "tokenizer_config.json": translatable("a tokenizer's configuration"),
     "package.json": translatable("package metadata"),
+    "rollouts_materialized_inputs.jsonl": translatable("requests of NeMo Gym, not rollouts"),
     "dataset_info.json": translatable("metadata of a data set"),
 }
 _BY_KEYS = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import compress
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -58,7 +59,7 @@ class Plain(BaseFormat):
     id = "plain"
     description = "prompt, response and reward; texts may be chat messages, a step may be absent"
     files = ("*.jsonl", "*.json", "*.parquet")
-    claims = (("step", *_TEXTS, "reward"), (*_TEXTS, "reward"))
+    claims: tuple[tuple[str, ...], ...] = (("step", *_TEXTS, "reward"), (*_TEXTS, "reward"))
     confidence = 40
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
@@ -69,7 +70,7 @@ class Plain(BaseFormat):
 
     def recognizes(self, obj: Row) -> bool:
         texts = all(isinstance(obj[key], str) or is_messages(obj[key]) for key in _TEXTS)
-        return texts and not isinstance(obj["reward"], dict | list)
+        return texts and not isinstance(obj.get("reward"), dict | list)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         row = {"step": where.step or AssumedStep(), **logged.read_all(obj)}
@@ -78,6 +79,32 @@ class Plain(BaseFormat):
         if row.get("ref_response") is not None:
             row["ref_response"] = prompt_fields(row["ref_response"])["prompt"]
         yield row
+
+
+class Distillation(Plain):
+    """Rows of on-policy distillation: their reference is the teacher, and they need no reward."""
+
+    id = "distillation"
+    description = "on-policy distillation: log-probabilities of the teacher, often without rewards"
+    rewarded = False
+    claims = ((*_TEXTS, "teacher_logprobs"), (*_TEXTS, "teacher_log_probs"))
+    confidence = 65
+
+    def recognizes(self, obj: Row) -> bool:
+        return super().recognizes(obj) and obj.get("ref_logprobs") is None
+
+    def with_siblings(self, path: Path, listed: Collection[Path]) -> Distillation:
+        remark = message("the reference is the teacher of a distillation; rewards may be missing")
+        return Distillation(remark=remark)
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        for row in super().rows(obj, where):
+            teacher, other = (row.pop(key[-1], None) for key in self.claims)
+            yield {
+                **row,
+                "reward": coerce.number(row.get("reward")),
+                **fields(ref_logprobs=other if teacher is None else teacher),
+            }
 
 
 class Renamed(BaseFormat):
@@ -396,8 +423,11 @@ class NemoRL(BaseFormat):
 
     id = "nemo_rl"
     description = "NeMo-RL train_data_step<N>.jsonl and val_data_step<N>.jsonl"
-    files = ("train_data_step*.jsonl", "val_data_step*.jsonl")
-    claims = (("content", "rewards"), ("rewards", "token_ids", "input_lengths"))
+    files: tuple[str, ...] = ("train_data_step*.jsonl", "val_data_step*.jsonl")
+    claims: tuple[tuple[str, ...], ...] = (
+        ("content", "rewards"),
+        ("rewards", "token_ids", "input_lengths"),
+    )
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         is_nemo_rl = _STEP.search(name) or any("token_ids" in obj for obj in objects)
@@ -428,6 +458,22 @@ class NemoRL(BaseFormat):
     def split(self, name: str) -> str | None:
         last = name.rpartition("/")[2]
         return {"val_": "val", "trai": "train"}.get(last[:4])
+
+
+class NemoRLDistillation(NemoRL):
+    """What NeMo-RL's distillation logs: conversations alone."""
+
+    id = "nemo_rl_distillation"
+    description = "NeMo-RL distillation: train_data_step<N>.jsonl without rewards"
+    files = ("train_data_step*.jsonl",)
+    claims = (("content", "input_lengths"),)
+    rewarded = False
+
+    def recognizes(self, obj: Row) -> bool:
+        return "rewards" not in obj
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        yield from super().rows(logged.entry_of(obj, {**obj, "rewards": math.nan}), where)
 
 
 def _unwrap(value: Any) -> Any:

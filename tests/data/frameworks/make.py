@@ -373,6 +373,11 @@ def nemo_rl(out: Path) -> None:
     said = (("user", "2+2?"), ("assistant", "calc(2+2)"), ("environment", "4"), ("assistant", "4."))
     talk = [{"role": role, "content": text} for role, text in said]
     write(logger, {"content": [talk], "rewards": [1.0]}, "val_data_step2.jsonl")
+    # As algorithms/distillation.py logs its training data.
+    distilled = self_of(base_log_dir=f"{out}_distillation")
+    for step in (1, 2):
+        log = {"content": content, "input_lengths": [5, 8]}
+        write(distilled, log, f"train_data_step{step}.jsonl")
 
 
 async def _now(value: Any) -> Any:
