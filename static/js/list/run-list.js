@@ -123,13 +123,14 @@ class Search {
   /** What a cell shows of a text: its beginning, or what is around the match. */
   excerpt(column, i) {
     const text = column.strings[i];
+    const beginning = this.data.texts[column.key]?.[i] ?? text;
     const { query } = this.rows;
-    if (!query || !text) return shortened(text, 0);
+    if (!query || !text) return shortened(beginning, 0);
     const own = searchable(text).indexOf(query);
     if (own >= 0) return shortened(text.replace(/\s+/g, " "), own);
     const turns = column.key === "response" ? (this.turns[i] ?? "").replace(/\s+/g, " ") : "";
     const inTurns = turns.toLowerCase().indexOf(query);
-    return inTurns < 0 ? shortened(text, 0) : shortened(turns, inTurns);
+    return inTurns < 0 ? shortened(beginning, 0) : shortened(turns, inTurns);
   }
 }
 
