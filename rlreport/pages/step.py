@@ -130,7 +130,7 @@ GROUP_COLUMNS = (
         hidden=True,
     ),
     ColumnView(
-        "group_advantage", message("Advantage in group"),
+        "group_advantage", message("Advantage in group"), message("computed"),
         help=message("(reward − group mean) / group std, computed from the rewards"), hidden=True,
     ),
 )  # fmt: skip

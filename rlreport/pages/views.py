@@ -410,12 +410,17 @@ def number_columns(tables: Tables) -> list[ColumnView]:
     base_columns = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
     tokens = any(c.name == "response_tokens" for c in base_columns)
     columns = []
-    for column in map(number_column, base_columns):
+    for base in base_columns:
+        column = number_column(base)
         hidden = column.hidden or (tokens and column.key == "response_chars")
         help_text = column.help
         if tables.sample_note and column.key == SAMPLED_FIGURE:
             help_text = message("{help}; of sampled responses only", help=help_text)
-        columns.append(replace(column, hidden=hidden, help=help_text))
+        column = replace(column, hidden=hidden, help=help_text)
+        if column.key == "advantage_mean":
+            logged = tables.fields.get("advantages")
+            column = replace(column, unit=message("logged") if logged else message("GAE"))
+        columns.append(column)
     extra_names = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
     for group, names in (
         (message("Parts of the reward"), [name for name in extra_names if name in parts]),

@@ -64,11 +64,11 @@ export async function mountRunList(root, section, packed, address, signal) {
 }
 
 /** The data of a step for the panel: its texts, and the list's figures of its rows. */
-function forPanel(texts, { columns, values: { step, prompt_id, worth, ...values } }, rowIds) {
+function forPanel(texts, { columns, strings, values: { step, prompt_id, worth, ...values } }, rowIds) {
   const places = texts.n.map((n) => rowIds.indexOf(`${texts.step}-${n}`));
-  const figures = Object.entries(values).map(([key, column]) => [key, places.map((place) => column[place] ?? null)]);
+  const ofStep = (all) => Object.fromEntries(Object.entries(all).map(([key, column]) => [key, places.map((place) => column[place] ?? null)]));
   const row = message("Step {step}, response {n}", { step: texts.step, n: "{n}" });
-  return { ...texts, columns, values: Object.fromEntries(figures), ranks: {}, titles: { row } };
+  return { ...texts, columns, values: ofStep(values), strings: ofStep(strings), ranks: {}, titles: { row } };
 }
 
 /** Searches whole texts, once they are loaded, and shows where they match. */
