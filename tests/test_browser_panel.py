@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
+import rlreport
 from tests.browser import box_of, listed, rest, serious, until, visiting
+from tests.hostile import write_log
 from tests.pages import Made, write_step
 from tests.pages_reading import rows_data
 from tests.reading import row, write
@@ -35,8 +37,12 @@ def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(browser, real
 
 def look_at_figures(math: Page) -> None:
     line = math.locator(".response-figures.line > div")
-    assert line.count() == 6
-    assert len({box_of(line.nth(k))["y"] for k in range(6)}) == 1
+    assert line.count() == 7
+    assert len({box_of(line.nth(k))["y"] for k in range(7)}) == 1
+    names = [name.replace("\n", " ") for name in line.locator("dt").all_inner_texts()]
+    assert names[:4] == ["Reward", "Ground truth", "Advantage in group", "Group mean"]
+    assert math.inner_text('[data-figure="group_advantage"] .unit') == " computed"
+    assert math.locator('[data-text="ground_truth"]').count() == 0
     rest = math.locator(".response-figures.rest")
     assert rest.is_hidden()
     math.click(".all-figures summary")
@@ -182,3 +188,49 @@ def test_a_link_shows_a_token_and_its_figures_whole_or_says_what_is_not_carried(
         assert "does not include the text" in page.inner_text(".response .note")
         page.keyboard.press("Escape")
         page.wait_for_selector(".response", state="hidden")
+
+
+def test_beside_the_reward_stand_short_truth_logged_advantage_group_mean_and_how_it_ended(
+    browser, tmp_path
+):
+    long_truth = "The whole is more than its parts, as each part knows of the others. " * 3
+    rows = [
+        {
+            "step": step,
+            "prompt": f"What is {n // 4} + {step}?",
+            "response": f"It is {n}.",
+            "response_tokens": ["It", " is", f" {n}", "."],
+            "reward": float(n % 4),
+            "advantages": n % 4 - 1.25,
+            "group": n // 4,
+            "finish_reason": "length" if n % 4 == 1 else "stop",
+            "ground_truth": long_truth if n == 2 else "24",
+        }
+        for step in range(2)
+        for n in range(16)
+    ]
+    log = write_log(tmp_path / "log.jsonl", rows)
+    root = Path(rlreport.build(log, tmp_path / "run", workers=1).out)
+    root = root.parent if root.suffix else root
+    figure = '.response-figures.line [data-figure="{}"] dd'
+    for name, address in (("steps/1.html", "#r={}"), ("responses.html", "#r=1-{}")):
+        with visiting(browser, root / name, address.format(1)) as page:
+            page.wait_for_selector(figure.format("reward"))
+            shown = {
+                key: page.inner_text(figure.format(key))
+                for key in ("advantage_mean", "group_mean", "ground_truth", "extra:finish_reason")
+            }
+            assert shown == {
+                "advantage_mean": "−0.250 logged",
+                "group_mean": "1.50",
+                "ground_truth": "24",
+                "extra:finish_reason": "length",
+            }
+            assert page.locator(figure.format("group_advantage")).count() == 0
+            texts = page.locator(".texts details")
+            assert texts.count() == 2
+        with visiting(browser, root / name, address.format(2)) as page:
+            page.wait_for_selector('[data-text="ground_truth"]')
+            assert long_truth.strip() in page.inner_text('[data-text="ground_truth"]')
+            assert page.locator(figure.format("ground_truth")).count() == 0
+            assert page.inner_text(figure.format("extra:finish_reason")) == "stop"

@@ -348,3 +348,65 @@ def test_one_file_lists_within_its_size_and_says_what_it_left_out(browser, tmp_p
         page.click(".response-more a:has-text('Tokens and charts')")
         page.wait_for_selector(".page.step .response h2")
         assert "#/steps/" in page.url
+
+
+def test_lists_hide_the_beginning_that_prompts_share_and_search_and_panel_have_it(
+    browser, tmp_path
+):
+    system = "You are a patient tutor. Show each step."
+    animals = ["pizzas", "whales", "lamps", "cows", "maps", "keys"]
+    rows = [
+        {
+            "step": step,
+            "prompt": [
+                {"role": "system", "content": system},
+                {"role": "user", "content": f"How many {animals[n % 6]} are {n} and {step}?"},
+            ],
+            "response": f"It is {n + step}.",
+            "reward": (n * 7 + step) % 5 / 4,
+        }
+        for step in range(2)
+        for n in range(STATIC_ROWS + 14)
+    ]
+    log = write_log(tmp_path / "log.jsonl", rows)
+    built = Path(rlreport.build(log, tmp_path / "run", workers=1).out)
+    markdown = Path(rlreport.build(log, tmp_path / "run.md", workers=1).out).read_text()
+    assert "… " in markdown
+    assert system not in markdown
+    cells = """all => all.map(cell => getComputedStyle(cell, '::before').content.slice(1, -1)
+        + cell.innerText)"""
+    hidden = re.compile(r"… ?(pizzas|whales|lamps|cows|maps|keys) are \d+ and [01]\?")
+    root = built.parent if built.suffix else built
+    for scripts, (name, least) in product(
+        (True, False),
+        (("steps/0.html", STATIC_ROWS), ("prompts.html", STATIC_ROWS), ("index.html", 2)),
+    ):
+        with visiting(browser, root / name, java_script_enabled=scripts) as page:
+            texts = page.eval_on_selector_all('td[data-key="prompt"] .clamp', cells)
+            assert len(texts) >= least
+            assert all(hidden.fullmatch(text) for text in texts), texts[:3]
+    with visiting(browser, root / "steps" / "0.html") as page:
+        page.fill(".list-tools input[type=search]", "patient tutor")
+        assert page.text_content(".count") == f"{len(rows) // 2} of {len(rows) // 2}"
+        # Rows that only scripts list hide it, too.
+        page.fill(".list-tools input[type=search]", "are 6")
+        made = page.eval_on_selector_all('td[data-key="prompt"] .clamp', cells)
+        assert len(made) > 3
+        assert all(map(hidden.fullmatch, made))
+        page.click("button:has-text('Full rows')")
+        first = page.locator('td[data-key="prompt"] .clamp').first
+        assert system in first.inner_text()
+        page.locator("tbody tr[data-n]").first.click()
+        page.wait_for_selector(".response h2")
+        assert system in page.inner_text('[data-text="prompt"]')
+    with visiting(browser, root / "responses.html") as page:
+        ready(page)
+        every = page.locator('td[data-key="prompt"] .clamp').all_inner_texts()
+        assert all(map(hidden.fullmatch, every)), every[:3]
+        page.fill("input[type=search]", "patient tutor")
+        page.wait_for_selector("td:has-text('patient tutor')")
+        assert page.text_content(".count") == f"{len(rows)} of {len(rows)}"
+        page.fill("input[type=search]", "it is 9.")
+        until(page, "document.querySelectorAll('tbody tr').length < 5")
+        found = page.locator('td[data-key="prompt"] .clamp').all_inner_texts()
+        assert all(map(hidden.fullmatch, found)), found

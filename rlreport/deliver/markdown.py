@@ -35,7 +35,7 @@ from rlreport.pages.notes import render_notes
 from rlreport.pages.overview import extreme_number, overview_view, run_courses
 from rlreport.pages.report import ReportBuilder
 from rlreport.pages.templates import Addresses, environment
-from rlreport.pages.views import KeyFigure, TableView
+from rlreport.pages.views import KeyFigure, TableView, listed_prompt
 from rlreport.read.rollouts import Rollout
 from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
@@ -266,7 +266,7 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
     for detail in _DETAILS:
         yield template.render(
             steps=_short_table(view["steps"], detail.steps),
-            extremes=language.of(_extremes(builder.extremes[: detail.examples])),
+            extremes=language.of(_extremes(builder.extremes[: detail.examples], builder.prefixes)),
             detail=detail,
             **shared,
         )
@@ -286,10 +286,14 @@ def _line_chart(column: Column, course: Course, translate: Callable[[str], str])
     )
 
 
-def _extremes(extremes: Sequence[tuple[Extreme, Rollout]]) -> list[tuple[list[str], Rollout]]:
+def _extremes(
+    extremes: Sequence[tuple[Extreme, Rollout]], prefixes: Sequence[str]
+) -> list[tuple[list[str], Rollout]]:
     by_response: dict[tuple[int, int], tuple[list[str], Rollout]] = {}
     for extreme, rollout in extremes:
-        labels, _ = by_response.setdefault((rollout.step, rollout.n), ([], rollout))
+        prompt = listed_prompt(rollout, prefixes)
+        listed = replace(rollout, prompt=prompt.brief) if prompt.shared else rollout
+        labels, _ = by_response.setdefault((rollout.step, rollout.n), ([], listed))
         labels.append(
             message("{name}: {value}", name=extreme.label, value=extreme_number(extreme).text)
         )

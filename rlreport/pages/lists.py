@@ -27,10 +27,12 @@ from rlreport.pages.views import (
     Cell,
     ColumnView,
     PageContext,
+    PromptText,
     RunContext,
     StepJob,
     TableView,
     findings_of_responses,
+    listed_prompt,
     name_cell,
     number_columns_of,
     reading_order,
@@ -99,17 +101,19 @@ def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
 
 
 def prompts_view(
-    tables: Tables, charts: Sequence[Chart], addresses: Addresses, shown: Container[int]
+    context: RunContext, charts: Sequence[Chart], addresses: Addresses, shown: Container[int]
 ) -> dict[str, Any]:
     """Return what the page prints; ``shown``: prompts with a row on the responses page."""
     return {
-        "table": _prompts(tables, addresses, shown),
-        "groups": _groups(tables, addresses),
+        "table": _prompts(context.tables, context.prefixes, addresses, shown),
+        "groups": _groups(context.tables, addresses),
         "charts": charts,
     }
 
 
-def _prompts(tables: Tables, addresses: Addresses, shown: Container[int]) -> TableView:
+def _prompts(
+    tables: Tables, prefixes: Sequence[str], addresses: Addresses, shown: Container[int]
+) -> TableView:
     prompts = tables.prompts.sort_values(
         ["never_won", "losing_streak", "reward_gain", "prompt_id"],
         ascending=[False, False, True, True],
@@ -119,7 +123,7 @@ def _prompts(tables: Tables, addresses: Addresses, shown: Container[int]) -> Tab
     means = rows.groupby(["prompt_id", "step"])["reward"].mean()
     columns = [PROMPT[name] for name in _SHOWN if prompts[name].notna().any()]
     questions = [
-        shortened(turns_as_text(turns(text)) or text, SNIPPET_CHARS)
+        PromptText(turns_as_text(turns(text)) or text, prefixes, SNIPPET_CHARS)
         for text in prompts["prompt"].astype(str)
     ]
     absent = message("the report shows no response to this prompt")
@@ -140,7 +144,7 @@ def _prompts(tables: Tables, addresses: Addresses, shown: Container[int]) -> Tab
         message("Prompts over the steps"),
         {
             PROMPT_TEXT: [
-                Cell(text, text[:80], "" if prompt_id in shown else absent)
+                Cell(text, text.rest[:80], "" if prompt_id in shown else absent)
                 for prompt_id, text in zip(ids, questions, strict=True)
             ],
             REWARD_PATH: [
@@ -290,7 +294,9 @@ def listed_rows(
             for key, column in values.items()
         },
         **strings_of(job, job.shown, context),
-        "prompt": [shortened(_question(r).lstrip(), LISTED_CHARS) for r in rollouts],
+        "prompt": [
+            shortened(_question(r, context.prefixes).lstrip(), LISTED_CHARS) for r in rollouts
+        ],
         "response": [shortened(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
     }
 
@@ -316,9 +322,12 @@ def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedR
     }
 
 
-def _question(rollout: Rollout) -> str:
+def _question(rollout: Rollout, prefixes: Sequence[str]) -> str:
+    prompt = listed_prompt(rollout, prefixes)
+    if prompt.shared:
+        return prompt.brief
     turns = [turn for turn in rollout.turns if turn[0] != "system"]
-    return turns[0][1] if len(turns) == 1 else turns_as_text(turns) or rollout.prompt
+    return turns_as_text(turns) or rollout.prompt
 
 
 def responses_view(

@@ -51,6 +51,7 @@ from rlreport.pages.views import (
     StepJob,
     TableView,
     columns_with_data,
+    listed_prompt,
     name_cell,
     number_cell,
     number_columns_of,
@@ -60,7 +61,6 @@ from rlreport.read.rollouts import Rollout
 from rlreport.summarise import most_common
 from rlreport.summarise.steps import environment_steps, environments_of
 from rlreport.tables import Tables, length_column
-from rlreport.text.chat import turns_as_text
 from rlreport.text.clean import shortened
 from rlreport.text.messages import (
     figure,
@@ -386,7 +386,7 @@ def overview_view(
         "windows": windows_in_words(context),
         "logged": _logged_part(context),
         **charts_by_place(charts),
-        "extremes": _extremes(extremes, addresses),
+        "extremes": _extremes(extremes, context.prefixes, addresses),
         "turns": turns_table(context, addresses),
         "environments": environments_table(context, addresses),
         "steps": _steps(context, addresses),
@@ -449,7 +449,9 @@ def _summary(tables: Tables) -> str:
 _WHICH = ColumnView("which", message("Which"), kind="link")
 
 
-def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses) -> TableView:
+def _extremes(
+    extremes: Sequence[tuple[Extreme, Rollout]], prefixes: Sequence[str], addresses: Addresses
+) -> TableView:
     rollouts = [rollout for _, rollout in extremes]
     return table(
         "extremes",
@@ -458,9 +460,7 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
             _WHICH: [Cell(extreme.label, extreme.label) for extreme, _ in extremes],
             ColumnView("value", message("Extreme")): [_extreme_cell(e) for e, _ in extremes],
             ColumnView("step", message("Step")): [name_cell(r.step) for r in rollouts],
-            PROMPT_TEXT: [
-                shortened(turns_as_text(r.turns) or r.prompt, SNIPPET_CHARS) for r in rollouts
-            ],
+            PROMPT_TEXT: [listed_prompt(r, prefixes, SNIPPET_CHARS) for r in rollouts],
             RESPONSE_TEXT: [
                 shortened(r.response, SNIPPET_CHARS) or message("(empty)") for r in rollouts
             ],

@@ -53,12 +53,14 @@ from rlreport.pages.views import (
     columns_with_data,
     extra_key,
     number_columns,
+    prompt_prefixes,
     string_columns,
 )
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise.steps import environments_of
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import Tables
+from rlreport.text.chat import turns, turns_as_text
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
@@ -168,9 +170,7 @@ class ReportBuilder(RunContext, Maker):
             listed = [page.listed for page in self.step_pages]
             views |= {
                 "responses": responses_view(listed, self, addresses, self.shown),
-                "prompts": prompts_view(
-                    self.tables, drawings["prompts"], addresses, self._listed_prompts
-                ),
+                "prompts": prompts_view(self, drawings["prompts"], addresses, self._listed_prompts),
                 "tokens": tokens_view(self, drawings["tokens"], addresses),
             }
         views |= {
@@ -275,6 +275,9 @@ def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: b
         string_columns=strings,
         environment=key if any(column.key == key for column in strings) else "",
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
+        prefixes=()
+        if options.redact
+        else prompt_prefixes(turns_as_text(turns(p)) or p for p in tables.prompts["prompt"]),
         rollouts=not responses.empty,
         first_step=first,
         first_rewards=judged.responses["reward"].to_numpy()[steps == first],

@@ -39,6 +39,7 @@ from rlreport.pages.views import (
     extra_key,
     findings_of_responses,
     is_numeric,
+    listed_prompt,
     name_cell,
     number_cell,
     reading_order,
@@ -47,7 +48,6 @@ from rlreport.pages.views import (
 from rlreport.read.rollouts import Rollout, Turn
 from rlreport.summarise.steps import NO_VARIANCE
 from rlreport.tables import length_column
-from rlreport.text.chat import turns_as_text
 from rlreport.text.messages import Joined, message, sample_note
 from rlreport.text.numbers import NumberKind
 from rlreport.text.tokens import Style, spelled
@@ -130,7 +130,7 @@ GROUP_COLUMNS = (
         hidden=True,
     ),
     ColumnView(
-        "group_advantage", message("Advantage in group"),
+        "group_advantage", message("Advantage in group"), message("computed"),
         help=message("(reward − group mean) / group std, computed from the rewards"), hidden=True,
     ),
 )  # fmt: skip
@@ -396,7 +396,10 @@ def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> S
         places,
         values,
         {key: column[places] for key, column in values.items()},
-        {c.key: [shown_text(r, c.key) for r in rollouts] for c in context.text_columns},
+        {
+            c.key: [shown_text(r, c.key, context.prefixes) for r in rollouts]
+            for c in context.text_columns
+        },
     )
 
 
@@ -487,6 +490,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         "values": {key: rows.listed[key] for key in keys},
         "strings": strings_of(job, rows.places, context),
         "texts": rows.texts,
+        **({"prefixes": context.prefixes} if context.prefixes else {}),
         **({"environment": context.environment} if context.environment else {}),
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
         "ranks": {
@@ -542,10 +546,10 @@ def strings_of(
     }
 
 
-def shown_text(rollout: Rollout, key: str) -> str | None:
+def shown_text(rollout: Rollout, key: str, prefixes: Sequence[str]) -> str | None:
     """Return a response's text as a table cell shows it: a prompt without chat template tags."""
-    if key == "prompt" and rollout.turns:
-        return turns_as_text(rollout.turns)
+    if key == "prompt":
+        return listed_prompt(rollout, prefixes)
     text: str | None = getattr(rollout, key)
     return text
 

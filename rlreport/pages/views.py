@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import count, repeat
+from itertools import accumulate, count, pairwise, repeat, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from rlreport.about.card import Card
@@ -20,8 +22,10 @@ from rlreport.check.spreading import SpreadingTexts
 from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE_COLUMNS, Column
 from rlreport.options import BuildOptions
-from rlreport.read.rollouts import Rollouts, Selection
+from rlreport.read.rollouts import Rollout, Rollouts, Selection
 from rlreport.tables import Tables
+from rlreport.text.chat import turns_as_text
+from rlreport.text.clean import shortened
 from rlreport.text.messages import message
 from rlreport.text.numbers import MISSING, NumberKind, exact, written
 
@@ -241,6 +245,68 @@ EXTRAS_SHOWN = 6
 LONGEST_NAME = 40  # Names of fields with more characters are shown as logged, not as words
 
 
+# Minimum characters of a shared beginning of prompts, and minimum prompts that have it: a number
+# and a fraction; all beginnings together must be those of MOST_PROMPTS
+LEAST_SHARED, LEAST_PROMPTS, LEAST_SHARE, MOST_PROMPTS = 20, 4, 0.1, 0.8
+PREFIXES = 4  # Maximum number of shared beginnings
+PREFIX_SAMPLE = 200  # Maximum prompts to find them in
+_WORDS = re.compile(r".*[\s。？！：，、]", re.DOTALL)
+
+
+class PromptText(str):
+    """A prompt in a list, whose beginning is hidden if it is one of ``prefixes``."""
+
+    __slots__ = ("rest", "shared")
+    shared: str  # the hidden beginning, "" if nothing is hidden
+    rest: str
+
+    def __new__(cls, text: str, prefixes: Sequence[str], longest: int | None = None) -> PromptText:
+        sizes = [len(p) for p in prefixes if text.startswith(p) and text[len(p) :].strip()]
+        size = max(sizes, default=0)
+        parts = [shortened(part, longest or len(part)) for part in (text[:size], text[size:])]
+        prompt = super().__new__(cls, "".join(parts))
+        prompt.shared, prompt.rest = parts
+        return prompt
+
+    @property
+    def brief(self) -> str:
+        return f"… {self.rest.lstrip()}" if self.shared else self.rest
+
+    def __html__(self) -> str:
+        shared, rest = Markup.escape(self.shared), Markup.escape(self.rest)
+        return f'<span class="shared">{shared}</span>{rest}' if shared else rest
+
+
+def listed_prompt(
+    rollout: Rollout, prefixes: Sequence[str], longest: int | None = None
+) -> PromptText:
+    return PromptText(turns_as_text(rollout.turns) or rollout.prompt, prefixes, longest)
+
+
+def prompt_prefixes(prompts: Iterable[str]) -> tuple[str, ...]:
+    """Return the beginnings that most prompts share, those that save most text; () if none."""
+    texts = list(dict.fromkeys(filter(None, prompts)))
+    texts = sorted(texts[:: -(-len(texts) // PREFIX_SAMPLE) or 1])
+    least, remaining, found = max(LEAST_PROMPTS, LEAST_SHARE * len(texts)), texts, list[str]()
+    while len(remaining) >= least and len(found) < PREFIXES:
+        common = [
+            bisect_left(range(min(len(a), len(b))), True, key=lambda k: a[: k + 1] != b[: k + 1])
+            for a, b in pairwise(remaining)
+        ]
+        best, prefix = 0, ""
+        for first, text in enumerate(remaining):
+            lengths = accumulate(common[first:], min)
+            for number, length in enumerate(takewhile(LEAST_SHARED.__le__, lengths), 2):
+                if number >= least and number * length > best:
+                    best, prefix = number * length, text[:length]
+        words = _WORDS.match(prefix)
+        if words is None or len(words[0]) < LEAST_SHARED:
+            break
+        found.append(words[0])
+        remaining = [text for text in remaining if not text.startswith(words[0])]
+    return tuple(found) if len(texts) - len(remaining) >= MOST_PROMPTS * len(texts) else ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class PageContext:
     """Data shared by the pages of steps; picklable, so that worker processes can render them."""
@@ -251,6 +317,7 @@ class PageContext:
     string_columns: list[ColumnView]  # columns of further logged fields that contain short strings
     environment: str  # key of the string column that names the environment, "" without one
     text_columns: list[ColumnView]  # columns of the logged texts: prompt, response, …
+    prefixes: tuple[str, ...]  # beginnings that most prompts share, which lists hide
     rollouts: bool  # whether responses are logged, not only trainer metrics
     first_step: int  # the first step with training responses
     first_rewards: NDArray[np.float64]  # rewards of these responses
@@ -343,12 +410,17 @@ def number_columns(tables: Tables) -> list[ColumnView]:
     base_columns = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
     tokens = any(c.name == "response_tokens" for c in base_columns)
     columns = []
-    for column in map(number_column, base_columns):
+    for base in base_columns:
+        column = number_column(base)
         hidden = column.hidden or (tokens and column.key == "response_chars")
         help_text = column.help
         if tables.sample_note and column.key == SAMPLED_FIGURE:
             help_text = message("{help}; of sampled responses only", help=help_text)
-        columns.append(replace(column, hidden=hidden, help=help_text))
+        column = replace(column, hidden=hidden, help=help_text)
+        if column.key == "advantage_mean":
+            logged = tables.fields.get("advantages")
+            column = replace(column, unit=message("logged") if logged else message("GAE"))
+        columns.append(column)
     extra_names = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
     for group, names in (
         (message("Parts of the reward"), [name for name in extra_names if name in parts]),

@@ -136,7 +136,9 @@ def _policy_turn(text: str) -> Turn:
 
 
 def turns_as_text(parts: Turns) -> str:
-    """Join turns into one text with a line "role: text" for each."""
+    """Join turns into one text with a line "role: text" for each; return a single turn's text."""
+    if len(parts) == 1:
+        return parts[0][1]
     return "\n".join(f"{role}: {text}" for role, text in parts)
 
 
@@ -159,8 +161,7 @@ def message_turns(messages: Sequence[object]) -> Turns:
 
 def conversation_text(messages: Sequence[object]) -> str:
     """Join chat messages into lines "role: text"; of a single message return only the text."""
-    parts = message_turns(messages)
-    return parts[0][1] if len(parts) == 1 else turns_as_text(parts)
+    return turns_as_text(message_turns(messages))
 
 
 def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -> Row:
@@ -192,7 +193,9 @@ def prompt_fields(value: object) -> Row:
     if not isinstance(messages, list | tuple):
         return {"prompt": ""}
     row: Row = {"prompt": conversation_text(messages)}
-    if parts := message_turns(messages):
+    parts = message_turns(messages)
+    # A single "text" is a whole prompt with its template.
+    if parts and [role for role, _ in parts] != ["text"]:
         row["prompt_turns"] = [[role, text] for role, text in parts]
     return row
 

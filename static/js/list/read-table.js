@@ -59,7 +59,7 @@ function fromData(header, at, nodes, data) {
   if (data.values[key]) return { ...about, numbers: toNumbers(data.values[key]), strings: null };
   const logged = data.texts[key] ?? data.strings[key] ?? [];
   const strings = nodes.map((row, i) => logged[i] ?? (row ? cellText(row.cells[at]) : null));
-  return { ...about, numbers: null, strings };
+  return { ...about, numbers: null, strings, prefixes: key === "prompt" ? data.prefixes : [] };
 }
 
 /** A column that the baked table leaves out. @returns {Column} */

@@ -12,6 +12,7 @@
  * @property {boolean} shown
  * @property {Float64Array | null} numbers NaN is missing
  * @property {(string | null)[] | null} strings
+ * @property {string[]} [prefixes] shared beginnings of its texts, which cells hide
  */
 /** @typedef {{key: string, down: boolean}} SortKey */
 

@@ -64,11 +64,11 @@ export async function mountRunList(root, section, packed, address, signal) {
 }
 
 /** The data of a step for the panel: its texts, and the list's figures of its rows. */
-function forPanel(texts, { columns, values: { step, prompt_id, worth, ...values } }, rowIds) {
+function forPanel(texts, { columns, strings, values: { step, prompt_id, worth, ...values } }, rowIds) {
   const places = texts.n.map((n) => rowIds.indexOf(`${texts.step}-${n}`));
-  const figures = Object.entries(values).map(([key, column]) => [key, places.map((place) => column[place] ?? null)]);
+  const ofStep = (all) => Object.fromEntries(Object.entries(all).map(([key, column]) => [key, places.map((place) => column[place] ?? null)]));
   const row = message("Step {step}, response {n}", { step: texts.step, n: "{n}" });
-  return { ...texts, columns, values: Object.fromEntries(figures), ranks: {}, titles: { row } };
+  return { ...texts, columns, values: ofStep(values), strings: ofStep(strings), ranks: {}, titles: { row } };
 }
 
 /** Searches whole texts, once they are loaded, and shows where they match. */
@@ -123,13 +123,14 @@ class Search {
   /** What a cell shows of a text: its beginning, or what is around the match. */
   excerpt(column, i) {
     const text = column.strings[i];
+    const beginning = this.data.texts[column.key]?.[i] ?? text;
     const { query } = this.rows;
-    if (!query || !text) return shortened(text, 0);
+    if (!query || !text) return shortened(beginning, 0);
     const own = searchable(text).indexOf(query);
     if (own >= 0) return shortened(text.replace(/\s+/g, " "), own);
     const turns = column.key === "response" ? (this.turns[i] ?? "").replace(/\s+/g, " ") : "";
     const inTurns = turns.toLowerCase().indexOf(query);
-    return inTurns < 0 ? shortened(text, 0) : shortened(turns, inTurns);
+    return inTurns < 0 ? shortened(beginning, 0) : shortened(turns, inTurns);
   }
 }
 

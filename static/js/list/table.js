@@ -199,7 +199,9 @@ export class TableView {
     }
     if (column.kind === "token") return el("td", { class: "token" }, el("code", { dir: "auto" }, value));
     const title = value === null ? message("not logged") : null;
-    return el("td", { class: "text", "data-key": column.key, title }, el("div", { class: "clamp", dir: "auto" }, value ?? MISSING));
+    const size = Math.max(0, ...(column.prefixes ?? []).filter((one) => value?.startsWith(one) && value.slice(one.length).trim()).map((one) => one.length));
+    const shared = size > 0 && el("span", { class: "shared" }, value?.slice(0, size));
+    return el("td", { class: "text", "data-key": column.key, title }, el("div", { class: "clamp", dir: "auto" }, shared, value?.slice(size) ?? MISSING));
   }
 
   /** @param {string} key @param {boolean} shown */

@@ -3,7 +3,7 @@
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { differenceButton } from "./texts.js";
-import { listed, marked, message, nodes } from "../shared/words.js";
+import { listed, marked, message } from "../shared/words.js";
 
 /** @typedef {{n: number, at: number, reward: number | null, length: number | null, right: boolean | null}} Sibling */
 
@@ -45,7 +45,6 @@ export function groupStrip(data, i, { text, open }) {
       ),
     );
   });
-  const truth = text("ground_truth");
   const title = inTokens
     ? message("{count} responses of the group: reward, tokens", { count: siblings.length })
     : message("{count} responses of the group: reward, characters", { count: siblings.length });
@@ -55,7 +54,7 @@ export function groupStrip(data, i, { text, open }) {
   const node = el(
     "section",
     { class: "group", "aria-label": message("Group") },
-    el("p", { class: "group-title" }, title, data.right && truth !== null && truth.length < 80 && el("span", {}, ...nodes("; ground truth {truth}", { truth: el("b", { dir: "auto" }, truth) }))),
+    el("p", { class: "group-title" }, title),
     groupLine(data, i, rewards),
     el("ul", {}, ...cells),
   );

@@ -14,6 +14,8 @@ import { Tip } from "../shared/tip.js";
 import { TokenView } from "./tokens.js";
 import { marked, message } from "../shared/words.js";
 
+/** A ground truth of so few characters stands in the line of figures. */
+const SHORT_TRUTH = 80;
 const GLYPHS = { critical: "✕", warning: "▲", info: "i" };
 /** @type {Record<string, string>} */
 const SEVERITIES = { critical: marked("critical"), warning: marked("warning"), info: marked("note") };
@@ -88,13 +90,15 @@ export class Panel {
     const text = (key, place = at) => data.texts[key]?.[place] ?? null;
     const turns = data.conversation?.[n];
     this.conversation = turns ? new Conversation(turns, data.errors?.[n] ?? []) : null;
+    const truth = text("ground_truth");
+    const short = truth !== null && truth.trim() !== "" && truth.length <= SHORT_TRUTH && !truth.includes("\n");
     const texts = textsSection(
-      { prompt: text("prompt"), response: turns ? null : text("response"), ref_response: text("ref_response"), ground_truth: text("ground_truth") },
+      { prompt: text("prompt"), response: turns ? null : text("response"), ref_response: text("ref_response"), ground_truth: short ? null : truth },
       data.turns[n] ?? [],
       { query: this.rows.query, highlights: data.highlights, titles: data.titles },
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
-    const [line, ...folded] = stats(data, at);
+    const [line, ...folded] = stats(data, at, short ? truth : "");
     const strip = groupStrip(data, at, { text, open: (place) => this.go(this.rowOf(data, place)) });
     const focused = /** @type {HTMLElement} */ (document.activeElement);
     const inside = this.node.contains(focused);

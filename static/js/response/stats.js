@@ -1,4 +1,4 @@
-/** The figures of a response: six in a line, all of them folded below. */
+/** The figures of a response: six in a line with its short texts, all others folded below. */
 
 import { el } from "../shared/dom.js";
 import { exact, ordinal, written } from "../shared/format.js";
@@ -6,10 +6,13 @@ import { marked, message, plural } from "../shared/words.js";
 
 /** What a reader looks at first; the first six that the log feeds stand in the line. */
 const FIRST = [
-  ..."reward ref_reward valid_reward kl_k1 response_tokens surprisal_mean".split(" "),
-  ..."finished kl_max advantage_mean response_chars kl_k3".split(" "),
+  ..."reward ref_reward valid_reward advantage_mean group_advantage group_mean".split(" "),
+  ..."kl_k1 response_tokens surprisal_mean finished kl_max response_chars kl_k3".split(" "),
 ];
 const IN_LINE = 6;
+
+/** Strings of the log that stand in the line. */
+const STRINGS = ["extra:finish_reason"];
 
 /** Fewer different values than this are classes, and a place among them says nothing. */
 const RANKED_FROM = 5;
@@ -22,16 +25,30 @@ const LABELS = { finished: marked("Ended") };
 /**
  * @param {any} data the page's row data
  * @param {number} i
+ * @param {string} truth the ground truth if it is short, else ""
  * @returns {HTMLElement[]} the line, and the fold with the rest where there is more
  */
-export function stats(data, i) {
-  const known = data.columns.filter(({ key }) => data.values[key] && data.values[key][i] !== null);
+export function stats(data, i, truth) {
+  // The logged advantage stands for the computed one, which the group's line says.
+  const logged = (data.values.advantage_mean?.[i] ?? null) !== null;
+  const known = data.columns.filter(({ key }) => (data.values[key]?.[i] ?? null) !== null && !(logged && key === "group_advantage"));
   const place = ({ key }) => (FIRST.includes(key) ? FIRST.indexOf(key) : FIRST.length);
   const first = known.toSorted((a, b) => place(a) - place(b)).slice(0, IN_LINE);
   const rest = known.filter((column) => !first.includes(column));
   const list = (columns, name) => el("dl", { class: `response-figures ${name}` }, ...columns.map((column) => stat(data, i, column)));
   const folded = el("details", { class: "all-figures" }, el("summary", {}, plural("{count} more figure", "{count} more figures", rest.length, { count: rest.length })), list(rest, "rest"));
-  return [list(first, "line"), ...(rest.length ? [folded] : [])];
+  const line = list(first, "line");
+  if (truth) line.children[0].after(words("ground_truth", message("Ground truth"), truth));
+  for (const { key, label, help } of data.columns) {
+    const text = STRINGS.includes(key) && data.strings?.[key]?.[i];
+    if (text) line.append(words(key, label, el("code", {}, text), help));
+  }
+  return [line, ...(rest.length ? [folded] : [])];
+}
+
+/** @param {string} key @param {string} label @param {string | Node} text @param {string} [help] */
+function words(key, label, text, help) {
+  return el("div", { "data-figure": key }, el("dt", { title: help }, label), el("dd", { dir: "auto" }, text));
 }
 
 function stat(data, i, { key, label, unit, help, written: how }) {
