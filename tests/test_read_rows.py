@@ -533,6 +533,8 @@ def test_of_several_attempts_each_step_is_of_the_last_that_logged_it(case, tmp_p
         rows = [row(s, prompt=f"p{n}") for s in range(first, last + 1) for n in range(6)]
         write(tmp_path / f"{name}.jsonl", rows)
     scan = read(tmp_path, restarts="last")
-    kept = scan.responses.groupby("file")["step"].nunique()
-    assert {Path(scan.files[file].name).stem: steps for file, steps in kept.items()} == expected
+    kept = scan.responses.groupby("file")["step"].nunique().to_dict()
+    assert {
+        Path(scan.files[int(str(file))].name).stem: steps for file, steps in kept.items()
+    } == expected
     assert set(scan.responses.groupby("step").size()) == {6}
