@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rlreport
+from rlreport.figures.metadata import ToolCounts
 from rlreport.summarise import summarise
 from tests.reading import kinds, read, row, token_figures, tokens, write
 
@@ -139,7 +140,8 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     assert scan.responses.loc[2, [*expected.keys() - {"response_tokens"}]].isna().all()
     assert scan.tools.to_dict("list") == {
         "step": [7], "tool": ["calc"], "answers": [4], "errors": [2], "chars": [4], "ranges": [2],
-        "tokens": [6],
+        "tokens": [6], "timeouts": [2], "permissions": [0], "not_found": [0], "arguments": [0],
+        "exceptions": [0],
     }  # fmt: skip
     (step,) = summarise(scan).steps.to_dict("records")
     assert (step["tool_error_share"], step["turn_tokens_mean"]) == (0.5, 3.5)
@@ -152,6 +154,46 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     assert rollout.conversation[0].calls == (("calc", '{"x": 1}'),) * 2
     assert rollout.sampled is not None
     assert rollout.sampled.tolist() == [True] * 2 + [False] * 3 + [True] * 5
+
+
+ERRORS = {
+    "Error: boom": "others",
+    "ValueError: x": "exceptions",
+    "Traceback (most recent call last):\n  File": "exceptions",
+    'Output:\n{"error": "no such city"}': "not_found",
+    '{"status": "error", "message": "missing 1 required argument"}': "arguments",
+    "RESULT c2:\nstatus: failed\nstderr:\nsnippet not found": "not_found",
+    "<|im_start|>tool\nExecution timed out after 5 s": "timeouts",
+    "Permission denied": "permissions",
+    "HTTP 403": "permissions",
+    "<returncode>1</returncode>": "others",
+    "Exit code: 127\nfoo: command not found": "not_found",
+    "Exit code: 0": "",
+    "Error:\nout of memory": "others",
+    "Standard error: 0.3": "",
+    "error: 0.03": "",
+    "Error: none": "",
+    '{"error": null, "city": "Rome"}': "",
+    "RESULT c1:\nstatus: success\nstdout:\nerror[E0432]": "",
+    "The word error: is a noun": "",
+    "Error analysis: see below": "",
+    "400 results": "",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_an_answer_that_begins_as_an_error_is_one_of_a_kind(text: str, tmp_path: Path) -> None:
+    answers = [{"role": "tool", "text": text, **mark} for mark in ({}, {"error": ""})]
+    log = [row(turns=[answer]) for answer in answers]
+    scan = read(write(tmp_path / "log.jsonl", log))
+    assert scan.responses["tool_errors"].tolist() == [bool(ERRORS[text]), 0], "a mark goes first"
+    (tool,) = scan.tools.to_dict("records")
+    kinds = {name: tool[name] for name in ToolCounts._fields[5:] if tool[name]}
+    assert kinds == ({ERRORS[text]: 1} if ERRORS[text] not in ("", "others") else {})
+    response = f"a<tool_response>{text.removeprefix('<|im_start|>tool')}"
+    marked = read(write(tmp_path / "marked.jsonl", [row(response=response)]))
+    assert marked.responses["tool_errors"].tolist() == [bool(ERRORS[text])]
 
 
 def test_thinking_without_an_end_is_told(tmp_path: Path) -> None:
@@ -299,7 +341,7 @@ def test_turns_are_found_by_the_marks_of_tools_in_a_text(marked: str, tmp_path: 
     scan = read(write(tmp_path / "log.jsonl", rows))
     expected = {"turns": 2, "tool_calls": 1, "void_turns": 0, "thinking_chars": 2}
     assert {name: scan.responses[name][0] for name in expected} == expected
-    assert scan.responses["tool_errors"].isna().all(), "no mark tells an error"
+    assert scan.responses["tool_errors"][0] == 0
     assert np.isnan(scan.responses["turns"][1])
     first, second = scan.rollouts.read([0, 1])
     assert [(t.role, t.text, t.sampled) for t in first.conversation] == [

@@ -11,7 +11,15 @@ from operator import add
 from typing import Any, NamedTuple, TypeGuard
 
 from rlreport.fields import LARGEST_NUMBER, TOKEN_ARRAYS
-from rlreport.text.chat import CALL, Turn, content_text, role_name, turns_in_text
+from rlreport.text.chat import (
+    CALL,
+    Turn,
+    content_text,
+    error_in_answer,
+    error_kind,
+    role_name,
+    turns_in_text,
+)
 
 MAX_TOOLS = 64  # Maximum number of tools per response whose answers are counted
 
@@ -59,6 +67,7 @@ class ToolCounts(NamedTuple):
     """A tool's answers in a response: how many, how many are errors, and their characters in all.
 
     ``ranges``: number of answers whose range of tokens is logged; ``tokens``: their tokens.
+    Then the errors of each kind; those of no known kind count in ``errors`` only.
     """
 
     answers: int = 0
@@ -66,6 +75,11 @@ class ToolCounts(NamedTuple):
     chars: int = 0
     ranges: int = 0
     tokens: int = 0
+    timeouts: int = 0
+    permissions: int = 0
+    not_found: int = 0
+    arguments: int = 0
+    exceptions: int = 0
 
 
 @dataclass(slots=True)
@@ -95,7 +109,6 @@ def row_metadata(
         metadata.figures, metadata.tools = _turn_figures(turns, prompt), _tool_counts(turns)
     elif turns := turns_in_text(response):
         metadata.figures = _turn_figures(turns, prompt)
-        del metadata.figures["tool_errors"]  # markup does not show which calls failed
     elif thinking := _thinking(response, _begins_thinking(prompt)):
         metadata.figures = {
             "thinking_chars": float(thinking.chars),
@@ -200,7 +213,9 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
         if turn["role"] == "tool" and (name in counts or len(counts) < MAX_TOOLS):
             start, stop = turn.get("tokens", (0, 0))
             is_error, has_range = bool(turn.get("error")), "tokens" in turn
-            answer = (1, is_error, len(turn["text"]), has_range, stop - start)
+            answer = ToolCounts(1, is_error, len(turn["text"]), has_range, stop - start)
+            kind = error_kind(f"{turn['error']}\n{turn['text']}") if is_error else ""
+            answer = answer._replace(**{kind: 1} if kind in ToolCounts._fields else {})
             counts[name] = ToolCounts(*map(add, counts.get(name, ToolCounts()), answer))
     return counts
 
@@ -264,14 +279,14 @@ def _normalize_turns(turns: object) -> list[dict[str, Any]] | None:
         if not isinstance(turn, dict) or not isinstance(turn.get("role"), str):
             return None
         role, sampled = role_name(turn["role"]), turn.get("sampled")
-        normalized.append(
-            {key: value for key, value in turn.items() if value is not None}
-            | {
-                "role": role,
-                "text": content_text(turn.get("text")),
-                "sampled": role == "assistant" if sampled is None else bool(sampled),
-            }
-        )
+        kept = {key: value for key, value in turn.items() if value is not None} | {
+            "role": role,
+            "text": content_text(turn.get("text")),
+            "sampled": role == "assistant" if sampled is None else bool(sampled),
+        }
+        if role == "tool" and "error" not in kept and (error := error_in_answer(kept["text"])):
+            kept["error"] = error
+        normalized.append(kept)
     return normalized
 
 
