@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import rlreport
+from rlreport.check import run_checks
 from rlreport.figures.metadata import ToolCounts
 from rlreport.summarise import summarise
 from tests.reading import kinds, read, row, token_figures, tokens, write
@@ -140,8 +142,8 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     assert scan.responses.loc[2, [*expected.keys() - {"response_tokens"}]].isna().all()
     assert scan.tools.to_dict("list") == {
         "step": [7], "tool": ["calc"], "answers": [4], "errors": [2], "chars": [4], "ranges": [2],
-        "tokens": [6], "timeouts": [2], "permissions": [0], "not_found": [0], "arguments": [0],
-        "exceptions": [0],
+        "tokens": [6], "empty": [0], "timeouts": [2], "permissions": [0], "not_found": [0],
+        "arguments": [0], "exceptions": [0],
     }  # fmt: skip
     (step,) = summarise(scan).steps.to_dict("records")
     assert (step["tool_error_share"], step["turn_tokens_mean"]) == (0.5, 3.5)
@@ -189,11 +191,62 @@ def test_an_answer_that_begins_as_an_error_is_one_of_a_kind(text: str, tmp_path:
     scan = read(write(tmp_path / "log.jsonl", log))
     assert scan.responses["tool_errors"].tolist() == [bool(ERRORS[text]), 0], "a mark goes first"
     (tool,) = scan.tools.to_dict("records")
-    kinds = {name: tool[name] for name in ToolCounts._fields[5:] if tool[name]}
+    kinds = {name: tool[name] for name in ToolCounts._fields[6:] if tool[name]}
     assert kinds == ({ERRORS[text]: 1} if ERRORS[text] not in ("", "others") else {})
     response = f"a<tool_response>{text.removeprefix('<|im_start|>tool')}"
     marked = read(write(tmp_path / "marked.jsonl", [row(response=response)]))
     assert marked.responses["tool_errors"].tolist() == [bool(ERRORS[text])]
+
+
+def called(step: int, answers: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """Return a step's rows, one for each answer of a tool."""
+    return [
+        row(step, reward=float(i % 2), turns=[
+            {"role": "assistant", "text": "", "calls": [{"name": tool}]},
+            {"role": "tool", "tool": tool, "text": text},
+            {"role": "assistant", "text": "Done."},
+        ])
+        for tool, texts in answers.items()
+        for i, text in enumerate(texts)
+    ]  # fmt: skip
+
+
+def empty_at(share: float, rng: Any, size: int = 8) -> list[str]:
+    return ["" if rng.random() < share else "found" for _ in range(size)]
+
+
+EMPTY_RESULTS: dict[str, tuple[Callable[[int, Any], dict[str, list[str]]], str | None]] = {
+    "search is empty from step 24 on": (
+        lambda step, rng: {
+            "search": empty_at(0.1 + 0.8 * (step >= 24), rng), "read": empty_at(0.05, rng, 24),
+        },
+        "search",
+    ),
+    "searches sometimes find nothing": (
+        lambda step, rng: {"search": empty_at(0.3, rng), "read": empty_at(0.0, rng)}, None,
+    ),
+    "writing never says anything, and comes more often": (
+        lambda step, rng: {"write": [""] * (1 + step // 5), "read": empty_at(0.0, rng)}, None,
+    ),
+    "few calls": (
+        lambda step, rng: {"search": [""] * (step >= 36), "read": empty_at(0.0, rng)}, None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("run", EMPTY_RESULTS)
+def test_a_tool_that_returns_nothing_is_found_by_its_name(run: str, tmp_path: Path) -> None:
+    make, name = EMPTY_RESULTS[run]
+    rng = np.random.default_rng(0)
+    rows = [one for step in range(40) for one in called(step, make(step, rng))]
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    assert scan.responses["empty_results"].sum() == sum(not one["turns"][1]["text"] for one in rows)
+    found = [f for f in run_checks(summarise(scan)).findings if f.id == "empty_results"]
+    assert [f.facts["tool"] for f in found] == ([name] if name else [])
+    for finding in found:
+        assert finding.onset is not None
+        assert abs(finding.onset.step - 24) <= 1
+        assert finding.evidence
 
 
 def test_thinking_without_an_end_is_told(tmp_path: Path) -> None:

@@ -222,6 +222,12 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         percent=True,
     ),
     _chart(
+        "empty_results",
+        "Tool calls that return nothing",
+        Curve("empty_result_share", "empty"),
+        percent=True,
+    ),
+    _chart(
         "lag",
         "Lag behind the policy (steps)",
         Curve("lag_mean", "mean"),

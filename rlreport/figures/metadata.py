@@ -67,6 +67,7 @@ class ToolCounts(NamedTuple):
     """A tool's answers in a response: how many, how many are errors, and their characters in all.
 
     ``ranges``: number of answers whose range of tokens is logged; ``tokens``: their tokens.
+    ``empty``: answers that are no errors and without text.
     Then the errors of each kind; those of no known kind count in ``errors`` only.
     """
 
@@ -75,6 +76,7 @@ class ToolCounts(NamedTuple):
     chars: int = 0
     ranges: int = 0
     tokens: int = 0
+    empty: int = 0
     timeouts: int = 0
     permissions: int = 0
     not_found: int = 0
@@ -98,7 +100,7 @@ def row_metadata(
     record: Mapping[str, Any], step: int, prompt: str, response: str, ending: Ending | None = None
 ) -> RowMetadata:
     """Return the metadata of a row after ``normalize_turns_and_mask``; ignore unusable values."""
-    turns = record.get("turns")
+    turns = record.get("turns") or turns_in_text(response)
     metadata = RowMetadata(
         split=split_named(record.get("split")) or None,
         trainable=record.get("trainable") is not False,
@@ -107,8 +109,6 @@ def row_metadata(
     )
     if turns:
         metadata.figures, metadata.tools = _turn_figures(turns, prompt), _tool_counts(turns)
-    elif turns := turns_in_text(response):
-        metadata.figures = _turn_figures(turns, prompt)
     elif thinking := _thinking(response, _begins_thinking(prompt)):
         metadata.figures = {
             "thinking_chars": float(thinking.chars),
@@ -197,12 +197,17 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         "turns": float(len(sampled)),
         "tool_calls": float(max(calls, len(answers))),
         "tool_errors": float(sum(bool(turn.get("error")) for turn in answers)),
+        "empty_results": float(sum(map(_is_empty, answers))),
         "void_turns": float(empty_turns),
     }
     if chars or unclosed:
         figures["thinking_chars"] = float(chars)
         figures["unclosed_thinking"] = float(any(unclosed))
     return figures
+
+
+def _is_empty(answer: Turn) -> bool:
+    return not answer.get("error") and not answer["text"].strip()
 
 
 def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
@@ -214,6 +219,7 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
             start, stop = turn.get("tokens", (0, 0))
             is_error, has_range = bool(turn.get("error")), "tokens" in turn
             answer = ToolCounts(1, is_error, len(turn["text"]), has_range, stop - start)
+            answer = answer._replace(empty=_is_empty(turn))
             kind = error_kind(f"{turn['error']}\n{turn['text']}") if is_error else ""
             answer = answer._replace(**{kind: 1} if kind in ToolCounts._fields else {})
             counts[name] = ToolCounts(*map(add, counts.get(name, ToolCounts()), answer))

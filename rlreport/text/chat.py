@@ -147,14 +147,19 @@ def turns_in_text(response: str) -> list[Turn]:
     if CALL not in response and ANSWER not in response:
         return []
     result: list[Turn] = []
+    called: list[str] = []
     for role, text in turns(response) or [("prompt", response)]:
         for i, part in enumerate(_ANSWERS.split(text)):
             if i % 2:
                 turn: Turn = {"role": "tool", "text": part.strip(), "sampled": False}
+                if called and (tool := called.pop(0)):
+                    turn["tool"] = tool
                 error = error_in_answer(part)
                 result.append({**turn, "error": error} if error else turn)
             elif part.strip() and role in ("prompt", "assistant"):
                 result.append(_policy_turn(_ROLE_LINES.sub("", part)))
+                calls = [call for call in result[-1].get("calls", ()) if isinstance(call, dict)]
+                called = [name if isinstance(name := c.get("name"), str) else "" for c in calls]
             elif part.strip():
                 result.append({"role": role, "text": part.strip(), "sampled": False})
     return result
