@@ -198,6 +198,29 @@ def test_an_answer_that_begins_as_an_error_is_one_of_a_kind(text: str, tmp_path:
     assert marked.responses["tool_errors"].tolist() == [bool(ERRORS[text])]
 
 
+UNPARSED: dict[str, tuple[dict[str, Any], int]] = {
+    "a call": ({"text": '<tool_call>{"name": "calc", "arguments": {}}</tool_call>'}, 0),
+    "no quotes": ({"text": "<tool_call>{name: calc}</tool_call> <tool_call>{}</tool_call>"}, 1),
+    "cut off": ({"text": 'a <tool_call>{"name": "calc", "argu'}, 1),
+    "nothing": ({"text": "<tool_call>\n</tool_call>"}, 1),
+    "other syntax": ({"text": "<tool_call>\n<function=calc>\n</function>\n</tool_call>"}, 0),
+    "arguments": ({"text": "", "calls": [{"name": "calc", "arguments": '{"x": 1'}]}, 1),
+    "plain arguments": ({"text": "", "calls": [{"name": "calc", "arguments": "print(1)"}]}, 0),
+    "the parser read none": ({"text": '<tool_call>{"name": "c"}</tool_call>', "calls": []}, 1),
+    "no call": ({"text": "It is 4.", "calls": []}, 0),
+}
+
+
+@pytest.mark.parametrize("case", UNPARSED)
+def test_calls_that_cannot_be_parsed_are_counted(case: str, tmp_path: Path) -> None:
+    turn, unparsed = UNPARSED[case]
+    logs = [row(1, turns=[{"role": "assistant", **turn}])]
+    if "calls" not in turn:
+        logs.append(row(1, response=turn["text"]))
+    scan = read(write(tmp_path / "log.jsonl", logs))
+    assert scan.responses["unparsed_calls"].tolist() == [unparsed] * len(logs)
+
+
 def called(step: int, answers: dict[str, list[str]]) -> list[dict[str, Any]]:
     """Return a step's rows, one for each answer of a tool."""
     return [

@@ -25,7 +25,7 @@ CHECKS: tuple[Check, ...] = (
     *(reward.reward_shift, groups.missing_grades, hacking.reward_hacking_token),
     *(text.length_hacking, engine.stale_rollouts, engine.mismatch_by_turn),
     *(engine.engine_mismatch, engine.off_policy_weights, engine.failed_rollouts),
-    *(engine.tool_errors, engine.empty_results, engine.tool_disuse),
+    *(engine.tool_errors, engine.unparsed_calls, engine.empty_results, engine.tool_disuse),
     policy.gradient_explosion,
     *(policy.ratio_drift, policy.no_updates, engine.negative_kl),
     *(engine.value_divergence, groups.advantage_mismatch, groups.zero_variance_groups),

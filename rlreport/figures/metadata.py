@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, TypeGuard
 
 from rlreport.fields import LARGEST_NUMBER, TOKEN_ARRAYS
 from rlreport.text.chat import (
-    CALL,
     Turn,
+    calls_in_text,
     content_text,
     error_in_answer,
     error_kind,
+    is_unparsed,
     role_name,
     turns_in_text,
 )
@@ -180,7 +181,7 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
     """Return column of the response table -> value, such as the numbers of turns and tool calls."""
     sampled = [turn for turn in turns if turn["sampled"]]
     answers = [turn for turn in turns if turn["role"] == "tool"]
-    chars = calls = empty_turns = 0
+    chars = calls = empty_turns = unparsed = 0
     unclosed: list[bool] = []
     for i, turn in enumerate(sampled):
         thought, turn_calls = turn.get("thinking"), turn.get("calls")
@@ -190,13 +191,18 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         chars += len(thought) + (thinking.chars if thinking else 0)
         unclosed += [thinking.unclosed] if thinking else []
         answered = thinking.answered if thinking else bool(turn["text"].strip())
-        count = len(turn_calls) if isinstance(turn_calls, list) else turn["text"].count(CALL)
+        # An empty list of calls is that of a parser that read none of those in the text.
+        written: list[Any] = turn_calls if isinstance(turn_calls, list) else []
+        written = written or calls_in_text(turn["text"])
+        unparsed += len(written) if turn_calls == [] else sum(map(is_unparsed, written))
+        count = len(written)
         calls += count
         empty_turns += not count and not answered
     figures = {
         "turns": float(len(sampled)),
         "tool_calls": float(max(calls, len(answers))),
         "tool_errors": float(sum(bool(turn.get("error")) for turn in answers)),
+        "unparsed_calls": float(unparsed),
         "empty_results": float(sum(map(_is_empty, answers))),
         "void_turns": float(empty_turns),
     }

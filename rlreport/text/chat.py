@@ -179,10 +179,25 @@ def error_kind(text: str) -> str:
     return next((kind for kind, words in _KINDS.items() if words.search(head)), "others")
 
 
+def calls_in_text(text: str) -> list[str]:
+    """Return what is inside each ``<tool_call>`` tag of a text."""
+    return [call.strip() for call in _CALLS.findall(text)] if CALL in text else []
+
+
+def is_unparsed(call: object) -> bool:
+    """Return whether a call, a text or its dict, is empty or JSON that cannot be parsed.
+
+    Calls of other syntaxes, such as ``<function=…>``, are left alone.
+    """
+    text = call.get("arguments") if isinstance(call, Mapping) else call
+    is_json = isinstance(text, str) and text.lstrip()[:1] in ("{", "[")
+    return call == "" or (is_json and isinstance(_parse_if_json(text), str))
+
+
 def _policy_turn(text: str) -> Turn:
     turn = {"role": "assistant", "text": _CALLS.sub("", text).strip(), "sampled": True}
     calls = []
-    for call in map(str.strip, _CALLS.findall(text)):
+    for call in calls_in_text(text):
         arguments = _parse_if_json(call)
         calls.append(arguments if isinstance(arguments, dict) else call)
     return {**turn, "calls": calls} if calls else turn

@@ -367,6 +367,30 @@ tool_errors = Check(
 )
 
 
+class _UnparsedCalls(RiseOrShare):
+    rise = Limit(0.2, "of calls", "share that cannot be parsed: last window minus first")
+    share = Limit(0.5, "of calls", "share that cannot be parsed, last window")
+
+
+unparsed_calls = Check(
+    id="unparsed_calls",
+    judge=share_of("unparsed_calls", "tool_calls"),
+    name="tool calls cannot be parsed",
+    rank="cause",
+    needs=(Need("tool calls", ("unparsed_calls",)),),
+    charts=("unparsed_calls", "reward"),
+    limits=_UnparsedCalls,
+    close={"share": "{value:percent} of tool calls cannot be parsed"},
+    title="{share:percent} of tool calls cannot be parsed ({before:percent} at the start).",
+    statement="{share:percent} of tool calls cannot be parsed",
+    why="A call that is not run teaches nothing about the tool, and the policy may give up calls.",
+    suggestion="Compare the calls with what the parser reads, and check whether the token limit "
+    "cuts them off.",
+    source=AGENTS,
+    explains=("tool_disuse", "void_turns", "reward_stalled", *FALLS),
+)
+
+
 class _EmptyResults(Limits):
     rise = Limit(0.3, "of answers", "share without text of one tool: last window minus first")
     answers = Limit(50, "answers", "answers of a tool in the run; below it not judged")
