@@ -17,9 +17,8 @@ from rlreport.check.finding import (
     meets,
 )
 from rlreport.check.noise import mean_of
-from rlreport.check.onset import onset
 from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
-from rlreport.check.series import MIN_STEPS, Series
+from rlreport.check.series import MIN_STEPS, Series, onset
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import MISMATCHES
 from rlreport.summarise.steps import Grouped, sequence_weights
