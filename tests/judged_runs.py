@@ -126,6 +126,7 @@ def agents(seed: int, *, link: Callable[[Any], Any] = lambda step: 0.5, **column
         "turns": 2.0 + rng.poisson(1, size),
         "tool_calls": 1.0 + rng.poisson(1, size),
         "tool_errors": (rng.random(size) < 0.08).astype(float),
+        "unparsed_calls": (rng.random(size) < 0.05).astype(float),
         "void_turns": (rng.random(size) < 0.03).astype(float),
         "at_turn_limit": (rng.random(size) < 0.03).astype(float),
         "unclosed_thinking": (rng.random(size) < 0.04).astype(float),
@@ -203,6 +204,10 @@ COLUMNS_OF_FAULTS: dict[str, dict[str, Any]] = {
     "tool_errors": {
         "tool_calls": lambda s, rng: np.ones(len(s)),
         "tool_errors": some(lambda s: ramp(s, 0.05, 0.6)),
+    },
+    "unparsed_calls": {
+        "tool_calls": lambda s, rng: np.ones(len(s)),
+        "unparsed_calls": some(lambda s: ramp(s, 0.05, 0.6)),
     },
     "void_turns": {"void_turns": some(lambda s: ramp(s, 0.02, 0.9))},
     "turn_limit": {"at_turn_limit": some(lambda s: ramp(s, 0.02, 0.6))},

@@ -320,6 +320,7 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
         {(30, 1): "info", (10, 0): None},
     ),
     "tool_errors": (partial(shared_of, "tool_errors"), ENDINGS),
+    "unparsed_calls": (partial(shared_of, "unparsed_calls"), ENDINGS),
     "turn_limit": (partial(shared_of, "at_turn_limit"), ENDINGS),
     "unclosed_thinking": (partial(shared_of, "unclosed_thinking"), ENDINGS),
     "void_turns": (

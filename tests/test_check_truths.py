@@ -53,7 +53,15 @@ OF_METRICS = ("gradient_explosion", "no_updates")
 OF_ENVIRONMENTS = ("environment_fall", "mix_changed")
 OF_AGENTS = (
     *("stale_rollouts", "mismatch_by_turn", "off_policy_weights", "failed_rollouts"),
-    *("tool_errors", "tool_disuse", "void_turns", "turn_limit", "unclosed_thinking"),
+    *(
+        "tool_errors",
+        "unparsed_calls",
+        "empty_results",
+        "tool_disuse",
+        "void_turns",
+        "turn_limit",
+        "unclosed_thinking",
+    ),
 )
 """Checks of what these runs do not log: turns, versions, a sampler, environments."""
 

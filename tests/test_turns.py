@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 import rlreport
+from rlreport.check import run_checks
+from rlreport.figures.metadata import ToolCounts
 from rlreport.summarise import summarise
 from tests.reading import kinds, read, row, token_figures, tokens, write
 
@@ -139,7 +142,8 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     assert scan.responses.loc[2, [*expected.keys() - {"response_tokens"}]].isna().all()
     assert scan.tools.to_dict("list") == {
         "step": [7], "tool": ["calc"], "answers": [4], "errors": [2], "chars": [4], "ranges": [2],
-        "tokens": [6],
+        "tokens": [6], "empty": [0], "timeouts": [2], "permissions": [0], "not_found": [0],
+        "arguments": [0], "exceptions": [0],
     }  # fmt: skip
     (step,) = summarise(scan).steps.to_dict("records")
     assert (step["tool_error_share"], step["turn_tokens_mean"]) == (0.5, 3.5)
@@ -152,6 +156,120 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     assert rollout.conversation[0].calls == (("calc", '{"x": 1}'),) * 2
     assert rollout.sampled is not None
     assert rollout.sampled.tolist() == [True] * 2 + [False] * 3 + [True] * 5
+
+
+ERRORS = {
+    "Error: boom": "others",
+    "ValueError: x": "exceptions",
+    "Traceback (most recent call last):\n  File": "exceptions",
+    'Output:\n{"error": "no such city"}': "not_found",
+    '{"status": "error", "message": "missing 1 required argument"}': "arguments",
+    "RESULT c2:\nstatus: failed\nstderr:\nsnippet not found": "not_found",
+    "<|im_start|>tool\nExecution timed out after 5 s": "timeouts",
+    "Permission denied": "permissions",
+    "HTTP 403": "permissions",
+    "<returncode>1</returncode>": "others",
+    "Exit code: 127\nfoo: command not found": "not_found",
+    "Exit code: 0": "",
+    "Error:\nout of memory": "others",
+    "Standard error: 0.3": "",
+    "error: 0.03": "",
+    "Error: none": "",
+    '{"error": null, "city": "Rome"}': "",
+    "RESULT c1:\nstatus: success\nstdout:\nerror[E0432]": "",
+    "The word error: is a noun": "",
+    "Error analysis: see below": "",
+    "400 results": "",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_an_answer_that_begins_as_an_error_is_one_of_a_kind(text: str, tmp_path: Path) -> None:
+    answers = [{"role": "tool", "text": text, **mark} for mark in ({}, {"error": ""})]
+    log = [row(turns=[answer]) for answer in answers]
+    scan = read(write(tmp_path / "log.jsonl", log))
+    assert scan.responses["tool_errors"].tolist() == [bool(ERRORS[text]), 0], "a mark goes first"
+    (tool,) = scan.tools.to_dict("records")
+    kinds = {name: tool[name] for name in ToolCounts._fields[6:] if tool[name]}
+    assert kinds == ({ERRORS[text]: 1} if ERRORS[text] not in ("", "others") else {})
+    response = f"a<tool_response>{text.removeprefix('<|im_start|>tool')}"
+    marked = read(write(tmp_path / "marked.jsonl", [row(response=response)]))
+    assert marked.responses["tool_errors"].tolist() == [bool(ERRORS[text])]
+
+
+UNPARSED: dict[str, tuple[dict[str, Any], int]] = {
+    "a call": ({"text": '<tool_call>{"name": "calc", "arguments": {}}</tool_call>'}, 0),
+    "no quotes": ({"text": "<tool_call>{name: calc}</tool_call> <tool_call>{}</tool_call>"}, 1),
+    "cut off": ({"text": 'a <tool_call>{"name": "calc", "argu'}, 1),
+    "nothing": ({"text": "<tool_call>\n</tool_call>"}, 1),
+    "other syntax": ({"text": "<tool_call>\n<function=calc>\n</function>\n</tool_call>"}, 0),
+    "arguments": ({"text": "", "calls": [{"name": "calc", "arguments": '{"x": 1'}]}, 1),
+    "plain arguments": ({"text": "", "calls": [{"name": "calc", "arguments": "print(1)"}]}, 0),
+    "the parser read none": ({"text": '<tool_call>{"name": "c"}</tool_call>', "calls": []}, 1),
+    "no call": ({"text": "It is 4.", "calls": []}, 0),
+}
+
+
+@pytest.mark.parametrize("case", UNPARSED)
+def test_calls_that_cannot_be_parsed_are_counted(case: str, tmp_path: Path) -> None:
+    turn, unparsed = UNPARSED[case]
+    logs = [row(1, turns=[{"role": "assistant", **turn}])]
+    if "calls" not in turn:
+        logs.append(row(1, response=turn["text"]))
+    scan = read(write(tmp_path / "log.jsonl", logs))
+    assert scan.responses["unparsed_calls"].tolist() == [unparsed] * len(logs)
+
+
+def called(step: int, answers: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """Return a step's rows, one for each answer of a tool."""
+    return [
+        row(step, reward=float(i % 2), turns=[
+            {"role": "assistant", "text": "", "calls": [{"name": tool}]},
+            {"role": "tool", "tool": tool, "text": text},
+            {"role": "assistant", "text": "Done."},
+        ])
+        for tool, texts in answers.items()
+        for i, text in enumerate(texts)
+    ]  # fmt: skip
+
+
+def empty_at(share: float, rng: Any, size: int = 8) -> list[str]:
+    return ["" if rng.random() < share else "found" for _ in range(size)]
+
+
+EMPTY_RESULTS: dict[str, tuple[Callable[[int, Any], dict[str, list[str]]], str | None]] = {
+    "search is empty from step 24 on": (
+        lambda step, rng: {
+            "search": empty_at(0.1 + 0.8 * (step >= 24), rng), "read": empty_at(0.05, rng, 24),
+        },
+        "search",
+    ),
+    "searches sometimes find nothing": (
+        lambda step, rng: {"search": empty_at(0.3, rng), "read": empty_at(0.0, rng)}, None,
+    ),
+    "writing never says anything, and comes more often": (
+        lambda step, rng: {"write": [""] * (1 + step // 5), "read": empty_at(0.0, rng)}, None,
+    ),
+    "few calls": (
+        lambda step, rng: {"search": [""] * (step >= 36), "read": empty_at(0.0, rng)}, None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("run", EMPTY_RESULTS)
+def test_a_tool_that_returns_nothing_is_found_by_its_name(run: str, tmp_path: Path) -> None:
+    make, name = EMPTY_RESULTS[run]
+    rng = np.random.default_rng(0)
+    rows = [one for step in range(40) for one in called(step, make(step, rng))]
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    assert scan.responses["empty_results"].sum() == sum(not one["turns"][1]["text"] for one in rows)
+    found = [f for f in run_checks(summarise(scan)).findings if f.id == "empty_results"]
+    assert [f.facts["tool"] for f in found] == ([name] if name else [])
+    for finding in found:
+        assert finding.onset is not None
+        assert abs(finding.onset.step - 24) <= 1
+        assert finding.evidence
 
 
 def test_thinking_without_an_end_is_told(tmp_path: Path) -> None:
@@ -299,7 +417,7 @@ def test_turns_are_found_by_the_marks_of_tools_in_a_text(marked: str, tmp_path: 
     scan = read(write(tmp_path / "log.jsonl", rows))
     expected = {"turns": 2, "tool_calls": 1, "void_turns": 0, "thinking_chars": 2}
     assert {name: scan.responses[name][0] for name in expected} == expected
-    assert scan.responses["tool_errors"].isna().all(), "no mark tells an error"
+    assert scan.responses["tool_errors"][0] == 0
     assert np.isnan(scan.responses["turns"][1])
     first, second = scan.rollouts.read([0, 1])
     assert [(t.role, t.text, t.sampled) for t in first.conversation] == [

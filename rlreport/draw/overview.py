@@ -222,6 +222,18 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         percent=True,
     ),
     _chart(
+        "unparsed_calls",
+        "Tool calls that cannot be parsed",
+        Curve("unparsed_call_share", "unparsed"),
+        percent=True,
+    ),
+    _chart(
+        "empty_results",
+        "Tool calls that return nothing",
+        Curve("empty_result_share", "empty"),
+        percent=True,
+    ),
+    _chart(
         "lag",
         "Lag behind the policy (steps)",
         Curve("lag_mean", "mean"),

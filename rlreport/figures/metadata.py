@@ -11,7 +11,16 @@ from operator import add
 from typing import Any, NamedTuple, TypeGuard
 
 from rlreport.fields import LARGEST_NUMBER, TOKEN_ARRAYS
-from rlreport.text.chat import CALL, Turn, content_text, role_name, turns_in_text
+from rlreport.text.chat import (
+    Turn,
+    calls_in_text,
+    content_text,
+    error_in_answer,
+    error_kind,
+    is_unparsed,
+    role_name,
+    turns_in_text,
+)
 
 MAX_TOOLS = 64  # Maximum number of tools per response whose answers are counted
 
@@ -59,6 +68,8 @@ class ToolCounts(NamedTuple):
     """A tool's answers in a response: how many, how many are errors, and their characters in all.
 
     ``ranges``: number of answers whose range of tokens is logged; ``tokens``: their tokens.
+    ``empty``: answers that are no errors and without text.
+    Then the errors of each kind; those of no known kind count in ``errors`` only.
     """
 
     answers: int = 0
@@ -66,6 +77,12 @@ class ToolCounts(NamedTuple):
     chars: int = 0
     ranges: int = 0
     tokens: int = 0
+    empty: int = 0
+    timeouts: int = 0
+    permissions: int = 0
+    not_found: int = 0
+    arguments: int = 0
+    exceptions: int = 0
 
 
 @dataclass(slots=True)
@@ -84,7 +101,7 @@ def row_metadata(
     record: Mapping[str, Any], step: int, prompt: str, response: str, ending: Ending | None = None
 ) -> RowMetadata:
     """Return the metadata of a row after ``normalize_turns_and_mask``; ignore unusable values."""
-    turns = record.get("turns")
+    turns = record.get("turns") or turns_in_text(response)
     metadata = RowMetadata(
         split=split_named(record.get("split")) or None,
         trainable=record.get("trainable") is not False,
@@ -93,9 +110,6 @@ def row_metadata(
     )
     if turns:
         metadata.figures, metadata.tools = _turn_figures(turns, prompt), _tool_counts(turns)
-    elif turns := turns_in_text(response):
-        metadata.figures = _turn_figures(turns, prompt)
-        del metadata.figures["tool_errors"]  # markup does not show which calls failed
     elif thinking := _thinking(response, _begins_thinking(prompt)):
         metadata.figures = {
             "thinking_chars": float(thinking.chars),
@@ -167,7 +181,7 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
     """Return column of the response table -> value, such as the numbers of turns and tool calls."""
     sampled = [turn for turn in turns if turn["sampled"]]
     answers = [turn for turn in turns if turn["role"] == "tool"]
-    chars = calls = empty_turns = 0
+    chars = calls = empty_turns = unparsed = 0
     unclosed: list[bool] = []
     for i, turn in enumerate(sampled):
         thought, turn_calls = turn.get("thinking"), turn.get("calls")
@@ -177,19 +191,29 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         chars += len(thought) + (thinking.chars if thinking else 0)
         unclosed += [thinking.unclosed] if thinking else []
         answered = thinking.answered if thinking else bool(turn["text"].strip())
-        count = len(turn_calls) if isinstance(turn_calls, list) else turn["text"].count(CALL)
+        # An empty list of calls is that of a parser that read none of those in the text.
+        written: list[Any] = turn_calls if isinstance(turn_calls, list) else []
+        written = written or calls_in_text(turn["text"])
+        unparsed += len(written) if turn_calls == [] else sum(map(is_unparsed, written))
+        count = len(written)
         calls += count
         empty_turns += not count and not answered
     figures = {
         "turns": float(len(sampled)),
         "tool_calls": float(max(calls, len(answers))),
         "tool_errors": float(sum(bool(turn.get("error")) for turn in answers)),
+        "unparsed_calls": float(unparsed),
+        "empty_results": float(sum(map(_is_empty, answers))),
         "void_turns": float(empty_turns),
     }
     if chars or unclosed:
         figures["thinking_chars"] = float(chars)
         figures["unclosed_thinking"] = float(any(unclosed))
     return figures
+
+
+def _is_empty(answer: Turn) -> bool:
+    return not answer.get("error") and not answer["text"].strip()
 
 
 def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
@@ -200,7 +224,10 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
         if turn["role"] == "tool" and (name in counts or len(counts) < MAX_TOOLS):
             start, stop = turn.get("tokens", (0, 0))
             is_error, has_range = bool(turn.get("error")), "tokens" in turn
-            answer = (1, is_error, len(turn["text"]), has_range, stop - start)
+            answer = ToolCounts(1, is_error, len(turn["text"]), has_range, stop - start)
+            answer = answer._replace(empty=_is_empty(turn))
+            kind = error_kind(f"{turn['error']}\n{turn['text']}") if is_error else ""
+            answer = answer._replace(**{kind: 1} if kind in ToolCounts._fields else {})
             counts[name] = ToolCounts(*map(add, counts.get(name, ToolCounts()), answer))
     return counts
 
@@ -264,14 +291,14 @@ def _normalize_turns(turns: object) -> list[dict[str, Any]] | None:
         if not isinstance(turn, dict) or not isinstance(turn.get("role"), str):
             return None
         role, sampled = role_name(turn["role"]), turn.get("sampled")
-        normalized.append(
-            {key: value for key, value in turn.items() if value is not None}
-            | {
-                "role": role,
-                "text": content_text(turn.get("text")),
-                "sampled": role == "assistant" if sampled is None else bool(sampled),
-            }
-        )
+        kept = {key: value for key, value in turn.items() if value is not None} | {
+            "role": role,
+            "text": content_text(turn.get("text")),
+            "sampled": role == "assistant" if sampled is None else bool(sampled),
+        }
+        if role == "tool" and "error" not in kept and (error := error_in_answer(kept["text"])):
+            kept["error"] = error
+        normalized.append(kept)
     return normalized
 
 

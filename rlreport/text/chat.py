@@ -57,6 +57,38 @@ _LLAMA2_SYSTEM = re.compile(r"\s*<<SYS>>\n?(.*?)\n?<</SYS>>\s*", re.DOTALL)
 # Blanks are stripped later, as matching them next to a lazy group would take quadratic time.
 _CALLS = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _ANSWERS = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
+# Where no mark tells errors, an answer is one if it begins as errors do. Marks of a template and
+# lines such as "RESULT 3:" may come first. "Standard error: 0.3" and "error: none" are no errors.
+_ERROR_CHARS, _LONGEST_ERROR = 400, 200
+_ERROR = re.compile(
+    r"""(?:<[^<>\n]{1,40}>\s*(?:(?:tool|function|user)\b\s*)? | [a-z][\w #-]{0,30}:\s*\n)*
+    (?P<error> traceback\ \(most\ recent
+    | (?:(?:tool|execution|runtime|syntax|internal|server|http|api|parse|parsing|validation|fatal
+        |network|connection|sandbox|system|command|input|request)\ )?
+      (?!\w*(?:squared|absolute|standard))[\w.]*(?:error|exception)(?:\[\w+\])?\s?[:：]
+      (?!\s*(?:none|null|no\b|(?![45]\d\d\b)[-\d.]))
+    | error\ (?:executing|calling|running|invoking|parsing|while|when|during|occurred|[45]\d\d\b)
+    | an?\ (?:\w+\ )?(?:error|exception)\ occurred | failed\ to\b
+    | \{\s*["'](?:error|exception)["']\s*:(?!\s*(?:null|none|false|""|''|\{\}|\[\]|0\b))
+    | \{\s*["'](?:success|ok)["']\s*:\s*false
+    | [{\s]*["']?status["']?\s*:\s*["']?(?:error|failed|failure|timeout)\b
+    | [{\[(\s]*["']?(?:exit[\s_-]?(?:code|status)|return[\s_-]?code)["']?\s*[:=]?\s*-?[1-9]
+    | <returncode>-?[1-9] | (?:http\S{0,4}\ |status(?:\ code)?:?\ )[45]\d\d\b
+    | [45]\d\d\ (?:not\ found|forbidden|bad|unauthorized|internal|service|gateway|client|server)
+    | (?:\w+\ ){0,3}(?:timed\ out|permission\ denied|access\ denied)\b
+    | (?:invalid|unknown)\ (?:arguments?|parameters?|json|tool|function|command)\b
+    | [^\n]{0,80}:\ (?:command\ not\ found|no\ such\ file) | 错误[:：] | (?:执行|调用)失败 )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_ERROR_KINDS = {
+    "timeouts": r"time[ds]?[ -]?out|deadline exceeded|超时",
+    "permissions": r"permission|forbidden|unauthori[sz]ed|access denied|\b40[13]\b",
+    "not_found": r"not[ _]?found|no such|does not exist|\bunknown (?:tool|func|com)|\b404\b|不存在",
+    "arguments": r"invalid (?:arg|param|input|json|call)|validation|jsondecode|\b4(?:00|22)\b"
+    r"|(?:missing|required|unexpected)[^.\n]{0,30}(?:argument|param|field)",
+    "exceptions": r"traceback|\w(?:error|exception)\b",
+}
+_KINDS = {kind: re.compile(words, re.IGNORECASE) for kind, words in _ERROR_KINDS.items()}
 # Lines with a role name that remain around text decoded without its special tokens
 _ROLE_LINES = re.compile(r"\A\s*assistant\n|\n(?:user|tool)\s*\Z")
 
@@ -115,21 +147,57 @@ def turns_in_text(response: str) -> list[Turn]:
     if CALL not in response and ANSWER not in response:
         return []
     result: list[Turn] = []
+    called: list[str] = []
     for role, text in turns(response) or [("prompt", response)]:
         for i, part in enumerate(_ANSWERS.split(text)):
             if i % 2:
-                result.append({"role": "tool", "text": part.strip(), "sampled": False})
+                turn: Turn = {"role": "tool", "text": part.strip(), "sampled": False}
+                if called and (tool := called.pop(0)):
+                    turn["tool"] = tool
+                error = error_in_answer(part)
+                result.append({**turn, "error": error} if error else turn)
             elif part.strip() and role in ("prompt", "assistant"):
                 result.append(_policy_turn(_ROLE_LINES.sub("", part)))
+                calls = [call for call in result[-1].get("calls", ()) if isinstance(call, dict)]
+                called = [name if isinstance(name := c.get("name"), str) else "" for c in calls]
             elif part.strip():
                 result.append({"role": role, "text": part.strip(), "sampled": False})
     return result
 
 
+def error_in_answer(text: str) -> str:
+    """Return the line of a tool's answer that tells an error, "" if it does not begin as one."""
+    head = text.lstrip()[:_ERROR_CHARS]
+    if (match := _ERROR.match(head)) is None:
+        return ""
+    return head[match.start("error") :].strip().partition("\n")[0][:_LONGEST_ERROR]
+
+
+def error_kind(text: str) -> str:
+    """Return "timeouts", "permissions", "not_found", "arguments", "exceptions" or "others"."""
+    head = text.lstrip()[:_ERROR_CHARS]
+    return next((kind for kind, words in _KINDS.items() if words.search(head)), "others")
+
+
+def calls_in_text(text: str) -> list[str]:
+    """Return what is inside each ``<tool_call>`` tag of a text."""
+    return [call.strip() for call in _CALLS.findall(text)] if CALL in text else []
+
+
+def is_unparsed(call: object) -> bool:
+    """Return whether a call, a text or its dict, is empty or JSON that cannot be parsed.
+
+    Calls of other syntaxes, such as ``<function=…>``, are left alone.
+    """
+    text = call.get("arguments") if isinstance(call, Mapping) else call
+    is_json = isinstance(text, str) and text.lstrip()[:1] in ("{", "[")
+    return call == "" or (is_json and isinstance(_parse_if_json(text), str))
+
+
 def _policy_turn(text: str) -> Turn:
     turn = {"role": "assistant", "text": _CALLS.sub("", text).strip(), "sampled": True}
     calls = []
-    for call in map(str.strip, _CALLS.findall(text)):
+    for call in calls_in_text(text):
         arguments = _parse_if_json(call)
         calls.append(arguments if isinstance(arguments, dict) else call)
     return {**turn, "calls": calls} if calls else turn
@@ -242,6 +310,8 @@ def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
         turn["error"] = error
     elif message.get("is_error") is True or message.get("status") == "error":
         turn["error"] = turn["text"][:200] or "error"
+    elif message.get("is_error") is False or message.get("status") == "success":
+        turn["error"] = ""
     return turn
 
 

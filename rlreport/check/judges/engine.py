@@ -5,10 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import FAILURES, FALLS, KL, Check, Need, Result, RiseOrShare, share_of
-from rlreport.check.finding import EOS, SEVERITIES, Facts, Finding, Limit, Limits, Onset, meets
+from rlreport.check.finding import (
+    EOS,
+    SEVERITIES,
+    Facts,
+    Finding,
+    Limit,
+    Limits,
+    LogText,
+    Onset,
+    meets,
+)
 from rlreport.check.noise import mean_of
 from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
-from rlreport.check.series import Series, onset
+from rlreport.check.series import MIN_STEPS, Series, onset
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import MISMATCHES
 from rlreport.summarise.steps import Grouped, sequence_weights
@@ -354,6 +364,79 @@ tool_errors = Check(
     source=AGENTS,
     explains=("tool_disuse", "void_turns", "reward_stalled", *FALLS),
 )
+
+
+class _UnparsedCalls(RiseOrShare):
+    rise = Limit(0.2, "of calls", "share that cannot be parsed: last window minus first")
+    share = Limit(0.5, "of calls", "share that cannot be parsed, last window")
+
+
+unparsed_calls = Check(
+    id="unparsed_calls",
+    judge=share_of("unparsed_calls", "tool_calls"),
+    name="tool calls cannot be parsed",
+    rank="cause",
+    needs=(Need("tool calls", ("unparsed_calls",)),),
+    charts=("unparsed_calls", "reward"),
+    limits=_UnparsedCalls,
+    close={"share": "{value:percent} of tool calls cannot be parsed"},
+    title="{share:percent} of tool calls cannot be parsed ({before:percent} at the start).",
+    statement="{share:percent} of tool calls cannot be parsed",
+    why="A call that is not run teaches nothing about the tool, and the policy may give up calls.",
+    suggestion="Compare the calls with what the parser reads, and check whether the token limit "
+    "cuts them off.",
+    source=AGENTS,
+    explains=("tool_disuse", "void_turns", "reward_stalled", *FALLS),
+)
+
+
+class _EmptyResults(Limits):
+    rise = Limit(0.3, "of answers", "share without text of one tool: last window minus first")
+    answers = Limit(50, "answers", "answers of a tool in the run; below it not judged")
+
+
+@Check(
+    name="tools return nothing",
+    rank="cause",
+    needs=(Need("tool calls", ("empty_results",)),),
+    charts=("empty_results", "reward"),
+    limits=_EmptyResults,
+    title={
+        "named": "{share:percent} of the answers of the tool {tool:quoted} are empty "
+        "({before:percent} at the start).",
+        "unnamed": "{share:percent} of the tools' answers are empty ({before:percent} at the "
+        "start).",
+    },
+    statement={
+        "named": "{share:percent} of the answers of the tool {tool:quoted} are empty",
+        "unnamed": "{share:percent} of the tools' answers are empty",
+    },
+    why="The policy learns that its calls are of no use, whatever it asks for.",
+    suggestion="Call the tool by hand with arguments of a response, and leave these rollouts out "
+    "of the loss.",
+    source=AGENTS,
+    explains=("tool_disuse", "void_turns", "reward_stalled", *FALLS),
+    trend=True,
+)
+def empty_results(check: Check, run: Run) -> Result:
+    limits, worst = run.limits[_EmptyResults], None
+    for name, tool in run.tables.tools.groupby("tool"):
+        if tool["answers"].sum() < limits.answers or len(tool) < MIN_STEPS:
+            continue
+        share = (tool["empty"] / tool["answers"]).to_numpy(np.float64)
+        series = Series(tool["step"].to_numpy(np.int64), share)
+        moved = series.change()
+        if moved.rose and (worst is None or moved.difference > worst[1].difference):
+            worst = str(name), moved, series
+    if worst is None:
+        return None
+    name, moved, series = worst
+    if not (met := run.met(_EmptyResults.rise, ">=", moved.difference)):
+        return None
+    facts: Facts = {"share": moved.last, "before": moved.first, "tool": LogText(name)}
+    facts = {**facts, "kind": "named" if name else "unnamed"}
+    empty = run.column("empty_results")
+    return check.finding(run, "warning", met, facts, Ranking(empty, among=empty > 0), series=series)
 
 
 class _ToolDisuse(Limits):
