@@ -133,7 +133,9 @@ RESPONSE_COLUMNS = (
     _asked_count("void_turns", "Empty turns", "", "turns with neither call nor answer"),
     _asked_count("at_turn_limit", "At the turn limit", "",
                  "1: stopped at the maximum number of turns"),
-    _inner("stopped", "", "1: not finished, but not because of a limit of tokens"),
+    _inner("ending", "", "1 by itself; at a limit: 2 of tokens, 3 of turns, 4 of turns (inferred "
+           "from their number); 5 error, 6 aborted, 7 not completed, 8 another reason; 0 unknown",
+           "int8"),
     _asked("seconds", "Time", "seconds", "that the rollout took"),
     _asked("lag", "Lag", "steps", "step − version of the policy that sampled the response"),
     _asked("mismatch_ratio", "Engine mismatch", "", "mean of exp|trainer − sampler logp|"),

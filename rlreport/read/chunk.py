@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep, add_unread_field
+from rlreport.figures.metadata import Ending
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import (
     TokenFigures,
@@ -49,7 +50,7 @@ from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.messages import Message, message
 from rlreport.text.tokens import structure_of
 
-# Codes in ``finish_source``: ``finished`` is from finish reason, last token or text; 0: none
+# Codes in ``finish_source``: ``finished`` is from ``ending``, last token or text; 0: none
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
 
 MAX_EXTRAS = 64
@@ -298,8 +299,10 @@ def _field_bits(row: Row) -> int:
 def _set_finished(
     columns: Columns, rows: Sequence[Row], texts: Sequence[str], tokens: TokenRows | None
 ) -> None:
-    finished: Floats = np.array([row.finish for row in rows], dtype=np.float64)
-    source = np.where(np.isnan(finished), 0, FROM_REASON).astype(np.int8)
+    ending = np.array([row.ending or 0 for row in rows], np.int8)
+    finished: Floats = (ending == Ending.FINISHED).astype(np.float64)
+    source = np.where(np.isin(ending, (0, Ending.OTHER)), 0, FROM_REASON).astype(np.int8)
+    finished[source == 0] = np.nan
     has_tokens = np.zeros(len(rows), dtype=bool)
     if tokens is not None:
         for row, strings in zip(tokens.rows.tolist(), tokens.strings, strict=True):
@@ -310,7 +313,7 @@ def _set_finished(
         stripped = texts[i].rstrip()
         finished[i] = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)
         source[i] = FROM_TEXT
-    columns["finished"], columns["finish_source"] = finished, source
+    columns |= {"ending": ending, "finished": finished, "finish_source": source}
 
 
 def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets: Ints) -> Floats:

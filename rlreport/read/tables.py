@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.figures.metadata import MAX_TOOLS, ToolCounts
-from rlreport.figures.ragged import Ints, places_in_runs
+from rlreport.figures.metadata import MAX_TOOLS, Ending, ToolCounts
+from rlreport.figures.ragged import Floats, Ints, places_in_runs
 from rlreport.read.chunk import (
     FIELD_BITS,
     FROM_TEXT,
@@ -207,17 +207,9 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     ):
         if left in columns and right in columns:
             columns[gap] = columns[left] - columns[right]  # type: ignore[operator]
-    source = columns.pop("finish_source")
-    for kind in (FROM_TOKEN, FROM_TEXT):
-        # If no response of the run has an end token, the log may omit them: finished is unknown.
-        if not columns["finished"][source == kind].any():
-            columns["finished"][source == kind] = np.nan
-    columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
     missing = np.full(len(order), np.nan)
-    at_limit, turns = (columns.get(name, missing) for name in ("at_turn_limit", "turns"))
-    if not (at_limit == 1).any():
-        # An unknown reason may be the limit, and without turns there may be no limit.
-        at_limit[np.isnan(columns["finished"]) | np.isnan(turns)] = np.nan
+    _set_endings(columns, columns.get("turns", missing))
+    columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
     return pd.DataFrame(
         {
             column.name: np.asarray(columns.pop(column.name, missing), dtype=column.dtype)
@@ -225,6 +217,38 @@ def response_table(rows: LogRows) -> pd.DataFrame:
         },
         copy=False,
     )
+
+
+# Responses that are not completed probably ended at a limit of turns if at least this share of
+# them has the largest number of turns, and that number is at least this
+PILED_UP, LEAST_LIMIT = 0.2, 4
+
+
+def _set_endings(columns: Columns, turns: Floats) -> None:
+    """Set ``ending``, ``finished`` and ``at_turn_limit`` from logged reasons, else inferred."""
+    source, ending, finished = (columns[n] for n in ("finish_source", "ending", "finished"))
+    del columns["finish_source"]
+    for kind in (FROM_TOKEN, FROM_TEXT):
+        # If no response of the run has an end token, the log may omit them: finished is unknown.
+        if not finished[source == kind].any():
+            finished[source == kind] = np.nan
+    for split in np.unique(columns["validation"]):
+        of_split = columns["validation"] == split
+        unfinished = of_split & (ending == Ending.UNFINISHED)
+        most = np.max(turns, initial=0.0, where=of_split & np.isfinite(turns))
+        at_most = unfinished & (turns == most)
+        if most >= LEAST_LIMIT and at_most.sum() >= PILED_UP * unfinished.sum():
+            ending[at_most] = Ending.MOST_TURNS
+    at_limit = np.isin(ending, (Ending.TURN_LIMIT, Ending.MOST_TURNS)).astype(np.float64)
+    inferred = ending == Ending.MOST_TURNS
+    at_limit[(ending == 0) | ((ending == Ending.UNFINISHED) & ~inferred.any())] = np.nan
+    if not (at_limit == 1).any():
+        # An unknown reason may be the limit, and without turns there may be no limit.
+        at_limit[np.isnan(finished) | np.isnan(turns)] = np.nan
+    columns["at_turn_limit"] = at_limit
+    # Without a reason, an end token or the text tells.
+    ending[(ending == 0) & (finished == 1)] = Ending.FINISHED
+    ending[(ending == 0) & (finished == 0)] = Ending.CUT_OFF
 
 
 def carried_fields(rows: LogRows) -> dict[str, int]:
