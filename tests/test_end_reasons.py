@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rlreport.check import run_checks
 from rlreport.comparison.reports import response_data
+from rlreport.draw.overview import overview_charts
 from rlreport.figures.metadata import Ending, ending_of
 from rlreport.read.tables import Scan
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
+from tests.draw_tables import response_table, tables_of
 from tests.net import dumps
 from tests.reading import kinds, read, row, write
 
@@ -156,3 +159,24 @@ def test_no_limit_of_turns_is_inferred_otherwise(numbers, fields, tmp_path):
     scan = unfinished(tmp_path, numbers, **fields)
     assert Ending.MOST_TURNS not in set(scan.responses["ending"])
     assert not (scan.responses["at_turn_limit"] == 1).any()
+
+
+def test_the_chart_shows_the_share_of_each_ending_by_step() -> None:
+    endings: list[int] = [Ending.FINISHED, Ending.TURN_LIMIT, Ending.TURN_LIMIT, Ending.ABORTED, 0]
+    endings += [Ending.FINISHED] * 5
+    rows = [{"step": i // 5, "ending": end} for i, end in enumerate(endings)]
+    (chart,) = [c for c in overview_charts(tables_of(response_table(rows))) if c.name == "eos"]
+    assert chart.title == "How responses end"
+    values = pd.DataFrame(chart.spec["data"]["values"])
+    shares = values.pivot(index="step", columns="series", values="value").to_dict("list")
+    assert shares == {
+        "ending_by_itself": [0.25, 1.0],
+        "ending_at_the_turn_limit": [0.5, 0.0],
+        "ending_aborted": [0.25, 0.0],
+    }
+
+
+def test_a_log_without_other_endings_has_the_chart_of_finished_responses() -> None:
+    rows = [{"step": i // 5, "ending": 1 + i % 2, "finished": float(1 - i % 2)} for i in range(20)]
+    (chart,) = [c for c in overview_charts(tables_of(response_table(rows))) if c.name == "eos"]
+    assert chart.title == "Finished responses"

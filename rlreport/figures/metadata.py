@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from rlreport.fields import LARGEST_NUMBER, TOKEN_ARRAYS
 from rlreport.text.chat import CALL, Turn, content_text, role_name, turns_in_text
+from rlreport.text.messages import translatable
 
 MAX_TOOLS = 64  # Maximum number of tools per response whose answers are counted
 
@@ -28,6 +29,18 @@ class Ending(IntEnum):
     UNFINISHED = 7  # it is logged as not completed, without a reason
     OTHER = 8  # the logged reason is not a known one
 
+
+# How lists and charts name endings, in the order of charts
+ENDING_WORDS = {
+    Ending.FINISHED: translatable("by itself"),
+    Ending.TURN_LIMIT: translatable("at the turn limit"),
+    Ending.MOST_TURNS: translatable("at the turn limit (inferred)"),
+    Ending.CUT_OFF: translatable("at the token limit"),
+    Ending.ERROR: translatable("error"),
+    Ending.ABORTED: translatable("aborted"),
+    Ending.UNFINISHED: translatable("not completed"),
+    Ending.OTHER: translatable("another reason"),
+}
 
 _END_REASONS = {
     Ending.FINISHED: "stop eos eos_token end_turn stop_sequence tool_calls done complete completed "
