@@ -27,7 +27,7 @@ from rlreport.draw.chart import (
 )
 from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, curves_of, floats, path_chart
 from rlreport.draw.theme import DASHED, LIGHT, PALETTE
-from rlreport.figures.metadata import ENDING_WORDS, Ending
+from rlreport.figures.metadata import ENDING_WORDS, several_endings
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import guide_for, roles_of
 from rlreport.summarise.environments import environment_steps, environments_of
@@ -226,9 +226,9 @@ def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 def ending_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     """Yield a chart of the share of each ending, if there are others than at the token limit."""
     ending = tables.responses["ending"]
-    ending = ending[ending > 0]
-    if set(ending) <= {Ending.FINISHED, Ending.CUT_OFF}:
+    if not several_endings(ending):
         return
+    ending = ending[ending > 0]
     steps = tables.responses["step"][ending.index]
     shares = ending.groupby(steps).value_counts(normalize=True).unstack(fill_value=0)
     shares = shares.reindex(frame.steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -41,6 +41,12 @@ ENDING_WORDS = {
     Ending.UNFINISHED: translatable("not completed"),
     Ending.OTHER: translatable("another reason"),
 }
+
+
+def several_endings(codes: Iterable[int]) -> bool:
+    """Return whether endings other than by itself and at the token limit are known."""
+    return not set(codes) <= {0, Ending.FINISHED, Ending.CUT_OFF}
+
 
 _END_REASONS = {
     Ending.FINISHED: "stop eos eos_token end_turn stop_sequence tool_calls done complete completed "

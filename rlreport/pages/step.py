@@ -39,6 +39,7 @@ from rlreport.pages.views import (
     extra_key,
     findings_of_responses,
     is_numeric,
+    list_filters,
     name_cell,
     number_cell,
     reading_order,
@@ -487,7 +488,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         "values": {key: rows.listed[key] for key in keys},
         "strings": strings_of(job, rows.places, context),
         "texts": rows.texts,
-        **({"environment": context.environment} if context.environment else {}),
+        **list_filters(context),
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
         "ranks": {
             key: [None] * len(rollouts)

@@ -19,6 +19,7 @@ from rlreport.check.finding import Finding, Thresholds, Verdict
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE_COLUMNS, Column
+from rlreport.figures.metadata import ENDING_WORDS, several_endings
 from rlreport.options import BuildOptions
 from rlreport.read.rollouts import Rollouts, Selection
 from rlreport.tables import Tables
@@ -248,7 +249,7 @@ class PageContext:
     run: str  # title of the report
     options: BuildOptions
     columns: list[ColumnView]  # numeric columns of the response list, the same for every step
-    string_columns: list[ColumnView]  # columns of further logged fields that contain short strings
+    string_columns: list[ColumnView]  # columns of short strings: the ending, further logged fields
     environment: str  # key of the string column that names the environment, "" without one
     text_columns: list[ColumnView]  # columns of the logged texts: prompt, response, …
     rollouts: bool  # whether responses are logged, not only trainer metrics
@@ -393,10 +394,35 @@ def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) ->
     return sorted(visible_columns, key=lambda c: ranks.get(c.key, 4 if c.kind == "text" else 3))
 
 
-def string_columns(extras: pd.DataFrame) -> list[ColumnView]:
-    """Return the headers of logged fields that contain short strings, hidden by default."""
+_WHY_ENDED = message(
+    "why the response ended, as logged; without a reason, by its end token, text or number of turns"
+)
+_ENDING = ColumnView("ending", message("How it ended"), kind="text", help=_WHY_ENDED, hidden=True)
+
+
+def string_columns(tables: Tables) -> list[ColumnView]:
+    """Return the headers of columns of short strings: the ending and logged fields, all hidden."""
+    extras = tables.extras
     names = [name for name in extras.columns if not is_numeric(extras[name])]
-    return extra_columns(names, message("Logged fields"), kind="text", hidden=True)
+    columns = extra_columns(names, message("Logged fields"), kind="text", hidden=True)
+    return [*([_ENDING] if several_endings(tables.responses["ending"]) else []), *columns]
+
+
+def ending_texts(codes: pd.Series) -> NDArray[np.object_]:
+    """Return how each response ended in words, None where it is not known; shape (R,)."""
+    words = {int(end): message(text) for end, text in ENDING_WORDS.items()}
+    return np.array([words.get(code) for code in codes.tolist()], np.object_)
+
+
+def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
+    """Return ``filters`` of a list's data: key of a column of strings -> label of all values."""
+    keys = {column.key for column in context.string_columns}
+    labels = {
+        context.environment: message("All environments"),
+        _ENDING.key: message("All endings"),
+    }
+    filters = {key: label for key, label in labels.items() if key in keys}
+    return {"filters": filters} if filters else {}
 
 
 def extra_key(name: object) -> str:
