@@ -245,6 +245,7 @@ STEP_COLUMNS = (
     Column("lag_mean", "Lag", "steps", "mean of step − version of the policy that sampled"),
     Column("lag_max", "Largest lag", "steps", "over single responses"),
     _whole("failed_rollouts", "Failed rollouts", "", "ended in errors before the policy spoke"),
+    _whole("filtered_rollouts", "Filtered rollouts", "", "not trained on, or not yet"),
     Column("validation_reward_mean", "Validation reward", "", "mean over validation responses"),
     Column("validation_tokens_mean", "Validation length", "tokens", "mean over its responses"),
     Column("validation_chars_mean", "Validation length", "characters", "mean over its responses"),

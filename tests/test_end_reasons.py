@@ -180,3 +180,15 @@ def test_a_log_without_other_endings_has_the_chart_of_finished_responses() -> No
     rows = [{"step": i // 5, "ending": 1 + i % 2, "finished": float(1 - i % 2)} for i in range(20)]
     (chart,) = [c for c in overview_charts(tables_of(response_table(rows))) if c.name == "eos"]
     assert chart.title == "Finished responses"
+
+
+def test_filtered_rollouts_are_counted_by_step_and_in_no_figure(tmp_path: Path) -> None:
+    filtered = {"filtered_out": True, "reward": 100.0, "response": "Never trained."}
+    rows = [row(step, **(filtered if n < step else {})) for step in range(3) for n in range(4)]
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    steps = summarise(scan).steps
+    assert steps["filtered_rollouts"].tolist() == [0, 1, 2]
+    assert steps["responses"].tolist() == [4, 3, 2]
+    assert set(scan.responses["reward"]) == {1.0}
+    again = read(write(tmp_path / "a.jsonl", [*rows, *rows]), restarts="last")
+    assert again.filtered == {1: 1, 2: 2}

@@ -237,6 +237,12 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("failed_rollouts", "failed"),
         needs="failed_rollouts",
     ),
+    _chart(
+        "filtered_rollouts",
+        "Rollouts that the trainer filtered out",
+        Curve("filtered_rollouts", "filtered out"),
+        needs="filtered_rollouts",
+    ),
     small_multiples,
 )
 

@@ -53,6 +53,8 @@ from rlreport.text.tokens import structure_of
 # Codes in ``finish_source``: ``finished`` is from ``ending``, last token or text; 0: none
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
 
+FAILED, FILTERED = 1, 2  # Codes in ``left_out``: rollouts that are counted by step only
+
 MAX_EXTRAS = 64
 # Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later
 MAX_CHUNK_EXTRAS = 256
@@ -93,7 +95,7 @@ class Chunk:
 
     rows: int = 0  # number of rows R, including failed rollouts
     # name -> array (R,): columns of the response table, plus ``group_hash``, ``finish_source``,
-    # ``carried`` (bits of FIELD_BITS) and ``failed``. A column without any value is absent
+    # ``carried`` (bits of FIELD_BITS) and ``left_out``. A column without any value is absent
     columns: Columns = field(default_factory=dict)
     extras: dict[str, Extra] = field(default_factory=dict)  # the first MAX_CHUNK_EXTRAS by name
     extras_dropped: bool = False  # whether any extra field was left out because of this limit
@@ -112,7 +114,7 @@ class Place(NamedTuple):
     length: int
     sub: int  # index of the row if one logged JSON object has several
     validation: bool
-    failed: bool
+    left_out: int  # 0 for a response, else FAILED or FILTERED: only its number counts
     line_hash: int  # 0 in files that do not consist of lines
 
 
@@ -440,14 +442,16 @@ class _RangeReader:
                 continue
             if metadata.failed:
                 self._chunk.remarks.add("failed", self._position(offset))
-            elif not metadata.trainable or metadata.filtered_out:
-                kind = "untrained" if not metadata.trainable else "filtered_out"
-                self._chunk.remarks.add(kind, self._position(offset))
+            elif not metadata.trainable:
+                self._chunk.remarks.add("untrained", self._position(offset))
                 continue
+            elif metadata.filtered_out:
+                self._chunk.remarks.add("filtered_out", self._position(offset))
+            left_out = FAILED if metadata.failed else FILTERED if metadata.filtered_out else 0
             position = self._position(offset)
             if isinstance(row.step, AssumedStep) and part.format.step_in_path(obj, name) is None:
                 self._chunk.remarks.add(NO_STEP, position)
-            yield row, Place(*position, length, sub, validation, metadata.failed, digest)
+            yield row, Place(*position, length, sub, validation, left_out, digest)
 
     def _position(self, offset: int) -> LogPosition:
         return LogPosition(self._part.file, offset, self.lines)

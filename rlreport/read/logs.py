@@ -243,6 +243,7 @@ def _scan(
         notes=notes,
         fields=dict(sorted(fields.items())) | carried_extras,
         failed=rows.failed,
+        filtered=rows.filtered,
         repeated=rows.repeated,
         tools=tools,
     )

@@ -13,7 +13,9 @@ from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.metadata import MAX_TOOLS, Ending, ToolCounts
 from rlreport.figures.ragged import Floats, Ints, places_in_runs
 from rlreport.read.chunk import (
+    FAILED,
     FIELD_BITS,
+    FILTERED,
     FROM_TEXT,
     FROM_TOKEN,
     MAX_EXTRAS,
@@ -55,6 +57,7 @@ class Scan(LogTables):
     # tokens, or words where no tokens are logged, of all sampled training responses
     every: TextSample | None = None
     failed: dict[int, int] = field(default_factory=dict)  # training rollouts by step
+    filtered: dict[int, int] = field(default_factory=dict)  # training rollouts by step
     rollouts: Rollouts = field(default_factory=no_rollouts)  # those of the chosen responses
 
     def prompt_texts(self) -> list[str]:
@@ -84,6 +87,7 @@ class LogRows:
     chunk: Chunk  # all rows, concatenated
     order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
     failed: dict[int, int] = field(default_factory=dict)  # training step -> failed rollouts
+    filtered: dict[int, int] = field(default_factory=dict)  # training step -> filtered rollouts
     repeated: dict[int, int] = field(default_factory=dict)  # step -> responses of older attempts
     notes: list[Note] = field(default_factory=list)  # on rows left out
 
@@ -98,7 +102,8 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     columns = rows.chunk.columns
     if not columns:
         return rows
-    responses = columns["failed"] == 0
+    left_out = columns["left_out"]
+    responses = left_out == 0
     if responses.any() and columns["validation"][responses].all():
         columns["validation"] = np.zeros_like(columns["validation"])
     keep, repeated = np.ones(len(responses), dtype=bool), np.zeros(len(responses), dtype=bool)
@@ -114,6 +119,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
             rows.notes.append(restart_note(steps[older], name, kept=keep_restarted))
         if rollout is not None:
             keys = {"step": steps, "of": columns["validation"][index], "rollout": rollout[index]}
+            keys["left_out"] = left_out[index] == FILTERED
             repeats = pd.DataFrame(keys).duplicated(keep="last").to_numpy()
             earlier = repeats & ~np.isnan(rollout[index]) & responses[index]
             keep[index[earlier]] = False
@@ -123,7 +129,8 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
                 rows.notes.append(Note("earlier_rows", text, int(earlier.sum()), name))
     _leave_out_older_files(rows, keep, repeated, files, kept=keep_restarted)
     training = keep & (columns["validation"] == 0)
-    rows.failed = _by_step(columns, training & ~responses)
+    rows.failed = _by_step(columns, training & (left_out == FAILED))
+    rows.filtered = _by_step(columns, training & (left_out == FILTERED))
     rows.repeated = _by_step(columns, training & responses & repeated)
     response_rows = np.flatnonzero(keep & responses)
     names = ("sub", "offset", "file", "validation", "step")
@@ -143,7 +150,7 @@ def _leave_out_older_files(
     file, step, validation = (
         columns[name].astype(np.int64) for name in ("file", "step", "validation")
     )
-    training = keep & (columns["failed"] == 0) & (validation == 0)
+    training = keep & (columns["left_out"] == 0) & (validation == 0)
     split_steps = 2 * step + (validation > 0)
     prompts = columns["prompt_hash"].astype(np.uint64)[training]
     for older, newer in later_attempts(file[training], step[training], prompts, names):
