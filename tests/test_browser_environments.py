@@ -72,7 +72,7 @@ def test_charts_switch_between_the_mean_and_the_environments(browser, report):
 def test_lists_are_filtered_by_how_responses_ended(browser, tmp_path):
     reasons = ["stop", "max_turns", "aborted", "length"]
     rows = [
-        {"step": step, "prompt": f"p{k}", "response": "word " * (k + 2), "reward": k / 4}
+        {"step": step, "prompt": "Count.", "response": "word " * (k + 2), "reward": k / 4}
         | {"finish_reason": reasons[k], "advantage": k - 1.5}
         for step in range(6)
         for k in range(4)
@@ -87,3 +87,6 @@ def test_lists_are_filtered_by_how_responses_ended(browser, tmp_path):
         assert page.inner_text(".responses .count") == "24 of 24"
     with visiting(browser, tmp_path / "report" / "steps" / "3.html", "#r=1") as page:
         assert page.inner_text('[data-figure="finished"] dd') == "at the turn limit"
+        assert page.inner_text('[data-figure="advantage_mean"] dd').startswith("−0.5")
+        note = "mean 0.375, population std 0.280; advantage −0.500, as logged"
+        assert page.inner_text(".group .note") == note

@@ -489,6 +489,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         "strings": strings_of(job, rows.places, context),
         "texts": rows.texts,
         **list_filters(context),
+        **({"advantage": "logged"} if _has_advantages(job) else {}),
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
         "ranks": {
             key: [None] * len(rollouts)
@@ -507,6 +508,10 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         **conversation_data(rollouts),
         **group_data(job.columns, rows.places, ground_truth=truths),
     }
+
+
+def _has_advantages(job: StepJob) -> bool:
+    return bool(np.isfinite(job.columns["advantage_logged_mean"]).any())
 
 
 def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:

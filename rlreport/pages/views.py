@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rlreport.about.card import Card
 from rlreport.check.finding import Finding, Thresholds, Verdict
+from rlreport.check.run import has
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE_COLUMNS, Column
@@ -345,12 +346,15 @@ def number_columns(tables: Tables) -> list[ColumnView]:
     tokens = any(c.name == "response_tokens" for c in base_columns)
     columns = []
     for column in map(number_column, base_columns):
-        hidden = column.hidden or (tokens and column.key == "response_chars")
+        logged = column.key == "advantage_mean" and has(responses, "advantage_logged_mean")
+        hidden = column.hidden and not logged
+        hidden |= tokens and column.key == "response_chars"
         help_text = column.help
         if tables.sample_note and column.key == SAMPLED_FIGURE:
             help_text = message("{help}; of sampled responses only", help=help_text)
         columns.append(replace(column, hidden=hidden, help=help_text))
     extra_names = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
+    extra_names = [n for n in extra_names if n != "advantage"]  # it is column ``advantage_mean``
     for group, names in (
         (message("Parts of the reward"), [name for name in extra_names if name in parts]),
         (message("Logged fields"), [name for name in extra_names if name not in parts]),
