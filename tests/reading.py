@@ -34,7 +34,8 @@ def tokens(*strings: str, **fields: object) -> dict[str, Any]:
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any] | bytes | str]) -> Path:
-    """Write rows as lines; bytes and text go in as they are, without a line end of ours."""
+    """Write rows as lines, in a folder that is made; bytes and text go in as they are."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     parts = []
     for item in rows:
         if isinstance(item, bytes):
@@ -47,11 +48,8 @@ def write(path: Path, rows: Sequence[Mapping[str, Any] | bytes | str]) -> Path:
     return path
 
 
-def jsonl(path: Path, *objects: object) -> Path:
-    """Write lines of JSON into a folder that is made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(one) + "\n" for one in objects), "utf-8")
-    return path
+def jsonl(path: Path, *objects: Any) -> Path:
+    return write(path, objects)
 
 
 def damage(data: bytearray, rng: random.Random, tricks: Sequence[bytes]) -> None:

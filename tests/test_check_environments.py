@@ -13,7 +13,7 @@ import pytest
 from rlreport.check import run_checks
 from rlreport.check.finding import LogText, NotRun
 from rlreport.check.run import Run
-from rlreport.summarise.environments import environment_steps, environments_of
+from rlreport.summarise.steps import environment_steps, environments_of
 from rlreport.tables import Tables
 from tests.tables_builder import find, make_tables, run, severity, title
 

@@ -23,7 +23,7 @@ from rlreport.pipeline import check_logs
 from rlreport.read.tables import Scan
 from tests.format_table import rows_in
 from tests.net import DUMPS, PICKLED, dumps
-from tests.reading import kinds, read
+from tests.reading import kinds, read, row, write
 
 TWO_SOURCES = {"nemo_rl", "written-prime_rl_tokens", "verifiers-eval", "verifiers-prime",
                "prime_rl-stream"}  # fmt: skip
@@ -90,9 +90,7 @@ def test_trl_says_where_its_mean_is_another(tmp_path: Path) -> None:
 
 def test_rollouts_given_to_write_are_read_in_place_of_trl_s(tmp_path: Path) -> None:
     shutil.copytree(DUMPS / "trl", tmp_path / "run")
-    (tmp_path / "run" / "rollouts").mkdir()
-    own = {"step": 1, "prompt": "p", "response": "r", "reward": 1.0}
-    (tmp_path / "run" / "rollouts" / "rank_0.jsonl").write_text(json.dumps(own) + "\n")
+    write(tmp_path / "run" / "rollouts" / "rank_0.jsonl", [row(1)])
     assert len(read(tmp_path).responses) == 1
     assert len(read(tmp_path / "run" / "completions", split="val").responses) == 8
 
@@ -130,7 +128,7 @@ def test_skyrl_counts_trajectories_and_not_their_turns(tmp_path: Path) -> None:
 def test_a_row_without_a_needed_key_costs_itself_alone(good: int, tmp_path: Path) -> None:
     rows = [{"input": "2+2?", "output": "4", "gts": "4", "score": 1.0, "step": 1}] * good
     rows.insert(0, {"input": "2+2?", "output": "4", "gts": "4", "step": 1})
-    (tmp_path / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(tmp_path / "1.jsonl", rows)
     scan = read(tmp_path)
     assert len(scan.responses) == good
     assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [(1, "no verl row: no `score`")]
@@ -146,9 +144,9 @@ def same_as_exported(logs: Path, *apart: str) -> list[Row]:
     """The rows of a dump; those of ``slime_export``, which the net keeps, are among them."""
     rows = [row for _, row in rows_in(logs)]
     for _, exported in rows_in(DUMPS / "slime_export"):
-        for row in rows:
-            if all(row.get(key) == exported.get(key) for key in ("step", "index", "split")):
-                assert {k: v for k, v in exported.items() if k not in apart}.items() <= row.items()
+        for one in rows:
+            if all(one.get(key) == exported.get(key) for key in ("step", "index", "split")):
+                assert {k: v for k, v in exported.items() if k not in apart}.items() <= one.items()
     return rows
 
 

@@ -31,9 +31,15 @@ def unclear(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_an_unclear_run_says_so_in_every_form(unclear: Path) -> None:
+def test_an_unclear_run_has_no_lead_a_valid_report_and_says_so_in_every_form(unclear: Path) -> None:
     page = (unclear / "folder" / "index.html").read_text()
-    verdict = json.loads((unclear / "folder" / "data" / "findings.json").read_text())["verdict"]
+    found = json.loads((unclear / "folder" / "data" / "findings.json").read_text())
+    validate(found, "findings")
+    validate(json.loads((unclear / "folder" / "data" / "report.json").read_text()), "report")
+    verdict = found["verdict"]
+    assert (verdict["level"], verdict["lead"], verdict["keep_step"]) == ("unclear", None, None)
+    stalled = {finding["id"]: finding for finding in found["findings"]}["reward_stalled"]
+    assert (stalled["severity"], stalled["series_from"]) == ("info", "rollouts")
     assert verdict["sentence"].startswith("Unclear: the reward ")
     assert '<section class="verdict unclear"' in page
     assert f'<span class="glyph" aria-hidden="true">?</span> {verdict["sentence"]}' in page
@@ -44,16 +50,6 @@ def test_an_unclear_run_says_so_in_every_form(unclear: Path) -> None:
     body = mail.get_body(("html",))
     assert body is not None and 'class="sentence unclear"' in body.get_content()
     assert f">{verdict['sentence']}" in body.get_content()
-
-
-def test_an_unclear_run_has_no_lead_and_a_valid_report(unclear: Path) -> None:
-    found = json.loads((unclear / "folder" / "data" / "findings.json").read_text())
-    validate(found, "findings")
-    validate(json.loads((unclear / "folder" / "data" / "report.json").read_text()), "report")
-    verdict = found["verdict"]
-    assert (verdict["level"], verdict["lead"], verdict["keep_step"]) == ("unclear", None, None)
-    stalled = {finding["id"]: finding for finding in found["findings"]}["reward_stalled"]
-    assert (stalled["severity"], stalled["series_from"]) == ("info", "rollouts")
 
 
 def test_fail_on_counts_nothing_for_an_unclear_run(unclear: Path) -> None:

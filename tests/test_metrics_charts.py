@@ -41,7 +41,6 @@ def state(path: Path, **metrics: list[float]) -> Path:
 @pytest.fixture
 def logs(tmp_path):
     """A folder with one log of STEPS."""
-    (tmp_path / "run").mkdir()
     write(tmp_path / "run" / "rank_0.jsonl", [row(s, reward=i) for s in STEPS for i in range(2)])
     return tmp_path / "run"
 
@@ -309,7 +308,6 @@ def test_the_guidance_is_that_of_the_documentation():
 @pytest.fixture
 def learning(tmp_path):
     """A run of ten steps whose trainer logged what its 256 rollouts a step earned."""
-    (tmp_path / "run").mkdir()
     rows = [row(s, reward=float(i < 2)) for s in range(10) for i in range(4)]
     write(tmp_path / "run" / "rank_0.jsonl", rows)
     return tmp_path / "run"

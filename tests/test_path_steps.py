@@ -25,7 +25,6 @@ def stepless(**fields: object) -> dict[str, Any]:
 
 def logs(folder: Path, *names: str, rows: int = 2, **fields: object) -> Path:
     for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write(folder / name, [stepless(prompt=f"{name} {i}", **fields) for i in range(rows)])
     return folder
 
@@ -165,7 +164,6 @@ def test_paths_in_a_zip_are_like_paths_of_files(members, steps, noted, tmp_path)
 
 def test_a_step_in_the_rows_wins(tmp_path: Path) -> None:
     for i in (1, 2):
-        (tmp_path / f"step_{i}").mkdir()
         write(tmp_path / f"step_{i}" / "a.jsonl", [row(40 + i)])
         chat = {"prompt": [{"role": "user", "content": "Hi"}]}
         write(tmp_path / f"step_{i}" / "b.jsonl", [row(40 + i, **chat), stepless(**chat)])
@@ -185,7 +183,6 @@ def test_a_step_in_the_rows_wins(tmp_path: Path) -> None:
 )
 def test_rows_of_one_step_in_paths_of_several_are_noted(names, noted, tmp_path):
     for name in names:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
         write(tmp_path / name, [row(4)])
     scan = read(tmp_path, strict=True)
     assert set(scan.responses["step"]) == {4}

@@ -171,8 +171,6 @@ def test_a_bad_update_costs_nothing_but_itself(tmp_path: Path, line: bytes) -> N
 def test_a_cycle_of_nodes_ends(tmp_path: Path) -> None:
     one = episode("t0-1", 0, "g", 1.0)
     one["traces"][0]["nodes"][0]["parent"] = 1
-    for folder in ("stream", "annotations/trainer"):
-        (tmp_path / folder).mkdir(parents=True)
     write(tmp_path / "stream/00000.jsonl", [one])
     branch = {"index": 0, "trainer_logprobs": [0.0] * 26}
     update = {"version": 1, "trace_id": "t0-1", "info": {}, "branches": [branch]}

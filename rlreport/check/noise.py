@@ -83,7 +83,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """Mean of the finite values in a window, and the prompt and step of each value.
 
     ``contributions``, one per value, are weight * (value - mean) / sum of weights.
@@ -103,30 +103,11 @@ def mean_of(
     ``values``, float64 (rows,), may be NaN, which is skipped. ``weights``, such as token counts,
     are 1 by default.
     """
-    part = _part(tables, values, window, weights)
-    return part.mean, _z(tables, values, weights, [part])
+    part = part_of(tables, values, window, weights)
+    return part.mean, z_of(tables, values, weights, [part])
 
 
-def change(
-    tables: Tables,
-    values: Floats,
-    first: Window,
-    last: Window,
-    weights: Floats | None = None,
-    least: float = Trend.z.default,
-    by_step: bool = True,
-) -> Change:
-    """Return the change of the mean of per-response values from one window to another.
-
-    Errors are clustered by prompt, so a prompt that occurs in both windows is compared with
-    itself. Unless ``by_step``, the scatter of step means, which a jump increases, is ignored.
-    """
-    parts = [_part(tables, values, window, weights) for window in (first, last)]
-    z = _z(tables if by_step else None, values, weights, parts)
-    return Change(parts[0].mean, parts[1].mean, z, least)
-
-
-def _part(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> _Part:
+def part_of(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> Part:
     selected = values[window.rows]
     scale = np.ones_like(selected) if weights is None else weights[window.rows]
     valid = _valid_mask(selected, scale)
@@ -135,14 +116,14 @@ def _part(tables: Tables, values: Floats, window: Window, weights: Floats | None
     mean = float((scale * selected).sum() / total) if len(selected) else np.nan
     labels = tables.responses[["prompt_id", "step"]].iloc[window.rows][valid]
     contributions = scale * (selected - mean) / total if len(selected) else selected
-    return _Part(mean, contributions, *labels.to_numpy(np.int64).T)
+    return Part(mean, contributions, *labels.to_numpy(np.int64).T)
 
 
 def _valid_mask(values: Floats, weights: Floats) -> NDArray[np.bool_]:
     return np.isfinite(values) & np.isfinite(weights) & (weights > 0)
 
 
-def _z(tables: Tables | None, values: Floats, weights: Floats | None, parts: list[_Part]) -> float:
+def z_of(tables: Tables | None, values: Floats, weights: Floats | None, parts: list[Part]) -> float:
     """Return the mean of one part, or the difference of two means, divided by its standard error.
 
     The error is the larger of two estimates: from responses and, with ``tables``, from step means.
@@ -157,7 +138,7 @@ def _z(tables: Tables | None, values: Floats, weights: Floats | None, parts: lis
     return float(np.copysign(z, difference))
 
 
-def _response_error(parts: list[_Part]) -> float:
+def _response_error(parts: list[Part]) -> float:
     """Return the standard error of a mean, or of a difference of means, clustered by prompt."""
     contributions = [part.contributions for part in parts]
     contributions[0] = contributions[0] * (-1 if len(parts) == 2 else 1)
@@ -171,7 +152,7 @@ def _response_error(parts: list[_Part]) -> float:
 
 
 def _step_noise(
-    tables: Tables, values: Floats, weights: Floats | None, parts: list[_Part]
+    tables: Tables, values: Floats, weights: Floats | None, parts: list[Part]
 ) -> tuple[float, float]:
     """Return the standard error estimated from step means, and its degrees of freedom.
 

@@ -27,19 +27,10 @@ from rlreport.check.finding import (
     meets,
 )
 from rlreport.check.noise import Change, Trend, Window
-from rlreport.check.onset import onset
-from rlreport.check.series import (
-    MIN_STEPS,
-    SOME_Z,
-    RewardCollapse,
-    Series,
-    Shape,
-    shape_of,
-)
+from rlreport.check.series import MIN_STEPS, SOME_Z, RewardCollapse, Series, Shape, onset, shape_of
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import in_unit_of, roles_of
-from rlreport.summarise.environments import Environments, environments_of
-from rlreport.summarise.steps import window_size
+from rlreport.summarise.steps import Environments, environments_of, window_size
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
 
@@ -233,12 +224,11 @@ class Run:
             "length": (length, f"{self.length}_mean"),
             "entropy": (entropy, "surprisal_mean"),
         }
-        courses = {
-            quantity: course_of(one, one.name or column, quantity)
-            for quantity, (one, column) in series.items()
-            if one is not None
-        }
-        return {quantity: course for quantity, course in courses.items() if course is not None}
+        courses: dict[Quantity, Course] = {}
+        for quantity, (one, column) in series.items():
+            if one is not None and (course := course_of(one, one.name or column, quantity)):
+                courses[quantity] = course
+        return courses
 
     @cached_property
     def reward_shape(self) -> Shape | None:
@@ -291,15 +281,19 @@ class Run:
         last: Window | None = None,
         by_step: bool = True,
     ) -> Change:
-        """Return the change of the mean of per-response values; see ``noise.change``.
+        """Return the change of the mean of per-response values from one window to another.
 
-        By default from the run's first window to its last; NaN if there is no first one.
+        By default from the run's first window to its last; NaN if there is no first one. Errors are
+        clustered by prompt, so a prompt that occurs in both windows is compared with itself. Unless
+        ``by_step``, the scatter of step means, which a jump increases, is ignored.
         """
         start, end = first or self.first, last or self.last
+        after = noise.part_of(self.tables, values, end, weights)
         if start is None:
-            return Change(np.nan, noise.mean_of(self.tables, values, end, weights)[0], np.nan)
-        least = self.limits[Trend].z
-        return noise.change(self.tables, values, start, end, weights, least, by_step)
+            return Change(np.nan, after.mean, np.nan)
+        before = noise.part_of(self.tables, values, start, weights)
+        z = noise.z_of(self.tables if by_step else None, values, weights, [before, after])
+        return Change(before.mean, after.mean, z, self.limits[Trend].z)
 
     def moved(
         self, column: str, role: str, weights: Floats | None = None
@@ -378,7 +372,7 @@ class Run:
     def onset(
         self, series: Floats, *, always: bool = False, peak: tuple[int, int] | None = None
     ) -> Onset | None:
-        """Return the step at which a series, float64 (S,), left its baseline; see ``check.onset``.
+        """Return the step at which a series, float64 (S,), left its baseline; see ``series.onset``.
 
         It is the first step if ``always``, or in a short run. ``peak``: range of indices of the
         peak from which it fell.

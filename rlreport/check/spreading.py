@@ -321,12 +321,8 @@ def _phrases(
 def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:
     """Return the phrase in its most common spelling (case, endings) in the latest responses."""
     words, low, high = text.words, 0, len(text.words)
-    while (
-        not text.often
-        and high - low > 1
-        and words[low] in _BEFORE
-        and not _BEFORE.issuperset(words)
-    ):
+    whole = text.often or _BEFORE.issuperset(words)
+    while not whole and high - low > 1 and words[low] in _BEFORE:
         low += 1
     while high - low > 1 and words[high - 1] in _AFTER:
         high -= 1

@@ -31,10 +31,10 @@ from rlreport.check.finding import (
     Verdict,
 )
 from rlreport.check.judges.log import invalid_since, nan_metrics
-from rlreport.check.onset import smooth
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import COLLAPSES, with_sentence
+from rlreport.check.series import smooth
 from rlreport.metrics.roles import MISMATCHES
 from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
@@ -312,30 +312,21 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
 
 
 def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> list[Finding]:
-    """Return the findings, the most severe first, each followed by its effects."""
-    order = list(checks)
-
-    def place(finding: Finding) -> tuple[int, int, int]:
-        severity = SEVERITIES.index(finding.severity)
-        return _rank_index(finding), severity, order.index(finding.id)
-
-    ranked = sorted(findings, key=place)
+    """Return findings, in the order of checks, by severity, each followed by its effects."""
+    ranked = sorted(findings, key=lambda f: (_rank_index(f), SEVERITIES.index(f.severity)))
     roots: dict[str, str] = {}
     for finding in ranked:
         top: Finding | None = finding
         while top:
             roots[finding.id] = top.id
-            top = next((g for g in ranked if _explains(g, top, checks, order, run)), None)
+            top = next((g for g in ranked if _explains(g, top, checks, run)), None)
 
     def worst(top: Finding) -> tuple[int, int, int]:
         severity = min(SEVERITIES.index(f.severity) for f in ranked if roots[f.id] == top.id)
         rank = _rank_index(top)
         # What was there from the start did not keep the reward from rising.
-        if (
-            run.learned
-            and top.rank == "cause"
-            and (top.onset is None or top.onset.step <= run.steps[0])
-        ):
+        always = top.onset is None or top.onset.step <= run.steps[0]
+        if run.learned and top.rank == "cause" and always:
             rank = RANKS.index("note")
         # A critical death leads before any other finding.
         return -1 if _is_death(top) else severity, rank, severity
@@ -355,15 +346,14 @@ def _rank_index(finding: Finding) -> int:
     return -1 if _is_death(finding) else RANKS.index(finding.rank)
 
 
-def _explains(
-    cause: Finding, other: Finding, checks: Mapping[str, Check], order: list[str], run: Run
-) -> bool:
+def _explains(cause: Finding, other: Finding, checks: Mapping[str, Check], run: Run) -> bool:
     if cause.severity == "info" or other.id not in checks[cause.id].explains:
         return False
     explains_death = _is_death(other) and cause.rank != "consequence"
     if _rank_index(cause) > _rank_index(other) and not explains_death:
         return False
     if cause.rank == other.rank and cause.id in checks[other.id].explains:
+        order = list(checks)
         starts = [(f.onset.step if f.onset else -1, order.index(f.id)) for f in (cause, other)]
         if starts[0] > starts[1]:
             return False

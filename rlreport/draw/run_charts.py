@@ -30,8 +30,7 @@ from rlreport.draw.theme import DASHED, LIGHT, PALETTE
 from rlreport.figures.metadata import ENDING_WORDS, several_endings
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import guide_for, roles_of
-from rlreport.summarise.environments import environment_steps, environments_of
-from rlreport.summarise.steps import ROLE_COLUMNS
+from rlreport.summarise.steps import ROLE_COLUMNS, environment_steps, environments_of
 from rlreport.tables import Tables
 from rlreport.text.messages import figure, format_message, message, plural
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +20,9 @@ from numpy.typing import NDArray
 
 from rlreport.errors import RlreportError, UnusableInputError, UsageError
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.formats.logged import MAX_NAME, STEP_KEYS, TEXT_KEYS, is_event
+from rlreport.formats.logged import MAX_NAME, STEP_KEYS, TEXT_KEYS, Record, is_event
 from rlreport.metrics import readers
-from rlreport.metrics.readers import Block, LeftOut, blocks_of
+from rlreport.metrics.readers import LeftOut
 from rlreport.metrics.roles import roles_of
 from rlreport.read.files import COMPRESSIONS, name_in_logs
 from rlreport.system.documents import load_json
@@ -39,6 +41,7 @@ MAX_STEPS = 20_000
 # Maximum number of values in memory; beyond it, consecutive steps are merged
 MAX_VALUES = 5_000_000
 
+_BLOCK_ROWS = 1_000
 MAX_BROKEN = 1_000  # Maximum number of steps per metric that are reported as NaN or infinite
 _GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
 
@@ -78,9 +81,15 @@ class MetricsTable:
     left_out: set[int] = field(default_factory=set)
     size: int = 0  # number of values in memory
 
-    def add(self, blocks: Iterable[Block]) -> None:
-        for steps, columns in blocks:
-            for name, values in columns.items():
+    def add(self, records: Iterator[Record]) -> None:
+        while block := list(islice(records, _BLOCK_ROWS)):
+            columns: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
+            for step, numbers in block:
+                for name, number in numbers.items():
+                    columns[name].append((step, number))
+            for name, pairs in columns.items():
+                steps = np.array([step for step, _ in pairs], np.int64)
+                values = np.array([value for _, value in pairs], np.float64)
                 self._add(safe_text(name), [Part(steps, values, ~np.isfinite(values))])
             if self.size > MAX_VALUES:
                 self._merge(self.width)
@@ -198,7 +207,7 @@ class MetricsSource(NamedTuple):
     """
 
     path: Path
-    read: Callable[[LeftOut], Iterator[Block]]
+    read: Callable[[LeftOut], Iterator[Record]]
     run: str = ""
 
 
@@ -212,7 +221,7 @@ def find_metrics(path: Path) -> list[MetricsSource]:
         only_metrics = path.is_file() and _kind(path) in ONLY_METRICS
         return _files_of(path, path.parent) if only_metrics or _is_metrics(path) else []
     if _is_mlflow(path):
-        return [_mlflow(path, path)]
+        return [_mlflow(path)]
     sources: list[MetricsSource] = []
     states: dict[str, list[Path]] = {}
     for folder_path, folders, names in os.walk(path):
@@ -221,7 +230,7 @@ def find_metrics(path: Path) -> list[MetricsSource]:
         folders[:] = [] if deep else sorted(f for f in folders if not f.startswith("."))
         for folder in [f for f in folders if _is_mlflow(here / f)]:
             folders.remove(folder)
-            sources.append(_mlflow(here / folder, path))
+            sources.append(_mlflow(here / folder))
         for file in (here / name for name in names):
             if not file.is_file():
                 continue  # opening a pipe would block
@@ -255,41 +264,34 @@ def _is_mlflow(folder: Path) -> bool:
     return folder.name == "metrics" and (folder.parent / "meta.yaml").is_file()
 
 
-def _mlflow(folder: Path, root: Path) -> MetricsSource:
-    run = folder.parent
-    name = ""
+def _mlflow(folder: Path) -> MetricsSource:
+    run, name = folder.parent, ""
     with suppress(OSError):
         name = (run / "tags" / "mlflow.runName").read_text("utf-8", "replace")[:200].strip()
-    name = name or run.name
-    return MetricsSource(folder, lambda _: blocks_of(readers.mlflow_records(folder)), name)
+    return MetricsSource(folder, partial(readers.mlflow_records, folder), name or run.name)
 
 
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
-    run = _run_of(path, root)
-    kind = _kind(path)
+    run, kind = _run_of(path, root), _kind(path)
+    read = partial(_READERS[kind], path)
     if kind == ".db":
-        names = readers.trackio_runs(path)
-        return [MetricsSource(path, partial(_trackio, path, name), name) for name in names]
+        runs = readers.trackio_runs(path)
+        return [MetricsSource(path, partial(read, run=name), name) for name in runs]
     if kind == ".csv":
-        return [
-            MetricsSource(path, partial(readers.csv_blocks, path, run=csv_run), csv_run or run)
-            for csv_run in readers.csv_runs(path) or [""]
-        ]
-    name = readers.wandb_run(path) if kind == ".wandb" else run
-    return [MetricsSource(path, partial(_READERS[kind], path), name)]
+        runs = readers.csv_runs(path) or [""]
+        return [MetricsSource(path, partial(read, run=name), name or run) for name in runs]
+    return [MetricsSource(path, read, readers.wandb_run(path) if kind == ".wandb" else run)]
 
 
-_READERS: dict[str, Callable[[Path, LeftOut], Iterator[Block]]] = {
-    "events": lambda path, _: readers.tensorboard_blocks(path),
-    ".wandb": lambda path, _: blocks_of(readers.wandb_records(path)),
-    ".jsonl": lambda path, left_out: blocks_of(readers.json_line_records(path, left_out)),
-    ".json": lambda path, left_out: blocks_of(readers.json_records(path, left_out)),
-    "console": lambda path, left_out: blocks_of(readers.console_records(path, left_out)),
+_READERS: dict[str, Callable[..., Iterator[Record]]] = {
+    "events": readers.tensorboard_records,
+    ".csv": readers.csv_records,
+    ".db": readers.trackio_records,
+    ".wandb": readers.wandb_records,
+    ".jsonl": readers.json_line_records,
+    ".json": readers.json_records,
+    "console": readers.console_records,
 }
-
-
-def _trackio(path: Path, run: str, _: LeftOut) -> Iterator[Block]:
-    return blocks_of(readers.trackio_records(path, run))
 
 
 def _kind(path: Path) -> str:
@@ -316,14 +318,12 @@ def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
             return named and next(readers.json_records(path, LeftOut()), None) is not None
         if kind == "console" and in_folder and path.suffix not in _CONSOLE:
             return False
-        return _is_console(path) if kind == "console" else _is_table(path, kind)
+        if kind == "console":
+            with path.open("rb") as stream:
+                return bool(readers.CONSOLE_LINE.search(stream.read(_PEEK)))
+        return _is_table(path, kind)
     except (OSError, ValueError, sqlite3.Error, RlreportError):
         return False
-
-
-def _is_console(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return bool(readers.CONSOLE_LINE.search(stream.read(_PEEK)))
 
 
 def _is_table(path: Path, kind: str) -> bool:

@@ -1,4 +1,4 @@
-"""Read trainer metrics as blocks of numbers, from JSON, logs, CSV, TensorBoard and trackers."""
+"""Read trainer metrics as records of a step, from JSON, logs, CSV, TensorBoard and trackers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ import csv
 import io
 import re
 import struct
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError
 from rlreport.fields import LARGEST_STEP
-from rlreport.figures.ragged import Floats, Ints
 from rlreport.formats.containers import is_plain_table, json_objects, open_database
 from rlreport.formats.logged import (
     KIND_KEYS,
@@ -46,9 +42,6 @@ from rlreport.system.documents import (
 from rlreport.system.stores import Source
 from rlreport.tables import Note
 from rlreport.text.messages import message, translatable
-
-# R rows of metrics: their steps, int64 (R,), and metric -> values, float64 (R,)
-Block = tuple[Ints, dict[str, Floats]]
 
 STEP, JSON, CELLS, REST = "metrics_step", "metrics_json", "metrics_cells", "metrics_rest"
 
@@ -85,20 +78,10 @@ CONSOLE_LINE = re.compile(rb"\bstep:(\d{1,15}) - (?=\S+:)")
 
 STEPS = frozenset(STEP_KEYS)
 
-_BLOCK_ROWS = 1_000
 _CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
 _ANSI = re.compile(rb"\x1b\[[0-9;]*m")
 # Keys that transformers logs once at the end of training, so they make no curve
 _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss")
-
-
-def blocks_of(records: Iterable[Record]) -> Iterator[Block]:
-    """Group successive records with the same metric names into blocks of up to _BLOCK_ROWS rows."""
-    for names, group in groupby(records, key=lambda record: tuple(record[1])):
-        while block := list(islice(group, _BLOCK_ROWS)):
-            steps, rows = zip(*block, strict=True)
-            columns = np.array([[*row.values()] for row in rows], np.float64).T
-            yield np.array(steps, np.int64), dict(zip(names, columns, strict=True))
 
 
 def lines_of(
@@ -208,7 +191,7 @@ def number(cell: str) -> float | None:
         return None
 
 
-def tensorboard_blocks(path: Path) -> Iterator[Block]:
+def tensorboard_records(path: Path, _: LeftOut) -> Iterator[Record]:
     try:
         from tensorboard.backend.event_processing import event_accumulator
         from tensorboard.util import tensor_util
@@ -223,32 +206,27 @@ def tensorboard_blocks(path: Path) -> Iterator[Block]:
     log.Reload()
     tags = log.Tags()
     for tag in tags[event_accumulator.SCALARS]:
-        events = log.Scalars(tag)
-        values = np.array([event.value for event in events], np.float64)
-        yield np.array([event.step for event in events], np.int64), {tag: values}
+        for event in log.Scalars(tag):
+            yield event.step, {tag: event.value}
     for tag in tags[event_accumulator.TENSORS]:
         for event in log.Tensors(tag):
             if event.tensor_proto.tensor_shape.dim:
                 continue  # reading an array is unsafe: a few bytes can declare any size
             value = tensor_util.make_ndarray(event.tensor_proto)
             if value.ndim == 0 and value.dtype.kind in "fiu":
-                yield np.array([event.step], np.int64), {tag: np.array([value], np.float64)}
+                yield event.step, {tag: float(value)}
 
 
 # Columns that may name the run of a row, most preferred first
 RUN_KEYS = ("run", "run_id", "run_name", "experiment")
 MAX_RUNS = 200  # Maximum number of runs that such a column may name, as each reads the file once
 
-# Maximum size of the lines of a CSV file that are parsed together
-_BATCH_ROWS = 10_000
-_BATCH_BYTES = 16_000_000
-
 _BOOLEANS = {"True": 1.0, "False": 0.0}
 
 csv.field_size_limit(MAX_LINE)  # the default of 131,072 characters is less than a line may have
 
 
-def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
+def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record]:
     """Yield the metrics of a CSV file; cells are separated by commas, semicolons or tabs.
 
     With ``run``, read only its rows, or its columns "RUN - METRIC", as W&B exports charts.
@@ -258,6 +236,8 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
     if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UnusableInputError(f"{path.name}: encoded as UTF-16; save it as UTF-8")
     separator = csv_separator(header)
+    # Programs that write a comma in decimal numbers separate cells by semicolons.
+    decimal = "," if separator == ";" else "."
     names = csv_cells(header, separator)
     if len(names) > MAX_COLUMNS:
         raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
@@ -268,61 +248,47 @@ def csv_blocks(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Block]:
     column = _run_column(names) if run else None
     metrics = csv_metrics(names, run if column is None else "")
     metrics.pop(-1 if column is None else column, None)
-    for chunk in _batches(lines):
-        steps: list[int] = []
-        rows: list[list[str]] = []
-        for line, cells in _csv_rows(chunk, len(names), separator):
-            value = number(cells[step]) if step < len(cells) else None
-            if not 0 < len(cells) <= len(names):
-                left_out.add(CELLS, line)
-            elif value is not None and value.is_integer() and abs(value) <= LARGEST_STEP:
-                steps.append(int(value))
-                rows.append([*cells, *[""] * (len(names) - len(cells))])
-            elif any(cells):
+    for line, cells in _csv_rows(lines, len(names), separator):
+        value = number(cells[step]) if step < len(cells) else None
+        if not 0 < len(cells) <= len(names):
+            left_out.add(CELLS, line)
+        elif value is None or not value.is_integer() or abs(value) > LARGEST_STEP:
+            if any(cells):
                 left_out.add(STEP, line)
-        columns = list(zip(*rows, strict=True)) or [()] * len(names)
-        numbers = {index: _numbers(columns[index], separator) for index in metrics}
-        kinds = np.array(["" if kind is None else row[kind].lower() for row in rows])
-        of_run = np.array([column is None or row[column] == run for row in rows], bool)
-        for group in sorted(set(kinds.tolist())):
-            for index, name in metrics.items():
-                values, logged = numbers[index]
-                selection = (kinds == group) & of_run & logged
-                if selection.any():
-                    block = np.array(steps, np.int64)[selection]
-                    yield block, {prefixed(group, name): values[selection]}
-
-
-def _batches(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
-    """Group the non-empty lines after the header as (number, line) into batches."""
-    batch: list[tuple[int, bytes]] = []
-    size = 0
-    for number, line in enumerate(lines, 2):
-        if line.strip():
-            batch.append((number, line))
-            size += len(line)
-        if len(batch) == _BATCH_ROWS or size > _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+        elif column is None or cells[column:][:1] == [run]:
+            group = "" if kind is None else "".join(cells[kind:][:1]).lower()
+            numbers = {
+                prefixed(group, name): number(cells[index].replace(decimal, "."))
+                for index, name in metrics.items()
+                if index < len(cells)
+            }
+            yield int(value), {name: n for name, n in numbers.items() if n is not None}
 
 
 def _csv_rows(
-    lines: list[tuple[int, bytes]], columns: int, separator: str
-) -> list[tuple[int, list[str]]]:
-    """Return (first line, cells) of each row, which may span lines; [] for unreadable cells."""
-    texts = [line.decode("utf-8", "replace") + "\n" for _, line in lines]
-    reader = csv.reader(texts, delimiter=separator, strict=True)
-    rows, before = [], 0
-    try:
-        for cells in reader:
-            rows.append((lines[before][0], cells))
-            before = reader.line_num
-    except csv.Error:  # an unclosed quotation mark swallows the lines after it
-        rows = [(number, csv_cells(line, separator)) for number, line in lines]
-        rows = [(number, cells if len(cells) == columns else []) for number, cells in rows]
-    return rows
+    lines: Iterator[bytes], columns: int, separator: str
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield (first line, cells) of each row, which may span lines; [] for unreadable cells."""
+    taken: list[tuple[int, bytes]] = []  # the lines of the row that is being read
+
+    def texts() -> Iterator[str]:
+        for line_number, line in enumerate(lines, 2):
+            if line.strip():
+                taken.append((line_number, line))
+                yield line.decode("utf-8", "replace") + "\n"
+
+    remaining = texts()
+    while True:
+        try:
+            for cells in csv.reader(remaining, delimiter=separator, strict=True):
+                yield taken[0][0], cells
+                taken.clear()
+            return
+        except csv.Error:  # an unclosed quotation mark swallows the lines after it
+            for line_number, line in taken:
+                cells = csv_cells(line, separator)
+                yield line_number, cells if len(cells) == columns else []
+            taken.clear()
 
 
 def csv_separator(header: bytes) -> str:
@@ -349,9 +315,8 @@ def csv_runs(path: Path) -> list[str]:
             return sorted({name.rpartition(" - ")[0] for name in metrics})
         runs: set[str] = set()
         if (column := _run_column(names)) is not None and len(names) <= MAX_COLUMNS:
-            for chunk in _batches(lines):
-                rows = _csv_rows(chunk, len(names), separator)
-                runs.update(cells[column] for _, cells in rows if any(cells[column:][:1]))
+            for _, cells in _csv_rows(lines, len(names), separator):
+                runs.update(filter(None, cells[column:][:1]))
                 if len(runs) > MAX_RUNS:
                     raise LimitError(message("a table of over {most:count} runs", most=MAX_RUNS))
     return sorted(runs) if len(runs) > 1 else []
@@ -377,14 +342,6 @@ def csv_metrics(names: list[str], run: str) -> dict[int, str]:
     return metrics
 
 
-def _numbers(cells: Sequence[str], separator: str) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the numbers in cells, float64 (R,), and which cells contain a number, bool (R,)."""
-    # Programs that write a comma in decimal numbers separate cells by semicolons.
-    decimal = "," if separator == ";" else "."
-    numbers = [number(cell.replace(decimal, ".")) for cell in cells]
-    return np.array(numbers, np.float64), np.array([n is not None for n in numbers], bool)
-
-
 MAX_RECORD = 64_000_000  # Maximum size of one record of a W&B file in bytes
 _BLOCK = 32_768
 _CHUNK_HEADER = struct.Struct("<IHB")
@@ -392,13 +349,13 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # Wire types of protocol buffers
 
 
-def mlflow_records(folder: Path) -> Iterator[Record]:
+def mlflow_records(folder: Path, _: LeftOut) -> Iterator[Record]:
     """Read MLflow's files of a metric each: lines of "time value step"; others are skipped."""
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
         name = path.relative_to(folder).as_posix()
         for line in lines_of(path):
             with suppress(ValueError):
-                _, value, step = line.split()[:3]
+                value, step = line.split()[1:3]
                 yield int(step), {name: float(value)}
 
 
@@ -410,7 +367,7 @@ def trackio_runs(path: Path) -> list[str]:
         return [str(row["run_name"]) for row in rows]
 
 
-def trackio_records(path: Path, run: str) -> Iterator[Record]:
+def trackio_records(path: Path, _: LeftOut, run: str) -> Iterator[Record]:
     query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
     with closing(open_database(path)) as database:
         for step, metrics in database.execute(query, (run,)):
@@ -432,7 +389,7 @@ def wandb_run(path: Path) -> str:
     return "-".join([*(name.decode(errors="replace") for name in names[:1]), run])
 
 
-def wandb_records(path: Path) -> Iterator[Record]:
+def wandb_records(path: Path, _: LeftOut) -> Iterator[Record]:
     """Yield the history of a W&B run file (``run-ID.wandb``).
 
     Such a file is a LevelDB log with one protocol buffer ``Record`` per entry
@@ -447,34 +404,30 @@ def wandb_records(path: Path) -> Iterator[Record]:
 
 
 def _wandb_entries(path: Path) -> Iterator[bytes]:
+    """Yield the entries of a LevelDB log after its 7-byte header; skip an incomplete last entry."""
     with path.open("rb") as stream:
         if stream.read(7)[:4] != b":W&B":
             raise UnusableInputError(f"{path.name}: no run file of W&B")
-        yield from _entries(stream.read)
-
-
-def _entries(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Yield the entries of a LevelDB log after its 7-byte header; skip an incomplete last entry."""
-    left, parts = _BLOCK - 7, bytearray()
-    while True:
-        if left < _CHUNK_HEADER.size:
-            read(left)
-            left = _BLOCK
-        header = read(_CHUNK_HEADER.size)
-        if len(header) < _CHUNK_HEADER.size:
-            return
-        _, length, kind = _CHUNK_HEADER.unpack(header)
-        data = read(length)
-        left -= _CHUNK_HEADER.size + length
-        if len(data) < length or left < 0 or kind not in (_WHOLE, _FIRST, _MIDDLE, _LAST):
-            return
-        if kind in (_WHOLE, _FIRST):
-            parts.clear()
-        parts += data
-        if len(parts) > MAX_RECORD:
-            raise LimitError(message("larger than {most:count} bytes", most=MAX_RECORD))
-        if kind in (_WHOLE, _LAST):
-            yield bytes(parts)
+        left, parts = _BLOCK - 7, bytearray()
+        while True:
+            if left < _CHUNK_HEADER.size:
+                stream.read(left)
+                left = _BLOCK
+            header = stream.read(_CHUNK_HEADER.size)
+            if len(header) < _CHUNK_HEADER.size:
+                return
+            _, length, kind = _CHUNK_HEADER.unpack(header)
+            data = stream.read(length)
+            left -= _CHUNK_HEADER.size + length
+            if len(data) < length or left < 0 or kind not in (_WHOLE, _FIRST, _MIDDLE, _LAST):
+                return
+            if kind in (_WHOLE, _FIRST):
+                parts.clear()
+            parts += data
+            if len(parts) > MAX_RECORD:
+                raise LimitError(message("larger than {most:count} bytes", most=MAX_RECORD))
+            if kind in (_WHOLE, _LAST):
+                yield bytes(parts)
 
 
 def _history(data: bytes) -> Record | None:

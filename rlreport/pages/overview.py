@@ -58,7 +58,7 @@ from rlreport.pages.views import (
 )
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise import most_common
-from rlreport.summarise.environments import environment_steps, environments_of
+from rlreport.summarise.steps import environment_steps, environments_of
 from rlreport.tables import Tables, length_column
 from rlreport.text.chat import turns_as_text
 from rlreport.text.clean import shortened

@@ -332,8 +332,7 @@ class Places(NamedTuple):
     names: list[str]  # names of the log files
 
     def take(self, at: Ints) -> Places:
-        row, step, n, file, line = (values[at] for values in self[:5])
-        return Places(row, step, n, file, line, self.names)
+        return Places._make([*(values[at] for values in self[:5]), self.names])
 
 
 @dataclass(slots=True)

@@ -208,12 +208,9 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     group = np.where(group == 0, prompt, group + validation)
     columns["group"], _ = pd.factorize(pair_hashes(step.astype(np.uint64), group))
     clear_missing_grades(columns)
-    for gap, left, right in (
-        ("reward_gap", "reward", "ref_reward"),
-        ("valid_reward_gap", "valid_reward", "ref_valid_reward"),
-    ):
-        if left in columns and right in columns:
-            columns[gap] = columns[left] - columns[right]  # type: ignore[operator]
+    for name, reference in (("reward", "ref_reward"), ("valid_reward", "ref_valid_reward")):
+        if name in columns and reference in columns:
+            columns[f"{name}_gap"] = columns[name] - columns[reference]  # type: ignore[operator]
     missing = np.full(len(order), np.nan)
     _set_endings(columns, columns.get("turns", missing))
     columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice

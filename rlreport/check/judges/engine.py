@@ -7,9 +7,8 @@ import numpy as np
 from rlreport.check.check import FAILURES, FALLS, KL, Check, Need, Result, RiseOrShare, share_of
 from rlreport.check.finding import EOS, SEVERITIES, Facts, Finding, Limit, Limits, Onset, meets
 from rlreport.check.noise import mean_of
-from rlreport.check.onset import onset
 from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
-from rlreport.check.series import Series
+from rlreport.check.series import Series, onset
 from rlreport.figures.metadata import Ending
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import MISMATCHES

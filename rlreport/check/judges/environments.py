@@ -116,14 +116,11 @@ def _part(run: Run, index: int) -> Run:
 
 def _fall(part: Run, count: int) -> Finding | None:
     """Return what ``reward_collapse`` finds in one of ``count`` environments, beyond chance."""
-    raised = {
-        type(limits).__name__: {
-            **limits.given,
-            "z": -NormalDist().inv_cdf(NormalDist().cdf(-limits.z) / count),
-        }
-        for limits in (part.limits[RewardCollapse], part.limits[Trend])
-    }
-    fall = reward_collapse.run(Run(part.tables, Thresholds({**part.limits.given, **raised})))
+    raised = dict(part.limits.given)
+    for limits in (part.limits[RewardCollapse], part.limits[Trend]):
+        z = -NormalDist().inv_cdf(NormalDist().cdf(-limits.z) / count)
+        raised[type(limits).__name__] = {**limits.given, "z": z}
+    fall = reward_collapse.run(Run(part.tables, Thresholds(raised)))
     if not isinstance(fall, Finding) or fall.severity == "info" or fall.until is not None:
         return None
     return fall

@@ -24,13 +24,7 @@ from rlreport.check.run import Ranking, Run, has, mean, median, met_from_start
 from rlreport.check.series import MIN_WINDOW, running_mean
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.notes import Missing
-from rlreport.summarise.steps import (
-    FAR,
-    Grouped,
-    advantage_fit,
-    most_common,
-    typical,
-)
+from rlreport.summarise.steps import FAR, Grouped, advantage_fit, most_common, typical
 from rlreport.text.messages import format_message, message, sentences, translatable
 
 GROUPS = translatable("DAPO; TRL frac_reward_zero_std")

@@ -13,16 +13,9 @@ from rlreport.check.finding import Fact, Facts, Finding, Limit, Limits, LogText,
 from rlreport.check.judges.reward import lost_part
 from rlreport.check.judges.text import distinct_loss
 from rlreport.check.noise import centred
-from rlreport.check.onset import onset
 from rlreport.check.run import Ranking, Run, mean
-from rlreport.check.series import FALL_Z, Shape
-from rlreport.check.spreading import (
-    FIGHTIN_WORDS,
-    Spreading,
-    has_text,
-    prevalence,
-    spreading_texts,
-)
+from rlreport.check.series import FALL_Z, Shape, onset
+from rlreport.check.spreading import FIGHTIN_WORDS, Spreading, has_text, prevalence, spreading_texts
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import format_message, message, sentences, translatable
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from rlreport.check.check import FAILURES, FALLS, KL, LOGPROBS, Check, Result
 from rlreport.check.finding import Facts, Limit, Limits, Met, Severity, meets
 from rlreport.check.noise import Change
-from rlreport.check.onset import onset
 from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
-from rlreport.check.series import Series, running_mean
+from rlreport.check.series import Series, onset, running_mean
 from rlreport.figures.ragged import Ints, spans
 from rlreport.text.messages import translatable
 

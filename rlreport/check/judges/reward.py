@@ -20,9 +20,16 @@ from rlreport.check.finding import (
     Severity,
 )
 from rlreport.check.noise import Window
-from rlreport.check.onset import noise, onset
 from rlreport.check.run import MixChange, Ranking, RewardStalled, Run
-from rlreport.check.series import RISE_Z, Dip, RewardCollapse, Shape, running_mean
+from rlreport.check.series import (
+    RISE_Z,
+    Dip,
+    RewardCollapse,
+    Shape,
+    jump_noise,
+    onset,
+    running_mean,
+)
 from rlreport.figures.ragged import Floats
 
 NEAR = 5  # Number of steps on each side of a jump that count as next to it
@@ -363,7 +370,7 @@ def _find_jump(series: Floats) -> _Jump | None:
     at = MIN_SIDE + int(np.argmax(between[MIN_SIDE - 1 : n - MIN_SIDE]))
     before, after = float(y[:at].mean()), float(y[at:].mean())
     size = abs(after - before)
-    z = size / max(noise(y) * np.sqrt(1 / at + 1 / (n - at)), size * 1e-3, 1e-12)
+    z = size / max(jump_noise(y) * np.sqrt(1 / at + 1 / (n - at)), size * 1e-3, 1e-12)
     sides = y[max(0, at - NEAR) : at], y[at : at + NEAR]
     left, right = (float(side.mean()) for side in sides)
     near = float(sides[1][:2].mean() - sides[0][-2:].mean())

@@ -26,7 +26,6 @@ from rlreport.check.check import (
 )
 from rlreport.check.finding import EOS, Facts, Limit, Limits, LogText, Severity
 from rlreport.check.noise import Trend, correlation_within, deviate
-from rlreport.check.onset import onset
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import (
     LMFLOW,
@@ -34,6 +33,7 @@ from rlreport.check.series import (
     MIN_WINDOW,
     WINDOW_SHARE,
     Series,
+    onset,
     running_mean,
 )
 from rlreport.figures.ragged import Floats, Ints
