@@ -135,7 +135,9 @@ RESPONSE_COLUMNS = (
     _asked_count("void_turns", "Empty turns", "", "turns with neither call nor answer"),
     _asked_count("at_turn_limit", "At the turn limit", "",
                  "1: stopped at the maximum number of turns"),
-    _inner("stopped", "", "1: not finished, but not because of a limit of tokens"),
+    _inner("ending", "", "1 by itself; at a limit: 2 of tokens, 3 of turns, 4 of turns (inferred "
+           "from their number); 5 error, 6 aborted, 7 not completed, 8 another reason; 0 unknown",
+           "int8"),
     _asked("seconds", "Time", "seconds", "that the rollout took"),
     _asked("lag", "Lag", "steps", "step − version of the policy that sampled the response"),
     _asked("mismatch_ratio", "Engine mismatch", "", "mean of exp|trainer − sampler logp|"),
@@ -248,6 +250,7 @@ STEP_COLUMNS = (
     Column("lag_mean", "Lag", "steps", "mean of step − version of the policy that sampled"),
     Column("lag_max", "Largest lag", "steps", "over single responses"),
     _whole("failed_rollouts", "Failed rollouts", "", "ended in errors before the policy spoke"),
+    _whole("filtered_rollouts", "Filtered rollouts", "", "not trained on, or not yet"),
     Column("validation_reward_mean", "Validation reward", "", "mean over validation responses"),
     Column("validation_tokens_mean", "Validation length", "tokens", "mean over its responses"),
     Column("validation_chars_mean", "Validation length", "characters", "mean over its responses"),

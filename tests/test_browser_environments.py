@@ -1,4 +1,4 @@
-"""A report of several environments: their table, the switch of the charts, the filter of lists."""
+"""Reports of several environments and endings: their table, switch of charts, filter of lists."""
 
 from __future__ import annotations
 
@@ -66,3 +66,26 @@ def test_charts_switch_between_the_mean_and_the_environments(browser, report):
     for name in ("reward", "length"):
         spec = json.loads((report / f"data/charts/{name}_environments.vl.json").read_text())
         assert len({row["series"] for row in spec["data"]["values"]}) == 3
+
+
+def test_lists_are_filtered_by_how_responses_ended(browser, tmp_path):
+    reasons = ["stop", "max_turns", "aborted", "length"]
+    rows = [
+        {"step": step, "prompt": "Count.", "response": "word " * (k + 2), "reward": k / 4}
+        | {"finish_reason": reasons[k], "advantage": k - 1.5}
+        for step in range(6)
+        for k in range(4)
+    ]
+    log = tmp_path / "run.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rlreport.build(log, tmp_path / "report", quiet=True)
+    with visiting(browser, tmp_path / "report" / "responses.html") as page:
+        page.get_by_role("combobox", name="How it ended").select_option(label="aborted")
+        assert page.inner_text(".responses .count") == "6 of 24"
+        page.get_by_role("combobox", name="How it ended").select_option(label="All endings")
+        assert page.inner_text(".responses .count") == "24 of 24"
+    with visiting(browser, tmp_path / "report" / "steps" / "3.html", "#r=1") as page:
+        assert page.inner_text('[data-figure="finished"] dd') == "at the turn limit"
+        assert page.inner_text('[data-figure="advantage_mean"] dd').startswith("−0.5")
+        note = "mean 0.375, population std 0.280; advantage −0.500, as logged"
+        assert page.inner_text(".group .note") == note

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from rlreport.check import run_checks
 from rlreport.comparison.reports import response_data
+from rlreport.draw.overview import overview_charts
 from rlreport.figures.metadata import Ending, ending_of
 from rlreport.read.tables import Scan
+from rlreport.summarise import summarise
 from rlreport.tables import Tables
+from tests.draw_tables import response_table, tables_of
 from tests.net import dumps
 from tests.reading import kinds, read, row, write
 
@@ -56,6 +62,7 @@ def test_limits_of_tokens_cut_off_and_errors_only_stop(tmp_path: Path) -> None:
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert finished(scan) == [1.0] + [0.0] * 8
     assert cut_off(scan) == [0.0] + [1.0] * 3 + [0.0] * 5
+    assert scan.responses["ending"].tolist() == [1, 2, 2, 2, 6, 5, 5, 6, 6]
 
 
 def test_what_is_not_completed_is_not_finished_whatever_its_last_reply_says(tmp_path: Path) -> None:
@@ -112,4 +119,76 @@ def test_every_format_counts_a_stopped_rollout_as_not_finished(dump, edit, tmp_p
     scan = read(logs)
     assert np.nansum(finished(scan)) < np.nansum(before) or np.isnan(before).all()
     assert 0.0 in finished(scan)
-    assert (scan.responses["stopped"] == 1).any()
+    stopped = {Ending.TURN_LIMIT, Ending.ERROR, Ending.ABORTED, Ending.UNFINISHED}
+    assert stopped & set(scan.responses["ending"])
+
+
+def unfinished(tmp_path: Path, numbers: Sequence[int], **fields: Any) -> Scan:
+    """Read a log of 24 steps, each with responses of these numbers of turns, not completed."""
+    rows = [
+        row(step, turns=TURNS * turns, **{"is_completed": False, **fields})
+        for step in range(24)
+        for turns in numbers
+    ]
+    return read(write(tmp_path / "a.jsonl", rows))
+
+
+def test_unfinished_conversations_that_pile_up_at_the_most_turns_ended_at_their_limit(tmp_path):
+    scan = unfinished(tmp_path, [16] * 7 + [5])
+    assert scan.responses["ending"].tolist()[:8] == [Ending.MOST_TURNS] * 7 + [Ending.UNFINISHED]
+    assert scan.responses["at_turn_limit"].tolist()[:8] == [1.0] * 7 + [0.0]
+    assert set(finished(scan)) == set(cut_off(scan)) == {0.0}
+    (finding,) = [f for f in run_checks(summarise(scan)).findings if f.id == "turn_limit"]
+    assert finding.title == (
+        "88% of conversations hit the turn limit (88% at the start), as their number of turns "
+        "suggests: no reason is logged."
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "fields"),
+    [
+        ([3] * 8, {}),  # too few turns for a limit
+        ([2, 3, 4, 5, 6, 7, 8, 9], {}),  # too few conversations of as many turns
+        ([16] * 8, {"is_completed": True}),
+        ([16] * 8, {"is_completed": None}),  # a game may always last as many turns
+        ([16] * 8, {"finish_reason": "length"}),
+    ],
+)
+def test_no_limit_of_turns_is_inferred_otherwise(numbers, fields, tmp_path):
+    scan = unfinished(tmp_path, numbers, **fields)
+    assert Ending.MOST_TURNS not in set(scan.responses["ending"])
+    assert not (scan.responses["at_turn_limit"] == 1).any()
+
+
+def test_the_chart_shows_the_share_of_each_ending_by_step() -> None:
+    endings: list[int] = [Ending.FINISHED, Ending.TURN_LIMIT, Ending.TURN_LIMIT, Ending.ABORTED, 0]
+    endings += [Ending.FINISHED] * 5
+    rows = [{"step": i // 5, "ending": end} for i, end in enumerate(endings)]
+    (chart,) = [c for c in overview_charts(tables_of(response_table(rows))) if c.name == "eos"]
+    assert chart.title == "How responses end"
+    values = pd.DataFrame(chart.spec["data"]["values"])
+    shares = values.pivot(index="step", columns="series", values="value").to_dict("list")
+    assert shares == {
+        "ending_by_itself": [0.25, 1.0],
+        "ending_at_the_turn_limit": [0.5, 0.0],
+        "ending_aborted": [0.25, 0.0],
+    }
+
+
+def test_a_log_without_other_endings_has_the_chart_of_finished_responses() -> None:
+    rows = [{"step": i // 5, "ending": 1 + i % 2, "finished": float(1 - i % 2)} for i in range(20)]
+    (chart,) = [c for c in overview_charts(tables_of(response_table(rows))) if c.name == "eos"]
+    assert chart.title == "Finished responses"
+
+
+def test_filtered_rollouts_are_counted_by_step_and_in_no_figure(tmp_path: Path) -> None:
+    filtered = {"filtered_out": True, "reward": 100.0, "response": "Never trained."}
+    rows = [row(step, **(filtered if n < step else {})) for step in range(3) for n in range(4)]
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    steps = summarise(scan).steps
+    assert steps["filtered_rollouts"].tolist() == [0, 1, 2]
+    assert steps["responses"].tolist() == [4, 3, 2]
+    assert set(scan.responses["reward"]) == {1.0}
+    again = read(write(tmp_path / "a.jsonl", [*rows, *rows]), restarts="last")
+    assert again.filtered == {1: 1, 2: 2}

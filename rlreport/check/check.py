@@ -247,11 +247,12 @@ class Check:
         values: Floats,
         weights: Floats | None = None,
         ranking: Ranking | None = None,
+        **details: Any,
     ) -> Finding | None:
         """Return a finding if the mean of ``values``, a share, is too high or rose too much."""
         moved, series = run.change(values, weights), Series(run.steps, run.by_step(values, weights))
         ranking = ranking or Ranking(values, among=values > 0)
-        return self.judge_share(run, moved, series, ranking=ranking)
+        return self.judge_share(run, moved, series, ranking=ranking, **details)
 
     def judge_metric(self, run: Run, role: str, **details: Any) -> Result:
         """Judge the trainer's metric of a role, a share, as that of rollouts is judged."""
@@ -274,17 +275,20 @@ class Check:
         return self.finding(run, "warning", met, facts, ranking, series=series, always=always)
 
 
-def share_of(column: str, per: str = "", role: str = "") -> Callable[[Check, Run], Result]:
+def share_of(
+    column: str, per: str = "", role: str = "", kind: str = ""
+) -> Callable[[Check, Run], Result]:
     """Return a judge function of a check that limits the mean of ``column`` (or column / per).
 
-    Without the column, it judges the trainer's metric of ``role``.
+    Without the column, it judges the trainer's metric of ``role``. ``kind`` selects the title.
     """
+    facts: Facts = {"kind": kind} if kind else {}
 
     def judge(check: Check, run: Run) -> Result:
         if not run.has(column):
-            return check.judge_metric(run, role)
+            return check.judge_metric(run, role, facts=facts)
         if not per:
-            return check.judge_rows(run, run.column(column))
+            return check.judge_rows(run, run.column(column), facts=facts)
         part, whole = run.column(column), run.column(per)
         valid = np.isfinite(part) & (whole > 0)
         ratio = np.divide(part, whole, out=np.full(len(part), np.nan), where=valid)

@@ -274,7 +274,7 @@ def _not_observed(run: Run) -> tuple[str, ...]:
         message("a validation score"): run.watched_reward is not None,
         message("rollouts (no texts, groups or finish reasons)"): rollouts,
         message("groups"): not rollouts or in_groups,
-        message("finish reasons"): not rollouts or _logs(run, "finished", "stopped", "truncated"),
+        message("finish reasons"): not rollouts or _logs(run, "finished", "truncated"),
     }
     return tuple(text for text, known in is_logged.items() if not known)
 

@@ -81,7 +81,7 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
         if responses["group_hash"].any():
             columns["group_hash"] = responses["group_hash"]
     columns |= {name: responses[name].to_numpy(np.float64) for name in _FIGURES}
-    columns["cut_off"] = is_cut_off(*(responses[n].to_numpy() for n in ("finished", "stopped")))
+    columns["cut_off"] = is_cut_off(*(responses[n].to_numpy() for n in ("finished", "ending")))
     columns["duplicate"] = responses.duplicated(["step", "response_hash"], keep=False).astype(float)
     rewards = responses.groupby("group", sort=False)["reward"]
     spread = rewards.transform("max") - rewards.transform("min")

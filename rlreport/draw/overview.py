@@ -16,6 +16,7 @@ from rlreport.draw.chart import Chart, PageSlot, Scale, drawable, on_one_scale
 from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, floats
 from rlreport.draw.run_charts import (
     distribution_charts,
+    ending_charts,
     environment_charts,
     error_by_position_charts,
     frontier_charts,
@@ -135,6 +136,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         axis="share of responses",
         percent=True,
     ),
+    ending_charts,
     _chart("eos", "Finished responses", Curve("eos_rate", "policy"), percent=True),
     _chart("distinct_2", "Variety of word pairs (distinct-2)", Curve("distinct_2", "policy")),
     _chart("loops", "Loops", Curve("loop_rate", "policy"), percent=True, needs="loop_rate"),
@@ -246,6 +248,12 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "Rollouts that failed",
         Curve("failed_rollouts", "failed"),
         needs="failed_rollouts",
+    ),
+    _chart(
+        "filtered_rollouts",
+        "Rollouts that the trainer filtered out",
+        Curve("filtered_rollouts", "filtered out"),
+        needs="filtered_rollouts",
     ),
     small_multiples,
 )

@@ -27,6 +27,7 @@ from rlreport.draw.chart import (
 )
 from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, curves_of, floats, path_chart
 from rlreport.draw.theme import DASHED, LIGHT, PALETTE
+from rlreport.figures.metadata import ENDING_WORDS, several_endings
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import guide_for, roles_of
 from rlreport.summarise.steps import ROLE_COLUMNS, environment_steps, environments_of
@@ -218,6 +219,28 @@ def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         percent=True,
         labels=150,
         omitted=len(order) - len(shares.columns),
+    )
+
+
+def ending_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
+    """Yield a chart of the share of each ending, if there are others than at the token limit."""
+    ending = tables.responses["ending"]
+    if not several_endings(ending):
+        return
+    ending = ending[ending > 0]
+    steps = tables.responses["step"][ending.index]
+    shares = ending.groupby(steps).value_counts(normalize=True).unstack(fill_value=0)
+    shares = shares.reindex(frame.steps)
+    curves = [(message(text), shares[end]) for end, text in ENDING_WORDS.items() if end in shares]
+    yield curve_chart(
+        frame,
+        "eos",
+        message("How responses end"),
+        curves_of(curves, "ending_"),
+        axis=message("share of the step's responses whose ending is known"),
+        percent=True,
+        labels=150,
+        omitted=max(0, len(curves) - len(PALETTE)),
     )
 
 

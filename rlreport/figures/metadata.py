@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import IntEnum
 from functools import lru_cache
 from operator import add
 from typing import Any, NamedTuple, TypeGuard
@@ -21,19 +21,40 @@ from rlreport.text.chat import (
     role_name,
     turns_in_text,
 )
+from rlreport.text.messages import translatable
 
 MAX_TOOLS = 64  # Maximum number of tools per response whose answers are counted
 
 
-class Ending(Enum):
-    """How a response ended: by itself, at a limit of tokens or of turns, or stopped otherwise."""
+class Ending(IntEnum):
+    """How a response ended, as column ``ending`` of the response table; 0 if it is not known."""
 
-    FINISHED = auto()
-    CUT_OFF = auto()
-    TURN_LIMIT = auto()
-    STOPPED = auto()  # by an error, an abort or a limit of time
-    UNFINISHED = auto()  # it is logged as not completed, without a reason
-    UNKNOWN = auto()  # the logged reason is not a known one
+    FINISHED = 1  # by itself
+    CUT_OFF = 2  # at a limit of tokens
+    TURN_LIMIT = 3
+    MOST_TURNS = 4  # not completed, after the largest number of turns: probably their limit
+    ERROR = 5
+    ABORTED = 6  # by the trainer, a limit of time or a filter of contents
+    UNFINISHED = 7  # it is logged as not completed, without a reason
+    OTHER = 8  # the logged reason is not a known one
+
+
+# How lists and charts name endings, in the order of charts
+ENDING_WORDS = {
+    Ending.FINISHED: translatable("by itself"),
+    Ending.TURN_LIMIT: translatable("at the turn limit"),
+    Ending.MOST_TURNS: translatable("at the turn limit (inferred)"),
+    Ending.CUT_OFF: translatable("at the token limit"),
+    Ending.ERROR: translatable("error"),
+    Ending.ABORTED: translatable("aborted"),
+    Ending.UNFINISHED: translatable("not completed"),
+    Ending.OTHER: translatable("another reason"),
+}
+
+
+def several_endings(codes: Iterable[int]) -> bool:
+    """Return whether endings other than by itself and at the token limit are known."""
+    return not set(codes) <= {0, Ending.FINISHED, Ending.CUT_OFF}
 
 
 _END_REASONS = {
@@ -47,8 +68,9 @@ _END_REASONS = {
     "context_limit length_limit token_limit compaction_failed",
     Ending.TURN_LIMIT: "max_turn max_turns max_steps max_rounds max_iterations max_messages "
     "turn_limit step_limit iteration_limit message_limit",
-    Ending.STOPPED: "error has_error failed failure exception abort aborted cancel cancelled "
-    "canceled interrupted killed timeout timed_out time_limit content_filter",
+    Ending.ERROR: "error has_error failed failure exception",
+    Ending.ABORTED: "abort aborted cancel cancelled canceled interrupted killed timeout timed_out "
+    "time_limit content_filter",
     Ending.UNFINISHED: "incomplete unfinished not_completed",
 }
 _ENDINGS = {reason: end for end, reasons in _END_REASONS.items() for reason in reasons.split()}
@@ -97,9 +119,7 @@ class RowMetadata:
     tools: dict[str, ToolCounts] = field(default_factory=dict)  # counts of answers by tool name
 
 
-def row_metadata(
-    record: Mapping[str, Any], step: int, prompt: str, response: str, ending: Ending | None = None
-) -> RowMetadata:
+def row_metadata(record: Mapping[str, Any], step: int, prompt: str, response: str) -> RowMetadata:
     """Return the metadata of a row after ``normalize_turns_and_mask``; ignore unusable values."""
     turns = record.get("turns") or turns_in_text(response)
     metadata = RowMetadata(
@@ -122,11 +142,6 @@ def row_metadata(
         metadata.figures["lag"] = float(step - version)
     if is_number(seconds := record.get("seconds")):
         metadata.figures["seconds"] = float(seconds)
-    at_limit = ending is Ending.TURN_LIMIT
-    if ending not in (None, Ending.UNFINISHED):
-        metadata.figures["at_turn_limit"] = float(at_limit)
-    if at_limit or ending in (Ending.STOPPED, Ending.UNFINISHED):
-        metadata.figures["stopped"] = 1.0
     return metadata
 
 

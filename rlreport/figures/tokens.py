@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.figures.metadata import Ending
 from rlreport.figures.ragged import (
     Floats,
     Ints,
@@ -374,9 +375,10 @@ def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
     return found
 
 
-def is_cut_off(finished: Floats, stopped: Floats) -> Floats:
+def is_cut_off(finished: Floats, ending: Floats | Ints) -> Floats:
     """Return 1 where a limit of tokens ended a response, else 0, NaN where it is unknown."""
-    return np.where(stopped == 1, 0.0, 1 - finished)
+    by_tokens = np.isin(ending, (0, Ending.FINISHED, Ending.CUT_OFF, Ending.OTHER))
+    return np.where(by_tokens, 1 - finished, 0.0)
 
 
 def thinking_tokens(

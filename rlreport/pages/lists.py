@@ -32,6 +32,7 @@ from rlreport.pages.views import (
     StepJob,
     TableView,
     findings_of_responses,
+    list_filters,
     listed_prompt,
     name_cell,
     number_columns_of,
@@ -357,7 +358,7 @@ def responses_view(
         "values": values,
         "strings": {key: rows[key] for key in strings},
         "texts": {key: rows[key] for key in _TEXTS},
-        **({"environment": context.environment} if context.environment else {}),
+        **list_filters(context),
         "address": addresses.any_response("{step}", "{n}"),
         "prompt": addresses.prompt("{prompt}"),
     }

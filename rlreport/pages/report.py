@@ -265,7 +265,7 @@ def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: b
     first = int(judged.steps["step"].iloc[0])
     files = {key: path for key, (path, _) in assets(options.language).files.items()}
     columns = number_columns(tables)
-    strings, environments = string_columns(tables.extras), environments_of(judged)
+    strings, environments = string_columns(tables), environments_of(judged)
     key = extra_key(environments.column) if environments else ""
     grouped = len(judged.steps) and judged.steps["groups"].iloc[0] > 0  # so in all steps
     return PageContext(

@@ -39,6 +39,7 @@ from rlreport.pages.views import (
     extra_key,
     findings_of_responses,
     is_numeric,
+    list_filters,
     listed_prompt,
     name_cell,
     number_cell,
@@ -491,7 +492,8 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         "strings": strings_of(job, rows.places, context),
         "texts": rows.texts,
         **({"prefixes": context.prefixes} if context.prefixes else {}),
-        **({"environment": context.environment} if context.environment else {}),
+        **list_filters(context),
+        **({"advantage": "logged"} if _has_advantages(job) else {}),
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
         "ranks": {
             key: [None] * len(rollouts)
@@ -510,6 +512,10 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         **conversation_data(rollouts),
         **group_data(job.columns, rows.places, ground_truth=truths),
     }
+
+
+def _has_advantages(job: StepJob) -> bool:
+    return bool(np.isfinite(job.columns["advantage_logged_mean"]).any())
 
 
 def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:

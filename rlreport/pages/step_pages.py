@@ -27,7 +27,7 @@ from rlreport.pages.redact import redacted, response_numbers
 from rlreport.pages.report import DRAWINGS, ReportBuilder, draw_pages
 from rlreport.pages.step import GROUP_COLUMNS, group_figures, step_rows, step_view
 from rlreport.pages.templates import Addresses, Finish, rendered
-from rlreport.pages.views import PageContext, StepJob, StepPage, extra_key
+from rlreport.pages.views import PageContext, StepJob, StepPage, ending_texts, extra_key
 from rlreport.read.rollouts import Selection
 from rlreport.summarise import most_common
 from rlreport.system.cache import Store, pack, program, store_at, unpack
@@ -118,6 +118,7 @@ def _columns(
 ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]], int | None]:
     tables = builder.tables
     responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}
+    responses["ending"] = ending_texts(tables.responses["ending"])
     for name, values in tables.extras.items():
         responses[extra_key(name)] = values.to_numpy()
     if builder.options.redact:

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from rlreport.about.card import Card
 from rlreport.check.finding import Finding, Thresholds, Verdict
+from rlreport.check.run import has
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.choose import StepPlan
 from rlreport.columns import RESPONSE_COLUMNS, Column
+from rlreport.figures.metadata import ENDING_WORDS, several_endings
 from rlreport.options import BuildOptions
 from rlreport.read.rollouts import Rollout, Rollouts, Selection
 from rlreport.tables import Tables
@@ -314,7 +316,7 @@ class PageContext:
     run: str  # title of the report
     options: BuildOptions
     columns: list[ColumnView]  # numeric columns of the response list, the same for every step
-    string_columns: list[ColumnView]  # columns of further logged fields that contain short strings
+    string_columns: list[ColumnView]  # columns of short strings: the ending, further logged fields
     environment: str  # key of the string column that names the environment, "" without one
     text_columns: list[ColumnView]  # columns of the logged texts: prompt, response, …
     prefixes: tuple[str, ...]  # beginnings that most prompts share, which lists hide
@@ -410,18 +412,19 @@ def number_columns(tables: Tables) -> list[ColumnView]:
     base_columns = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
     tokens = any(c.name == "response_tokens" for c in base_columns)
     columns = []
+    logged = has(responses, "advantage_logged_mean")
     for base in base_columns:
         column = number_column(base)
         hidden = column.hidden or (tokens and column.key == "response_chars")
         help_text = column.help
         if tables.sample_note and column.key == SAMPLED_FIGURE:
             help_text = message("{help}; of sampled responses only", help=help_text)
-        column = replace(column, hidden=hidden, help=help_text)
         if column.key == "advantage_mean":
-            logged = tables.fields.get("advantages")
+            hidden &= not logged
             column = replace(column, unit=message("logged") if logged else message("GAE"))
-        columns.append(column)
+        columns.append(replace(column, hidden=hidden, help=help_text))
     extra_names = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
+    extra_names = [n for n in extra_names if n != "advantage"]  # it is column ``advantage_mean``
     for group, names in (
         (message("Parts of the reward"), [name for name in extra_names if name in parts]),
         (message("Logged fields"), [name for name in extra_names if name not in parts]),
@@ -465,10 +468,35 @@ def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) ->
     return sorted(visible_columns, key=lambda c: ranks.get(c.key, 4 if c.kind == "text" else 3))
 
 
-def string_columns(extras: pd.DataFrame) -> list[ColumnView]:
-    """Return the headers of logged fields that contain short strings, hidden by default."""
+_WHY_ENDED = message(
+    "why the response ended, as logged; without a reason, by its end token, text or number of turns"
+)
+_ENDING = ColumnView("ending", message("How it ended"), kind="text", help=_WHY_ENDED, hidden=True)
+
+
+def string_columns(tables: Tables) -> list[ColumnView]:
+    """Return the headers of columns of short strings: the ending and logged fields, all hidden."""
+    extras = tables.extras
     names = [name for name in extras.columns if not is_numeric(extras[name])]
-    return extra_columns(names, message("Logged fields"), kind="text", hidden=True)
+    columns = extra_columns(names, message("Logged fields"), kind="text", hidden=True)
+    return [*([_ENDING] if several_endings(tables.responses["ending"]) else []), *columns]
+
+
+def ending_texts(codes: pd.Series) -> NDArray[np.object_]:
+    """Return how each response ended in words, None where it is not known; shape (R,)."""
+    words = {int(end): message(text) for end, text in ENDING_WORDS.items()}
+    return np.array([words.get(code) for code in codes.tolist()], np.object_)
+
+
+def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
+    """Return ``filters`` of a list's data: key of a column of strings -> label of all values."""
+    keys = {column.key for column in context.string_columns}
+    labels = {
+        context.environment: message("All environments"),
+        _ENDING.key: message("All endings"),
+    }
+    filters = {key: label for key, label in labels.items() if key in keys}
+    return {"filters": filters} if filters else {}
 
 
 def extra_key(name: object) -> str:

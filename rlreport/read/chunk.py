@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep, add_unread_field
+from rlreport.figures.metadata import Ending
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import (
     TokenFigures,
@@ -49,8 +50,10 @@ from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.messages import Message, message
 from rlreport.text.tokens import structure_of
 
-# Codes in ``finish_source``: ``finished`` is from finish reason, last token or text; 0: none
+# Codes in ``finish_source``: ``finished`` is from ``ending``, last token or text; 0: none
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
+
+FAILED, FILTERED = 1, 2  # Codes in ``left_out``: rollouts that are counted by step only
 
 MAX_EXTRAS = 64
 # Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later
@@ -92,7 +95,7 @@ class Chunk:
 
     rows: int = 0  # number of rows R, including failed rollouts
     # name -> array (R,): columns of the response table, plus ``group_hash``, ``finish_source``,
-    # ``carried`` (bits of FIELD_BITS) and ``failed``. A column without any value is absent
+    # ``carried`` (bits of FIELD_BITS) and ``left_out``. A column without any value is absent
     columns: Columns = field(default_factory=dict)
     extras: dict[str, Extra] = field(default_factory=dict)  # the first MAX_CHUNK_EXTRAS by name
     extras_dropped: bool = False  # whether any extra field was left out because of this limit
@@ -111,7 +114,7 @@ class Place(NamedTuple):
     length: int
     sub: int  # index of the row if one logged JSON object has several
     validation: bool
-    failed: bool
+    left_out: int  # 0 for a response, else FAILED or FILTERED: only its number counts
     line_hash: int  # 0 in files that do not consist of lines
 
 
@@ -298,8 +301,10 @@ def _field_bits(row: Row) -> int:
 def _set_finished(
     columns: Columns, rows: Sequence[Row], texts: Sequence[str], tokens: TokenRows | None
 ) -> None:
-    finished: Floats = np.array([row.finish for row in rows], dtype=np.float64)
-    source = np.where(np.isnan(finished), 0, FROM_REASON).astype(np.int8)
+    ending = np.array([row.ending or 0 for row in rows], np.int8)
+    finished: Floats = (ending == Ending.FINISHED).astype(np.float64)
+    source = np.where(np.isin(ending, (0, Ending.OTHER)), 0, FROM_REASON).astype(np.int8)
+    finished[source == 0] = np.nan
     has_tokens = np.zeros(len(rows), dtype=bool)
     if tokens is not None:
         for row, strings in zip(tokens.rows.tolist(), tokens.strings, strict=True):
@@ -310,7 +315,7 @@ def _set_finished(
         stripped = texts[i].rstrip()
         finished[i] = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)
         source[i] = FROM_TEXT
-    columns["finished"], columns["finish_source"] = finished, source
+    columns |= {"ending": ending, "finished": finished, "finish_source": source}
 
 
 def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets: Ints) -> Floats:
@@ -437,14 +442,16 @@ class _RangeReader:
                 continue
             if metadata.failed:
                 self._chunk.remarks.add("failed", self._position(offset))
-            elif not metadata.trainable or metadata.filtered_out:
-                kind = "untrained" if not metadata.trainable else "filtered_out"
-                self._chunk.remarks.add(kind, self._position(offset))
+            elif not metadata.trainable:
+                self._chunk.remarks.add("untrained", self._position(offset))
                 continue
+            elif metadata.filtered_out:
+                self._chunk.remarks.add("filtered_out", self._position(offset))
+            left_out = FAILED if metadata.failed else FILTERED if metadata.filtered_out else 0
             position = self._position(offset)
             if isinstance(row.step, AssumedStep) and part.format.step_in_path(obj, name) is None:
                 self._chunk.remarks.add(NO_STEP, position)
-            yield row, Place(*position, length, sub, validation, metadata.failed, digest)
+            yield row, Place(*position, length, sub, validation, left_out, digest)
 
     def _position(self, offset: int) -> LogPosition:
         return LogPosition(self._part.file, offset, self.lines)

@@ -222,8 +222,8 @@ def _scan(
     reward_parts = sorted(rows.chunk.reward_parts & set(extras.columns))
     responses["dropped"] = dropped_rows(responses["missing_grade"].to_numpy(), extras)
     if "advantage" in extras.select_dtypes("number"):  # logged without tokens
-        logged = responses["advantage_logged_mean"]
-        responses["advantage_logged_mean"] = logged.fillna(extras["advantage"])
+        for name in ("advantage_logged_mean", "advantage_mean"):
+            responses[name] = responses[name].fillna(extras["advantage"])
     missing = responses["missing_grade"] > 0
     if missing.any():
         notes += missing_grade_notes(responses["missing_grade"].to_numpy())
@@ -243,6 +243,7 @@ def _scan(
         notes=notes,
         fields=dict(sorted(fields.items())) | carried_extras,
         failed=rows.failed,
+        filtered=rows.filtered,
         repeated=rows.repeated,
         tools=tools,
     )

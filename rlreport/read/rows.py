@@ -89,7 +89,7 @@ class Row(NamedTuple):
     rewards: tuple[float, float, float, float]  # those in REWARDS; NaN where absent
     reference: str | None  # response of the reference policy, None if not logged
     group: str | None  # id of the group of responses to one prompt, None if not logged
-    finish: float  # 1 if the response ended by itself, 0 if not, NaN if no known reason is logged
+    ending: Ending | None  # as logged, None if the log does not say
     tokens: TokenFields
     extras: Sequence[tuple[str, float | str]]  # (name, value) of further scalar fields
     carried: Mapping[str, object]  # further standard field (see ``_CARRIED``) -> value as logged
@@ -147,7 +147,6 @@ def parse_record(record: dict[str, Any]) -> Row:
         oddities.append("not_text")
         reference = None
     ending = _ending(record, oddities)
-    finish = NAN if ending in (None, Ending.UNKNOWN) else float(ending is Ending.FINISHED)
     oddities += normalize_turns_and_mask(record)
     tokens = _tokens(record, oddities)
     tokens.mask = _mask(record, tokens.size)
@@ -159,9 +158,9 @@ def parse_record(record: dict[str, Any]) -> Row:
     # NaN is not a group. ``str`` may raise RecursionError, which the caller reports as a bad row.
     group = None if group is None or group != group else str(group)
     return Row(
-        step, prompt, response, rewards, reference, group, finish, tokens, extras,
+        step, prompt, response, rewards, reference, group, ending, tokens, extras,
         {name: record[name] for name in _CARRIED if record.get(name) is not None},
-        parts, oddities, unread, row_metadata(record, step, prompt, response, ending),
+        parts, oddities, unread, row_metadata(record, step, prompt, response),
         missing_grade(record, null=coerce.is_null(record["reward"])),
     )  # fmt: skip
 
@@ -274,7 +273,7 @@ def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
         return Ending.FINISHED
     if reasons:
         oddities.append("reasonless")
-        return Ending.UNKNOWN
+        return Ending.OTHER
     return None
 
 

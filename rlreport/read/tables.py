@@ -10,10 +10,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.figures.metadata import MAX_TOOLS, ToolCounts
-from rlreport.figures.ragged import Ints, places_in_runs
+from rlreport.figures.metadata import MAX_TOOLS, Ending, ToolCounts
+from rlreport.figures.ragged import Floats, Ints, places_in_runs
 from rlreport.read.chunk import (
+    FAILED,
     FIELD_BITS,
+    FILTERED,
     FROM_TEXT,
     FROM_TOKEN,
     MAX_EXTRAS,
@@ -55,6 +57,7 @@ class Scan(LogTables):
     # tokens, or words where no tokens are logged, of all sampled training responses
     every: TextSample | None = None
     failed: dict[int, int] = field(default_factory=dict)  # training rollouts by step
+    filtered: dict[int, int] = field(default_factory=dict)  # training rollouts by step
     rollouts: Rollouts = field(default_factory=no_rollouts)  # those of the chosen responses
 
     def prompt_texts(self) -> list[str]:
@@ -84,6 +87,7 @@ class LogRows:
     chunk: Chunk  # all rows, concatenated
     order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
     failed: dict[int, int] = field(default_factory=dict)  # training step -> failed rollouts
+    filtered: dict[int, int] = field(default_factory=dict)  # training step -> filtered rollouts
     repeated: dict[int, int] = field(default_factory=dict)  # step -> responses of older attempts
     notes: list[Note] = field(default_factory=list)  # on rows left out
 
@@ -98,7 +102,8 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     columns = rows.chunk.columns
     if not columns:
         return rows
-    responses = columns["failed"] == 0
+    left_out = columns["left_out"]
+    responses = left_out == 0
     if responses.any() and columns["validation"][responses].all():
         columns["validation"] = np.zeros_like(columns["validation"])
     keep, repeated = np.ones(len(responses), dtype=bool), np.zeros(len(responses), dtype=bool)
@@ -114,6 +119,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
             rows.notes.append(restart_note(steps[older], name, kept=keep_restarted))
         if rollout is not None:
             keys = {"step": steps, "of": columns["validation"][index], "rollout": rollout[index]}
+            keys["left_out"] = left_out[index] == FILTERED
             repeats = pd.DataFrame(keys).duplicated(keep="last").to_numpy()
             earlier = repeats & ~np.isnan(rollout[index]) & responses[index]
             keep[index[earlier]] = False
@@ -123,7 +129,8 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
                 rows.notes.append(Note("earlier_rows", text, int(earlier.sum()), name))
     _leave_out_older_files(rows, keep, repeated, files, kept=keep_restarted)
     training = keep & (columns["validation"] == 0)
-    rows.failed = _by_step(columns, training & ~responses)
+    rows.failed = _by_step(columns, training & (left_out == FAILED))
+    rows.filtered = _by_step(columns, training & (left_out == FILTERED))
     rows.repeated = _by_step(columns, training & responses & repeated)
     response_rows = np.flatnonzero(keep & responses)
     names = ("sub", "offset", "file", "validation", "step")
@@ -143,7 +150,7 @@ def _leave_out_older_files(
     file, step, validation = (
         columns[name].astype(np.int64) for name in ("file", "step", "validation")
     )
-    training = keep & (columns["failed"] == 0) & (validation == 0)
+    training = keep & (columns["left_out"] == 0) & (validation == 0)
     split_steps = 2 * step + (validation > 0)
     prompts = columns["prompt_hash"].astype(np.uint64)[training]
     for older, newer in later_attempts(file[training], step[training], prompts, names):
@@ -206,17 +213,9 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     for name, reference in (("reward", "ref_reward"), ("valid_reward", "ref_valid_reward")):
         if name in columns and reference in columns:
             columns[f"{name}_gap"] = columns[name] - columns[reference]  # type: ignore[operator]
-    source = columns.pop("finish_source")
-    for kind in (FROM_TOKEN, FROM_TEXT):
-        # If no response of the run has an end token, the log may omit them: finished is unknown.
-        if not columns["finished"][source == kind].any():
-            columns["finished"][source == kind] = np.nan
-    columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
     missing = np.full(len(order), np.nan)
-    at_limit, turns = (columns.get(name, missing) for name in ("at_turn_limit", "turns"))
-    if not (at_limit == 1).any():
-        # An unknown reason may be the limit, and without turns there may be no limit.
-        at_limit[np.isnan(columns["finished"]) | np.isnan(turns)] = np.nan
+    _set_endings(columns, columns.get("turns", missing))
+    columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
     return pd.DataFrame(
         {
             column.name: np.asarray(columns.pop(column.name, missing), dtype=column.dtype)
@@ -224,6 +223,38 @@ def response_table(rows: LogRows) -> pd.DataFrame:
         },
         copy=False,
     )
+
+
+# Responses that are not completed probably ended at a limit of turns if at least this share of
+# them has the largest number of turns, and that number is at least this
+PILED_UP, LEAST_LIMIT = 0.2, 4
+
+
+def _set_endings(columns: Columns, turns: Floats) -> None:
+    """Set ``ending``, ``finished`` and ``at_turn_limit`` from logged reasons, else inferred."""
+    source, ending, finished = (columns[n] for n in ("finish_source", "ending", "finished"))
+    del columns["finish_source"]
+    for kind in (FROM_TOKEN, FROM_TEXT):
+        # If no response of the run has an end token, the log may omit them: finished is unknown.
+        if not finished[source == kind].any():
+            finished[source == kind] = np.nan
+    for split in np.unique(columns["validation"]):
+        of_split = columns["validation"] == split
+        unfinished = of_split & (ending == Ending.UNFINISHED)
+        most = np.max(turns, initial=0.0, where=of_split & np.isfinite(turns))
+        at_most = unfinished & (turns == most)
+        if most >= LEAST_LIMIT and at_most.sum() >= PILED_UP * unfinished.sum():
+            ending[at_most] = Ending.MOST_TURNS
+    at_limit = np.isin(ending, (Ending.TURN_LIMIT, Ending.MOST_TURNS)).astype(np.float64)
+    inferred = ending == Ending.MOST_TURNS
+    at_limit[(ending == 0) | ((ending == Ending.UNFINISHED) & ~inferred.any())] = np.nan
+    if not (at_limit == 1).any():
+        # An unknown reason may be the limit, and without turns there may be no limit.
+        at_limit[np.isnan(finished) | np.isnan(turns)] = np.nan
+    columns["at_turn_limit"] = at_limit
+    # Without a reason, an end token or the text tells.
+    ending[(ending == 0) & (finished == 1)] = Ending.FINISHED
+    ending[(ending == 0) & (finished == 0)] = Ending.CUT_OFF
 
 
 def carried_fields(rows: LogRows) -> dict[str, int]:

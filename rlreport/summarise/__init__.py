@@ -230,6 +230,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
             scan.responses[is_validation],
             step_bigrams(scan.every, scan.responses),
             scan.failed,
+            scan.filtered,
         )
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
     shared["notes"] = [*scan.notes, *metrics.notes, *_disagreement(steps, metrics.table)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -169,6 +170,7 @@ _VALIDATION = {
     "validation_tokens_mean": "response_tokens_mean",
     "validation_chars_mean": "response_chars_mean",
 }
+_LEFT_OUT = ("failed_rollouts", "filtered_rollouts")
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
@@ -208,7 +210,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         **_turns(column, steps),
         **_distinct_2(bigrams, steps.first(column["step"])),
         # ``step_tables`` sets these columns.
-        **{name: np.zeros(len(steps)) for name in ("failed_rollouts", *_VALIDATION)},
+        **{name: np.zeros(len(steps)) for name in (*_LEFT_OUT, *_VALIDATION)},
         "incomplete": incomplete(steps.counts),
         "nan_values": steps.sum(column["nan_values"].astype(np.float64)).astype(np.int64),
     }
@@ -220,16 +222,19 @@ def step_tables(
     validation: pd.DataFrame,
     bigrams: pd.DataFrame,
     failed: Mapping[int, int],
+    filtered: Mapping[int, int] = MappingProxyType({}),
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return STEP_COLUMNS of training and validation over the same steps; the second may be empty.
 
-    Steps are those of either split, or with ``failed`` rollouts (step -> number).
+    Steps are those of either split, or with ``failed`` rollouts (step -> number). Rollouts that
+    were ``filtered`` out are counted in these steps only.
     """
     steps = step_table(training, bigrams)
     failed_steps = np.array([step for step, count in failed.items() if count > 0], np.int64)
     if len(np.setdiff1d(failed_steps, steps["step"])):
         steps = _reindex(steps, np.union1d(steps["step"], failed_steps))
-    steps["failed_rollouts"] = steps["step"].map(failed).fillna(0).astype(np.int64)
+    for name, counts in (("failed_rollouts", failed), ("filtered_rollouts", filtered)):
+        steps[name] = steps["step"].map(counts).fillna(0).astype(np.int64)
     steps[list(_VALIDATION)] = np.nan
     if validation.empty:
         return steps, pd.DataFrame()

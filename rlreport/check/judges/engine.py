@@ -19,6 +19,7 @@ from rlreport.check.finding import (
 from rlreport.check.noise import mean_of
 from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
 from rlreport.check.series import MIN_STEPS, Series, onset
+from rlreport.figures.metadata import Ending
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import MISMATCHES
 from rlreport.summarise.steps import Grouped, sequence_weights
@@ -498,16 +499,28 @@ class _TurnLimit(RiseOrShare):
     share = Limit(0.5, "of conversations", "share stopped, last window", EOS)
 
 
+def _judge_turn_limit(check: Check, run: Run) -> Result:
+    inferred = run.has("at_turn_limit") and (run.column("ending") == Ending.MOST_TURNS).any()
+    return share_of("at_turn_limit", role="turn_limit", kind="inferred" if inferred else "logged")(
+        check, run
+    )
+
+
 turn_limit = Check(
     id="turn_limit",
-    judge=share_of("at_turn_limit", role="turn_limit"),
+    judge=_judge_turn_limit,
     name="conversations hit the turn limit",
     rank="consequence",
     needs=(Need("turns and a finish reason", ("at_turn_limit",), ("turn_limit",)),),
     charts=("turns", "eos"),
     limits=_TurnLimit,
     close={"share": "{value:percent} of conversations hit the turn limit"},
-    title="{share:percent} of conversations hit the turn limit ({before:percent} at the start).",
+    title={
+        "logged": "{share:percent} of conversations hit the turn limit ({before:percent} at the "
+        "start).",
+        "inferred": "{share:percent} of conversations hit the turn limit ({before:percent} at the "
+        "start), as their number of turns suggests: no reason is logged.",
+    },
     statement="{share:percent} of conversations hit the turn limit",
     why="A conversation that is stopped has no answer to judge.",
     suggestion="Allow more turns, reward early answers, or mask stopped conversations in the loss.",

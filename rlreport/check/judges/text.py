@@ -573,7 +573,7 @@ def _finish_known(run: Run) -> bool:
 
 def _cut_off(run: Run) -> Floats | None:
     if _finish_known(run):
-        return is_cut_off(run.column("finished"), run.column("stopped"))
+        return is_cut_off(run.column("finished"), run.column("ending"))
     tokens = run.column("response_tokens")
     if not run.has("response_tokens") or np.nanmax(tokens) < LIMIT_TOKENS:
         return None

@@ -24,7 +24,7 @@ export function readTable(section, data) {
     if (!columns.some((column) => column.key === meta.key)) columns.push(unseen(meta, data));
   }
   const rows = new Rows(columns, rowIds.length);
-  rows.exact = data?.environment ?? "";
+  rows.filters = new Map(Object.entries(data?.filters ?? {}));
   return { rows, nodes, rowIds };
 }
 

@@ -42,8 +42,8 @@ export class Rows {
     this.ranges = new Map();
     /** @type {Map<string, string>} column key → what its text must hold, lower case */
     this.words = new Map();
-    /** Column whose text must be the words, not only hold them. */
-    this.exact = "";
+    /** @type {Map<string, string>} column key whose text must be the words, not only hold them → label of all */
+    this.filters = new Map();
     this.query = "";
     /** @type {number[]} indices of the rows that pass, in order */
     this.order = Array.from({ length: size }, (_, i) => i);
@@ -85,7 +85,7 @@ export class Rows {
 
   /** @param {string} key @param {string} words what its text must hold; "" for anything */
   require(key, words) {
-    if (words) this.words.set(key, key === this.exact ? words : words.toLowerCase());
+    if (words) this.words.set(key, this.filters.has(key) ? words : words.toLowerCase());
     else this.words.delete(key);
     this.update();
   }
@@ -115,7 +115,7 @@ export class Rows {
       .filter(([key]) => !without.has(key))
       .map(([key, [low, high]]) => ({ numbers: this.column(key)?.numbers, low, high }));
     const texts = this.query ? this.texts() : null;
-    const required = [...this.words].map(([key, words]) => ({ strings: this.column(key)?.strings, words, exact: key === this.exact }));
+    const required = [...this.words].map(([key, words]) => ({ strings: this.column(key)?.strings, words, exact: this.filters.has(key) }));
     const found = [];
     for (let i = 0; i < this.size; i += 1) {
       if (texts && !texts[i].includes(this.query)) continue;

@@ -47,7 +47,7 @@ function readEntries(rows, entries) {
     const text = value.trim();
     if (!kind || !text) continue;
     if (kind === "has") {
-      if (rows.column(key)?.strings) rows.words.set(key, key === rows.exact ? value : text.toLowerCase());
+      if (rows.column(key)?.strings) rows.words.set(key, rows.filters.has(key) ? value : text.toLowerCase());
     } else if (rows.column(key)?.numbers && Number.isFinite(Number(text))) {
       const [low, high] = rows.ranges.get(key) ?? [-Infinity, Infinity];
       rows.ranges.set(key, kind === "min" ? [Number(text), high] : [low, Number(text)]);

@@ -44,9 +44,11 @@ export function mountToolbar(section, view) {
   const hasText = rows.columns.some((column) => column.kind === "text");
   const hasStrings = rows.columns.some((column) => column.strings);
   const filter = filterMenu(rows);
-  const environments = rows.column(rows.exact);
-  const environment = environments && environmentSelect(rows, environments);
-  const tools = [hasStrings && search, environment, filter.node, columnMenu(view).node, hasText && full, csv, json, total, chips];
+  const selects = [...rows.filters].flatMap(([key, all]) => {
+    const column = rows.column(key);
+    return column ? [{ key, node: filterSelect(rows, column, all) }] : [];
+  });
+  const tools = [hasStrings && search, ...selects.map(({ node }) => node), filter.node, columnMenu(view).node, hasText && full, csv, json, total, chips];
   section.querySelector(".list-tools")?.append(...tools.filter(Boolean));
   const remove = (change) => {
     change();
@@ -59,7 +61,7 @@ export function mountToolbar(section, view) {
       ...[...rows.ranges].map(([key, range]) => chip(between(rows, key, range), () => remove(() => rows.limit(key, null)))),
       ...[...rows.words].map(([key, words]) => chip(message("{name}: {value}", { name: nameOf(rows, key), value: words }), () => remove(() => rows.require(key, "")))),
     );
-    if (environment) environment.value = rows.words.get(rows.exact) ?? "";
+    for (const { key, node } of selects) node.value = rows.words.get(key) ?? "";
     if (document.activeElement !== search && searchable(search.value.trim()) !== rows.query) {
       search.value = rows.query;
     }
@@ -88,11 +90,11 @@ function between(rows, key, [low, high]) {
   return message("{name} from {low} to {high}", places);
 }
 
-/** Environments to choose from. @param {Rows} rows @param {import("./rows.js").Column} column */
-function environmentSelect(rows, column) {
+/** Values of a column to choose from. @param {Rows} rows @param {import("./rows.js").Column} column @param {string} all */
+function filterSelect(rows, column, all) {
   const names = [...new Set(column.strings)].filter((name) => name !== null).sort();
   const options = names.map((name) => el("option", { value: name }, name));
-  const select = el("select", { "aria-label": column.label }, el("option", { value: "" }, message("All environments")), ...options);
+  const select = el("select", { "aria-label": column.label }, el("option", { value: "" }, all), ...options);
   select.addEventListener("change", () => rows.require(column.key, select.value));
   return select;
 }
@@ -146,7 +148,7 @@ function wordsInput(rows, column) {
   }
   const few = distinct.size <= MAX_OPTIONS && [...distinct].every((text) => text.length <= MAX_OPTION_CHARS);
   const any = el("option", { value: "" }, message("anything"));
-  const option = (text) => el("option", { value: text, selected: text.toLowerCase() === current }, text);
+  const option = (text) => el("option", { value: text, selected: [text, text.toLowerCase()].includes(current) }, text);
   const input = few
     ? el("select", { "aria-label": message("{column} contains", { column: column.label }) }, any, ...[...distinct].sort().map(option))
     : el("input", { type: "text", "aria-label": message("{column} contains", { column: column.label }), value: current });

@@ -63,15 +63,13 @@ export function groupStrip(data, i, { text, open }) {
 }
 
 /** Mean, std and advantage, or that the group gives no signal. */
-function groupLine({ values, right }, i, rewards) {
+function groupLine({ values, right, advantage: source }, i, rewards) {
   const [mean, std, advantage] = ["group_mean", "group_std", "group_advantage"].map((key) => values[key]?.[i] ?? null);
   if (mean === null || std === null) return null;
   const figures = { mean: written(mean), std: written(std), advantage: written(advantage) };
-  if (advantage !== null) {
-    const logged = values.advantage_mean?.[i] ?? null;
-    const computed = message("mean {mean}, population std {std}; advantage (reward − mean) / std = {advantage}, computed", figures);
-    return el("p", { class: "note" }, computed, logged !== null && message("; logged {logged}", { logged: written(logged) }));
-  }
+  const logged = source === "logged" ? (values.advantage_mean?.[i] ?? null) : null;
+  if (logged !== null && (advantage !== null || logged !== 0)) return el("p", { class: "note" }, message("mean {mean}, population std {std}; advantage {logged}, as logged", { ...figures, logged: written(logged) }));
+  if (advantage !== null) return el("p", { class: "note" }, message("mean {mean}, population std {std}; advantage (reward − mean) / std = {advantage}, computed", figures));
   if (right?.[i] === 1) return el("p", { class: "note" }, message("all right: equal rewards give no advantage"));
   if (right?.[i] === 0) return el("p", { class: "note" }, message("all wrong: equal rewards give no advantage"));
   return rewards.length > 1 && el("p", { class: "note" }, message("equal rewards ({mean}) give no advantage", figures));

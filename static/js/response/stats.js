@@ -53,8 +53,8 @@ function words(key, label, text, help) {
 
 function stat(data, i, { key, label, unit, help, written: how }) {
   const value = data.values[key][i];
-  const word = WORDS[key]?.[value];
-  const rank = word === undefined ? rankOf(data, key, i) : null;
+  const word = (key === "finished" && data.strings?.ending?.[i]) || (WORDS[key]?.[value] && message(WORDS[key][value]));
+  const rank = !word ? rankOf(data, key, i) : null;
   return el(
     "div",
     { "data-figure": key },
@@ -62,7 +62,7 @@ function stat(data, i, { key, label, unit, help, written: how }) {
     el(
       "dd",
       {},
-      el("span", { title: exact(value) }, word === undefined ? written(value, how) : message(word)),
+      el("span", { title: exact(value) }, word || written(value, how)),
       unit && el("span", { class: "unit" }, ` ${unit}`),
       rank && el("span", { class: "rank" }, message(", {rank} of {all}", { rank: ordinal(rank), all: data.total })),
     ),
