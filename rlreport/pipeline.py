@@ -301,10 +301,7 @@ def build_comparison(
     options: CompareOptions,
     progress: Progress,
 ) -> ComparisonReport:
-    """Write the report that compares the run ``new`` with ``bases``: one run, or several seeds.
-
-    If that fails, an earlier report at ``out`` is unchanged.
-    """
+    """Compare the run ``new`` with ``bases``, one run or several seeds; see ``build_report``."""
     form, language = form_of(out, options.form), options.language
     limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
     form.check(options)

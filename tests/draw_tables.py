@@ -17,15 +17,8 @@ from rlreport.text.language import ENGLISH, Language
 def response_table(rows: list[dict]) -> pd.DataFrame:
     """RESPONSE_COLUMNS from dicts; what they lack is NaN (or 0 for whole numbers)."""
     given = pd.DataFrame(rows)
-    table = {}
-    for column in RESPONSE_COLUMNS:
-        whole = column.dtype != "float64"
-        table[column.name] = (
-            given[column.name]
-            if column.name in given
-            else np.full(len(given), 0 if whole else np.nan)
-        )
-    frame = pd.DataFrame(table)
+    missing = {c.name: np.nan if c.dtype == "float64" else 0 for c in RESPONSE_COLUMNS}
+    frame = pd.DataFrame({name: given.get(name, value) for name, value in missing.items()})
     frame["n"] = frame.groupby("step").cumcount()
     frame["reward_gap"] = frame["reward"] - frame["ref_reward"]
     return frame.astype({c.name: c.dtype for c in RESPONSE_COLUMNS})

@@ -32,6 +32,12 @@ def files_of(out: Path) -> dict[str, bytes]:
     }
 
 
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Content of all files below a folder, by path."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
 def views(document: bytes) -> dict[str, str]:
     """The packed pages of a one-file report, by address."""
     return {

@@ -58,7 +58,8 @@ def hostile_rows(steps: int = 4, each: int = 12) -> list[dict]:
 
 
 def write_log(path: Path, rows: Iterable[dict]) -> Path:
-    """Writes rows as JSON lines."""
+    """Writes rows as JSON lines, in a folder that is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(row, ensure_ascii=i % 2 == 0) for i, row in enumerate(rows)]
     path.write_text("\n".join(lines) + "\n", "utf-8")
     return path

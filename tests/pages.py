@@ -94,6 +94,7 @@ def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
         options=SimpleNamespace(language=ENGLISH),
         tables=SimpleNamespace(responses=range(steps * each)),
         run="made up",
+        environment="",
         columns=shown,
         string_columns=[],
         text_columns=[ColumnView(key, key.capitalize(), kind="text") for key in _LISTED],

@@ -7,11 +7,42 @@ import gzip
 import json
 import re
 import struct
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 
 from rlreport.text.tokens import BYTE_OF
+
+
+class Elements(HTMLParser):
+    """Elements of a document with their attributes, its text, and that of scripts and styles."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self.inside: list[tuple[str, dict[str, str], str]] = []
+        self.text = ""
+        self._part: list[str] | None = None
+        self.feed(markup)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, {name: value or "" for name, value in attrs}))
+        self._part = [] if tag in ("script", "style") else None
+
+    def handle_data(self, data):
+        self.text += data
+        if self._part is not None:
+            self._part.append(data)
+
+    def handle_endtag(self, tag):
+        if self._part is not None:
+            self.inside.append((*self.found[-1], "".join(self._part)))
+        self._part = None
+
+    def only(self, tag: str) -> dict[str, str]:
+        (found,) = (attributes for name, attributes in self.found if name == tag)
+        return found
 
 
 def node(page: str, name: str) -> str:

@@ -34,7 +34,8 @@ def tokens(*strings: str, **fields: object) -> dict[str, Any]:
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any] | bytes | str]) -> Path:
-    """Write rows as lines; bytes and text go in as they are, without a line end of ours."""
+    """Write rows as lines, in a folder that is made; bytes and text go in as they are."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     parts = []
     for item in rows:
         if isinstance(item, bytes):
@@ -45,6 +46,10 @@ def write(path: Path, rows: Sequence[Mapping[str, Any] | bytes | str]) -> Path:
             parts.append(json.dumps(item).encode() + b"\n")
     path.write_bytes(b"".join(parts))
     return path
+
+
+def jsonl(path: Path, *objects: Any) -> Path:
+    return write(path, objects)
 
 
 def damage(data: bytearray, rng: random.Random, tricks: Sequence[bytes]) -> None:

@@ -107,15 +107,6 @@ def serving(folder: Path) -> Iterator[Store]:
         server.wait()
 
 
-def local_files(folder: Path) -> dict[str, bytes]:
-    """Content of all files below a folder, by path."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def short_log(folder: Path) -> Path:
     """A log of six steps of four responses with tokens."""
     rows = [tokens("a", "b", step=i // 4, reward=i % 3, response=f"r {i}") for i in range(24)]

@@ -10,6 +10,7 @@ import pytest
 
 import rlreport
 from tests.browser import listed, until, visiting
+from tests.reading import write
 
 pytestmark = pytest.mark.untraced
 NAMES = ("math", "math_hard", "code")
@@ -26,9 +27,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 text = " ".join(["word"] * (5 + i + k))
                 rows.append({"step": step, "prompt": f"{name} {k}", "response": text})
                 rows[-1] |= {"reward": round(reward, 4), "data_source": name}
-    log = folder / "run.jsonl"
-    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    rlreport.build(log, folder / "report", quiet=True)
+    rlreport.build(write(folder / "run.jsonl", rows), folder / "report", quiet=True)
     return folder / "report"
 
 

@@ -8,6 +8,7 @@ from playwright.sync_api import Page
 import rlreport
 from tests.browser import box_of, in_url, listed, until, visiting
 from tests.pages import Made, write_step
+from tests.reading import row, write
 
 pytestmark = pytest.mark.untraced
 SAMPLE = Path(__file__).resolve().parents[1] / "sample_logs"
@@ -134,15 +135,9 @@ def test_print_keeps_colours_and_headers_and_forced_colours_show_the_open_row(pa
 
 @pytest.fixture(scope="module")
 def long_run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("long")
-    out = folder / "report"
-    lines = [
-        f'{{"step": {s}, "prompt": "p{n}", "response": "r{s} {n}", "reward": {(s + n) % 7}.5}}\n'
-        for s in range(240)
-        for n in range(2)
-    ]
-    (folder / "run.jsonl").write_text("".join(lines), "utf-8")
-    return Path(rlreport.build(folder / "run.jsonl", out, workers=1).out)
+    log = tmp_path_factory.mktemp("long") / "run.jsonl"
+    write(log, [row(s, prompt=f"p{n}", reward=(s + n) % 7) for s in range(240) for n in range(2)])
+    return Path(rlreport.build(log, log.parent / "report", workers=1).out)
 
 
 def test_the_overview_keeps_its_sort_in_the_url_and_a_click_on_a_chart_opens_a_hidden_step(

@@ -11,6 +11,7 @@ from rlreport.pages.step import conversation_data
 from rlreport.read.rollouts import Rollout, Turn
 from tests.browser import box_of, serious, visiting
 from tests.pages import Made, write_step
+from tests.reading import write
 
 pytestmark = pytest.mark.untraced
 WORDS = ["I", "look", ".", "be", "gin", "end", "Again", ".", "[img]", "It", "is", "4"]
@@ -54,8 +55,7 @@ def agent_row(step: int, n: int) -> dict[str, Any]:
 def agents(tmp_path_factory):
     folder = tmp_path_factory.mktemp("agents")
     rows = [agent_row(step, n) for step in range(3) for n in range(4)]
-    (folder / "log.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    rlreport.build(folder / "log.jsonl", folder / "report", workers=1)
+    rlreport.build(write(folder / "log.jsonl", rows), folder / "report", workers=1)
     return folder / "report"
 
 

@@ -155,7 +155,6 @@ def test_whatever_happens_to_the_logs_a_build_with_a_cache_finds_what_one_withou
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         logs, cache = Path(folder) / "logs", Path(folder) / "cache"
-        logs.mkdir()
         for rank in range(2):
             write(logs / f"rank_{rank}.jsonl", lines(40, seed + rank))
         assert found(logs, cache) == found(logs)
@@ -179,7 +178,6 @@ def test_only_the_range_that_grew_is_read_again(tmp_path: Path, starts_read: lis
 
 
 def test_a_file_that_comes_first_by_name_costs_no_other_its_place(tmp_path, starts_read):
-    (tmp_path / "logs").mkdir()
     write(tmp_path / "logs" / "step_2.jsonl", lines(40))
     found(tmp_path / "logs", tmp_path / "cache")
     write(tmp_path / "logs" / "step_1.jsonl", lines(9, 3))

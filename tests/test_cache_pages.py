@@ -12,6 +12,7 @@ import pytest
 
 import rlreport
 from rlreport.pages import step as step_page
+from tests.forms import files_below
 from tests.reading import tokens, write
 
 STEPS, EACH = 10, 10
@@ -33,11 +34,6 @@ def rows(steps: range, seed: int = 0) -> list[dict[str, Any]]:
     return made
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    paths = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-
-
 @pytest.fixture
 def rendered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     steps: list[int] = []
@@ -57,7 +53,7 @@ def built(tmp_path: Path) -> Callable[..., dict[str, bytes]]:
     def build(out: str = "out", cache: str = "cache", **options: Any) -> dict[str, bytes]:
         where = str(tmp_path / cache) if cache else ""
         rlreport.build(tmp_path / "log.jsonl", tmp_path / out, cache=where, workers=1, **options)
-        return files(tmp_path / out)
+        return files_below(tmp_path / out)
 
     return build
 
@@ -186,7 +182,7 @@ def test_any_number_of_workers_renders_and_keeps_the_same_pages(
     alone = built("alone", "")
     rendered.clear()
     rlreport.build(log, tmp_path / "out", cache=str(tmp_path / "cache"), workers=3)
-    assert files(tmp_path / "out") == alone
+    assert files_below(tmp_path / "out") == alone
     rendered.clear()
     assert built() == alone
     assert rendered == []  # as all are kept

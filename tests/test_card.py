@@ -227,7 +227,7 @@ def test_a_list_of_environment_variables_is_told_by_its_names(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"env": env}))
     card = run_card([tmp_path])
     assert card.entries == {"env.1.SEED": "1"}
-    assert card.hidden == 1
+    assert len(card.secrets) == 1
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_secrets_are_withheld_in_every_shape_of_configuration(suffix, text, secr
     given.write_text(text, "utf-8")
     card = run_card([], configs=[given])
     assert secrets
-    assert card.hidden
+    assert card.secrets
     held = json.dumps(card.as_json(), ensure_ascii=False)
     assert [secret for secret in secrets if secret in held] == []
 
@@ -288,7 +288,7 @@ def test_configurations_of_frameworks_lose_their_secrets_only(name, monkeypatch)
     monkeypatch.setattr("rlreport.about.card.is_secret", recorded)
     card = run_card([], configs=[CONFIGURATIONS / name])
     assert withheld == WITHHELD[name]
-    assert (card.hidden, card.cut) == (len(withheld), 0)
+    assert (len(card.secrets), card.cut) == (len(withheld), 0)
     assert len(card.entries) > 40
 
 
@@ -337,7 +337,6 @@ def test_a_redacted_card_has_no_prose_and_one_without_names_nothing(redact, tmp_
 
 def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    folder.mkdir()
     rows = [
         {
             "step": step, "prompt": f"p{i}", "response": "a b", "reward": 0.1 * (i % 3),
@@ -361,7 +360,6 @@ def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> No
 
 
 def write_rows(path, steps, reward, prompt="p"):
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = [{"step": s, "prompt": prompt, "response": "r", "reward": reward} for s in steps]
     return write_log(path, rows)
 

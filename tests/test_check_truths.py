@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.judge_runs import read, truth_of
 from benchmarks.lab.curves import CASES
+from benchmarks.lab.hidden import PLANTED, runs
 from rlreport.check import run_checks
 from rlreport.check.registry import CHECKS
 from tests.judged_runs import AGENT_FAULTS, FAULTY, HEALTHY, null_run
@@ -47,11 +50,12 @@ def test_cases_on_which_simple_rules_fail(name: str) -> None:
 
 
 OF_METRICS = ("gradient_explosion", "no_updates")
+OF_ENVIRONMENTS = ("environment_fall", "mix_changed")
 OF_AGENTS = (
     *("stale_rollouts", "mismatch_by_turn", "off_policy_weights", "failed_rollouts"),
     *("tool_errors", "tool_disuse", "void_turns", "turn_limit", "unclosed_thinking"),
 )
-"""Checks of what these runs do not log: turns, versions, a sampler."""
+"""Checks of what these runs do not log: turns, versions, a sampler, environments."""
 
 
 @pytest.mark.untraced
@@ -64,11 +68,20 @@ def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs(runs: int) -> No
         warned.update(f.id for f in verdict.findings if f.severity != "info")
         ran.update([*verdict.passed, *(f.id for f in verdict.findings)])
     assert {check: times for check, times in warned.items() if times > runs // 100} == {}
-    # Groups are judged without a critic, critics with one; no run names parts or environments.
+    # Groups are judged without a critic, critics with one, no run has parts of its reward.
     sometimes = dict.fromkeys(("zero_variance_groups", "group_std_fall"), runs // 4)
     sometimes["value_divergence"] = runs * 3 // 4
     never = ("reward_part_dominance", "uneven_groups", "advantage_mismatch", "dropped_groups")
-    of_environments = ("environment_fall", "mix_changed")
-    sometimes |= dict.fromkeys((*never, *of_environments, *OF_METRICS, *OF_AGENTS), 0)
+    sometimes |= dict.fromkeys((*never, *OF_METRICS, *OF_AGENTS, *OF_ENVIRONMENTS), 0)
     expected = {check.id: sometimes.get(check.id, runs) for check in CHECKS}
     assert {check.id: ran[check.id] for check in CHECKS} == expected
+
+
+def test_a_run_of_each_row_is_written_as_its_truth_says(tmp_path: Path) -> None:
+    for path, run in runs(0, [f"{row}_3" for row in PLANTED]):
+        run.write(tmp_path / path)
+        truth = truth_of(tmp_path / path)
+        last = max(row.get("step", 0) for rows in run.files.values() for row in rows)
+        assert all(0 <= step <= last for step in truth.get("onset", [])), path
+        assert bool(truth["expected"]) == (path.startswith("planted") and "steps" not in truth)
+        assert "steps" not in truth or len(read(tmp_path / path).steps) == truth["steps"], path

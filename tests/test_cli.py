@@ -137,7 +137,6 @@ def test_inspect_says_what_is_in_the_logs(tmp_path):
 def test_logs_of_no_known_format_are_answered_with_a_mapping_that_reads_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     logs = tmp_path / "logs"
-    logs.mkdir()
     rows = [{"iter": 3, "query": "q", "data": {"completion": "a"}, "score": i / 2} for i in (0, 1)]
     write_log(logs / "unknown.jsonl", rows)
     for name in "abcd":
@@ -312,7 +311,6 @@ AS_USER = (
 )  # fmt: skip
 def test_a_folder_that_cannot_be_entered_is_a_message(command: str, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
-    logs.mkdir()
     write(logs / "a.jsonl", [row(0)])
     logs.chmod(0o644)
     words = command.format(logs=logs, out=tmp_path / "out").split()
@@ -348,8 +346,6 @@ def test_the_index_names_a_report_that_must_not_be_read_and_lists_the_others(tmp
 
 def test_links_that_point_up_are_followed_once(tmp_path: Path) -> None:
     deep = tmp_path / "runs" / "a" / "b"
-    deep.mkdir(parents=True)
-    (tmp_path / "runs" / ".hidden").mkdir()
     hidden = tmp_path / "runs" / ".hidden" / "3.jsonl"
     for path in (deep / "1.jsonl", deep.parent / "2.jsonl", hidden):
         write(path, [row(0, prompt=path.name)])
@@ -366,7 +362,6 @@ def test_links_that_point_up_are_followed_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["训练".encode("gbk"), b"run \xff"])
 def test_a_folder_whose_name_is_no_utf8_in_a_mail(name: bytes, tmp_path: Path) -> None:
     logs = tmp_path / os.fsdecode(name)
-    logs.mkdir()
     write(logs / "a.jsonl", [row(step) for step in range(3)])
     for title, subject in ((None, None), ("a\udcd1b", None), (None, "a\udcd1b")):
         report = package.build(logs, tmp_path / "run.eml", title=title, subject=subject)

@@ -25,6 +25,8 @@ from rlreport.options import CompareOptions
 from rlreport.pages.templates import canonical_json
 from rlreport.system.workers import Progress
 from tests.browser import serious, visiting
+from tests.forms import files_below
+from tests.reading import write
 from tests.schemas import validate
 
 SUFFIXES = ("", ".zip", ".html", ".md", ".eml")
@@ -46,22 +48,22 @@ def write_run(
     """A run with a binary reward; ``drop`` is taken from what each prompt earns."""
     ability = np.random.default_rng(99).beta(1.5, 1.5, 400)
     random, words = np.random.default_rng(seed), dice.Random(seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "log.jsonl").open("w") as log:
-        for step in steps:
-            for prompt in prompts:
-                for _ in range(2):
-                    row = {
-                        "step": step,
-                        "prompt": f"{name}{prompt}: what?",
-                        "response": " ".join(words.choices(WORDS, k=8)),
-                        "reward": float(random.random() < ability[prompt] - drop),
-                        "ref_reward": 0.5,
-                        "id": id_from + prompt,
-                        **extra,
-                    }
-                    log.write(json.dumps({k: v for k, v in row.items() if k not in without}) + "\n")
-    return folder
+    rows = [
+        {
+            "step": step,
+            "prompt": f"{name}{prompt}: what?",
+            "response": " ".join(words.choices(WORDS, k=8)),
+            "reward": float(random.random() < ability[prompt] - drop),
+            "ref_reward": 0.5,
+            "id": id_from + prompt,
+            **extra,
+        }
+        for step in steps
+        for prompt in prompts
+        for _ in range(2)
+    ]
+    kept = [{k: v for k, v in row.items() if k not in without} for row in rows]
+    return write(folder / "log.jsonl", kept).parent
 
 
 @pytest.fixture(scope="module")
@@ -193,10 +195,10 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     # A finding that turned critical is new to the gate and to the verdict, and not to the list.
     losses = [{"step": step, "loss": 0.1 if step < 8 else np.nan} for step in range(10)]
     broken = broken.rename(tmp_path / "nan")
-    (broken / "metrics.jsonl").write_text("\n".join(map(json.dumps, losses)))
+    write(broken / "metrics.jsonl", losses)
     rlreport.build(broken, tmp_path / "report", workers=1)
-    still = rlreport.compare(tmp_path / "report", broken, tmp_path / "d", fail_on=["any"])
-    assert still.sentence.startswith("Both are broken")
+    found, still = compared(tmp_path / "report", broken, fail_on=["any"])
+    assert found["verdict"]["sentence"].startswith("Both are broken")
     assert not still.gate.failed
     about = shutil.copytree(tmp_path / "report", tmp_path / "warned") / "data" / "report.json"
     said = json.loads(about.read_text())
@@ -237,20 +239,19 @@ def test_groups_without_signal_count_by_kind(tmp_path):
 
 def write_graded(folder: Path, *, words=lambda step: 12, reward=lambda step, k: (step + k) % 2):
     """Twenty steps of sixteen prompts with four responses each."""
-    folder.mkdir()
     random = dice.Random(0)
-    with (folder / "log.jsonl").open("w") as log:
-        for step in range(20):
-            for prompt in range(16):
-                for k in range(4):
-                    row = {
-                        "step": step,
-                        "prompt": f"p{prompt}: what?",
-                        "response": " ".join(random.choices(WORDS, k=words(step))),
-                        "reward": float(reward(step, k)),
-                    }
-                    log.write(json.dumps(row) + "\n")
-    return folder
+    rows = [
+        {
+            "step": step,
+            "prompt": f"p{prompt}: what?",
+            "response": " ".join(random.choices(WORDS, k=words(step))),
+            "reward": float(reward(step, k)),
+        }
+        for step in range(20)
+        for prompt in range(16)
+        for k in range(4)
+    ]
+    return write(folder / "log.jsonl", rows).parent
 
 
 def test_settings_that_change_training_come_first_and_versions_are_folded(tmp_path):
@@ -305,16 +306,8 @@ def test_an_earlier_report_says_what_its_logs_say(runs, loss, tmp_path, form):
 def test_the_same_runs_give_the_same_bytes(runs, loss, tmp_path):
     run_at.cache_clear()
     for suffix in SUFFIXES:
-        first, second = Path(f"{loss[1]}{suffix}"), tmp_path / f"out{suffix}"
-        rlreport.compare(runs["main"], runs["lost"], second)
-        for one, other in zip(files(first), files(second), strict=True):
-            assert one.name == other.name
-            assert one.read_bytes() == other.read_bytes()
-
-
-def files(out: Path) -> list[Path]:
-    """The files of a report."""
-    return [out] if out.is_file() else sorted(p for p in out.rglob("*") if p.is_file())
+        rlreport.compare(runs["main"], runs["lost"], tmp_path / f"out{suffix}")
+    assert files_below(loss[1].parent) == files_below(tmp_path)
 
 
 def test_the_gate_fails_on_what_it_is_told_and_writes_first(runs, tmp_path):
@@ -361,7 +354,7 @@ def test_responses_without_the_field_of_pairs_are_left_out_and_counted(tmp_path,
     rows = [json.loads(line) for line in (new / "log.jsonl").read_text().splitlines()]
     for row in rows[:7]:
         del row[key]
-    (new / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(new / "log.jsonl", rows)
     said = notes(compared(base, new, pair_by=field)[1])
     lacking = [note for note in said if "lack" in note]
     assert lacking == ["new: 7 responses lack the field of --pair-by and are left out."]
@@ -413,9 +406,9 @@ def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_pat
     rlreport.compare(sides[0], sides[1], tmp_path / "out", redact=True)
     flips = comparison_json(tmp_path / "out")["flips"]
     assert flips and all(isinstance(flip["prompt"], int) for flip in flips)
-    for path in files(tmp_path / "out"):
-        if path.suffix in (".html", ".json", ".csv"):
-            assert not re.search("what\\?|red kite|Obey|Think", path.read_text())
+    for name, data in files_below(tmp_path / "out").items():
+        if name.endswith((".html", ".json", ".csv")):
+            assert not re.search("what\\?|red kite|Obey|Think", data.decode())
     page = (tmp_path / "out" / "compare.html").read_text()
     assert "config.system_prompt" in page and "[text]" in page
     assert "704" in page and "705" in page
@@ -469,7 +462,7 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
 def test_one_value_a_step_has_no_band_and_that_is_said(tmp_path):
     for name, reward in (("base", 0.2), ("new", 0.9)):
         rows = [{"step": step, "reward": reward + 0.01 * (step % 5)} for step in range(50)]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        write(tmp_path / f"{name}.jsonl", rows)
     runs = tmp_path / "base.jsonl", tmp_path / "new.jsonl"
     found, outcome = compared(*runs)
     assert set(found["curves"]["low"]) == {None} and found["verdict"]["reasons"][-1] == "no_band"

@@ -38,7 +38,6 @@ def write_run(
     folder: Path, rewards: Sequence[float], fields: Sequence[Mapping[str, object]] = ({},) * 12
 ) -> Path:
     """A run of eight steps with a prompt for each of these further fields."""
-    folder.mkdir()
     rows = [
         {
             "step": step,
@@ -50,8 +49,7 @@ def write_run(
         for step in range(8)
         for i, further in enumerate(fields)
     ]
-    write(folder / "log.jsonl", rows)
-    return folder
+    return write(folder / "log.jsonl", rows).parent
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))

@@ -24,6 +24,7 @@ from rlreport.check.series import Series
 from rlreport.pages.overview import verdict_view
 from rlreport.pages.templates import Addresses, environment
 from rlreport.text.language import ENGLISH
+from tests.reading import write
 from tests.running import build
 from tests.tables_builder import make_tables
 
@@ -58,13 +59,10 @@ def write_log(path: Path, mean: Callable[[int], float], *, metrics: bool) -> Non
         for prompt in range(PROMPTS)
         for _ in range(EACH)
     ]
-    path.mkdir()
-    (path / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(path / "rollouts.jsonl", rows)
     if metrics:
-        lines = [
-            {"step": step, "reward": rng.binomial(256, mean(step)) / 256} for step in range(STEPS)
-        ]
-        (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        lines = [{"step": s, "reward": rng.binomial(256, mean(s)) / 256} for s in range(STEPS)]
+        write(path / "metrics.jsonl", lines)
 
 
 def window(count: int, minimum: int) -> int:

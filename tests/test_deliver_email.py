@@ -17,7 +17,7 @@ from rlreport.deliver.email import file_name, one_line
 from rlreport.errors import UsageError
 from tests.conftest import ROOT
 from tests.hostile import MARK, hostile_rows, write_log
-from tests.test_deliver_one_file import Elements
+from tests.pages_reading import Elements
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,6 @@ FORGED = "=?utf-8?q?x=0d=0aBcc:_a@b.example=0d=0a=0d=0abody?="
 )
 def test_an_encoded_word_is_text_and_forges_no_header(text, option, tmp_path):
     folder = tmp_path / (text if option == "folder" else "logs")
-    folder.mkdir()
     write_log(folder / "log.jsonl", hostile_rows(steps=1))
     given = {option: text} if option != "folder" else {}
     rlreport.build(folder, tmp_path / "run.eml", workers=1, **given)

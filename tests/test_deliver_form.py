@@ -11,13 +11,7 @@ from rlreport.deliver import FORMS, Builder, Form, form_of
 from rlreport.errors import OutputError, UsageError
 from rlreport.pages.report import ReportBuilder
 from rlreport.pages.templates import Page
-from tests.hostile import write_log
-
-ROWS = [
-    {"step": step, "prompt": "p", "response": f"r{i}", "reward": i / 7}
-    for step in range(3)
-    for i in range(4)
-]
+from tests.store import short_log
 
 
 def write_text(builder: Builder, path: Path) -> None:
@@ -62,7 +56,7 @@ def registered(monkeypatch):
 
 @pytest.fixture
 def log(tmp_path):
-    return write_log(tmp_path / "logs.jsonl", ROWS)
+    return short_log(tmp_path)
 
 
 def test_its_suffix_or_its_name_chooses_it_and_a_second_build_replaces_its_own(log, tmp_path):

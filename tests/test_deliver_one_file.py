@@ -5,13 +5,13 @@ import gzip
 import hashlib
 import json
 import re
-from html.parser import HTMLParser
 
 import pytest
 
 import rlreport
 from tests.forms import files_of, views
 from tests.hostile import MARK, hostile_rows, write_log
+from tests.pages_reading import Elements
 
 
 @pytest.fixture(scope="module")
@@ -22,30 +22,6 @@ def hostile(tmp_path_factory):
     for out in ("run.html", "run"):
         rlreport.build(log, folder / out, workers=1)
     return folder / "run.html", folder / "run"
-
-
-class Elements(HTMLParser):
-    """Elements of a document with their attributes, and the text of scripts and styles."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str]]] = []
-        self.inside: list[tuple[str, dict[str, str], str]] = []
-        self.text: list[str] | None = None
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
-        self.text = [] if tag in ("script", "style") else None
-
-    def handle_data(self, data):
-        if self.text is not None:
-            self.text.append(data)
-
-    def handle_endtag(self, tag):
-        if self.text is not None:
-            self.inside.append((*self.found[-1], "".join(self.text)))
-        self.text = None
 
 
 def test_every_page_of_the_folder_is_a_view(hostile):

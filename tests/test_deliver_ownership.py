@@ -25,20 +25,15 @@ from rlreport.deliver.publish import (
 )
 from rlreport.errors import OutputError
 from tests.forms import FORMS, files_of
-from tests.hostile import write_log
 from tests.running import rlreport as command
+from tests.store import short_log
 
 FOLDER = deliver.FORMS["folder"]
-ROWS = [
-    {"step": step, "prompt": "p", "response": f"r{i}", "reward": i / 7}
-    for step in range(3)
-    for i in range(4)
-]
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    return write_log(tmp_path_factory.mktemp("own") / "log.jsonl", ROWS)
+    return short_log(tmp_path_factory.mktemp("own"))
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,6 @@ def test_equal_texts_have_equal_numbers_on_every_page(folder):
 
 def test_names_are_kept_unless_told(log, tmp_path):
     logs = tmp_path / "secretfolder"
-    logs.mkdir()
     rows = [json.loads(line) for line in log.read_text().splitlines()[:48]]
     rows = [row | {"secretfield": i % 5, "secretlabel": f"x{i}"} for i, row in enumerate(rows)]
     write_log(logs / "secretfile.jsonl", [*rows, {"step": "secretfield"}])
@@ -182,7 +181,6 @@ def test_a_role_that_is_text_is_left_out(tmp_path):
 
 def test_logged_names_of_splits_are_left_out_of_notes_and_settings(tmp_path):
     logs = tmp_path / "logs"
-    logs.mkdir()
     for split in ("train", "heldoutqzxwv", "otherqzxwv", "thirdqzxwv"):
         row = {"prompt": "p", "response": "r", "split": split}
         rows = [{**row, "step": i // 4, "reward": i % 4} for i in range(16)]

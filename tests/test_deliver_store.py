@@ -3,9 +3,10 @@
 import pytest
 
 from rlreport.api import build
+from tests.forms import files_below
 from tests.reading import write
 from tests.running import rlreport
-from tests.store import BUCKET, local_files, short_log
+from tests.store import BUCKET, short_log
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def test_a_folder_in_a_store_is_the_local_folder_and_its_index_comes_last(store,
     sent = [request.path for request in store.requests("PUT")]
     assert sent[-1].endswith("/reports/run/index.html")
     assert rlreport("build", logs, "-o", tmp_path / "run").returncode == 0
-    assert store.files("reports/run") == local_files(tmp_path / "run")
+    assert store.files("reports/run") == files_below(tmp_path / "run")
 
 
 def test_what_is_gone_from_the_report_goes_and_files_of_others_stay(store, logs, tmp_path):
@@ -36,7 +37,7 @@ def test_what_is_gone_from_the_report_goes_and_files_of_others_stay(store, logs,
     assert "steps/5.html" not in found
     assert found.pop("notes.txt") == b"mine"
     build(fewer, tmp_path / "again")
-    assert found == local_files(tmp_path / "again")
+    assert found == files_below(tmp_path / "again")
 
 
 @pytest.mark.parametrize("name", ["run.html", "run.md", "run.zip", "run.eml"])
@@ -45,7 +46,7 @@ def test_forms_of_one_file_are_the_local_file(store, logs, tmp_path, name):
         report = build(logs, f"s3://{BUCKET}/files/{name}/of/{name}")
     assert report.out == f"s3://{BUCKET}/files/{name}/of/{name}"
     build(logs, tmp_path / name)
-    assert store.files(f"files/{name}/of") == local_files(tmp_path)
+    assert store.files(f"files/{name}/of") == files_below(tmp_path)
 
 
 def test_files_of_others_are_never_replaced(store, logs):

@@ -30,39 +30,32 @@ def cut_off(scan: Scan) -> list[float]:
     return response_data(cast("Tables", scan))["cut_off"].tolist()
 
 
-@pytest.mark.parametrize("reason", LIMITS)
 @pytest.mark.parametrize("field", ["finish_reason", "stop_condition", "termination_reason"])
-def test_a_conversation_at_the_limit_of_turns_is_neither_finished_nor_cut_off(
-    field: str, reason: str, tmp_path: Path
-) -> None:
-    rows = [row(turns=TURNS, **{field: "done"}), row(turns=TURNS, **{field: reason})]
+def test_a_conversation_at_the_limit_of_turns_is_neither_finished_nor_cut_off(field, tmp_path):
+    rows = [row(turns=TURNS, **{field: reason}) for reason in ("done", *LIMITS)]
     scan = read(write(tmp_path / "a.jsonl", rows))
-    assert finished(scan) == [1.0, 0.0]
-    assert cut_off(scan) == [0.0, 0.0]
-    assert scan.responses["at_turn_limit"].tolist() == [0.0, 1.0]
+    assert finished(scan) == [1.0] + [0.0] * len(LIMITS)
+    assert cut_off(scan) == [0.0] * len(rows)
+    assert scan.responses["at_turn_limit"].tolist() == [0.0] + [1.0] * len(LIMITS)
     assert "reasonless" not in kinds(scan)
 
 
-@pytest.mark.parametrize("other", ["stop", "length", "error", "sunspots"])
-def test_every_other_logged_reason_is_no_limit_of_turns(other: str, tmp_path: Path) -> None:
-    rows = [row(finish_reason=other), row(finish_reason="max_turns"), row()]
+def test_every_other_logged_reason_is_no_limit_of_turns(tmp_path: Path) -> None:
+    rows = [row(finish_reason=other) for other in ("stop", "length", "error", "sunspots")]
+    rows += [row(), row(finish_reason="max_turns")]
     limits = read(write(tmp_path / "a.jsonl", rows)).responses["at_turn_limit"]
-    np.testing.assert_array_equal(limits, [0, 1, np.nan])
-    limits = read(write(tmp_path / "b.jsonl", rows[::2])).responses["at_turn_limit"]
+    np.testing.assert_array_equal(limits, [0, 0, 0, 0, np.nan, 1])
+    limits = read(write(tmp_path / "b.jsonl", rows[:-1])).responses["at_turn_limit"]
     assert limits.isna().all()
 
 
-@pytest.mark.parametrize(
-    ("reason", "cut"),
-    [("max_prompt_length_exceeded", 1), ("context_length", 1), ("prompt_too_long", 1),
-     ("timeout", 0), ("error", 0), ("has_error", 0), ("aborted", 0), ("cancelled", 0)],
-)  # fmt: skip
-def test_limits_of_tokens_cut_off_and_errors_only_stop(
-    reason: str, cut: float, tmp_path: Path
-) -> None:
-    scan = read(write(tmp_path / "a.jsonl", [row(finish_reason=r) for r in ("stop", reason)]))
-    assert finished(scan) == [1.0, 0.0]
-    assert cut_off(scan) == [0.0, cut]
+def test_limits_of_tokens_cut_off_and_errors_only_stop(tmp_path: Path) -> None:
+    limits = ("max_prompt_length_exceeded", "context_length", "prompt_too_long")
+    errors = ("timeout", "error", "has_error", "aborted", "cancelled")
+    rows = [row(finish_reason=reason) for reason in ("stop", *limits, *errors)]
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    assert finished(scan) == [1.0] + [0.0] * 8
+    assert cut_off(scan) == [0.0] + [1.0] * 3 + [0.0] * 5
 
 
 def test_what_is_not_completed_is_not_finished_whatever_its_last_reply_says(tmp_path: Path) -> None:
@@ -112,9 +105,7 @@ def stopped_traces(**end: Any) -> Any:
         ("verl", lambda obj: obj.update(termination_reason="MAX_TURNS_EXCEEDED")),
     ],
 )
-def test_every_format_counts_a_stopped_rollout_as_not_finished(
-    dump: str, edit: Any, tmp_path: Path
-) -> None:
+def test_every_format_counts_a_stopped_rollout_as_not_finished(dump, edit, tmp_path):
     logs = shutil.copytree(dumps()[dump], tmp_path / "logs")
     before = finished(read(logs))
     change(logs, edit)

@@ -82,9 +82,7 @@ def test_it_is_listed_with_ours(installed: dict[str, str]) -> None:
     assert "*.diary.jsonl" in listed
 
 
-def test_a_report_is_built_from_it_in_worker_processes(
-    installed: dict[str, str], log: Path, tmp_path: Path
-) -> None:
+def test_a_report_is_built_from_it_in_worker_processes(installed, log, tmp_path):
     out = tmp_path / "report"
     done = rlreport("build", log, "-o", out, "--workers", "2", env=installed)
     assert done.returncode == 0, done.stderr

@@ -201,9 +201,7 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["tokenizers", "pyarrow"])
-def test_a_missing_extra_is_named_with_its_command(
-    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_extra_is_named_with_its_command(module, tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)

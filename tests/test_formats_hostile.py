@@ -154,9 +154,7 @@ def test_json_documents_are_objects_arrays_or_lines_after_all(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["x.json", "x.parquet"])
 @given(data=st.binary(max_size=60))
-def test_broken_files_cost_a_reason_and_no_crash(
-    tmp_path_factory: pytest.TempPathFactory, name: str, data: bytes
-) -> None:
+def test_broken_files_cost_a_reason_and_no_crash(tmp_path_factory, name, data):
     path = tmp_path_factory.getbasetemp() / name
     path.write_bytes(data)
     try:
@@ -175,9 +173,7 @@ def test_containers_are_told_by_suffix() -> None:
     assert {name: container_of(name) for name in containers} == containers
 
 
-def test_json_that_is_too_large_or_too_deep_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_that_is_too_large_or_too_deep_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "x.json"
     path.write_text("[" * 100_000)
     with pytest.raises(RowError, match="the JSON document exceeds a limit"):

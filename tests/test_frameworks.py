@@ -4,17 +4,26 @@ kept in ``tests/data/net/rows``; here is what those files do not say, such as wh
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
+import sqlite3
+import sys
+import zipfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from rlreport.errors import UnusableInputError
+from rlreport.formats import RowError
+from rlreport.formats.containers import iterate
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
 from rlreport.read.tables import Scan
 from tests.format_table import rows_in
 from tests.net import DUMPS, PICKLED, dumps
-from tests.reading import read
+from tests.reading import kinds, read, row, write
 
 TWO_SOURCES = {"nemo_rl", "written-prime_rl_tokens", "verifiers-eval", "verifiers-prime",
                "prime_rl-stream"}  # fmt: skip
@@ -81,9 +90,7 @@ def test_trl_says_where_its_mean_is_another(tmp_path: Path) -> None:
 
 def test_rollouts_given_to_write_are_read_in_place_of_trl_s(tmp_path: Path) -> None:
     shutil.copytree(DUMPS / "trl", tmp_path / "run")
-    (tmp_path / "run" / "rollouts").mkdir()
-    own = {"step": 1, "prompt": "p", "response": "r", "reward": 1.0}
-    (tmp_path / "run" / "rollouts" / "rank_0.jsonl").write_text(json.dumps(own) + "\n")
+    write(tmp_path / "run" / "rollouts" / "rank_0.jsonl", [row(1)])
     assert len(read(tmp_path).responses) == 1
     assert len(read(tmp_path / "run" / "completions", split="val").responses) == 8
 
@@ -121,7 +128,138 @@ def test_skyrl_counts_trajectories_and_not_their_turns(tmp_path: Path) -> None:
 def test_a_row_without_a_needed_key_costs_itself_alone(good: int, tmp_path: Path) -> None:
     rows = [{"input": "2+2?", "output": "4", "gts": "4", "score": 1.0, "step": 1}] * good
     rows.insert(0, {"input": "2+2?", "output": "4", "gts": "4", "step": 1})
-    (tmp_path / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(tmp_path / "1.jsonl", rows)
     scan = read(tmp_path)
     assert len(scan.responses) == good
     assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [(1, "no verl row: no `score`")]
+
+
+Row = dict[str, Any]
+
+
+# slime and Miles
+
+
+def same_as_exported(logs: Path, *apart: str) -> list[Row]:
+    """The rows of a dump; those of ``slime_export``, which the net keeps, are among them."""
+    rows = [row for _, row in rows_in(logs)]
+    for _, exported in rows_in(DUMPS / "slime_export"):
+        for one in rows:
+            if all(one.get(key) == exported.get(key) for key in ("step", "index", "split")):
+                assert {k: v for k, v in exported.items() if k not in apart}.items() <= one.items()
+    return rows
+
+
+def test_slime_dumps_are_read_without_running_their_pickle() -> None:
+    pytest.importorskip("torch")
+    assert len(same_as_exported(DUMPS / "slime")) == 9
+    scan = read(DUMPS / "slime", split="train")
+    assert by_step(scan) == {1: np.mean([1.0, 0.0, 0.25]), 2: np.mean([2.0, 0.0, 0.25])}
+    assert scan.bad_count == 0
+    assert scan.responses["response_tokens"].tolist() == [4.0, 4.0, 2.0] * 2
+    assert by_step(read(DUMPS / "slime", split="eval")) == {2: 5.0}
+
+
+def test_miles_conversations_are_joined_to_their_samples() -> None:
+    pytest.importorskip("torch")
+    first, _, third, _ = same_as_exported(DUMPS / "miles", "response")
+    assert [(turn["role"], turn["text"], turn["tokens"]) for turn in first["turns"]] == [
+        ("assistant", "<tool>calc</tool>", [0, 2]), ("tool", "4", [2, 4]),
+        ("assistant", "It is 4.", [4, 6]),
+    ]  # fmt: skip
+    assert first["response"] == "<tool>calc</tool>\nIt is 4."
+    assert "turns" not in third
+    scan = read(DUMPS / "miles")
+    assert len(scan.responses) == 3
+    assert {"not_a_log", "sibling"} <= kinds(scan)
+
+
+def test_without_torch_a_dump_says_how_to_export_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UnusableInputError, match=r"needs torch .*python -c"):
+        read(DUMPS / "slime")
+    scan = read(DUMPS / "miles")
+    assert by_step(scan) == {1: 0.5}
+    assert any("needs torch" in n.text for n in scan.notes)
+
+
+class Runs:
+    """A pickle that creates a file when it is loaded the usual way."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_pickles_run_nothing_and_cost_their_file_only(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    shutil.copytree(DUMPS / "slime", tmp_path / "run")
+    touched, folder = tmp_path / "touched", tmp_path / "run" / "rollout_data"
+    torch.save({"rollout_id": 3, "samples": [Runs(touched)]}, folder / "3.pt")
+    (folder / "4.pt").write_bytes(pickle.dumps(Runs(touched)))
+    torch.save({"w": torch.ones(3)}, folder / "5.pt")
+    with zipfile.ZipFile(folder / "6.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x/data.pkl", bytes(1 << 20))
+    (folder / "7.pt").write_bytes((folder / "1.pt").read_bytes()[:900])
+    laugh: list[Any] = ["ha"]
+    for _ in range(40):
+        laugh = [laugh] * 8
+    torch.save({"rollout_id": 8, "samples": [{"prompt": laugh}]}, folder / "8.pt")
+    wide = torch.zeros(1).expand(1 << 40)
+    torch.save({"rollout_id": 9, "samples": [{"prompt": "p", "tokens": wide}]}, folder / "9.pt")
+    scan = read(tmp_path / "run", split="train")
+    assert not touched.exists()
+    assert len(scan.responses) == 6
+    said = {str(n.file): n.text for n in scan.notes if n.kind == "not_a_log"}
+    assert sorted(said) == [f"rollout_data/{i}.pt" for i in range(3, 10)]
+    assert all(text.startswith("not read: no ") for text in said.values()), said
+
+
+def test_cut_dumps_cost_a_reason(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    data = (DUMPS / "slime" / "rollout_data" / "1.pt").read_bytes()
+    for size in range(0, len(data), 290):
+        path = tmp_path / "1.pt"
+        path.write_bytes(data[:size])
+        with pytest.raises(RowError):
+            list(iterate(path.open("rb"), "torch"))
+
+
+# Trackio and W&B
+
+
+def test_a_database_is_never_written_to_and_runs_nothing(tmp_path: Path) -> None:
+    shutil.copytree(DUMPS / "trackio", tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    (tmp_path / "run" / "other.db").write_bytes(b"SQLite format 3\0" + bytes(200))
+    hostile = sqlite3.connect(tmp_path / "run" / "view.db")
+    hostile.execute(
+        "CREATE VIEW traces AS WITH RECURSIVE n(run_name) AS (SELECT 1 UNION ALL SELECT run_name"
+        " FROM n) SELECT run_name, 1 step, 1 timestamp, 1 key, 1 trace_index, 1 messages,"
+        " 1 metadata FROM n"
+    )
+    hostile.close()
+    scan = read(tmp_path / "run")
+    assert by_step(scan) == {1: np.mean([1.5, 0.0, 1.0, 0.0]), 2: np.mean([2.5, 0.0, 2.0, 0.0])}
+    assert {path: path.read_bytes() for path in before} == before
+    refused = {n.file for n in scan.notes if n.kind == "not_a_log"}
+    assert refused == {"other.db", "view.db"}
+
+
+# Inspect
+
+
+def test_a_damaged_sample_costs_itself_only(tmp_path: Path) -> None:
+    path = tmp_path / "x.eval"
+    good = {"id": 1, "epoch": 1, "input": "2+2?", "target": "4", "scores": {"m": {"value": "C"}}}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", json.dumps({"eval": {"task": "t"}}))
+        archive.writestr("samples/1_epoch_1.json", json.dumps(good))
+        archive.writestr("samples/2_epoch_1.json", "{")
+        archive.writestr("samples/3_epoch_1.json", b" " * 65_000_000)
+        archive.writestr("samples/4_epoch_1.json", "[1]")
+    scan = read(path)
+    assert (len(scan.responses), scan.bad_count) == (1, 3)
+    assert scan.responses["reward"].tolist() == [1.0]

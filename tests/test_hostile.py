@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from rlreport.pages.templates import PAGE_FILES
 from tests.hostile import STRINGS, hostile_rows, write_log
+from tests.pages_reading import Elements
 from tests.running import build
 
 OURS = {
@@ -25,22 +25,6 @@ OURS = {
 }
 
 
-class Markup(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.tags = set()
-        self.attributes = set()
-        self.addresses = []
-        self.scripts = []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
-        if tag == "script":
-            self.scripts.append(dict(attrs))
-
-
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
@@ -48,44 +32,35 @@ def report(tmp_path_factory):
     return folder / "report"
 
 
-def pages(report):
-    """Yield each page's path, its text, and what is in it."""
+def test_no_element_handler_script_or_address_of_the_log_gets_into_a_page(report):
     found = sorted(report.rglob("*.html"))
     assert set(PAGE_FILES.values()) <= {p.name for p in found}
     assert len(found) == len(PAGE_FILES) + 4
     for page in found:
-        markup, text = Markup(), page.read_text("utf-8")
-        markup.feed(text)
-        yield page, text, markup
-
-
-def test_no_element_or_handler_of_the_log_gets_into_a_page(report):
-    for page, _, markup in pages(report):
-        assert markup.tags <= OURS, page
-        assert not [name for name in markup.attributes if name.startswith("on")], page
-        assert "style" not in markup.attributes, page
-        for address in markup.addresses:
-            assert not re.match(r"(?i)\s*(javascript|https?|//|data:[^,])", address), address
-
-
-def test_every_script_is_an_asset_or_inert(report):
-    for page, _, markup in pages(report):
-        for script in markup.scripts:
-            inert = script.get("type") in ("application/json", "application/octet-stream")
-            if not inert and Path(script["src"]).name == "run.js":
-                text = (page.parent / script["src"]).read_text("utf-8")
-                said = re.fullmatch(r"globalThis\.rlreportSteps = (.*);\n", text)
-                assert said and isinstance(json.loads(said[1]), dict)
-            else:
-                assert inert or script["src"].startswith(("assets/", "../assets/")), script
-
-
-def test_the_content_policy_forbids_requests_and_foreign_scripts(report):
-    for _, text, _ in pages(report):
+        text = page.read_text("utf-8")
         policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)
         assert policy is not None
         assert "default-src &#39;none&#39;" in policy[1] or "default-src 'none'" in policy[1]
         assert "unsafe" not in policy[1]
+        for tag, attributes in Elements(text).found:
+            assert tag in OURS, page
+            assert not [name for name in attributes if name.startswith("on") or name == "style"]
+            for address in (attributes.get("href", ""), attributes.get("src", "")):
+                assert not re.match(r"(?i)\s*(javascript|https?|//|data:[^,])", address), address
+            if tag == "script":
+                check_script(page, attributes)
+
+
+def check_script(page: Path, script: dict[str, str]) -> None:
+    """Every script is an asset, inert, or that of the run, which is data."""
+    if script.get("type") in ("application/json", "application/octet-stream"):
+        return
+    if Path(script["src"]).name == "run.js":
+        text = (page.parent / script["src"]).read_text("utf-8")
+        said = re.fullmatch(r"globalThis\.rlreportSteps = (.*);\n", text)
+        assert said and isinstance(json.loads(said[1]), dict)
+    else:
+        assert script["src"].startswith(("assets/", "../assets/")), script
 
 
 def test_texts_are_still_there_as_text(report):

@@ -10,6 +10,7 @@ import pytest
 import rlreport
 from rlreport.errors import RlreportError
 from rlreport.pipeline import build_report
+from tests.reading import write
 
 
 @pytest.fixture(scope="module")
@@ -17,13 +18,12 @@ def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     for k, form in enumerate(("", ".zip", ".html")):
         logs = root / "logs" / f"{k}"
-        logs.mkdir(parents=True)
         rows = [
             {"step": s, "prompt": f"p{n}", "response": f"r {n}", "reward": s + k}
             for s in range(10)
             for n in range(4)
         ]
-        (logs / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write(logs / "a.jsonl", rows)
         config = {"algo": {"lr": 10.0**-k, "same": 1}, "model": f"<b>m{k}</b>"}
         (logs / "config.json").write_text(json.dumps(config))
         out = root / f"run:{k}#<i>{form}"

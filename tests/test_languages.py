@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from babel.messages import pofile
 from jinja2 import UndefinedError
+from playwright.sync_api import Page
 
 import rlreport
 from rlreport.check.verdict import run_checks
@@ -23,6 +24,7 @@ from rlreport.pages.templates import environment
 from rlreport.text.language import ENGLISH, FOLDER, Language
 from rlreport.text.messages import format_message, message, plural
 from tests import judged_runs, pseudo
+from tests.browser import visiting
 from tests.test_compare import read_runs_once
 from tools.catalogue import extracted, untranslated
 
@@ -271,3 +273,74 @@ def test_two_languages_in_one_process_do_not_mix_and_data_are_english(three):
 def test_a_language_that_is_none_is_refused(tmp_path):
     with pytest.raises(UsageError, match="one of en, zh"):
         rlreport.build(tmp_path, tmp_path / "out", lang="xx")
+
+
+SEEN = """() => {
+  const heard = ["title", "aria-label", "placeholder", "label", "aria-valuetext", "data-words"];
+  const found = [document.title];
+  const skipped = "script, style, code, pre, kbd, q, noscript, .vega-embed, .tip .raw";
+  for (const node of document.querySelectorAll("*")) {
+    if (node.closest("script, style, noscript, .vega-embed")) continue;
+    for (const name of heard) if (node.getAttribute(name)) found.push(node.getAttribute(name));
+  }
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let open = 0;
+  while (walk.nextNode()) {
+    const text = walk.currentNode.data.split(/\\s+/).join(" ").trim();
+    const unseen = walk.currentNode.parentElement.closest(skipped);
+    if (!text || (unseen && !open)) continue;
+    if (open) found[found.length - 1] += " " + text;
+    else found.push(text);
+    if (!unseen) open += (text.match(/⟦/g) ?? []).length - (text.match(/⟧/g) ?? []).length;
+  }
+  return found;
+}"""
+
+KEYS = {"Finish", "Key", "Escape", "Shift", "PNG", "SVG", "CSV", "Vega", "Lite", "jsonl"}
+
+
+def opened(page: Page) -> None:
+    """Open all that is folded, and every menu."""
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    page.wait_for_timeout(300)
+
+
+def with_keys(page: Page) -> None:
+    """Open all, and the list of keys."""
+    opened(page)
+    page.keyboard.press("?")
+
+
+def with_token(page: Page) -> None:
+    """Open the response's tokens: the box of figures of one, and a line for each metric."""
+    page.wait_for_selector(".token-text .t")
+    page.locator(".token-tools input[type=checkbox]").last.check()
+    page.keyboard.press("w")
+    with_keys(page)
+
+
+def filtered(page: Page) -> None:
+    """Filter so that nothing is left, and sort."""
+    page.fill("input[type=search]", "ψψψ")
+    opened(page)
+
+
+@pytest.mark.parametrize(
+    ("place", "act"),
+    [
+        ("index.html", with_keys),
+        ("steps/2.html#r=1", with_token),
+        ("steps/2.html#r=999", opened),
+        ("responses.html", filtered),
+        ("prompts.html", opened),
+        ("tokens.html", opened),
+        ("data.html", opened),
+    ],
+)
+def test_scripts_say_nothing_in_english(browser, spoken, place, act):
+    file, mark, address = place.partition("#")
+    with visiting(browser, spoken / "report" / file, mark + address) as page:
+        act(page)
+        texts = page.evaluate(SEEN)
+    left, glued = pseudo.untranslated(texts, NAMES | KEYS), pseudo.glued(texts)
+    assert (left, glued) == ([], [])

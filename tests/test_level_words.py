@@ -31,9 +31,15 @@ def unclear(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_an_unclear_run_says_so_in_every_form(unclear: Path) -> None:
+def test_an_unclear_run_has_no_lead_a_valid_report_and_says_so_in_every_form(unclear: Path) -> None:
     page = (unclear / "folder" / "index.html").read_text()
-    verdict = json.loads((unclear / "folder" / "data" / "findings.json").read_text())["verdict"]
+    found = json.loads((unclear / "folder" / "data" / "findings.json").read_text())
+    validate(found, "findings")
+    validate(json.loads((unclear / "folder" / "data" / "report.json").read_text()), "report")
+    verdict = found["verdict"]
+    assert (verdict["level"], verdict["lead"], verdict["keep_step"]) == ("unclear", None, None)
+    stalled = {finding["id"]: finding for finding in found["findings"]}["reward_stalled"]
+    assert (stalled["severity"], stalled["series_from"]) == ("info", "rollouts")
     assert verdict["sentence"].startswith("Unclear: the reward ")
     assert '<section class="verdict unclear"' in page
     assert f'<span class="glyph" aria-hidden="true">?</span> {verdict["sentence"]}' in page
@@ -46,25 +52,13 @@ def test_an_unclear_run_says_so_in_every_form(unclear: Path) -> None:
     assert f">{verdict['sentence']}" in body.get_content()
 
 
-def test_an_unclear_run_has_no_lead_and_a_valid_report(unclear: Path) -> None:
-    found = json.loads((unclear / "folder" / "data" / "findings.json").read_text())
-    validate(found, "findings")
-    validate(json.loads((unclear / "folder" / "data" / "report.json").read_text()), "report")
-    verdict = found["verdict"]
-    assert (verdict["level"], verdict["lead"], verdict["keep_step"]) == ("unclear", None, None)
-    stalled = {finding["id"]: finding for finding in found["findings"]}["reward_stalled"]
-    assert (stalled["severity"], stalled["series_from"]) == ("info", "rollouts")
-
-
 def test_fail_on_counts_nothing_for_an_unclear_run(unclear: Path) -> None:
     given = ["check", str(unclear / "logs"), "--fail-on", "warning"]
     result = CliRunner().invoke(main, given)
     assert (result.exit_code, "\nUnclear: " in result.output) == (0, True)
 
 
-def test_the_index_and_a_comparison_name_the_level_of_each_run(
-    unclear: Path, tmp_path: Path
-) -> None:
+def test_the_index_and_a_comparison_name_the_level_of_each_run(unclear, tmp_path):
     rlreport.index(unclear, tmp_path / "index.html")
     assert (tmp_path / "index.html").read_text().count("? Unclear") == 2
     for base in ("logs", "folder"):

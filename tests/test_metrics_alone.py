@@ -24,6 +24,7 @@ from rlreport.metrics import MAX_STEPS, find_and_read, find_metrics
 from rlreport.metrics.roles import FRAMEWORKS, PLAIN_NAMES, framework_of, roles_of
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
+from tests.reading import jsonl, write
 from tests.running import SEARCH
 from tests.running import rlreport as rlreport_command
 from tests.schemas import validate
@@ -50,9 +51,7 @@ def events(steps: int = STEPS, **changed: Callable[[int], float]) -> Events:
 
 
 def as_json(path: Path, document: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document))
-    return path
+    return write(path, [json.dumps(document)])
 
 
 def state(path: Path, logged: Events) -> Path:
@@ -60,9 +59,7 @@ def state(path: Path, logged: Events) -> Path:
 
 
 def lines(path: Path, logged: Events) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(event) + "\n" for event in logged), "utf-8")
-    return path
+    return jsonl(path, *logged)
 
 
 def table(path: Path, logged: Events) -> Path:
@@ -76,9 +73,8 @@ def mlflow(folder: Path, logged: Events, run: str = "swift-fox") -> Path:
     (folder / "tags" / "mlflow.runName").write_text(run)
     (folder / "meta.yaml").write_text("run_id: 0\n")
     for name in logged[0].keys() - {"step"}:
-        path = folder / "metrics" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{i} {e[name]} {e['step']}\n" for i, e in enumerate(logged)))
+        values = [f"{i} {e[name]} {e['step']}\n" for i, e in enumerate(logged)]
+        write(folder / "metrics" / name, values)
     return folder
 
 
@@ -123,9 +119,7 @@ def wandb(path: Path, logged: Events) -> Path:
             kind = 1 if size == len(record) else 2 if not at else 4 if size == rest else 3
             data += bytes(4) + size.to_bytes(2, "little") + bytes([kind]) + record[at : at + size]
             at, rest = at + size, rest - size
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return path
+    return write(path, [bytes(data)])
 
 
 def console(path: Path, logged: Events) -> Path:

@@ -22,15 +22,10 @@ from rlreport.draw.theme import LIGHT
 from rlreport.errors import StrictError, UnusableInputError
 from rlreport.metrics.roles import GUIDANCE
 from tests.draw_tables import response_table, tables_of
-from tests.reading import row, write
+from tests.reading import jsonl, row, write
 from tests.running import rlreport as rlreport_command
 
 STEPS = (10, 20, 30)
-
-
-def jsonl(path: Path, *events: dict) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return write(path, events)
 
 
 def state(path: Path, **metrics: list[float]) -> Path:
@@ -46,7 +41,6 @@ def state(path: Path, **metrics: list[float]) -> Path:
 @pytest.fixture
 def logs(tmp_path):
     """A folder with one log of STEPS."""
-    (tmp_path / "run").mkdir()
     write(tmp_path / "run" / "rank_0.jsonl", [row(s, reward=i) for s in STEPS for i in range(2)])
     return tmp_path / "run"
 
@@ -314,7 +308,6 @@ def test_the_guidance_is_that_of_the_documentation():
 @pytest.fixture
 def learning(tmp_path):
     """A run of ten steps whose trainer logged what its 256 rollouts a step earned."""
-    (tmp_path / "run").mkdir()
     rows = [row(s, reward=float(i < 2)) for s in range(10) for i in range(4)]
     write(tmp_path / "run" / "rank_0.jsonl", rows)
     return tmp_path / "run"

@@ -96,9 +96,7 @@ def _roles(framework: str) -> set[str]:
     ("framework", "role"),
     [(name, role) for name in FRAMEWORKS for role in PLANTED if role in _roles(name)],
 )
-def test_what_begins_in_a_metric_is_found_from_its_step_on(
-    framework: str, role: str, tmp_path: Path
-) -> None:
+def test_what_begins_in_a_metric_is_found_from_its_step_on(framework, role, tmp_path):
     verdict = _judge(tmp_path, _keys(framework), learns=False, planted=role)
     finding = next(f for f in verdict.findings if f.id == PLANTED[role][1])
     assert finding.severity == "warning" and finding.facts["series_from"] == "metrics"

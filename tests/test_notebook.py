@@ -1,6 +1,5 @@
 """A report in a notebook: what stands in the cell, and what hostile logs can do from there."""
 
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -9,26 +8,7 @@ import rlreport
 from rlreport.deliver import markdown as summary
 from tests.browser import watch
 from tests.hostile import hostile_rows, write_log
-
-
-class Parsed(HTMLParser):
-    """Elements with their attributes, and the text."""
-
-    def __init__(self, markup: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(markup)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def only(self, tag: str) -> dict[str, str | None]:
-        (found,) = (attributes for name, attributes in self.elements if name == tag)
-        return found
+from tests.pages_reading import Elements
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +25,7 @@ def reports(tmp_path_factory):
 def test_it_is_the_verdict_the_key_figures_and_the_file(reports):
     report = reports[".html"]
     assert len(repr(report)) < 1000
-    shown = Parsed(report._repr_html_())
+    shown = Elements(report._repr_html_())
     assert report.verdict.headline in shown.text and report.verdict.course_text in shown.text
     reward = report.verdict.courses["reward"].last.value
     assert any(figure.now.text in shown.text for figure in report.figures)
@@ -57,22 +37,22 @@ def test_it_is_the_verdict_the_key_figures_and_the_file(reports):
 
 @pytest.mark.parametrize("form", ["", ".html"])
 def test_no_script_stands_outside_the_sandbox(reports, form):
-    shown = Parsed(reports[form]._repr_html_())
+    shown = Elements(reports[form]._repr_html_())
     plain = {"div", "p", "strong", "table", "tr", "th", "td", "a", "iframe"}
-    assert {tag for tag, _ in shown.elements} <= plain
-    assert not [name for _, names in shown.elements for name in names if name.startswith("on")]
-    for tag, attributes in shown.elements:
+    assert {tag for tag, _ in shown.found} <= plain
+    assert not [name for _, names in shown.found for name in names if name.startswith("on")]
+    for tag, attributes in shown.found:
         if tag == "iframe":
             assert attributes["sandbox"] == "allow-scripts"
             assert "src" not in attributes
         if tag == "a":
-            assert (attributes["href"] or "").startswith(("./", "file:"))
+            assert attributes["href"].startswith(("./", "file:"))
 
 
 def test_a_folder_and_a_large_file_are_linked_alone(reports, monkeypatch):
-    shown = Parsed(reports[""]._repr_html_())
-    assert (shown.only("a")["href"] or "").endswith("/index.html")
-    assert "iframe" not in dict(shown.elements)
+    shown = Elements(reports[""]._repr_html_())
+    assert shown.only("a")["href"].endswith("/index.html")
+    assert "iframe" not in dict(shown.found)
     monkeypatch.setattr(summary, "MOST_EMBEDDED", reports[".html"].size - 1)
     linked = reports[".html"]._repr_html_()
     assert "iframe" not in linked
@@ -82,7 +62,7 @@ def test_a_folder_and_a_large_file_are_linked_alone(reports, monkeypatch):
 def test_a_file_that_is_gone_is_no_error(reports, tmp_path):
     report = rlreport.build(Path(reports[".html"].out).parent / "log.jsonl", tmp_path / "a.html")
     Path(report.out).unlink()
-    assert report.verdict.headline in Parsed(report._repr_html_()).text
+    assert report.verdict.headline in Elements(report._repr_html_()).text
 
 
 def test_the_file_works_in_its_sandbox_and_reaches_nothing(reports, browser, tmp_path):

@@ -25,7 +25,6 @@ def stepless(**fields: object) -> dict[str, Any]:
 
 def logs(folder: Path, *names: str, rows: int = 2, **fields: object) -> Path:
     for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write(folder / name, [stepless(prompt=f"{name} {i}", **fields) for i in range(rows)])
     return folder
 
@@ -79,9 +78,7 @@ def test_a_step_in_the_path_is_read_and_noted(names: dict[str, int], tmp_path: P
         ("a.jsonl", "b.jsonl"),
     ],
 )
-def test_ranks_and_a_single_file_are_one_step_with_a_quiet_note(
-    names: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_ranks_and_a_single_file_are_one_step_with_a_quiet_note(names, tmp_path):
     scan = read(logs(tmp_path, *names), strict=True)
     assert set(scan.responses["step"]) == {0}
     assert {PATH_STEP, FORMAT}.isdisjoint(kinds(scan))
@@ -105,9 +102,7 @@ def test_ranks_and_a_single_file_are_one_step_with_a_quiet_note(
         ("lr_1e-5.jsonl", "lr_1e-6.jsonl"),
     ],
 )
-def test_numbers_that_may_be_steps_are_warned_about(
-    names: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_numbers_that_may_be_steps_are_warned_about(names, tmp_path, capsys):
     scan = read(logs(tmp_path / "logs", *names))
     (step,) = set(scan.responses["step"])
     (note,) = (note for note in scan.notes if note.kind == FORMAT)
@@ -149,9 +144,7 @@ def test_files_without_a_step_beside_files_with_one_are_warned_about(
         ({"rank_1.jsonl": 0, "rank_2.jsonl": 0}, {0}, NO_STEP),
     ],
 )
-def test_paths_in_a_zip_are_like_paths_of_files(
-    members: dict[str, int], steps: set[int], noted: str, tmp_path: Path
-) -> None:
+def test_paths_in_a_zip_are_like_paths_of_files(members, steps, noted, tmp_path):
     def line(name: str) -> str:
         return json.dumps(stepless(prompt=name, response=name)) + "\n"
 
@@ -171,7 +164,6 @@ def test_paths_in_a_zip_are_like_paths_of_files(
 
 def test_a_step_in_the_rows_wins(tmp_path: Path) -> None:
     for i in (1, 2):
-        (tmp_path / f"step_{i}").mkdir()
         write(tmp_path / f"step_{i}" / "a.jsonl", [row(40 + i)])
         chat = {"prompt": [{"role": "user", "content": "Hi"}]}
         write(tmp_path / f"step_{i}" / "b.jsonl", [row(40 + i, **chat), stepless(**chat)])
@@ -189,11 +181,8 @@ def test_a_step_in_the_rows_wins(tmp_path: Path) -> None:
         (("r_1.jsonl",), False),
     ],
 )
-def test_rows_of_one_step_in_paths_of_several_are_noted(
-    names: tuple[str, ...], noted: bool, tmp_path: Path
-) -> None:
+def test_rows_of_one_step_in_paths_of_several_are_noted(names, noted, tmp_path):
     for name in names:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
         write(tmp_path / name, [row(4)])
     scan = read(tmp_path, strict=True)
     assert set(scan.responses["step"]) == {4}
@@ -223,9 +212,7 @@ def test_mapped_rows_and_messages_have_the_step_of_the_path(tmp_path: Path) -> N
     assert PATH_STEP in kinds(scan)
 
 
-def test_steps_of_paths_are_cached_and_found_in_ranges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_of_paths_are_cached_and_found_in_ranges(tmp_path, monkeypatch):
     monkeypatch.setattr("rlreport.read.files.byte_ranges.__kwdefaults__", {"range_bytes": 64})
     folder = logs(tmp_path / "logs", "r_1.jsonl", "r_2.jsonl", rows=9)
     for _ in range(2):

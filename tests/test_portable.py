@@ -8,6 +8,7 @@ from pathlib import Path
 
 import rlreport
 from tests.conftest import ROOT
+from tests.forms import files_below
 
 WITHOUT = """
 import os, signal, sys
@@ -27,18 +28,14 @@ rlreport.build(sys.argv[1], sys.argv[2], workers=4)
 LOGS = ROOT / "sample_logs" / "healthy"
 
 
-def files(out: Path) -> dict[str, bytes]:
-    return {p.relative_to(out).as_posix(): p.read_bytes() for p in out.rglob("*") if p.is_file()}
-
-
 def test_a_system_without_posix_builds_and_rebuilds_the_same_report(tmp_path: Path) -> None:
     out = tmp_path / "report"
     rlreport.build(LOGS, out, workers=2)
-    usual = files(out)
+    usual = files_below(out)
     (out / ".nojekyll").write_text("of the host", "utf-8")
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, LOGS, out], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert files(out) == {**usual, ".nojekyll": b"of the host"}
+    assert files_below(out) == {**usual, ".nojekyll": b"of the host"}
     assert [path.name for path in tmp_path.iterdir()] == ["report"]

@@ -22,9 +22,7 @@ DUMP = DUMPS / "prime_rl"
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_one_file_of_traces_and_one_of_each_producers_updates_are_the_same_run(
-    packed: bool, tmp_path: Path
-) -> None:
+def test_one_file_of_traces_and_one_of_each_producers_updates_are_the_same_run(packed, tmp_path):
     wanted = read(DUMP / "stream")
     traces = DUMP / "stream" / "monitors" / "file" / "traces"
     for folder in (traces / "stream", *(traces / "annotations").glob("*[!l]")):
@@ -137,9 +135,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("arrays", [(), ("logprobs",), ("logprobs", "trainer_logprobs")])
-def test_a_turn_that_was_not_trained_on_is_absent_and_not_nan(
-    tmp_path: Path, arrays: tuple[str, ...]
-) -> None:
+def test_a_turn_that_was_not_trained_on_is_absent_and_not_nan(tmp_path, arrays):
     episodes = []
     for step in range(20):
         for n in range(4):
@@ -175,8 +171,6 @@ def test_a_bad_update_costs_nothing_but_itself(tmp_path: Path, line: bytes) -> N
 def test_a_cycle_of_nodes_ends(tmp_path: Path) -> None:
     one = episode("t0-1", 0, "g", 1.0)
     one["traces"][0]["nodes"][0]["parent"] = 1
-    for folder in ("stream", "annotations/trainer"):
-        (tmp_path / folder).mkdir(parents=True)
     write(tmp_path / "stream/00000.jsonl", [one])
     branch = {"index": 0, "trainer_logprobs": [0.0] * 26}
     update = {"version": 1, "trace_id": "t0-1", "info": {}, "branches": [branch]}
@@ -194,9 +188,7 @@ def test_an_update_on_its_own_is_no_response(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [0, -20])
 @pytest.mark.parametrize("chunk", ["trainer/00002.jsonl.zst", "orchestrator/00000.jsonl.zst"])
-def test_of_a_damaged_chunk_of_updates_what_is_before_the_damage_is_read(
-    tmp_path: Path, chunk: str, kept: int
-) -> None:
+def test_of_a_damaged_chunk_of_updates_what_is_before_the_damage_is_read(tmp_path, chunk, kept):
     folder = run(tmp_path / "run", 0.0, steps=4)
     path = updates_of(folder) / chunk
     data = path.read_bytes() if path.exists() else zstd.compress(b"{}\n" * 9)

@@ -23,8 +23,9 @@ from rlreport.read.files import byte_ranges, find_sources
 from rlreport.system import ray_executor
 from rlreport.system.workers import Progress, Workers
 from tests import jobs
+from tests.forms import files_below
 from tests.running import rlreport
-from tests.store import BUCKET, local_files, long_log
+from tests.store import BUCKET, long_log
 
 pytestmark = pytest.mark.ci
 NODES = 3
@@ -123,10 +124,10 @@ def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die
     store.put_folder(log.parent, "cluster/run")
     url, out = f"s3://{BUCKET}/cluster/run", f"s3://{BUCKET}/cluster/report"
     build(log.parent, tmp_path / "local", workers=1)
-    wanted = local_files(tmp_path / "local")
+    wanted = files_below(tmp_path / "local")
     assert len([name for name in wanted if name.startswith("steps/")]) == 20
     build(url, tmp_path / "whole", ray=nodes.address)
-    assert local_files(tmp_path / "whole") == wanted
+    assert files_below(tmp_path / "whole") == wanted
     killing = Killing(nodes, ["reading", "texts", "pages"])
     with Workers(ray=nodes.address) as workers:
         build_report(

@@ -174,7 +174,6 @@ def test_other_files_in_the_folder_are_left_alone_and_named(tmp_path: Path) -> N
 
 
 def test_symlinks_neither_loop_nor_count_twice(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
     write(tmp_path / "run" / "b.jsonl", [GOOD])
     (tmp_path / "run" / "back").symlink_to(tmp_path, target_is_directory=True)
     (tmp_path / "run" / "latest.jsonl").symlink_to(tmp_path / "run" / "b.jsonl")
@@ -243,7 +242,6 @@ def test_missing_path_and_useless_input_are_told_apart(tmp_path: Path) -> None:
 
 def test_names_are_relative_to_what_was_given(tmp_path: Path) -> None:
     for name in ("one/a.jsonl", "two/deep/b.jsonl"):
-        (tmp_path / name).parent.mkdir(parents=True)
         write(tmp_path / name, [GOOD])
     assert [f.name for f in read(tmp_path).files] == ["one/a.jsonl", "two/deep/b.jsonl"]
     both = read(tmp_path / "one", tmp_path / "two")

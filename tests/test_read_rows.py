@@ -162,7 +162,6 @@ def critic(scan: Scan) -> np.ndarray:
 
 @pytest.mark.parametrize("apart", [False, True], ids=["one_file", "a_file_each"])
 def test_a_rows_critic_figures_do_not_depend_on_the_rows_beside_it(apart, tmp_path):
-    (tmp_path / "all").mkdir()
     alone = []
     for item in ROWS:
         path = write(tmp_path / f"{item['step']}.jsonl", [item])
@@ -275,13 +274,11 @@ def test_validation_that_a_restart_logged_again_counts_once(tmp_path: Path) -> N
 @pytest.mark.parametrize("lines", ["a.jsonl", "a.jsonl.gz"])
 def test_what_a_restart_replaced_is_in_no_sum(lines: str, tmp_path: Path) -> None:
     def written(name: str, rows: list[dict]) -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        path = write(folder / "a.jsonl", rows)
+        path = write(tmp_path / name / "a.jsonl", rows)
         if lines.endswith(".gz"):
             path.with_name(lines).write_bytes(gzip.compress(path.read_bytes()))
             path.unlink()
-        return folder
+        return path.parent
 
     restarted = read(written("restarted", OLDER + NEWER), restarts="last")
     alone = read(written("alone", OLDER[:5] + NEWER))
@@ -311,9 +308,10 @@ def test_a_cached_scan_with_the_replaced_rows_is_not_taken_for_one_without(tmp_p
 def attempt(
     folder: Path, name: str, steps: range, rows: int = 4, topic: str = "", **fields: object
 ) -> None:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, [row(s, prompt=f"{topic}{s} {i}", **fields) for s in steps for i in range(rows)])
+    write(
+        folder / name,
+        [row(s, prompt=f"{topic}{s} {i}", **fields) for s in steps for i in range(rows)],
+    )
 
 
 @pytest.mark.parametrize(
@@ -364,7 +362,6 @@ def test_an_attempt_that_starts_anew_or_is_behind_shares_prompts(older, newer, a
 def test_attempts_with_steps_of_any_size_or_a_file_per_step_are_noted(tmp_path: Path) -> None:
     for name, steps in (("a", range(60)), ("b", range(50, 100))):
         rows = [row(step) for step in steps for _ in range(4 + 5 * (step % 3))]
-        (tmp_path / "sizes").mkdir(exist_ok=True)
         write(tmp_path / "sizes" / f"{name}.jsonl", rows)
         for step in steps:
             attempt(

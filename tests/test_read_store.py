@@ -21,9 +21,10 @@ from rlreport.read.files import byte_ranges, find_sources
 from rlreport.read.logs import read_chunks
 from rlreport.system.stores import read_ranges, shown
 from rlreport.system.workers import Progress, Workers
+from tests.forms import files_below
 from tests.reading import read, row, write
 from tests.running import rlreport
-from tests.store import BUCKET, Store, local_files, long_log
+from tests.store import BUCKET, Store, long_log
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_a_report_of_logs_in_a_store_is_that_of_the_same_logs_on_disk(store, sha
     url = f"s3://{BUCKET}/same/logs"
     assert rlreport("build", logs, "-o", tmp_path / "local").returncode == 0
     assert rlreport("build", url, "-o", tmp_path / "remote").returncode == 0
-    assert local_files(tmp_path / "remote") == local_files(tmp_path / "local")
+    assert files_below(tmp_path / "remote") == files_below(tmp_path / "local")
 
 
 def test_the_first_pass_moves_the_log_once_and_detection_a_hundredth(store, log):

@@ -53,9 +53,7 @@ def test_files_that_the_windows_job_names_are_there() -> None:
     assert not [name for name in named if not (ROOT / name).is_file()]
 
 
-def test_release_notes_are_the_section_of_the_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_release_notes_are_the_section_of_the_version(tmp_path, monkeypatch):
     log = tmp_path / "CHANGELOG.md"
     log.write_text(
         "# Changelog\n\n## [Unreleased]\n\n- later\n\n## [1.10.0] - 2026-12-01\n\n### Added\n- b\n"

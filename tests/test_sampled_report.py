@@ -11,7 +11,7 @@ from rlreport.cli import main
 from rlreport.read import choice
 from tests.forms import everything
 from tests.pages_reading import rows_data
-from tests.reading import row
+from tests.reading import row, write
 from tests.schemas import validate
 
 LIMIT, STEPS, EACH = 1024, 9, 176
@@ -126,10 +126,8 @@ def test_check_says_so(log, capsys):
 
 def test_a_run_that_is_sampled_whole_says_nothing(tmp_path):
     assert LIMIT < STEPS * EACH
-    small = tmp_path / "log.jsonl"
     rows = [row(step, response=f"a b {i}") for step in range(6) for i in range(20)]
-    small.write_text("".join(json.dumps(one) + "\n" for one in rows))
-    rlreport.build(small, tmp_path / "run", workers=1)
+    rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run", workers=1)
     pages = everything(tmp_path / "run")
     assert b"from a sample" not in pages
     assert b"sampled responses only" not in pages

@@ -219,9 +219,7 @@ def test_a_log_that_unfolds_is_refused(name: str, write: Write, said: str, tmp_p
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
 @pytest.mark.parametrize("use_dictionary", [False, True])
-def test_parquet_values_are_those_of_pyarrow(
-    rows: int, use_dictionary: bool, tmp_path: Path
-) -> None:
+def test_parquet_values_are_those_of_pyarrow(rows, use_dictionary, tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = pa.table(
         {

@@ -33,9 +33,7 @@ def array(name: str) -> Any:
 
 @pytest.mark.parametrize("kind", [int, bool])
 @pytest.mark.parametrize("more", [{}, {"reward_parts": {"x": 1.0}}])
-def test_token_figures_count_sampled_tokens_only(
-    tmp_path: Path, kind: type, more: dict[str, Any]
-) -> None:
+def test_token_figures_count_sampled_tokens_only(tmp_path, kind, more):
     """Further fields send the row another way through the reader: the numbers are the same."""
     rows = [masked([kind(m) for m in MASK], **more), masked([1] * 10, **more)]
     scan = read(write(tmp_path / "log.jsonl", rows))
@@ -71,9 +69,7 @@ def test_token_figures_count_sampled_tokens_only(
     }  # fmt: skip
 
 
-def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(
-    tmp_path: Path,
-) -> None:
+def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(tmp_path):
     rewards = [0.0, 0.1, 1.0, 0.0, 2.0, 0.0, 0.2, 0.0, 4.0, 0.5]
     scan = read(write(tmp_path / "log.jsonl", [masked(token_rewards=rewards)]))
     paid, values = np.array([0.0, 3.1, 0.0, 0.2, 4.0, 0.5]), array("values")[KEEP]
@@ -89,20 +85,14 @@ def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(
     assert scan.responses["rlhf_reward"][0] == pytest.approx(sum(rewards))
 
 
-@pytest.mark.parametrize(
-    "mask", [MASK[:-1], [*MASK, 1], [0.5] * 10, [2] * 10, ["1"] * 10, "1111111111"]
-)
-def test_a_mask_that_fits_no_tokens_is_left_out_with_its_reason(
-    tmp_path: Path, mask: object
-) -> None:
-    scan = read(write(tmp_path / "log.jsonl", [masked(mask), tokens("x")]))
-    assert scan.responses["response_tokens"].tolist() == [10, 1]
-    assert kinds(scan) == {"bad_mask"}
+def test_a_mask_that_fits_no_tokens_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    masks = [MASK[:-1], [*MASK, 1], [0.5] * 10, [2] * 10, ["1"] * 10, "1111111111"]
+    scan = read(write(tmp_path / "log.jsonl", [*map(masked, masks), tokens("x")]))
+    assert scan.responses["response_tokens"].tolist() == [10] * len(masks) + [1]
+    assert {note.kind: note.count for note in scan.notes} == {"bad_mask": len(masks)}
 
 
-def test_a_mask_that_fits_only_unusable_tokens_is_left_out_whenever_a_row_is_read(
-    tmp_path: Path,
-) -> None:
+def test_a_mask_that_fits_only_unusable_tokens_is_left_out_whenever_a_row_is_read(tmp_path):
     ids = {"response_tokens": [7, 8, 9], "response_mask": [1, 0, 1], "logprobs": [-1.0] * 5}
     scan = read(write(tmp_path / "log.jsonl", [row(**ids), tokens("x")]))
     assert {"bad_mask", "not_tokens"} <= kinds(scan)
@@ -164,25 +154,20 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     assert rollout.sampled.tolist() == [True] * 2 + [False] * 3 + [True] * 5
 
 
-@pytest.mark.parametrize(
-    ("prompt", "response", "chars", "unclosed"),
-    [
-        ("q", "plain", None, None),
-        ("q", "<think>abc</think>d", 3, 0),
-        ("q", "<think>abc", 3, 1),
-        ("q<think>\n", "abc", 3, 1),
-        ("q<think>\n", "abc</think>d", 3, 0),
-        ("q", "abc</think>d<think>ef", 5, 1),
-        ("q", "<think>" * 3, 14, 1),
-    ],
-)
-def test_thinking_without_an_end_is_told(
-    tmp_path: Path, prompt: str, response: str, chars: float | None, unclosed: float | None
-) -> None:
-    scan = read(write(tmp_path / "log.jsonl", [row(prompt=prompt, response=response)]))
-    found = scan.responses[["thinking_chars", "unclosed_thinking"]].iloc[0]
-    expected = [np.nan if x is None else x for x in (chars, unclosed)]
-    assert found.tolist() == pytest.approx(expected, nan_ok=True)
+def test_thinking_without_an_end_is_told(tmp_path: Path) -> None:
+    expected = {
+        ("q", "plain"): (np.nan, np.nan),
+        ("q", "<think>abc</think>d"): (3, 0),
+        ("q", "<think>abc"): (3, 1),
+        ("q<think>\n", "abc"): (3, 1),
+        ("q<think>\n", "abc</think>d"): (3, 0),
+        ("q", "abc</think>d<think>ef"): (5, 1),
+        ("q", "<think>" * 3): (14, 1),
+    }
+    rows = [row(prompt=prompt, response=response) for prompt, response in expected]
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    found = scan.responses[["thinking_chars", "unclosed_thinking"]]
+    np.testing.assert_array_equal(found, [*expected.values()])
 
 
 def test_thinking_is_counted_in_tokens_where_its_marks_are_tokens(tmp_path: Path) -> None:

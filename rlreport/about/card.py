@@ -281,12 +281,9 @@ class Card:
     notes: list[str] = field(default_factory=list)
     withheld: bool = False  # whether entries existed, but ``--redact=names`` removed all of them
 
-    @property
-    def hidden(self) -> int:
-        return len(self.secrets)
-
     def as_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("entries", "sources", "hidden", "cut")}
+        facts = {name: getattr(self, name) for name in ("entries", "sources", "cut")}
+        return facts | {"hidden": len(self.secrets)}
 
     def without_texts(self) -> Card:
         """Return a copy in which ``[text]`` replaces values that may be prose, such as a prompt."""
@@ -453,17 +450,17 @@ def _git() -> dict[str, Scalar]:
 def card_view(card: Card) -> dict[str, str] | None:
     if card.withheld:
         return {"summary": message("Configuration: omitted by --redact=names"), "text": ""}
-    if not (card.entries or card.hidden or card.cut):
+    entries, hidden, files = len(card.entries), len(card.secrets), listed(card.sources)
+    if not (entries or hidden or card.cut):
         return None
-    entries, files = len(card.entries), listed(card.sources)
     shown = plural(
         "{count} entry from {files}", "{count} entries from {files}", entries, files=files
     )
     secret = plural(
-        "{count} omitted as a likely secret", "{count} omitted as likely secrets", card.hidden
+        "{count} omitted as a likely secret", "{count} omitted as likely secrets", hidden
     )
     cut = message("{count:count} omitted, as the configuration is too long", count=card.cut)
-    parts = [shown, secret if card.hidden else "", cut if card.cut else ""]
+    parts = [shown, secret if hidden else "", cut if card.cut else ""]
     summary = message("Configuration: {what}", what=clauses(parts))
     return {"summary": summary, "text": "\n".join(_card_lines(card))}
 

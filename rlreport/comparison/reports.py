@@ -30,6 +30,7 @@ from rlreport.check.run import has
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnreadableReportError, UnusableInputError
 from rlreport.figures.tokens import is_cut_off
+from rlreport.formats.logged import dicts, mapping
 from rlreport.system.documents import (
     LimitError,
     load_csv,
@@ -64,11 +65,7 @@ _HASHES = ("prompt", "group_hash")
 
 
 def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
-    """Return a table of one row per response with its figures and the ids of its prompt.
-
-    ``redact`` leaves out texts and also hashes, which would confirm a guessed prompt. Figures that
-    no response has are left out.
-    """
+    """Return a table of one row per response with its figures and the ids of its prompt."""
     if tables.responses.empty:
         return trainer_data(tables.steps)
     responses, extras = tables.responses, tables.extras
@@ -79,14 +76,17 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
         "prompt_id": responses["prompt_id"],
         "group": responses["group"],
     }
-    if not redact:
+    if not redact:  # a hash would confirm a guessed prompt
         columns["prompt"] = responses["prompt_hash"]
         if responses["group_hash"].any():
             columns["group_hash"] = responses["group_hash"]
     columns |= {name: responses[name].to_numpy(np.float64) for name in _FIGURES}
     columns["cut_off"] = is_cut_off(*(responses[n].to_numpy() for n in ("finished", "stopped")))
     columns["duplicate"] = responses.duplicated(["step", "response_hash"], keep=False).astype(float)
-    columns["zero_variance"] = _zero_variance(responses)
+    rewards = responses.groupby("group", sort=False)["reward"]
+    spread = rewards.transform("max") - rewards.transform("min")
+    alike = (spread < 1e-6).astype(np.float64)
+    columns["zero_variance"] = alike.where(rewards.transform("count") > 1)
     for name in extras.columns:
         values = extras[name]
         key = f"{PART if name in tables.reward_parts else EXTRA}{name}"
@@ -117,12 +117,6 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
         if name == "reward" or has(steps, f"{name}_mean"):
             table[name] = steps[f"{name}_mean"]
     return table
-
-
-def _zero_variance(responses: pd.DataFrame) -> pd.Series:
-    rewards = responses.groupby("group", sort=False)["reward"]
-    spread = rewards.transform("max") - rewards.transform("min")
-    return (spread < 1e-6).astype(np.float64).where(rewards.transform("count") > 1)
 
 
 def packed(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
@@ -257,13 +251,7 @@ class Earlier:
 
 def section(about: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return the dict under a key of ``report.json``, {} if it is missing or not a dict."""
-    value = about.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def dicts(value: object) -> list[Mapping[str, Any]]:
-    """Return the dicts in a list of ``report.json``, [] if it is missing or not a list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return mapping(about.get(key))
 
 
 def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:

@@ -20,12 +20,12 @@ from rlreport.comparison.compare import Side, side_of
 from rlreport.comparison.reports import (
     Earlier,
     ResponseId,
-    dicts,
     earlier_report,
     response_data,
     section,
     verdict_of,
 )
+from rlreport.formats.logged import dicts
 from rlreport.metrics import find_and_read
 from rlreport.options import CompareOptions, FigureOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
@@ -57,8 +57,6 @@ Texts = Callable[[Iterable[ResponseId]], dict[ResponseId, tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """One run of a comparison."""
-
     name: str
     side: Side
     level: str  # level of the report's verdict on the run, such as ``critical``

@@ -61,7 +61,7 @@ class Effect:
     paired: bool = True  # whether only prompts that both sides have are compared, each with itself
 
 
-def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0, seed: int = 0) -> Effect:
+def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0) -> Effect:
     """Return the mean difference NEW - BASE over the prompts that both sides have.
 
     ``base`` and ``new`` are means by prompt, (prompts,), NaN where a side lacks the prompt; for
@@ -74,14 +74,13 @@ def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0, seed: int
     pairs = len(difference)
     if pairs < LEAST_PROMPTS:
         return Effect(float(difference.mean()) if pairs else np.nan, pairs=pairs)
-    effect = Effect(float(difference.mean()), p=sign_flip_p(difference, seed), pairs=pairs)
-    return _with_interval(
-        effect, [_error_of_mean(difference), *_new_run_error(runs[:, shared])], rounding
-    )
+    effect = Effect(float(difference.mean()), p=sign_flip_p(difference), pairs=pairs)
+    errors = [_error_of_mean(difference), *_new_run_error(runs[:, shared])]
+    return _with_interval(effect, errors, rounding)
 
 
 def unpaired_effect(
-    base: Floats, new: Floats, *, runs: Sequence[Floats] = (), rounding: float = 0.0, seed: int = 0
+    base: Floats, new: Floats, *, runs: Sequence[Floats] = (), rounding: float = 0.0
 ) -> Effect:
     """Return the difference of the sides' means, for sides with different prompts.
 
@@ -96,7 +95,7 @@ def unpaired_effect(
     between_runs = _new_run_error([run[np.isfinite(run)] for run in runs])
     # If runs agree by chance, the interval must not become narrower than the one over runs.
     errors = [_welch([_error_of_mean(base), _error_of_mean(new), *between_runs]), *between_runs]
-    value, p = float(new.mean() - base.mean()), relabel_p(base, new, seed)
+    value, p = float(new.mean() - base.mean()), relabel_p(base, new)
     return _with_interval(Effect(value, p=p, pairs=pairs, paired=False), errors, rounding)
 
 
@@ -136,7 +135,7 @@ def _with_interval(effect: Effect, errors: Sequence[StandardError], rounding: fl
     return Effect(value, low, high, mde, p, effect.pairs, effect.paired)
 
 
-def sign_flip_p(difference: Floats, seed: int) -> float:
+def sign_flip_p(difference: Floats) -> float:
     """Return the two-sided p-value of the sign-flip test of paired differences (Fisher 1935).
 
     With one binary response per prompt this is McNemar's exact test. For few nonzero values all
@@ -148,11 +147,11 @@ def sign_flip_p(difference: Floats, seed: int) -> float:
         signs = 1 - 2 * _subsets(len(differences))
     else:
         differences = np.bincount(np.arange(len(differences)) % _MAX_VALUES, differences)
-        signs = _signs(len(differences), seed)
+        signs = _signs(len(differences))
     return _two_sided(signs @ differences, differences.sum())
 
 
-def relabel_p(base: Floats, new: Floats, seed: int) -> float:
+def relabel_p(base: Floats, new: Floats) -> float:
     """Return the two-sided p-value for a random assignment of the prompts to the two sides.
 
     With one binary response per prompt this is Fisher's exact test. Assignments are enumerated or
@@ -170,7 +169,7 @@ def relabel_p(base: Floats, new: Floats, seed: int) -> float:
     pooled = pooled - values[counts.argmax()]
     observed, nonzero_values = pooled[:size].sum(), pooled[pooled != 0]
     if len(nonzero_values) > MAX_ENUMERATED:
-        return _two_sided(_labels(len(pooled), size, seed) @ pooled, observed)
+        return _two_sided(_labels(len(pooled), size) @ pooled, observed)
     subsets, zero_count = _subsets(len(nonzero_values)), len(pooled) - len(nonzero_values)
     ways = [comb(zero_count, size - k) if k <= size else 0 for k in range(len(nonzero_values) + 1)]
     shares = np.array([way / comb(len(pooled), size) for way in ways])
@@ -184,17 +183,17 @@ def _subsets(count: int) -> Floats:
 
 
 @lru_cache(maxsize=2)
-def _signs(count: int, seed: int) -> Floats:
+def _signs(count: int) -> Floats:
     """Return random signs, (PERMUTATIONS + 1, count); the first row is all +1, as observed."""
-    signs = np.random.default_rng(seed).choice([-1.0, 1.0], (PERMUTATIONS + 1, count))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (PERMUTATIONS + 1, count))
     signs[0] = 1
     return signs
 
 
 @lru_cache(maxsize=2)
-def _labels(count: int, size: int, seed: int) -> Floats:
+def _labels(count: int, size: int) -> Floats:
     labels = np.tile((np.arange(count) < size).astype(np.float64), (PERMUTATIONS + 1, 1))
-    labels[1:] = np.random.default_rng(seed).permuted(labels[1:], axis=1)
+    labels[1:] = np.random.default_rng(0).permuted(labels[1:], axis=1)
     return labels
 
 

@@ -39,8 +39,6 @@ _MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
 
 @dataclass(frozen=True)
 class Form:
-    """An output format."""
-
     id: str
     # functions as ``module:function``, imported on first use: one writes a whole report, the other
     # encodes a page, see ``pages.templates.Finish``

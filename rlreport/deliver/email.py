@@ -170,7 +170,10 @@ def write_mail(builder: Builder, path: Path) -> None:
             filename=f"{file_name(picture.name)}.png",
             disposition="inline",
         )
-    _attach(mail, attachment, name)
+    named: dict[str, Any] = {"filename": name, "params": {"charset": "utf-8"}}
+    mail.add_attachment(b"", "text", "html", cte="quoted-printable", **named)
+    *_, attached = mail.iter_attachments()
+    attached.set_payload(b2a_qp(attachment, istext=False).decode("ascii"))
     # Boundaries are random unless set; "=_" occurs in neither base64 nor quoted-printable.
     multiparts = [part for part in mail.walk() if part.is_multipart()]
     for number, part in enumerate(multiparts):
@@ -184,13 +187,6 @@ def _header(name: str, text: str) -> bytes:
     plain = text.isascii() and "=?" not in text
     value = Header(text, "us-ascii" if plain else "utf-8", 78, name).encode(linesep="\r\n")
     return f"{name}: {value}\r\n".encode()
-
-
-def _attach(mail: EmailMessage, document: bytes, name: str) -> None:
-    options: dict[str, Any] = {"filename": name, "params": {"charset": "utf-8"}}
-    mail.add_attachment(b"", "text", "html", cte="quoted-printable", **options)
-    *_, part = mail.iter_attachments()
-    part.set_payload(b2a_qp(document, istext=False).decode("ascii"))
 
 
 def addresses(option: str, *given: str) -> list[Address]:

@@ -69,20 +69,14 @@ def pictures(builder: Builder, most: int, *, width: int) -> list[Chart]:
 
 
 def trend(values: NDArray[np.float64]) -> str:
-    """Return a sparkline of up to 20 block characters, with a dot where values are missing."""
-    largest = np.abs(values[np.isfinite(values)]).max(initial=0)
-    if largest > 0:
-        # Without this, sums and differences of very large rewards could overflow.
-        values = values / largest
+    """Return a sparkline of up to 20 block characters of a course's values, which are finite."""
+    # Without this, sums and differences of very large rewards could overflow.
+    values = values / (np.abs(values).max() or 1.0)
     parts = np.array_split(values, min(_TREND_COLUMNS, len(values)))
-    finite_parts = [part[np.isfinite(part)] for part in parts]
-    means = [float(part.mean()) if len(part) else None for part in finite_parts]
-    finite = [mean for mean in means if mean is not None]
-    if not finite:
-        return ""
-    low, high = min(finite), max(finite)
+    means = [float(part.mean()) for part in parts]
+    low, high = min(means), max(means)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join("·" if mean is None else _BARS[round((mean - low) * scale)] for mean in means)
+    return "".join(_BARS[round((mean - low) * scale)] for mean in means)
 
 
 def _ranked_charts(builder: Builder) -> list[Chart]:

@@ -40,8 +40,6 @@ LONGEST_NAME = 80
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The x or y axis of a chart."""
-
     # limits of the axis
     low: float
     high: float

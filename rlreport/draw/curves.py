@@ -153,16 +153,13 @@ def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
 
 
 def sparkline(values: Floats, steps: Ints | None = None) -> str:
-    """Return SVG path data in a box 100 × 24, "" if fewer than two values are finite.
-
-    Many values are drawn as means of neighbours, both ends, the lowest and the highest.
-    """
+    """Return SVG path data in a box 100 × 24, "" if fewer than two values are finite."""
     values = drawable(values)
     if len(values) < 2:
         return ""
     at = np.arange(len(values)) if steps is None else steps.astype(np.float64)
     across = _WIDTH * (at - at[0]) / (at[-1] - at[0])
-    if len(values) > SPARKLINE_POINTS:
+    if len(values) > SPARKLINE_POINTS:  # means of neighbours, both ends, lowest and highest
         groups = np.arange(len(values)) * (SPARKLINE_POINTS - 4) // len(values)
         means = pd.DataFrame({"x": across, "y": values}).groupby(groups).mean()
         extremes = [np.nan_to_num(sign * values, nan=-np.inf).argmax() for sign in (1, -1)]
@@ -261,20 +258,8 @@ class Mark(NamedTuple):
     spans: list[list[float]]  # [start, end] of each shaded range of steps
 
 
-def mark_layers(marks: Sequence[Mark]) -> dict[str, Rows]:
-    """Return layer name -> rows that shade the marked steps, the most severe marks on top."""
-    rows = [
-        {"from": low, "to": high, "severity": mark.severity, "finding": mark.title}
-        for mark in sorted(marks, key=lambda mark: -SEVERITIES.index(mark.severity))
-        for low, high in mark.spans
-    ]
-    return {"marked": rows, "marked_bar": rows}
-
-
 def floats(table: pd.DataFrame, column: str) -> Floats:
-    """Return a column as float64, see ``drawable``, NaN for missing values or a missing column."""
-    if column not in table:
-        return np.full(len(table), np.nan)
+    """Return a column as float64, see ``drawable``, NaN for missing values."""
     return drawable(table[column].to_numpy(dtype=np.float64, na_value=np.nan))
 
 
@@ -318,9 +303,15 @@ def curve_chart(
     noisy = [curve.key for curve in curves if curve.noisy]
     drawn_rows = [row | {"value": row["ema_6"]} if row["series"] in noisy else row for row in rows]
     marks = frame.marks(name)
+    marked = [  # the most severe on top
+        {"from": low, "to": high, "severity": mark.severity, "finding": mark.title}
+        for mark in sorted(marks, key=lambda mark: -SEVERITIES.index(mark.severity))
+        for low, high in mark.spans
+    ]
     layers = {
         "raw": [row for row in rows if row["series"] in noisy],
-        **mark_layers(marks),
+        "marked": marked,
+        "marked_bar": marked,
         "guide": _guide_rows(guide, y),
         "zero": [{"zero": 0}] if y.low < 0 < y.high else [],
         "point": _point_rows(rows),
@@ -356,7 +347,7 @@ def curve_chart(
     if noisy:
         parts.append(message("Noisy curves are smoothed, with their values behind."))
     if marks:
-        titles = dict.fromkeys(row["finding"] for row in layers["marked"])
+        titles = dict.fromkeys(row["finding"] for row in marked)
         listed = clauses(message("{mark:clause}", mark=title) for title in titles)
         parts.append(message("Marked: {marks}.", marks=listed))
     if omitted:

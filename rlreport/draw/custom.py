@@ -38,8 +38,6 @@ _REASON_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class ChartFunction:
-    """A user's function that returns charts."""
-
     name: str
     source: str  # file name, or value of the entry point, that defines the function
     # returns the function; an entry point is imported by this call

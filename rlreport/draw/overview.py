@@ -275,17 +275,14 @@ def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | N
         places["reward"] = "reward"
     if own:
         places[own[0][1].name] = "lead"
-    order = list(places)
-    # A chart that a finding names has a place of its own.
-    charts = [replace(c, switch="") if c.name in places else c for c in charts]
-    result = [_set_place(c, places.get(c.switch or c.name, "more")) for c in charts]
+    order, result = list(places), []
+    for chart in charts:
+        # A chart that a finding names has a place of its own.
+        switch = "" if chart.name in places else chart.switch
+        place = places.get(switch or chart.name, "more")
+        group = chart.group if place == "more" else ""  # the heading of collapsed charts
+        result.append(replace(chart.sized(SIZES[place]), place=place, group=group, switch=switch))
     return sorted(result, key=lambda c: order.index(c.name) if c.name in places else len(order))
-
-
-def _set_place(chart: Chart, place: PageSlot) -> Chart:
-    if place != "more":  # only collapsed charts are under the heading of their group
-        chart = replace(chart, group="")
-    return replace(chart.sized(SIZES[place]), place=place)
 
 
 def _add_description(chart: Chart, run: str, sample_note: str) -> Chart:

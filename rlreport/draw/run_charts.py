@@ -447,7 +447,7 @@ class _Group:
         return [name for name in self.varied if name in preferred]
 
 
-def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
+def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     """Yield a chart per trainer metric and extra column but reward parts, important ones first."""
     for group in _groups(tables):
         roles = {metric: role for role, metric in roles_of(group.values).items()}
@@ -478,11 +478,9 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
                 guide=None if guide is None else (guide.low, guide.high),
                 scale=_scale(group.values[name]),
             )
-            if chart is None:
-                continue
-            heading = group.heading if rank < MOST_METRICS else message("More trainer metrics")
-            interactive = rank < MOST_METRICS
-            yield replace(chart, group=heading, subject=chart_name, interactive=interactive)
+            main = rank < MOST_METRICS
+            heading = group.heading if main else message("More trainer metrics")
+            yield chart and replace(chart, group=heading, subject=chart_name, interactive=main)
 
 
 def not_drawn(tables: Tables) -> list[str]:

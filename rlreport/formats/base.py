@@ -24,15 +24,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The location of an object: file (path in the log folder), line from 1, index from 0.
-
-    ``step`` is the step that the file's name has among all files, None if it has none.
-    """
+    """The location of an object: file (path in the log folder), line from 1, index from 0."""
 
     name: str
     line: int = 0
     index: int = 0
-    step: AssumedStep | None = None
+    step: AssumedStep | None = None  # that the file's name has among all files, None without one
     member: str = ""  # name of the object's file in ``name``, if that is an archive
 
     @property
@@ -159,10 +156,7 @@ class _Adapted(BaseFormat):
 
 
 def adapt(form: Any) -> BaseFormat:
-    """Return a format that does not derive from ``BaseFormat`` with the defaults of its hooks.
-
-    It must have what ``_REQUIRED`` names, and may have what ``_OPTIONAL`` names.
-    """
+    """Return a format, also one of a class of its own with all _REQUIRED and any _OPTIONAL."""
     if isinstance(form, BaseFormat):
         return form
     adapted = _Adapted()

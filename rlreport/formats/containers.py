@@ -175,7 +175,10 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
             "reading parquet logs needs pyarrow: pip install 'rlreport[parquet]'"
         ) from None
     try:
-        _check_footer(file)
+        file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
+        length, mark = file.read(4), file.read(4)
+        if mark == b"PAR1" and int.from_bytes(length, "little") > MAX_FOOTER:
+            raise LimitError(message("a footer of over {most:count} bytes", most=MAX_FOOTER))
         with pq.ParquetFile(file, thrift_container_size_limit=MAX_ELEMENTS) as parquet:
             metadata = parquet.metadata
         _check_metadata(metadata, file.seek(0, io.SEEK_END))
@@ -246,13 +249,6 @@ def _text_bytes(batch: Any) -> int:
             lengths = pc.take(pc.binary_length(array.dictionary), array.indices)
             size += pc.sum(lengths).as_py() or 0
     return size
-
-
-def _check_footer(file: IO[bytes]) -> None:
-    file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
-    length, mark = file.read(4), file.read(4)
-    if mark == b"PAR1" and int.from_bytes(length, "little") > MAX_FOOTER:
-        raise LimitError(message("a footer of over {most:count} bytes", most=MAX_FOOTER))
 
 
 def _check_metadata(metadata: Any, size: int) -> None:

@@ -32,15 +32,12 @@ _USED_KEYS = frozenset(
     {"training_step", "task", "task_hash", "termination_reason", "trajectories", "id"}
     | {"episode_id", "session_id"}
 )
-# Names of agents that are not the policy; episodes do not say which agent is trained
+# Names of agents that are not trained, unless all have such names; episodes do not say it
 _OTHER_AGENTS = re.compile(r"judge|grader|verifier|critic|reviewer|simulat", re.IGNORECASE)
 
 
 class RLLM(BaseFormat):
-    """rLLM's format: one episode per file, one row per trajectory in it.
-
-    Agents with a name like a judge's are marked as not trained, unless all agents have such names.
-    """
+    """rLLM's format: one episode per file, one row per trajectory in it."""
 
     id = "rllm"
     description = "rLLM episodes of training and of `rllm eval`: one JSON file an episode"
@@ -213,12 +210,9 @@ class SkyRL(BaseFormat):
         return SkyRL(FileStamp.of(path)) if path.suffix == ".jsonl" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the row of a line, unless the line is an earlier turn of a later line.
-
-        If ``score`` is a list, it has one reward per token, and their sum is the reward.
-        """
         if obj.get("output_response") is None:
             raise RowError(message("no `output_response`"))
+        # A list of scores has one per token, and their sum is the reward.
         scores, extras = coerce.numbers(obj.get("score")), mapping(obj.get("env_extras"))
         spec = extras.get("reward_spec") or extras.get("reward_model")
         about = spec if isinstance(spec, dict) else extras

@@ -149,18 +149,14 @@ def _resolve_attachment(content: Any, attachments: Row) -> Any:
 
 
 class LMEval(BaseFormat):
-    """The format of lm-evaluation-harness samples: one document (question) per line.
-
-    If a task has several filters, each document is logged once per filter, and only the lines of
-    the file's first filter are read.
-    """
+    """The format of lm-evaluation-harness samples: one document (question) per line and filter."""
 
     id = "lm_eval"
     evaluates = True
     description = "lm-evaluation-harness --log_samples: one evaluation, a file a task"
     files = ("samples_<task>_<time>.jsonl",)
     claims = (("doc_id", "arguments", "resps", "target"),)
-    filter: str | None = None  # the filter whose lines are read; None to read all lines
+    filter: str | None = None  # the file's first filter: only its lines are read; None for all
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> LMEval:
         first = None
@@ -220,10 +216,7 @@ def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
 
 
 class ATIF(BaseFormat):
-    """Harbor's format: one trajectory per file.
-
-    The reward, times and errors come from the trial's ``result.json`` (``sibling``).
-    """
+    """Harbor's format: a trajectory per file, and its outcome in ``result.json`` (``sibling``)."""
 
     id = "atif"
     alone = False

@@ -92,10 +92,7 @@ def entry_of(obj: Row, entry: Row) -> Row:
 
 
 def explode(obj: Row, key: str) -> Iterator[Row]:
-    """Convert an object of columns (lists) to one object per element of column ``key``.
-
-    Values that are not lists are repeated in each object.
-    """
+    """Yield an object per element of column ``key``; values that are not lists are repeated."""
     column = obj.get(key)
     if not isinstance(column, list):
         raise RowError(message("{field} is missing or not a list", field=f"`{key}`"))
@@ -175,15 +172,12 @@ def fields(**values: Any) -> Row:
 
 
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
-    """Return the numbers, booleans and short strings of ``obj``, except the keys ``used``.
-
-    A key named like a canonical field becomes ``<key>_logged``, because its meaning may differ.
-    """
+    """Return the numbers, booleans and short strings of ``obj``, except the keys ``used``."""
     row: Row = {}
     taken = obj.read if isinstance(obj, KeyTracker) else set()
     for key, value in obj.items():
         if key not in used and is_scalar(value):
-            name = f"{key}_logged" if key in CANONICAL else key
+            name = f"{key}_logged" if key in CANONICAL else key  # its meaning may differ
             row[name] = coerce.unquoted(value) if isinstance(value, str) else value
             taken.add(key)
     return row
@@ -450,10 +444,8 @@ def flat_numbers(
 
 
 def step_in(obj: dict[str, Any]) -> int | None:
-    """Return the step of an object, None if it has no step, or an invalid or too large one.
-
-    Only the first of STEP_KEYS in the object is used, because others may count something else.
-    """
+    """Return the step of an object, None if it has no step, or an invalid or too large one."""
+    # Only the first key is used, because others may count something else.
     value = next((value for key in STEP_KEYS if (value := obj.get(key)) is not None), None)
     if isinstance(value, str):
         match = _STEP_OF_STEPS.fullmatch(value)
@@ -464,10 +456,7 @@ def step_in(obj: dict[str, Any]) -> int | None:
 
 
 def numbers_of(event: dict[str, Any]) -> dict[str, float]:
-    """Return the metrics of a logged event by name.
-
-    If its kind is not training, the kind becomes a prefix of the names, as in ``eval/loss``.
-    """
+    """Return the metrics of a logged event by name; the names of its kind are ``prefixed``."""
     kinds = (v.lower() for key, v in event.items() if key in KIND_KEYS and isinstance(v, str))
     kind = next(kinds, "")
     numbers = dict(flat_numbers(_metrics_object(event)))

@@ -138,11 +138,8 @@ def _step_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def look_up(obj: object, path: str) -> tuple[bool, Any]:
-    """Return whether a dotted path exists in ``obj``, and its value (None if it does not).
-
-    The whole path is first tried as a key, as keys may contain dots.
-    """
-    if isinstance(obj, dict) and path in obj:
+    """Return whether a dotted path exists in ``obj``, and its value (None if it does not)."""
+    if isinstance(obj, dict) and path in obj:  # keys may contain dots
         return True, obj[path]
     head, _, rest = path.partition(".")
     if isinstance(obj, dict) and rest and head in obj:

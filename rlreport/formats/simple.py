@@ -158,11 +158,6 @@ class AgileRL(Renamed):
 
 
 class Verl(Renamed):
-    """verl's format: files in ``rollout_data_dir`` and ``validation_data_dir``.
-
-    The V1 trainer's ``uid`` is ``<group>_<session>_<output>`` (matched by ``key``).
-    """
-
     id = "verl"
     description = "verl rollout_data_dir and validation_data_dir, legacy and V1 trainer"
     files = ("<step>.jsonl",)
@@ -176,7 +171,7 @@ class Verl(Renamed):
     texts = frozenset({"pred", "answer", "extracted_answer", "request_id", "data_source"})
     hidden = texts | {"reward", "uid"}
     part = re.compile(r".+_(?:reward|score)s?|.+_penalty")
-    key = re.compile(r"((.+)_\d+)_\d+")
+    key = re.compile(r"((.+)_\d+)_\d+")  # ``uid`` of the V1 trainer: <group>_<session>_<output>
 
     def writer(self, obj: Row) -> str:
         return "V1 trainer" if "uid" in obj else "legacy trainer"
@@ -263,12 +258,6 @@ class Roll(Renamed):
 
 
 class RollAgentic(BaseFormat):
-    """The format of ROLL's agentic pipeline: one line of columns per training step.
-
-    The entries of ``trajectory_data`` and ``messages`` are strings with JSON. In ROLL's step mode a
-    trajectory is dumped once per environment step; only its last dump is read.
-    """
-
     id = "roll_agentic"
     description = "ROLL agentic rollout dumps: one line a step, columns of JSON strings"
     files = ("rollout_dump_data.step_*.jsonl",)
@@ -284,6 +273,7 @@ def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:
         about = mapping(logged.from_json(entry.get("trajectory_data")))
         position = coerce.integer(about.get("branch_or_step_idx"))
         count = coerce.integer(about.get("num_branches_or_steps"))
+        # In step mode a trajectory is dumped once per environment step: read its last dump.
         if position is None or count is None or position >= count - 1:
             yield entry, about
 
@@ -320,18 +310,14 @@ def _trajectory_row(entry: Row, about: Row, where: Where) -> Row:
 
 
 class Swift(Renamed):
-    """The format of ms-swift's GRPO completions: a column per reward function, no total reward.
-
-    With Megatron the step is ``gen_step``. The Ray trainer writes one line per response instead,
-    with the total reward only.
-    """
+    """ms-swift's GRPO completions: a column per reward function; of the Ray trainer, a total."""
 
     id = "swift"
     description = "ms-swift GRPO completions.jsonl (also Megatron's and Ray's)"
     files = ("completions.jsonl",)
     claims = (("step", "prompt", "completion"), ("gen_step", "prompt", "completion"))
     response = "completion"
-    step_else = ("gen_step",)
+    step_else = ("gen_step",)  # of Megatron
     renames = (("advantages", "advantages"), ("ground_truth", "solution"))
     hidden = frozenset({"gen_step"})
     figures = frozenset({"entropy", "rewards_std", "kl", "length", "response_clip_ratio"})
@@ -406,12 +392,7 @@ _USED_KEYS = frozenset(
 
 
 class NemoRL(BaseFormat):
-    """NeMo-RL's format: one sample per line, with each value in a list of length 1.
-
-    Sequences are padded to the longest of the batch. ``input_lengths`` is the length without
-    padding, ``token_loss_mask`` marks the policy's tokens, and the log-probability of token 0 is a
-    filler. With dynamic sampling, rewards of the logged rows are in ``filtered_rewards``.
-    """
+    """NeMo-RL's format: one sample per line, with each value in a list of length 1."""
 
     id = "nemo_rl"
     description = "NeMo-RL train_data_step<N>.jsonl and val_data_step<N>.jsonl"
@@ -473,7 +454,7 @@ def _tokens(flat: Row) -> Row:
     ids = coerce.ints(flat.get("token_ids"))
     if ids is None:
         return {}
-    length = coerce.integer(flat.get("input_lengths"))
+    length = coerce.integer(flat.get("input_lengths"))  # without padding
     length = len(ids) if length is None else max(0, min(length, len(ids)))
     sampled = coerce.numbers(flat.get("token_loss_mask")) or [1.0] * length
     # The log-probability of token 0 is a placeholder, so this token counts as not sampled.

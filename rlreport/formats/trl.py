@@ -27,6 +27,7 @@ _STEP = re.compile(r"completions_(\d+)\.parquet$")
 _TEXTS = ("prompt", "completion")
 _KEYS = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
 _REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
+_REWARD_NAME = re.compile(r"(?i:reward)|_(?:func|fn)$")
 # Relative tolerance when comparing mean rewards with those that TRL logs (float32)
 _TOLERANCE = 1e-3
 
@@ -149,12 +150,9 @@ def _float_columns(obj: Mapping[str, Any]) -> list[str]:
     return [
         name
         for name, value in list(obj.items())[first:last]
-        if name not in _KEYS and (isinstance(value, float) or (value is None and _is_reward(name)))
+        if name not in _KEYS
+        and (isinstance(value, float) or (value is None and _REWARD_NAME.search(name)))
     ]
-
-
-def _is_reward(name: str) -> bool:
-    return "reward" in name.lower() or name.endswith(("_func", "_fn"))
 
 
 def _without_nulls(value: Any, levels: int = _LEVELS) -> Any:

@@ -232,10 +232,6 @@ class Verifiers(BaseFormat):
         return f"verifiers {version[:40]}" if version else ""
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Verifiers | str:
-        """Return the format set up with updates or trained traces, or why ``path`` is not read.
-
-        Of prime-rl's folders ``all`` and ``effective`` (traces trained on), only ``all`` is read.
-        """
         subset, folder = path.parent.name, path.parent.parent
         if FOLDER in path.parts[-3:-1]:
             return message("prime-rl's updates of traces, merged into the traces")

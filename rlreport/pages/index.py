@@ -15,10 +15,11 @@ from rlreport.about.card import Scalar, card_values
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.verdict import translatable_title
 from rlreport.columns import STEP
-from rlreport.comparison.reports import dicts, section, verdict_of
+from rlreport.comparison.reports import section, verdict_of
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import Frame, curve_chart, curves_of, sparkline
 from rlreport.draw.theme import PALETTE
+from rlreport.formats.logged import dicts
 from rlreport.metrics.roles import roles_of
 from rlreport.pages.views import Cell, Columns, ColumnView, table
 from rlreport.text.clean import safe_text, shortened
@@ -33,8 +34,6 @@ _LAST_WINDOW = message("mean of the last values")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A report listed in the index."""
-
     place: str  # path relative to the index, as shown to readers
     href: str  # address of its first page, relative to the index
     about: Mapping[str, Any] | None  # content of its ``report.json``, None if it cannot be read
@@ -126,7 +125,7 @@ def reward_chart(listed: Sequence[Listed]) -> Chart | None:
     return chart and replace(chart, interactive=False)
 
 
-def _steps(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _steps(about: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     steps = dicts(about.get("steps"))
     with_responses = [step for step in steps if _number(step.get("responses")) > 0]
     return with_responses or [

@@ -22,6 +22,7 @@ from rlreport.pages.step import NUMBERED, STATIC_ROWS, number_cells, strings_of
 from rlreport.pages.templates import PROMPTS, Addresses, packed_json
 from rlreport.pages.views import (
     PROMPT_TEXT,
+    REWARD_PATH,
     STEP_LINK,
     Cell,
     ColumnView,
@@ -80,7 +81,6 @@ _SPREAD = (
     ColumnView("z", "z", help=message("significance of the rise of its share, in standard errors")),
     ColumnView("reward_lift", message("Reward lift"), help=message("inside a step")),
 )
-_PATH = ColumnView("path", message("Reward over steps"), kind="path")
 _SEEN_IN = ColumnView(
     "example", message("Seen in"), kind="link", help=message("a response that contains it")
 )
@@ -115,13 +115,13 @@ def _prompts(tables: Tables, addresses: Addresses, shown: Container[int]) -> Tab
         ascending=[False, False, True, True],
     ).head(PROMPTS_LISTED)
     ids = prompts["prompt_id"].tolist()
-    paths = _reward_paths(tables.responses, ids)
+    rows = tables.responses[tables.responses["prompt_id"].isin(ids)]
+    means = rows.groupby(["prompt_id", "step"])["reward"].mean()
     columns = [PROMPT[name] for name in _SHOWN if prompts[name].notna().any()]
     questions = [
         shortened(turns_as_text(turns(text)) or text, SNIPPET_CHARS)
         for text in prompts["prompt"].astype(str)
     ]
-    lines = zip(ids, prompts["reward_last"].tolist(), strict=True)
     absent = message("the report shows no response to this prompt")
     note = ""
     if any(prompt_id not in shown for prompt_id in ids):
@@ -143,7 +143,10 @@ def _prompts(tables: Tables, addresses: Addresses, shown: Container[int]) -> Tab
                 Cell(text, text[:80], "" if prompt_id in shown else absent)
                 for prompt_id, text in zip(ids, questions, strict=True)
             ],
-            _PATH: [Cell(sparkline(paths[prompt_id]), float(last)) for prompt_id, last in lines],
+            REWARD_PATH: [
+                Cell(sparkline(means[prompt_id].to_numpy()), float(last))
+                for prompt_id, last in zip(ids, prompts["reward_last"], strict=True)
+            ],
             **number_columns_of(prompts, columns),
         },
         ids=[f"prompt-{prompt_id}" for prompt_id in ids],
@@ -162,12 +165,6 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
     links = [name_cell(step, addresses.step(step)) for step in names]
     columns = number_columns_of(steps, [STEP[name] for name in _OF_GROUPS])
     return table("groups", message("Groups by step"), {STEP_LINK: links, **columns}, ids=names)
-
-
-def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[int, Floats]:
-    rows = responses.loc[responses["prompt_id"].isin(prompt_ids), ["prompt_id", "step", "reward"]]
-    means = rows.groupby(["prompt_id", "step"])["reward"].mean()
-    return {prompt_id: means[prompt_id].to_numpy() for prompt_id in prompt_ids}
 
 
 def tokens_view(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -37,6 +37,7 @@ from rlreport.pages.templates import Addresses
 from rlreport.pages.views import (
     PROMPT_TEXT,
     RESPONSE_TEXT,
+    REWARD_PATH,
     RUN_TILES,
     SAMPLED_FIGURE,
     STEP_LINK,
@@ -304,15 +305,7 @@ def _error_shares(tools: pd.DataFrame) -> pd.Series:
 
 _ENVIRONMENT = ColumnView("environment", message("Environment"), kind="link")
 _SHARE = ColumnView("share", message("Share of responses"), written="share")
-_PATH = ColumnView("path", message("Reward over steps"), kind="path")
-_OF_ENVIRONMENT = (
-    ColumnView("reward_first", message("First reward")),
-    ColumnView("reward_best", message("Best reward")),
-    ColumnView("reward_last", message("Last reward")),
-    ColumnView("length_first", message("First length")),
-    ColumnView("length_last", message("Last length")),
-    ColumnView("finished", message("Finished"), written="share"),
-)
+_FINISHED = ColumnView("finished", message("Finished"), written="share")
 
 
 def environments_table(context: RunContext, addresses: Addresses) -> TableView | None:
@@ -328,21 +321,22 @@ def environments_table(context: RunContext, addresses: Addresses) -> TableView |
     first, best, last = zip(*(_ends(part, "reward") for part in parts), strict=True)
     length_first, _, length_last = zip(*(_ends(part, "length") for part in parts), strict=True)
     not_above = message("not above the last by more than chance")
-    bests = [number_cell(value, why_missing=not_above) for value in best]
     finished = tables.responses["finished"].groupby(environments.index).mean()
-    finished = finished.drop(-1, errors="ignore")
-    numbers: Sequence[Iterable[Any]] = (first, bests, last, length_first, length_last, finished)
     return table(
         "environments",
         message("By environment"),
         {
             _ENVIRONMENT: [Cell(name, name) for name in names],
             _SHARE: sizes / sizes.sum(),
-            _PATH: [Cell(sparkline(part["reward"].to_numpy(np.float64))) for part in parts],
-            **{
-                replace(c, unit=unit if "length" in c.key else ""): v
-                for c, v in zip(_OF_ENVIRONMENT, numbers, strict=True)
-            },
+            REWARD_PATH: [Cell(sparkline(part["reward"].to_numpy(np.float64))) for part in parts],
+            ColumnView("reward_first", message("First reward")): first,
+            ColumnView("reward_best", message("Best reward")): [
+                number_cell(value, why_missing=not_above) for value in best
+            ],
+            ColumnView("reward_last", message("Last reward")): last,
+            ColumnView("length_first", message("First length"), unit): length_first,
+            ColumnView("length_last", message("Last length"), unit): length_last,
+            _FINISHED: finished.drop(-1, errors="ignore"),
         },
         hrefs=[
             addresses.responses(urlencode({f"has.{context.environment}": name}))

@@ -20,7 +20,7 @@ from rlreport.metrics.roles import PLAIN_NAMES, roles_of
 from rlreport.pages.views import is_numeric
 from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT, UNREAD_FIELDS
-from rlreport.read.rollouts import Rollout, Rollouts, Turn
+from rlreport.read.rollouts import Numbers, Rollout, Rollouts, Turn
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import Message, message
 
@@ -36,14 +36,11 @@ _NAMELESS = message("[a note that contains a name]")
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
 
 
-class Redactor:
+class Redactor(Numbers):
     """Replaces texts by e.g. "[text 3, at most 100 characters]"; equal texts get equal numbers."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
     def __call__(self, text: str) -> str:
-        return _placeholder("text", text, self._numbers.setdefault(text, len(self._numbers) + 1))
+        return _placeholder("text", text, self[text] + 1)
 
 
 def _placeholder(kind: str, text: str, number: int | None = None) -> str:

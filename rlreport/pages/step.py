@@ -552,16 +552,12 @@ def shown_text(rollout: Rollout, key: str) -> str | None:
 
 def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
     """Return the first STATIC_ROWS cells of a column, with bars scaled to its largest value."""
-    static = zip(values[:STATIC_ROWS].tolist(), _bars(values), strict=False)
-    return [number_cell(value, kind, bar=bar) for value, bar in static]
-
-
-def _bars(values: NDArray[np.float64]) -> list[int]:
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = float(size.max(initial=0.0)) or 1.0
     # Divide first, like the scripts of the page: a product may exceed 20 or overflow.
-    bars: list[int] = np.ceil(20 * (size / scale)).astype(np.int64).tolist()
-    return bars
+    bars = np.ceil(20 * (size / scale)).astype(np.int64)
+    static = zip(values[:STATIC_ROWS].tolist(), bars.tolist(), strict=False)
+    return [number_cell(value, kind, bar=bar) for value, bar in static]
 
 
 def _step_link(step: int, addresses: Addresses) -> Link:

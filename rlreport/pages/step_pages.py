@@ -28,7 +28,7 @@ from rlreport.pages.report import DRAWINGS, ReportBuilder, draw_pages
 from rlreport.pages.step import GROUP_COLUMNS, group_figures, step_rows, step_view
 from rlreport.pages.templates import Addresses, Finish, rendered
 from rlreport.pages.views import PageContext, StepJob, StepPage, extra_key
-from rlreport.read.rollouts import Rollout, Selection
+from rlreport.read.rollouts import Selection
 from rlreport.summarise import most_common
 from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message
@@ -133,7 +133,10 @@ def _run(job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageContex
     finish, context = shared
     if not isinstance(job, StepJob):
         return draw_pages(job, context.options.language)
-    rollouts = _rollouts(job, context)
+    rollouts = job.selection.rollouts.read(job.selection.rows, job.plan.with_tokens)
+    if context.options.redact:
+        facts = (job.columns[key][job.shown].tolist() for key in ("prompt_id", _TEXT_NUMBER))
+        rollouts = list(map(redacted, rollouts, *facts))
     addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
     rows = step_rows(job, rollouts, context)
     view = step_view(job, rows, context, addresses)
@@ -141,14 +144,6 @@ def _run(job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageContex
     texts = view["texts"]
     listed = listed_rows(job, rollouts, rows.values, context)
     return StepPage(job.plan, content, weight + len(texts), listed, texts)
-
-
-def _rollouts(job: StepJob, context: PageContext) -> list[Rollout]:
-    rollouts = job.selection.rollouts.read(job.selection.rows, job.plan.with_tokens)
-    if not context.options.redact:
-        return rollouts
-    prompts, numbers = (job.columns[key][job.shown].tolist() for key in ("prompt_id", _TEXT_NUMBER))
-    return list(map(redacted, rollouts, prompts, numbers))
 
 
 def _page_key(job: StepJob, digest: bytes) -> bytes:

@@ -119,8 +119,6 @@ class Maker:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One rendered page."""
-
     path: str  # path of its file in a report folder, e.g. ``steps/100.html``
     view: str  # name in a one-file report, e.g. ``steps/100``, whose address is ``#/steps/100``
     title: str  # content of the ``<title>`` element

@@ -38,8 +38,6 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class ColumnView:
-    """A column of a table."""
-
     key: str
     label: str
     unit: str = ""
@@ -59,8 +57,6 @@ Columns = dict[ColumnView, Iterable[Any]]  # Columns of a table, with a value fo
 
 
 class Cell(NamedTuple):
-    """A table cell."""
-
     text: str  # displayed text
     value: float | str | None = None  # value to sort by, None sorts last
     exact: str = ""  # text on hover: the exact value, or why it is missing
@@ -80,8 +76,6 @@ class RowView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A table."""
-
     id: str
     caption: str
     columns: list[ColumnView]
@@ -217,6 +211,7 @@ def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
 
 
 STEP_LINK = ColumnView("step", message("Step"), kind="link")
+REWARD_PATH = ColumnView("path", message("Reward over steps"), kind="path")
 PROMPT_TEXT = ColumnView("prompt", message("Prompt"), kind="text")
 RESPONSE_TEXT = ColumnView("response", message("Response"), kind="text")
 TEXT_COLUMNS = (
@@ -289,8 +284,6 @@ class StepJob:
 
 
 class StepPage(NamedTuple):
-    """The rendered page of a step."""
-
     plan: StepPlan
     content: tuple[str, bytes]  # path in the report folder, and content
     weight: int  # bytes that the page and ``texts`` take in the output, depending on its format

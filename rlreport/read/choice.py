@@ -65,7 +65,9 @@ def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
             break
         per_step //= 2
     chosen |= rank < per_step
-    chosen[_first_of_prompts(responses["prompt_id"].to_numpy(), chosen)] = True
+    prompts = responses["prompt_id"].to_numpy()
+    ids, first = (values[:MAX_PROMPTS] for values in np.unique(prompts, return_index=True))
+    chosen[first[~np.isin(ids, prompts[chosen])]] = True
     rows = np.flatnonzero(chosen)
     cost = (texts + tokens)[rows]
     order = np.argsort(rank[rows], kind="stable")
@@ -86,22 +88,12 @@ def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
 
 
 def extremeness(values: Floats) -> Ints:
-    """Return how extreme each response is: its best rank by any metric, 0 for lowest or highest.
-
-    ``values``, float64 (R, M), has a column per metric.
-    """
+    """Return each response's best rank by any of M metrics (R, M), 0 for lowest or highest."""
     ends = np.hstack([values, -values])
     ranks = ends.argsort(axis=0, kind="stable").argsort(axis=0)
     ranks[np.isnan(ends)] = len(values)
     smallest: Ints = ranks.min(axis=1)
     return smallest
-
-
-def _first_of_prompts(prompts: Ints, chosen: NDArray[np.bool_]) -> Ints:
-    ids, first = np.unique(prompts, return_index=True)
-    missing = ~np.isin(ids, prompts[chosen])
-    missing[MAX_PROMPTS:] = False
-    return first[missing]
 
 
 def _bytes_of(responses: pd.DataFrame) -> tuple[Floats, Floats]:

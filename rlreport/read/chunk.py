@@ -332,10 +332,7 @@ _UNUSABLE = (RowError, RecursionError, OverflowError)
 def read_chunk(
     ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions, *, keep: int = 0
 ) -> Chunk:
-    """Read byte ranges of the logs into one table with a row per response.
-
-    ``keep``: keep the texts and tokens of all rows, too, if they are at most so many bytes.
-    """
+    """Read byte ranges into one table; keep texts and tokens, too, if at most ``keep`` bytes."""
     chunk, columns = Chunk(parts=[] if keep else None), list[Columns]()
     for batch in in_batches(_rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES):
         rows, places = zip(*batch, strict=True)

@@ -98,11 +98,7 @@ class LogFiles:
 
 
 def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
-    """Detect the format of every file, and select the files of the splits to read.
-
-    ``used`` are files, or folders of files, that are read as something else; files with damaged
-    contents are added to ``listing.unreadable``.
-    """
+    """Detect the format of every file, and select the files of the splits; see ``read_logs``."""
     files = LogFiles()
     row_splits: list[frozenset[str]] = []
     stepless: set[str] = set()

@@ -304,12 +304,9 @@ def _error_text(value: object) -> str:
 
 
 def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
-    """Set invalid rewards (column ``missing_grade`` above 0) to NaN, in place.
-
-    If the trainer masked every response, ignore the masks, as no reward would be left.
-    """
+    """Set invalid rewards (column ``missing_grade`` above 0) to NaN, in place."""
     kinds = columns["missing_grade"]
-    if len(kinds) and (kinds == Missing.MASKED).all():
+    if len(kinds) and (kinds == Missing.MASKED).all():  # else no reward would be left
         kinds[:] = 0
     columns["masked_reward"] = np.where(kinds == Missing.MASKED, columns["reward"], np.nan)
     for name in ("reward", "non_score_reward"):

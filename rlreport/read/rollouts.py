@@ -332,16 +332,12 @@ class Places(NamedTuple):
     names: list[str]  # names of the log files
 
     def take(self, at: Ints) -> Places:
-        row, step, n, file, line = (values[at] for values in self[:5])
-        return Places(row, step, n, file, line, self.names)
+        return Places._make([*(values[at] for values in self[:5]), self.names])
 
 
 @dataclass(slots=True)
 class Rollouts(RolloutPart):
-    """The chosen responses of a run: their texts, tokens and values per token.
-
-    A pickle contains all of them; ``Selection`` is pickled with the responses of a job only.
-    """
+    """The chosen responses of a run: their texts, tokens and values per token."""
 
     places: Places  # the R responses, ascending by row
     starts: Ints  # int64 (R,), the first token of each response in ``ids``

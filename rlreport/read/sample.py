@@ -62,17 +62,12 @@ def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) 
     starts = range(0, len(rows), _JOB_ROWS)
     jobs = [Selection(scan.rollouts, rows[start : start + _JOB_ROWS]) for start in starts]
     seconds = len(rows) / _ROWS_PER_SECOND
-    strings = Numbers()
-    parts = [
-        _renumber(part, strings) for part in workers.map(_collect, jobs, options, seconds=seconds)
-    ]
+    strings, parts = Numbers(), []
+    for part in workers.map(_collect, jobs, options, seconds=seconds):
+        numbers = strings.of(part.strings)
+        units, words, references = (text._replace(ids=numbers[text.ids]) for text in part[:3])
+        parts.append(part._replace(units=units, words=words, references=references, strings=[]))
     return _with_texts(scan, rows, parts, list(strings))
-
-
-def _renumber(part: Part, strings: Numbers) -> Part:
-    numbers = strings.of(part.strings)
-    units, words, references = (text._replace(ids=numbers[text.ids]) for text in part[:3])
-    return part._replace(units=units, words=words, references=references, strings=[])
 
 
 def _collect(selection: Selection, options: ReadOptions) -> Part:

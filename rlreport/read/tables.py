@@ -201,12 +201,9 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     group = np.where(group == 0, prompt, group + validation)
     columns["group"], _ = pd.factorize(pair_hashes(step.astype(np.uint64), group))
     clear_missing_grades(columns)
-    for gap, left, right in (
-        ("reward_gap", "reward", "ref_reward"),
-        ("valid_reward_gap", "valid_reward", "ref_valid_reward"),
-    ):
-        if left in columns and right in columns:
-            columns[gap] = columns[left] - columns[right]  # type: ignore[operator]
+    for name, reference in (("reward", "ref_reward"), ("valid_reward", "ref_valid_reward")):
+        if name in columns and reference in columns:
+            columns[f"{name}_gap"] = columns[name] - columns[reference]  # type: ignore[operator]
     source = columns.pop("finish_source")
     for kind in (FROM_TOKEN, FROM_TEXT):
         # If no response of the run has an end token, the log may omit them: finished is unknown.

@@ -172,13 +172,10 @@ def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -
     if any(sampled):
         start = next(i for i, wrote in enumerate(sampled) if wrote)
         return prompt_fields(messages[:start]) | response_fields(messages[start:], sampled[start:])
-    start = len(messages)
-    for i in range(len(messages) - 1, -1, -1):
-        role = _role(messages[i])
-        if role == "assistant":
-            start = i
-        elif role in ("user", "system", "developer"):
-            break
+    roles = [_role(message) for message in messages]
+    asked = [i for i, role in enumerate(roles) if role in ("user", "system", "developer")]
+    after = range(asked[-1] if asked else 0, len(roles))
+    start = next((i for i in after if roles[i] == "assistant"), len(roles))
     return prompt_fields(messages[:start]) | response_fields(messages[start:])
 
 
@@ -201,10 +198,7 @@ def prompt_fields(value: object) -> Row:
 
 
 def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row:
-    """Return a dict with ``response`` (the policy's text), and ``turns`` if given messages.
-
-    Without ``sampled``, the policy wrote the assistant's messages.
-    """
+    """Return ``response`` (text of the policy, else of the assistant) and ``turns`` of messages."""
     if isinstance(value, dict):
         value = [value]
     if not isinstance(value, list | tuple):

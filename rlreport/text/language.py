@@ -54,10 +54,7 @@ class Language:
         return _translations(self.code, FOLDER)
 
     def of(self, value: T) -> T:
-        """Translate a message, or every message inside a list, tuple, dict or dataclass.
-
-        Lists and other containers are copied. In English every value is returned unchanged.
-        """
+        """Translate a message, or all in a copy of a container or dataclass; English stays."""
         return value if self.code == _ENGLISH else cast("T", self._translated(value))
 
     def _translated(self, value: Any) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from rlreport.text.numbers import MISSING, short, written
@@ -22,6 +23,7 @@ _OUTER_PLACEHOLDERS = re.compile(r"^\{\w+\}|\{\w+\}$")
 
 # Values for the placeholders of a message: texts, messages, numbers, or tuples of them
 Places = Mapping[str, Any]
+_Join = Callable[[Iterable[str]], str]
 
 
 class Message(str):
@@ -99,24 +101,12 @@ def bare_separator(separator: str) -> str:
     return _OUTER_PLACEHOLDERS.sub("", separator)
 
 
-def listed(items: Iterable[str]) -> str:
-    """Join items with commas, as a list in a sentence."""
-    return Joined(translatable(", "), items)
-
-
-def phrases(items: Iterable[str]) -> str:
-    """Join clauses with commas."""
-    return Joined(translatable("{clause}, {next}"), items)
-
-
-def clauses(items: Iterable[str]) -> str:
-    """Join clauses, which may contain commas, with semicolons."""
-    return Joined(translatable("{clause}; {next}"), items)
-
-
-def sentences(items: Iterable[str]) -> str:
-    """Join sentences with spaces, without empty ones."""
-    return Joined(translatable("{sentence} {next}"), items)
+# Functions that join texts, without empty ones: items of a list in a sentence, clauses without and
+# with commas, and sentences
+listed: _Join = partial(Joined, translatable(", "))
+phrases: _Join = partial(Joined, translatable("{clause}, {next}"))
+clauses: _Join = partial(Joined, translatable("{clause}; {next}"))
+sentences: _Join = partial(Joined, translatable("{sentence} {next}"))
 
 
 def figure(value: object) -> str:
@@ -200,9 +190,6 @@ def filled(literal: str, places: Places, translate: Callable[[Any], Any] | None 
     """Replace the placeholders in a literal (or its translation) with their formatted values.
 
     ``translate``, if given, is applied to each value first. Braces in values stay as they are.
-
-    Raises:
-        KeyError: a placeholder has no value, not even None.
     """
 
     def fill(place: re.Match[str]) -> str:

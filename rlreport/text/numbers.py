@@ -42,10 +42,7 @@ _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def short(value: float, digits: int) -> str:
-    """Format a number as people say it: "0.36", "1,250", "5.1 × 10⁷", "3 × 10⁻⁵".
-
-    Whole digits are kept; decimals are rounded to so many significant digits.
-    """
+    """Format a number as people say it, with all whole digits: "0.36", "1,250", "5.1 × 10⁷"."""
     if not math.isfinite(value) or value == 0:
         return written(value)
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
-from functools import lru_cache
 
 from rlreport.text.clean import REPLACEMENT, is_special, safe_text
 
@@ -57,11 +56,6 @@ def detect_style(vocabulary: Iterable[str]) -> Style:
     none contain characters outside the byte-level alphabet, such as spaces or Chinese ones, which
     plain text has. ``é`` alone is no evidence, as it also occurs in plain text.
     """
-    return _style_of(tuple(vocabulary))
-
-
-@lru_cache(maxsize=4)  # several stages ask for the tokens of the same run
-def _style_of(vocabulary: tuple[str, ...]) -> Style:
     tokens = byte_marks = outside = sentencepiece = spaces = 0
     for token in vocabulary:
         if not token or is_special(token):
