@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,8 +36,7 @@ CLOSE = 0.5  # A value of at least this part of its limit is close to it
 Template = str | Mapping[str, str] | Callable[[Facts], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """Data that a check needs."""
 
     words: str  # names of the logged fields for readers, such as "logprobs and ref_logprobs"
@@ -76,10 +75,7 @@ class RiseOrShare(Limits):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A health check: a function that judges a run, and the texts of the findings it returns.
-
-    ``@Check(...)``, as a decorator, sets ``judge`` to the function and ``id`` to its name.
-    """
+    """A health check: a function that judges a run, and the texts of the findings it returns."""
 
     name: str  # the problem in a few words ("reward hacking")
     rank: Rank  # "invalid" (log), "cause", "consequence" or "note"; severity info is always a note
@@ -194,8 +190,7 @@ class Check:
         thresholds that were met. ``ranking`` selects example responses. ``fields`` are other fields
         of ``Finding``: by default, ``onset`` (the step at which the problem began, also as a
         number) is computed from ``series`` (the first step if ``always``), and ``steps`` are all
-        steps from the onset on.
-        ``series`` may be a ``Series``, whose source becomes a fact.
+        steps from the onset on. ``series`` may be a ``Series``, whose source becomes a fact.
         """
         first = run.first.span if run.first else None
         values = {**(facts or {}), "first_window": first, "last_window": run.last.span}
@@ -225,10 +220,7 @@ class Check:
     def judge_share(
         self, run: Run, moved: Change, series: Series, **details: Any
     ) -> Finding | None:
-        """Return a finding if a share, such as that of failed calls, is too high or rose too much.
-
-        ``details`` are arguments of ``finding``, with further ``facts``.
-        """
+        """Return a finding if a share, such as of failed calls, is too high or rose too much."""
         limits = self.limits
         assert issubclass(limits, RiseOrShare)
         rise = run.met(limits.rise, ">=", moved.difference) if limits.rise and moved.rose else []
@@ -278,9 +270,9 @@ class Check:
 def share_of(
     column: str, per: str = "", role: str = "", kind: str = ""
 ) -> Callable[[Check, Run], Result]:
-    """Return a judge function of a check that limits the mean of ``column`` (or column / per).
+    """Return a judge of the mean of ``column`` (/ ``per``) or, without it, of the role's metric.
 
-    Without the column, it judges the trainer's metric of ``role``. ``kind`` selects the title.
+    ``kind`` selects the title.
     """
     facts: Facts = {"kind": kind} if kind else {}
 

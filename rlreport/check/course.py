@@ -37,10 +37,7 @@ MAX_POINTS = 300  # Longer series are averaged to this many points to find phase
 
 
 def window_size(count: int, minimum: int) -> int:
-    """Return the number of values in a window of ``count`` values: a 20th, 10 at most.
-
-    It is at least ``minimum``, but never more than a third of the values.
-    """
+    """Return the size of a window: a 20th of the values, ``minimum`` to 10, at most a third."""
     return min(max(minimum, min(MAX_WINDOW, int(count / 20 + 0.5))), max(1, count // 3))
 
 
@@ -89,10 +86,7 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
 
 
 def best_index(course: Course, onset: int) -> int:
-    """Return the index of the latest value whose window is within noise of the best one.
-
-    If there are such windows before the step ``onset``, it is the latest of these.
-    """
+    """Return the latest index (before ``onset``, if any) with a window within noise of the best."""
     means = running_mean(course.values, course.window)
     is_best = means >= course.best.value - course.error / math.sqrt(2)
     indices = np.flatnonzero(is_best) + course.window - 1
@@ -157,10 +151,7 @@ def _line_ends(piece: Floats) -> tuple[float, float]:
 
 
 def _cuts(points: Floats, shortest: int) -> list[int]:
-    """Return where the best pieces begin, and the end of the last, by dynamic programming.
-
-    ``points`` have noise of std 1.
-    """
+    """Return where the best pieces of points with noise of std 1 begin, and the last one's end."""
     count = len(points)
     residuals = _residuals(points)
     lengths = np.subtract.outer(np.arange(count + 1), np.arange(count + 1)).T

@@ -7,7 +7,7 @@ responses (clustered by prompt) and from step means, and the larger estimate is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,10 @@ from rlreport.tables import Tables
 
 # Minimum number of prompts for standard errors clustered by prompt; with fewer they are noise
 MIN_CLUSTERS = 10
-
 # Upper bound of the estimated correlation between the means of successive steps
 MAX_CORRELATION = 0.9
-
 # Autocorrelation estimated from n differences is reduced by BIAS / n, as trends increase it
 BIAS = 6
-
 # Weight of the Dirichlet prior in ``log_odds_z``: it counts as much as this many responses
 PRIOR = 20.0
 
@@ -41,8 +38,7 @@ class Trend(Limits):
     z = Limit(3.0, "std errors", "least significance of a difference of means")
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """A range of consecutive steps: their numbers, and the rows of their responses."""
 
     steps: tuple[int, ...]
@@ -54,17 +50,13 @@ class Window:
         return (self.steps[0], self.steps[-1]) if self.steps else None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Means of a number in two windows of steps, NaN without values, and the z of their difference.
-
-    The difference is significant if |z| is at least ``least``.
-    """
+class Change(NamedTuple):
+    """Means of a number in two windows, NaN without values, and the z of their difference."""
 
     first: float
     last: float
     z: float
-    least: float = Trend.z.default
+    least: float = Trend.z.default  # least |z| of a significant difference
 
     @property
     def difference(self) -> float:
@@ -82,15 +74,11 @@ class Change:
         return self.z <= -self.least
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Mean of the finite values in a window, and the prompt and step of each value.
-
-    ``contributions``, one per value, are weight * (value - mean) / sum of weights.
-    """
+class Part(NamedTuple):
+    """Mean of the finite values in a window, and the prompt and step of each value."""
 
     mean: float
-    contributions: Floats
+    contributions: Floats  # of each value: weight * (value - mean) / sum of weights
     prompts: Ints
     steps: Ints
 
@@ -98,11 +86,7 @@ class Part:
 def mean_of(
     tables: Tables, values: Floats, window: Window, weights: Floats | None = None
 ) -> tuple[float, float]:
-    """Return the mean of per-response values in a window, and its z (mean / standard error).
-
-    ``values``, float64 (rows,), may be NaN, which is skipped. ``weights``, such as token counts,
-    are 1 by default.
-    """
+    """Return the mean of per-response values (rows,) in a window, and its z (mean / its error)."""
     part = part_of(tables, values, window, weights)
     return part.mean, z_of(tables, values, weights, [part])
 
@@ -198,11 +182,7 @@ def ar1_variance(rho: float, steps: int) -> float:
 
 
 def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:
-    """Return the mean of the values of each group, float64 (size,), NaN for empty groups.
-
-    ``group``, int64 of the shape of ``values``, is the group index of each value. Values that are
-    not finite, or whose weight is not positive, are ignored.
-    """
+    """Return the mean by ``group`` (index, one per value) of valid values, float64 (size,)."""
     scale = np.ones_like(values) if weights is None else weights
     valid = _valid_mask(values, scale)
     total = np.bincount(group[valid], scale[valid], minlength=size)

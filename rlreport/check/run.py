@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -44,8 +44,7 @@ MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a fin
 MAX_RULE_VALUES = 8  # A reward with at most so many values comes from a rule or label, not a model
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(NamedTuple):
     """How to choose a finding's example responses: those with the highest (or lowest) ``by``.
 
     ``by``, float64 (rows,), is a figure of each response and ``unit`` its unit. ``token``, float64
@@ -78,8 +77,7 @@ class MixChanged(Limits):
     rest = Limit(0.1, "of the fall", "what remains at the same mix, if it is more than chance")
 
 
-@dataclass(frozen=True, slots=True)
-class MixChange:
+class MixChange(NamedTuple):
     """The change Δ of the mean reward between two windows, split by environment.
 
     With s the share of an environment in the responses and m its mean reward,
@@ -167,10 +165,7 @@ class Run:
         return roles_of(str(name) for name in self.tables.metrics.columns[1:])
 
     def series_of(self, role: str, least: int = 0) -> Series | None:
-        """Return the trainer's metric of this role ("kl") without NaN, None if it is not logged.
-
-        Its values are in the unit of the role. With fewer than ``least``, return None, too.
-        """
+        """Return the trainer's metric of a role in its unit, without NaN; None if too short."""
         if (name := self.roles.get(role)) is None:
             return None
         metrics = self.tables.metrics
@@ -195,10 +190,7 @@ class Run:
         return enough or 2 * len(series.steps) >= len(self.steps)
 
     def leading(self, role: str, column: str) -> Series | None:
-        """Return the trainer's metric of a role if mostly logged, else the mean over responses.
-
-        The metric covers all rollouts of a step, the log perhaps some.
-        """
+        """Return the trainer's metric (of all rollouts) if mostly logged, else the log's mean."""
         metric = self.series_of(role)
         if metric is not None and (self.covers(metric) or not self.has(column)):
             return metric
@@ -237,11 +229,7 @@ class Run:
 
     @cached_property
     def watched_reward(self) -> Series | None:
-        """The watched reward (one not trained on) by step, None if none is logged.
-
-        It is the second reward of training responses (``valid_reward``), else the reward of
-        validation responses, else the trainer's metric.
-        """
+        """The reward not trained on: ``valid_reward``, else of validation responses or a metric."""
         if self.has("valid_reward"):
             return self.series_by_step("valid_reward")
         if self.validation is not None and has(self.validation.responses, "reward"):
@@ -308,10 +296,7 @@ class Run:
     def figure(
         self, limit: Limit[float], column: str, weights: Floats | None = None, op: Op = ">"
     ) -> LimitedFigure:
-        """Return the mean of a column, which should not meet its limit.
-
-        Without the column, it is the trainer's metric of the role of this name, NaN without either.
-        """
+        """Return the mean of a column, or the metric of this role, with its limit; NaN without."""
         moved, series = self.moved(column, column, weights) or (None, None)
         if moved is None or series is None:
             return LimitedFigure(limit, op, np.full(len(self.steps), np.nan), np.nan)
@@ -372,11 +357,7 @@ class Run:
     def onset(
         self, series: Floats, *, always: bool = False, peak: tuple[int, int] | None = None
     ) -> Onset | None:
-        """Return the step at which a series, float64 (S,), left its baseline; see ``series.onset``.
-
-        It is the first step if ``always``, or in a short run. ``peak``: range of indices of the
-        peak from which it fell.
-        """
+        """Return when a series (S,) left its baseline or ``peak``; the first step if ``always``."""
         if not len(self.steps):
             return None
         if always or self.first is None:

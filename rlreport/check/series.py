@@ -9,6 +9,7 @@ covariance −e² − a²(1 − ρ)².
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,32 +24,24 @@ LMFLOW = translatable("LMFlow post on PPO training")
 MIN_STEPS = 5  # Minimum number of values that a series needs to be judged
 # Length of the first, best and last window: fraction of the steps, and minimum number of steps
 WINDOW_SHARE, MIN_WINDOW = 0.1, 3
-
 # Autocorrelation is estimated only from at least this many successive differences
 MIN_DRIFT_DIFFERENCES = 20
-
 # Noise counts as autocorrelated if sampling leaves this part of its variance unexplained
 MIN_DRIFT = 0.2
-
 # Smallest value of ``Noise.independent_steps`` with which ``Noise.deflate`` reduces a z
 MIN_INDEPENDENT = 0.55
 
 # A series rose if z > RISE_Z (last - first window) or TREND_Z (slope), the other z > SOME_Z
 RISE_Z, TREND_Z, SOME_Z = 3.0, 2.6, 1.5
-
 # A series also rose if z (last window - first three steps) exceeds this: some runs learn early
 EARLY_RISE_Z = 4.5
-
 # Minimum z of each kind of fall: any, to below the start, to the lowest value for good (death),
 # only in the last steps, within a few steps, and followed by a recovery (dip)
 FALL_Z, BELOW_Z, DEATH_Z, END_Z, ABRUPT_Z, DIP_Z = 3.5, 4.0, 4.0, 5.0, 6.0, 8.5
-
 # A dead series stays within this fraction of (best - lowest value) above its lowest value
 DEAD_SHARE = 0.02
-
 # The means of the last 3, 5 and 10 steps are compared with the steps just before them
 END_STEPS = (3, 5, 10)
-
 ABRUPT_STEPS = 5  # A fall within this many steps is abrupt
 
 # Number of steps in the baseline, and in the running mean that smooths the series
@@ -107,8 +100,7 @@ class Series:
         return Change(before, after, deviate(after - before, error, max(len(values) / 2, 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(NamedTuple):
     """The noise of a series: the scatter of its values around the trend."""
 
     white: float  # std of the part that is independent from step to step, such as sampling noise
@@ -152,8 +144,7 @@ class Noise:
         return self.drift * (1 + 0.2 * self.rho)
 
 
-@dataclass(frozen=True, slots=True)
-class Dip:
+class Dip(NamedTuple):
     """A fall of a series from which it recovered."""
 
     # indices of the first and of the last value of the fall

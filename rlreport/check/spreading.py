@@ -6,7 +6,8 @@ import os.path
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,19 +27,14 @@ Bools = NDArray[np.bool_]
 # SAME: a text is dropped if this fraction of the responses with it contain a better one. AT_END: a
 # text is an opening or closing if it begins or ends this fraction of the responses with it
 SAME, AT_END = 0.8, 0.95
-
 # A longer phrase replaces a shorter one if this fraction of responses with that contain it
 CONTINUED = 0.9
-
 # Maximum number of words in a phrase that repeats a word, and in any phrase
 MAX_NGRAM, MAX_WORDS = 4, 24
-
 # Maximum number of responses read to spell a phrase, of texts found, of examples per text
 MAX_READ, MAX_TEXTS, EXAMPLES = 200, 20, 5
-
 # Minimum number of reference responses for a baseline; with fewer, the first steps are used
 MIN_REFERENCES = 100
-
 # Rewards are compared within prompts if these have at least this many responses on average
 MIN_RECURRENCE = 5
 
@@ -98,8 +94,7 @@ class SpreadingTexts:
     counts: dict[str, Floats] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
+class _Text(NamedTuple):
     words: tuple[str, ...]
     counts: Ints  # how often each sampled response contains it
     # shares of responses with it in the baseline and at the end
@@ -253,7 +248,7 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
     masks = {name: 1 << bit for bit, name in enumerate(STRUCTURES)} | {ANY_STRUCTURE: -1}
     for name, mask in masks.items() if start.any() else ():
         if form := measured((), np.asarray(bits & mask != 0, np.int64), start):
-            forms.append(replace(form, name=name))
+            forms.append(form._replace(name=name))
     # Prefer a specific structure to ANY_STRUCTURE if most responses with any structure have it.
     forms.sort(key=lambda form: -form.after * (SAME if form.name == ANY_STRUCTURE else 1))
     phrases = []
@@ -350,7 +345,7 @@ def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _
     if len(once) == 1 and name.isalpha() and forms.count(name.lower()) < SAME * len(forms):
         start = os.path.commonprefix(forms)  # noqa: RUF071 (characters are meant)
         kind, name = "stem", start + "*"
-    return replace(text, words=words, kind="often" if text.often else kind, name=name)
+    return text._replace(words=words, kind="often" if text.often else kind, name=name)
 
 
 def _most_common(written: list[list[str]]) -> str:

@@ -392,13 +392,7 @@ def _level(findings: list[Finding], run: Run) -> Level:
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
-    """Return the step whose checkpoint to keep, or None if the reward did not rise before problems.
-
-    Of the complete steps before the first problem began, it is the last of those that are as good
-    as the best by the watched reward (one not trained on) or, without it, the reward. Without
-    problems it is the last step, if that is about the best. Steps before a change of the reward
-    function are excluded.
-    """
+    """Return the step whose checkpoint to keep, or None; ``registry.METHOD`` says how."""
     if not len(run.steps):
         return None
     judged = [f for f in findings if f.severity != "info"]

@@ -34,13 +34,10 @@ __all__ = ["MetricsTable", "TrainerMetrics", "find_and_read", "find_metrics", "r
 
 # Maximum number of metrics; further ones, in the order of the log, are left out
 MAX_METRICS = 2_000
-
 # Maximum number of rows; of more steps, consecutive ones are merged into one row
 MAX_STEPS = 20_000
-
 # Maximum number of values in memory; beyond it, consecutive steps are merged
 MAX_VALUES = 5_000_000
-
 _BLOCK_ROWS = 1_000
 MAX_BROKEN = 1_000  # Maximum number of steps per metric that are reported as NaN or infinite
 _GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
@@ -201,14 +198,11 @@ _JSON_NAME = re.compile(r"metrics|history|trainer_state", re.IGNORECASE)
 
 
 class MetricsSource(NamedTuple):
-    """The metrics of one run in a file or MLflow folder, and the function that reads them.
-
-    ``run`` is the name of the run, "." for files directly in the folder that was searched.
-    """
+    """The metrics of one run in a file or MLflow folder, and the function that reads them."""
 
     path: Path
     read: Callable[[LeftOut], Iterator[Record]]
-    run: str = ""
+    run: str = ""  # name of the run, "." for files directly in the folder that was searched
 
 
 def find_metrics(path: Path) -> list[MetricsSource]:

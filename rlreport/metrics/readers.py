@@ -129,11 +129,7 @@ def _records(events: Iterable[tuple[int | None, Any]], left_out: LeftOut) -> Ite
 
 
 def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
-    """Yield the records of a JSON document.
-
-    The document is transformers' ``trainer_state.json``, an array of events, or a table by columns
-    as pandas writes it, such as a history exported from W&B.
-    """
+    """Yield the records of a ``trainer_state.json``, an array of events, or a table by columns."""
     content = read_bounded(path, MAX_JSON)
     document = load_json(content, "replace")
     history = mapping(document).get("log_history")

@@ -137,14 +137,11 @@ _MEANS = (
     *("turns", "tool_calls", "env_tokens", "seconds", "lag"),
     *("thinking_tokens", "answer_tokens", "thinking_chars"),
 )
-
 # Columns of the response table whose standard deviation per step is ``NAME_std``
 _SPREADS = ("reward", "ref_reward", "kl_k1", "kl_k3", "response_tokens", "response_chars")
-
 _EXTREMES = ("reward", "kl_k1")
 # Columns of the response table whose 95th percentile per step is ``NAME_p95``
 _TAILS = ("turns", "tool_calls", "env_tokens", "seconds")
-
 # Columns averaged with weights: mean of a response -> column with its number of tokens
 _WEIGHTED = {
     "surprisal_mean": "logp_tokens",
@@ -221,14 +218,10 @@ def step_tables(
     training: pd.DataFrame,
     validation: pd.DataFrame,
     bigrams: pd.DataFrame,
-    failed: Mapping[int, int],
-    filtered: Mapping[int, int] = MappingProxyType({}),
+    failed: Mapping[int, int],  # step -> number of failed rollouts
+    filtered: Mapping[int, int] = MappingProxyType({}),  # and of those that were filtered out
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return STEP_COLUMNS of training and validation over the same steps; the second may be empty.
-
-    Steps are those of either split, or with ``failed`` rollouts (step -> number). Rollouts that
-    were ``filtered`` out are counted in these steps only.
-    """
+    """Return STEP_COLUMNS of training and validation (may be empty) over the steps of both."""
     steps = step_table(training, bigrams)
     failed_steps = np.array([step for step, count in failed.items() if count > 0], np.int64)
     if len(np.setdiff1d(failed_steps, steps["step"])):

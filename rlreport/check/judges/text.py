@@ -43,14 +43,11 @@ from rlreport.text.messages import format_message, translatable
 
 DISTINCT = translatable("LMFlow's post on PPO: distinct-2 fell from 0.39 to 0.22")
 RAGEN_2 = translatable("RAGEN-2 (template collapse)")
-
 # Number of hash buckets for n-grams; collisions make the result only slightly less exact
 _BUCKETS = 4096
-
 DRAWS = 8  # Distinct-2 is the average of samples from this many random orders of the responses
 # Number of bigrams from which distinct-2 is computed: at most (for speed), and least per step
 MAX_BIGRAMS, MIN_STEP_BIGRAMS = 20_000, 20
-
 # A text needs this many letters for its script (Latin, Cyrillic, ...) to be recognized
 LEAST_LETTERS = 6
 
@@ -355,16 +352,12 @@ def _in_other_script(run: Run, words: TextSample) -> Floats:
 
 
 SHORT_RESPONSES = translatable("TRL error on responses under 4 tokens (LMFlow post)")
-
 # If a smaller fraction (but not 0) of responses ends with an end token, end tokens are ignored
 RARE = 0.02
-
 # Fraction of responses that counts as all: all empty in a step, or all at the maximum length
 ALL = 0.98
-
 # If the longest response has fewer tokens than this, its length is not taken as a limit
 LIMIT_TOKENS = 16
-
 # A response counts as cut off if it has this fraction of the longest response's tokens
 AT_LIMIT = 0.99
 
