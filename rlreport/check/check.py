@@ -38,8 +38,6 @@ Template = str | Mapping[str, str] | Callable[[Facts], str]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Data that a check needs."""
-
     words: str  # names of the logged fields for readers, such as "logprobs and ref_logprobs"
     # columns of the table of responses; each must contain at least one number
     columns: tuple[str, ...]
@@ -117,7 +115,6 @@ class Check:
             object.__setattr__(self, "source", first.source)
 
     def __call__(self, judge: Callable[[Check, Run], Result]) -> Check:
-        """Return a copy of the check with this judge and the judge's name as its id."""
         return replace(self, id=judge.__name__, judge=judge)
 
     def run(self, run: Run) -> Result:

@@ -50,7 +50,6 @@ class Window:
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """First and last step, None for an empty window."""
         return (self.steps[0], self.steps[-1]) if self.steps else None
 
 
@@ -68,17 +67,14 @@ class Change:
 
     @property
     def difference(self) -> float:
-        """Mean of the last window minus mean of the first."""
         return self.last - self.first
 
     @property
     def rose(self) -> bool:
-        """Whether the mean rose significantly from the first to the last window."""
         return self.z >= self.least
 
     @property
     def fell(self) -> bool:
-        """Whether the mean fell significantly from the first to the last window."""
         return self.z <= -self.least
 
 

@@ -60,7 +60,6 @@ MAX_TOML = 1_000_000  # Maximum size of a thresholds file, in bytes
 
 
 def refuse_unknown(ids: Iterable[str]) -> None:
-    """Raise UsageError unless every id is the id of a check."""
     for name in ids:
         if name not in BY_ID:
             raise UsageError(f"--mute {name}: unknown check; available checks: {', '.join(BY_ID)}")
