@@ -113,7 +113,6 @@ class Check:
             object.__setattr__(self, "source", first.source)
 
     def __call__(self, judge: Callable[[Check, Run], Result]) -> Check:
-        """Return a copy of the check with this judge and the judge's name as its id."""
         return replace(self, id=judge.__name__, judge=judge)
 
     def run(self, run: Run) -> Result:

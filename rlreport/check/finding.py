@@ -73,8 +73,6 @@ class Met:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A response that is shown as an example of a finding."""
-
     # training step of the response, and its index among the responses of the step
     step: int
     n: int

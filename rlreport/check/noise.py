@@ -46,7 +46,6 @@ class Window(NamedTuple):
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """First and last step, None for an empty window."""
         return (self.steps[0], self.steps[-1]) if self.steps else None
 
 
@@ -60,17 +59,14 @@ class Change(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """Mean of the last window minus mean of the first."""
         return self.last - self.first
 
     @property
     def rose(self) -> bool:
-        """Whether the mean rose significantly from the first to the last window."""
         return self.z >= self.least
 
     @property
     def fell(self) -> bool:
-        """Whether the mean fell significantly from the first to the last window."""
         return self.z <= -self.least
 
 

@@ -26,11 +26,9 @@ CHECKS: tuple[Check, ...] = (
     *(text.length_hacking, engine.stale_rollouts, engine.mismatch_by_turn),
     *(engine.engine_mismatch, engine.off_policy_weights, engine.failed_rollouts),
     *(engine.tool_errors, engine.unparsed_calls, engine.empty_results, engine.tool_disuse),
-    policy.gradient_explosion,
-    *(policy.ratio_drift, policy.no_updates, engine.negative_kl),
+    *(policy.gradient_explosion, policy.ratio_drift, policy.no_updates, engine.negative_kl),
     *(engine.value_divergence, groups.advantage_mismatch, groups.zero_variance_groups),
-    groups.dropped_groups,
-    policy.entropy_explosion,
+    *(groups.dropped_groups, policy.entropy_explosion),
     # Consequences.
     *(text.loops, reward.reward_collapse, environments.environment_fall),
     *(hacking.watched_reward_fall, text.length_collapse),
@@ -38,14 +36,9 @@ CHECKS: tuple[Check, ...] = (
     *(engine.void_turns, engine.turn_limit, engine.unclosed_thinking, text.missing_eos),
     *(policy.kl_explosion, text.language_drift, groups.group_std_fall),
     # Notes.
-    *(
-        environments.mix_changed,
-        hacking.format_learned,
-        reward.reward_stalled,
-        groups.persistent_losers,
-    ),
-    *(groups.not_sharpening, hacking.reward_part_dominance, groups.uneven_groups),
-    *(text.cut_texts, log.lost_columns, log.repeated_steps),
+    *(environments.mix_changed, hacking.format_learned, reward.reward_stalled),
+    *(groups.persistent_losers, groups.not_sharpening, hacking.reward_part_dominance),
+    *(groups.uneven_groups, text.cut_texts, log.lost_columns, log.repeated_steps),
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}
@@ -60,7 +53,6 @@ MAX_TOML = 1_000_000  # Maximum size of a thresholds file, in bytes
 
 
 def refuse_unknown(ids: Iterable[str]) -> None:
-    """Raise UsageError unless every id is the id of a check."""
     for name in ids:
         if name not in BY_ID:
             raise UsageError(f"--mute {name}: unknown check; available checks: {', '.join(BY_ID)}")

@@ -132,7 +132,6 @@ class Run:
         return self.tables.responses
 
     def once(self, compute: Callable[[Run], T]) -> T:
-        """Return ``compute(self)``, which is computed only once and then cached."""
         if compute not in self._computed:
             self._computed[compute] = compute(self)
         return cast("T", self._computed[compute])
@@ -152,11 +151,9 @@ class Run:
         return len(self.steps) - len(self.last.steps)
 
     def has(self, column: str) -> bool:
-        """Return whether a column of the response table contains at least one number."""
         return has(self.responses, column)
 
     def column(self, name: str) -> Floats:
-        """Return a column of the response table, float64 (rows,)."""
         return self.responses[name].to_numpy(dtype=np.float64)
 
     @cached_property
@@ -257,7 +254,6 @@ class Run:
 
     @property
     def length_unit(self) -> str:
-        """Unit of the response lengths: tokens or characters."""
         return message("tokens") if self.length == "response_tokens" else message("characters")
 
     def change(
@@ -476,7 +472,6 @@ class Run:
         return Run(self.tables.between(start, stop), self.limits, validation)
 
     def with_gap_as_reward(self) -> Run:
-        """Return a copy of the run with rewards minus those of the reference policy."""
         tables = replace(
             self.tables,
             responses=self.responses.assign(reward=self.responses["reward_gap"]),

@@ -150,7 +150,6 @@ def _rose(course: Course) -> bool:
 
 
 def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quantity) -> str:
-    """Return the course in words, which agree with the printed numbers."""
     first, best, last = (part.value for part in (course.first, course.best, course.last))
     texts = numbers_of((first, best, last), course)
     facts: dict[str, Fact] = dict(zip(("first", "best", "last"), texts, strict=True))

@@ -60,7 +60,6 @@ EXCERPT = 60  # Maximum number of characters in an excerpt
 
 
 def with_excerpts(verdict: Verdict, responses: pd.DataFrame, rollouts: Rollouts) -> Verdict:
-    """Return the verdict with an excerpt in each example response of its findings."""
     findings = [*verdict.findings, *(muted.finding for muted in verdict.muted)]
     named = {(example.step, example.n) for finding in findings for example in finding.shown}
     steps = responses["step"].to_numpy()

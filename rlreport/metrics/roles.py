@@ -168,7 +168,6 @@ def known_keys() -> dict[Key, re.Pattern[str]]:
 
 @lru_cache(10_000)
 def _keys_of(name: str) -> tuple[Key, ...]:
-    """Return the rows of ``keys.csv`` that match the name of a metric."""
     plain = _RUN.sub("", name.lower())
     return tuple(key for key, pattern in known_keys().items() if pattern.fullmatch(plain))
 

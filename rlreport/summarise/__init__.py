@@ -104,18 +104,18 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
     step = responses["step"].to_numpy()[texts.rows]
     first, last = (np.repeat(rows, np.diff(texts.offsets)) for rows in _windows(responses, step))
 
-    def total(values: NDArray[np.float32], rows: NDArray[np.bool_]) -> Floats:
+    everything = np.ones(len(texts.units), bool)
+
+    def total(values: NDArray[np.float32], rows: NDArray[np.bool_] = everything) -> Floats:
         logged = rows & ~np.isnan(values)
         weights = values[logged].astype(np.float64)
         return np.bincount(texts.units[logged], weights, count).astype(np.float64)
 
-    def mean(values: NDArray[np.float32], rows: NDArray[np.bool_] | None = None) -> Floats:
-        rows = np.ones(len(values), bool) if rows is None else rows
+    def mean(values: NDArray[np.float32], rows: NDArray[np.bool_] = everything) -> Floats:
         logged = rows & ~np.isnan(values)
         return ratio(total(values, rows), np.bincount(texts.units[logged], minlength=count))
 
-    everything = np.ones(len(texts.units), bool)
-    kl = total(sample.kl, everything)
+    kl = total(sample.kl)
     raw = np.asarray(texts.vocabulary, dtype=object)
     style = detect_style(raw)
     table = pd.DataFrame(

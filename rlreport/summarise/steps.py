@@ -90,11 +90,9 @@ class Grouped:
         return ratio(self.sum(between + within), self.sum(weights))
 
     def min(self, values: Floats) -> Floats:
-        """Return the smallest value per group, skipping NaN; NaN if there is none."""
         return np.asarray(pd.Series(values).groupby(self.codes).min(), np.float64)
 
     def max(self, values: Floats) -> Floats:
-        """Return the largest value per group, skipping NaN; NaN if there is none."""
         return np.asarray(pd.Series(values).groupby(self.codes).max(), np.float64)
 
     def quantile(self, values: Floats, part: float) -> Floats:
@@ -177,6 +175,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     column = {str(name): values.to_numpy() for name, values in responses.items()}
     steps = Grouped.by(column["step"])
     every = np.fmax(column["reward"], column["masked_reward"])
+    weight = sequence_weights(column["log_weight"])
     figures: dict[str, NDArray[np.generic]] = {
         "step": steps.first(column["step"]),
         "responses": steps.counts,
@@ -203,7 +202,8 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         "dropped_share": steps.mean(column["dropped"]),
         "kept_reward_mean": steps.mean(every, 1.0 - column["dropped"]),
         "all_reward_mean": steps.mean(every, np.isfinite(column["dropped"]).astype(np.float64)),
-        **_sequence_weights(column, steps),
+        "weight_mean": steps.mean(weight),
+        "weight_ess": steps.mean(weight) ** 2 / steps.mean(weight**2),
         **_turns(column, steps),
         **_distinct_2(bigrams, steps.first(column["step"])),
         # ``step_tables`` sets these columns.
@@ -365,12 +365,6 @@ def typical(values: Floats) -> float:
     sizes = np.abs(values[np.isfinite(values)])
     least = NO_VARIANCE * np.quantile(sizes, 0.9) if len(sizes) else 0.0
     return float(np.median(sizes[sizes > least])) if (sizes > least).any() else np.nan
-
-
-def _sequence_weights(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    weight = sequence_weights(column["log_weight"])
-    mean = steps.mean(weight)
-    return {"weight_mean": mean, "weight_ess": mean**2 / steps.mean(weight**2)}
 
 
 def sequence_weights(log_weight: Floats) -> Floats:

@@ -180,7 +180,6 @@ def error_kind(text: str) -> str:
 
 
 def calls_in_text(text: str) -> list[str]:
-    """Return what is inside each ``<tool_call>`` tag of a text."""
     return [call.strip() for call in _CALLS.findall(text)] if CALL in text else []
 
 

@@ -173,7 +173,6 @@ def _response_nans(run: Run) -> Iterator[_Nan]:
 
 
 def _worst_period(run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: Facts) -> _Nan:
-    """Return the period of consecutive steps with NaN (``bad``) that has the worst severity."""
     shape = run.reward_shape
     died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
     reach = max(run.limits[_NanMetrics].death * float(np.ptp(logged)), LASTING)
