@@ -453,10 +453,8 @@ class NemoGym(BaseFormat):
               ("responses_create_params", "_ng_failure_class"))  # fmt: skip
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        request, response = (
-            logged.read_all(mapping(obj.get(key)))
-            for key in ("responses_create_params", "response")
-        )
+        request = logged.read_all(mapping(obj.get("responses_create_params")))
+        response = logged.read_all(mapping(obj.get("response")))
         asked = request.get("input")
         prompt = _messages_of_items(dicts(asked)) or [{"role": "user", "content": asked}]
         if request.get("instructions"):
@@ -464,9 +462,8 @@ class NemoGym(BaseFormat):
         output = dicts(response.get("output"))
         reply = _messages_of_items(output)
         failure = [coerce.text(obj.get(key)) for key in obj if key.startswith(_FAILURE)]
-        task, index = (
-            coerce.text_if_any(obj.get(f"_ng_{key}_index")) for key in ("task", "rollout")
-        )
+        task = coerce.text_if_any(obj.get("_ng_task_index"))
+        index = coerce.text_if_any(obj.get("_ng_rollout_index"))
         reason = mapping(response.get("incomplete_details")).get("reason")
         criteria, judged = logged.rubric(obj)
         row = {
