@@ -54,8 +54,6 @@ Part = tuple[str, list[DrawnCurve]]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Declaration of a curve that draws a column of the step table."""
-
     column: str  # name of the column
     title: str  # label of the curve
     # column with the standard deviation that sets the width of the band, "" for no band
@@ -68,8 +66,6 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class CurveChart:
-    """Declaration of a chart that draws columns of the step table."""
-
     name: str
     title: str
     curves: tuple[Curve, ...]

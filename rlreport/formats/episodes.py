@@ -443,8 +443,6 @@ _GYM_KEYS = frozenset(
 
 
 class NemoGym(BaseFormat):
-    """NeMo Gym's format: a row per rollout; its conversation consists of OpenAI Responses items."""
-
     id = "nemo_gym"
     description = "NeMo Gym rollouts and their failures: items of OpenAI's Responses API"
     files = ("*rollouts.jsonl", "*rollouts_failures.jsonl")
