@@ -19,8 +19,6 @@ from rlreport.text.messages import sample_note
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A log file that was read."""
-
     name: str  # path relative to the folder of the logs, never absolute
     size: int  # bytes
     rows: int = 0  # number of its rows in the response table

@@ -79,12 +79,13 @@ class Part(NamedTuple):
     steps: Ints
 
 
-def mean_of(
-    tables: Tables, values: Floats, window: Window, weights: Floats | None = None
-) -> tuple[float, float]:
-    """Return the mean of per-response values (rows,) in a window, and its z (mean / its error)."""
-    part = part_of(tables, values, window, weights)
-    return part.mean, z_of(tables, values, weights, [part])
+def mean_of(tables: Tables, values: Floats, window: Window) -> tuple[float, float]:
+    """Return the mean of per-response values in a window, and its z (mean / standard error).
+
+    ``values``, float64 (rows,), may be NaN, which is skipped.
+    """
+    part = part_of(tables, values, window, None)
+    return part.mean, z_of(tables, values, None, [part])
 
 
 def part_of(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> Part:

@@ -54,8 +54,6 @@ Part = tuple[str, list[DrawnCurve]]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Declaration of a curve that draws a column of the step table."""
-
     column: str  # name of the column
     title: str  # label of the curve
     # column with the standard deviation that sets the width of the band, "" for no band
@@ -68,14 +66,11 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class CurveChart:
-    """Declaration of a chart that draws columns of the step table."""
-
     name: str
     title: str
     curves: tuple[Curve, ...]
     axis: str = ""  # title of the y axis; "" uses the axis title of the first curve's column
     wide: bool = False
-    percent: bool = False
     # scale of the y axis; ``symlog`` is used only if the axis would leave [-2, 2]
     scale: Scale = "linear"
     needs: str = ""  # column that must exist and be nonzero at some step, or the chart is left out
@@ -134,13 +129,12 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("win_rate", "better", key="win"),
         Curve("lose_rate", "worse", key="lose", style=REFERENCE),
         axis="share of responses",
-        percent=True,
     ),
     ending_charts,
-    _chart("eos", "Finished responses", Curve("eos_rate", "policy"), percent=True),
+    _chart("eos", "Finished responses", Curve("eos_rate", "policy")),
     _chart("distinct_2", "Variety of word pairs (distinct-2)", Curve("distinct_2", "policy")),
-    _chart("loops", "Loops", Curve("loop_rate", "policy"), percent=True, needs="loop_rate"),
-    _chart("duplicates", "Repeated responses", Curve("duplicate_rate", "policy"), percent=True),
+    _chart("loops", "Loops", Curve("loop_rate", "policy"), needs="loop_rate"),
+    _chart("duplicates", "Repeated responses", Curve("duplicate_rate", "policy")),
     _chart(
         "explained_variance",
         "Explained variance of the critic",
@@ -158,7 +152,6 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "groups",
         "Groups without variance",
         Curve("zero_variance_groups", "no variance", key="zero"),
-        percent=True,
         note="Every response of such a group has the same reward, so it gives no learning signal.",
     ),
     _chart("advantages", "Advantages against rewards", Curve("advantage_fit", "correlation")),
@@ -166,7 +159,6 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "dropped",
         "Responses that the trainer dropped",
         Curve("dropped_share", "dropped"),
-        percent=True,
         needs="dropped_share",
     ),
     _chart(
@@ -217,24 +209,13 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         needs="turn_tokens_mean",
     ),
     tool_error_charts,
-    _chart(
-        "tool_errors",
-        "Tool calls that end in an error",
-        Curve("tool_error_share", "errors"),
-        percent=True,
-    ),
+    _chart("tool_errors", "Tool calls that end in an error", Curve("tool_error_share", "errors")),
     _chart(
         "unparsed_calls",
         "Tool calls that cannot be parsed",
         Curve("unparsed_call_share", "unparsed"),
-        percent=True,
     ),
-    _chart(
-        "empty_results",
-        "Tool calls that return nothing",
-        Curve("empty_result_share", "empty"),
-        percent=True,
-    ),
+    _chart("empty_results", "Tool calls that return nothing", Curve("empty_result_share", "empty")),
     _chart(
         "lag",
         "Lag behind the policy (steps)",
@@ -347,7 +328,7 @@ def _curve_charts(
             curves,
             axis=message("{axis}, band ± {factor} × std", axis=y, factor=factor) if has_band else y,
             wide=entry.wide,
-            percent=entry.percent,
+            percent=STEP[entry.curves[0].column].kind == "share",
             scale=entry.scale,
             note=sentences([meaning, note]) if has_band else note,
         )

@@ -240,7 +240,6 @@ def ending_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         axis=message("share of the step's responses whose ending is known"),
         percent=True,
         labels=150,
-        omitted=max(0, len(curves) - len(PALETTE)),
     )
 
 

@@ -440,12 +440,9 @@ def _cells(node: Row, name: str) -> list[str]:
 _GYM_KEYS = frozenset(
     {"_ng_task_index", "_ng_rollout_index", "_ng_failure_judge_error", "expected_answer", "reward"}
 )
-_FAILURE = "_ng_failure_"  # Prefix of the keys that describe why a rollout failed
 
 
 class NemoGym(BaseFormat):
-    """NeMo Gym's format: a row per rollout; its conversation consists of OpenAI Responses items."""
-
     id = "nemo_gym"
     description = "NeMo Gym rollouts and their failures: items of OpenAI's Responses API"
     files = ("*rollouts.jsonl", "*rollouts_failures.jsonl")
@@ -453,20 +450,17 @@ class NemoGym(BaseFormat):
               ("responses_create_params", "_ng_failure_class"))  # fmt: skip
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        request, response = (
-            logged.read_all(mapping(obj.get(key)))
-            for key in ("responses_create_params", "response")
-        )
+        request = logged.read_all(mapping(obj.get("responses_create_params")))
+        response = logged.read_all(mapping(obj.get("response")))
         asked = request.get("input")
         prompt = _messages_of_items(dicts(asked)) or [{"role": "user", "content": asked}]
         if request.get("instructions"):
             prompt.insert(0, {"role": "system", "content": request["instructions"]})
         output = dicts(response.get("output"))
         reply = _messages_of_items(output)
-        failure = [coerce.text(obj.get(key)) for key in obj if key.startswith(_FAILURE)]
-        task, index = (
-            coerce.text_if_any(obj.get(f"_ng_{key}_index")) for key in ("task", "rollout")
-        )
+        failure = [coerce.text(obj.get(key)) for key in obj if key.startswith("_ng_failure_")]
+        task = coerce.text_if_any(obj.get("_ng_task_index"))
+        index = coerce.text_if_any(obj.get("_ng_rollout_index"))
         reason = mapping(response.get("incomplete_details")).get("reason")
         criteria, judged = logged.rubric(obj)
         row = {
@@ -494,29 +488,26 @@ class NemoGym(BaseFormat):
             row["reward"] = None  # logged as 0
         span_turns(row)
         if judged:
-            turns = row.setdefault("turns", [])
-            turns.append({"role": "judge", "text": judged, "sampled": False})
+            row.setdefault("turns", []).append({"role": "judge", "text": judged, "sampled": False})
         yield row
 
 
 def _messages_of_items(items: Iterable[Row]) -> list[Row]:
     """Convert items of OpenAI's Responses API to chat messages: a call of the model is one."""
     messages: list[Row] = []
-    begun = False  # whether the model's call goes on
+    ended = True  # whether the model's last call ended
     for item in items:
         kind, content = item.get("type") or "message", item.get("content")
         if kind == "function_call_output":
             messages.append({"role": "tool", "content": item.get("output"),
                              "tool_call_id": item.get("call_id")})  # fmt: skip
-            begun = False
             continue
         if kind == "message" and item.get("role") != "assistant":
             messages.append({"role": item.get("role"), "content": content})
-            begun = False
             continue
-        if not begun:
+        if ended or messages[-1]["role"] != "assistant":
             messages.append({"role": "assistant", "content": "", "tool_calls": []})
-        begun = not item.get("generation_token_ids")  # stand at the last item of a call
+        ended = bool(item.get("generation_token_ids"))  # stand at the last item of a call
         reply = messages[-1]
         if kind == "message":
             reply["content"] += content_text(content)

@@ -54,8 +54,6 @@ class RLBoard(BaseFormat):
 
 
 class Plain(BaseFormat):
-    """Canonical rows, except that texts may be chat messages, and a step is optional."""
-
     id = "plain"
     description = "prompt, response and reward; texts may be chat messages, a step may be absent"
     files = ("*.jsonl", "*.json", "*.parquet")
@@ -82,8 +80,6 @@ class Plain(BaseFormat):
 
 
 class Distillation(Plain):
-    """Rows of on-policy distillation: their reference is the teacher, and they need no reward."""
-
     id = "distillation"
     description = "on-policy distillation: log-probabilities of the teacher, often without rewards"
     rewarded = False
@@ -461,8 +457,6 @@ class NemoRL(BaseFormat):
 
 
 class NemoRLDistillation(NemoRL):
-    """What NeMo-RL's distillation logs: conversations alone."""
-
     id = "nemo_rl_distillation"
     description = "NeMo-RL distillation: train_data_step<N>.jsonl without rewards"
     files = ("train_data_step*.jsonl",)

@@ -106,15 +106,14 @@ def prompts_view(
 ) -> dict[str, Any]:
     """Return what the page prints; ``shown``: prompts with a row on the responses page."""
     return {
-        "table": _prompts(context.tables, context.prefixes, addresses, shown),
+        "table": _prompts(context, addresses, shown),
         "groups": _groups(context.tables, addresses),
         "charts": charts,
     }
 
 
-def _prompts(
-    tables: Tables, prefixes: Sequence[str], addresses: Addresses, shown: Container[int]
-) -> TableView:
+def _prompts(context: RunContext, addresses: Addresses, shown: Container[int]) -> TableView:
+    tables = context.tables
     prompts = tables.prompts.sort_values(
         ["never_won", "losing_streak", "reward_gain", "prompt_id"],
         ascending=[False, False, True, True],
@@ -124,7 +123,7 @@ def _prompts(
     means = rows.groupby(["prompt_id", "step"])["reward"].mean()
     columns = [PROMPT[name] for name in _SHOWN if prompts[name].notna().any()]
     questions = [
-        PromptText(turns_as_text(turns(text)) or text, prefixes, SNIPPET_CHARS)
+        PromptText(turns_as_text(turns(text)) or text, context.prefixes, SNIPPET_CHARS)
         for text in prompts["prompt"].astype(str)
     ]
     absent = message("the report shows no response to this prompt")

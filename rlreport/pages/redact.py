@@ -128,9 +128,8 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
     extras = [str(name) for name in tables.extras.columns]
     fields = {name: name for name in tables.fields if name not in extras}
     fields |= {name: f"field {i}" for i, name in enumerate(extras, 1)}
-    if environments := environments_of(
-        tables.training()
-    ):  # its name is one of a few that everyone uses
+    environments = environments_of(tables.training())
+    if environments:  # its name is one of a few that everyone uses
         fields[environments.column] = environments.column
     metrics_logged = [str(name) for name in tables.metrics.columns[1:]]
     metric_names = {name: f"metric {i}" for i, name in enumerate(metrics_logged, 1)}

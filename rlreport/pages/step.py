@@ -482,6 +482,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
     unranked = SAMPLED_FIGURE if context.sampled else ""
     present = figures_present(rollouts)
     truths = any(c.key == "ground_truth" for c in context.text_columns)
+    logged = job.columns["advantage_logged_mean"]
     return {
         "run": context.run,
         "step": str(job.plan.step),
@@ -493,7 +494,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         "texts": rows.texts,
         **({"prefixes": context.prefixes} if context.prefixes else {}),
         **list_filters(context),
-        **({"advantage": "logged"} if _has_advantages(job) else {}),
+        **({"advantage": "logged"} if np.isfinite(logged).any() else {}),
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
         "ranks": {
             key: [None] * len(rollouts)
@@ -512,10 +513,6 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         **conversation_data(rollouts),
         **group_data(job.columns, rows.places, ground_truth=truths),
     }
-
-
-def _has_advantages(job: StepJob) -> bool:
-    return bool(np.isfinite(job.columns["advantage_logged_mean"]).any())
 
 
 def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:

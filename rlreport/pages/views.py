@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import os.path
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -291,10 +291,8 @@ def prompt_prefixes(prompts: Iterable[str]) -> tuple[str, ...]:
     texts = sorted(texts[:: -(-len(texts) // PREFIX_SAMPLE) or 1])
     least, remaining, found = max(LEAST_PROMPTS, LEAST_SHARE * len(texts)), texts, list[str]()
     while len(remaining) >= least and len(found) < PREFIXES:
-        common = [
-            bisect_left(range(min(len(a), len(b))), True, key=lambda k: a[: k + 1] != b[: k + 1])
-            for a, b in pairwise(remaining)
-        ]
+        pairs = pairwise(remaining)
+        common = [len(os.path.commonprefix(p)) for p in pairs]  # noqa: RUF071 (characters are meant)
         best, prefix = 0, ""
         for first, text in enumerate(remaining):
             lengths = accumulate(common[first:], min)
@@ -491,10 +489,7 @@ def ending_texts(codes: pd.Series) -> NDArray[np.object_]:
 def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
     """Return ``filters`` of a list's data: key of a column of strings -> label of all values."""
     keys = {column.key for column in context.string_columns}
-    labels = {
-        context.environment: message("All environments"),
-        _ENDING.key: message("All endings"),
-    }
+    labels = {context.environment: message("All environments"), _ENDING.key: message("All endings")}
     filters = {key: label for key, label in labels.items() if key in keys}
     return {"filters": filters} if filters else {}
 
