@@ -40,11 +40,19 @@ def start(request, monkeypatch):
     return request.param
 
 
+@pytest.fixture(autouse=True)
+def earlier(monkeypatch):
+    """Child processes that other tests keep, such as the driver of a browser."""
+    monkeypatch.setitem(globals(), "EARLIER", psutil.Process().children())
+
+
+EARLIER: list[psutil.Process] = []
+
+
 def below() -> list[psutil.Process]:
-    """Return the worker processes of this one: Python's own helpers stay for later tests."""
-    commands = {child: " ".join(child.cmdline()) for child in psutil.Process().children()}
-    helpers = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
-    return [child for child, command in commands.items() if not any(h in command for h in helpers)]
+    """Return the worker processes of this one (Python's tracker of resources stays for later)."""
+    started = [child for child in psutil.Process().children() if child not in EARLIER]
+    return [child for child in started if "resource_tracker" not in " ".join(child.cmdline())]
 
 
 @pytest.mark.parametrize("count", [1, 3])
