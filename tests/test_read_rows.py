@@ -538,3 +538,9 @@ def test_of_several_attempts_each_step_is_of_the_last_that_logged_it(case, tmp_p
         Path(scan.files[int(str(file))].name).stem: steps for file, steps in kept.items()
     } == expected
     assert set(scan.responses.groupby("step").size()) == {6}
+
+
+def test_an_advantage_beside_the_text_is_that_of_the_response(tmp_path):
+    scan = read(write(tmp_path / "my run.jsonl", [row(0, advantage=-0.5), row(0, advantage=0.5)]))
+    assert scan.responses["advantage_logged_mean"].tolist() == [-0.5, 0.5]
+    assert scan.name == "my run"

@@ -222,8 +222,8 @@ def _scan(
     reward_parts = sorted(rows.chunk.reward_parts & set(extras.columns))
     responses["dropped"] = dropped_rows(responses["missing_grade"].to_numpy(), extras)
     if "advantage" in extras.select_dtypes("number"):  # logged without tokens
-        for name in ("advantage_logged_mean", "advantage_mean"):
-            responses[name] = responses[name].fillna(extras["advantage"])
+        for column in ("advantage_logged_mean", "advantage_mean"):
+            responses[column] = responses[column].fillna(extras["advantage"])
     missing = responses["missing_grade"] > 0
     if missing.any():
         notes += missing_grade_notes(responses["missing_grade"].to_numpy())
