@@ -199,9 +199,10 @@ export class TableView {
     }
     if (column.kind === "token") return el("td", { class: "token" }, el("code", { dir: "auto" }, value));
     const title = value === null ? message("not logged") : null;
-    const size = Math.max(0, ...(column.prefixes ?? []).filter((one) => value?.startsWith(one) && value.slice(one.length).trim()).map((one) => one.length));
-    const shared = size > 0 && el("span", { class: "shared" }, value?.slice(0, size));
-    return el("td", { class: "text", "data-key": column.key, title }, el("div", { class: "clamp", dir: "auto" }, shared, value?.slice(size) ?? MISSING));
+    const text = value === null ? MISSING : String(value);
+    const size = Math.max(0, ...(column.prefixes ?? []).filter((one) => text.startsWith(one) && text.slice(one.length).trim()).map((one) => one.length));
+    const shared = size > 0 && el("span", { class: "shared" }, text.slice(0, size));
+    return el("td", { class: "text", "data-key": column.key, title }, el("div", { class: "clamp", dir: "auto" }, shared, text.slice(size)));
   }
 
   /** @param {string} key @param {boolean} shown */
