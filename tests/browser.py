@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import (
+from playwright.sync_api import Error, (
     Browser,
     BrowserContext,
     Error,
@@ -72,7 +72,11 @@ class Tab:
         self.said.clear()
         self.asked.clear()
         self.page.goto(address)
-        self._protocol.send("Page.resetNavigationHistory")
+        try:
+            self._protocol.send("Page.resetNavigationHistory")
+        except Error:  # Chromium has moved the page to another process meanwhile
+            self._protocol = self.page.context.new_cdp_session(self.page)
+            self._protocol.send("Page.resetNavigationHistory")
 
     def empty(self) -> bool:
         """Forgets everything of its pages; False where it cannot."""
