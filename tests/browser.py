@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Error, (
+from playwright.sync_api import (
     Browser,
     BrowserContext,
     Error,
