@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import combinations, product
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,14 +159,17 @@ def later_attempts(
     table["attempt"] = table["file"].map(ranges["name"].map(units["attempt"]))
     spans = units.groupby("attempt").agg({"min": "min", "max": "max"})
     spans["file"] = table.groupby("attempt")["file"].min()
+    attempts, bounds = [rows for _, rows in table.groupby("attempt")], spans.to_numpy()
     pairs: list[tuple[Ints, Ints]] = []
-    for (i, one), (j, two) in combinations(enumerate(spans.to_numpy()), 2):
-        if two[0] <= one[1]:
+    for at in range(1, len(bounds)):
+        # The one before, and the one that got furthest, which may go on after those inside it.
+        for before in sorted({at - 1, int(bounds[:at, 1].argmax())}):
+            one, two = bounds[before], bounds[at]
             # Of two attempts, one inside the other, the file read first is the older one.
             nested = two[1] <= one[1] and two[2] < one[2]
-            attempts = (j, i) if nested else (i, j)
-            older, newer = (table[table["attempt"] == attempt] for attempt in attempts)
-            if _logs_again(older, newer, continued=bool((two[:2] > one[:2]).all())):
+            older, newer = (attempts[i] for i in ((at, before) if nested else (before, at)))
+            continued = bool((two[:2] > one[:2]).all())
+            if two[0] <= one[1] and _logs_again(older, newer, continued=continued):
                 pairs.append((older["file"].unique(), newer["file"].unique()))
     return pairs
 
