@@ -40,19 +40,17 @@ def start(request, monkeypatch):
     return request.param
 
 
-@pytest.fixture(autouse=True)
-def earlier(monkeypatch):
-    """Child processes that other tests keep, such as the driver of a browser."""
-    monkeypatch.setitem(globals(), "EARLIER", psutil.Process().children())
+@pytest.fixture
+def below():
+    """What returns the worker processes, not those that other tests keep, such as a browser's."""
+    earlier = psutil.Process().children()
 
+    def workers() -> list[psutil.Process]:
+        started = [child for child in psutil.Process().children() if child not in earlier]
+        # Python's tracker of resources stays for later.
+        return [child for child in started if "resource_tracker" not in " ".join(child.cmdline())]
 
-EARLIER: list[psutil.Process] = []
-
-
-def below() -> list[psutil.Process]:
-    """Return the worker processes of this one (Python's tracker of resources stays for later)."""
-    started = [child for child in psutil.Process().children() if child not in EARLIER]
-    return [child for child in started if "resource_tracker" not in " ".join(child.cmdline())]
+    return workers
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -69,7 +67,9 @@ def test_results_come_in_the_order_of_their_jobs(count, start):
     ("forks", "seconds", "processes"),
     [(True, 0.1, 0), (True, 1, 2), (False, 1, 0), (False, 10, 2)],
 )
-def test_processes_start_only_for_work_that_is_worth_it(monkeypatch, forks, seconds, processes):
+def test_processes_start_only_for_work_that_is_worth_it(
+    monkeypatch, forks, seconds, processes, below
+):
     monkeypatch.setattr(workers_module, "can_fork", lambda: forks)
     with Workers(2) as workers:
         results = workers.map(jobs.where, range(40), 0.01, seconds=seconds)
@@ -114,7 +114,7 @@ def test_only_a_few_jobs_are_done_ahead_of_the_result_that_is_taken(tmp_path, st
             assert len(list(tmp_path.iterdir())) <= done + 2 * AHEAD
 
 
-def test_workers_can_be_used_again_after_results_were_given_up(start):
+def test_workers_can_be_used_again_after_results_were_given_up(start, below):
     with Workers(2) as workers:
         given_up: Any = workers.map(jobs.repeated, range(MANY), 1 << 24)
         for i in range(5):  # processes are killed at different moments, also amid a pipe
@@ -142,7 +142,7 @@ def test_a_killed_process_is_one_clear_error(job, capfd, start):
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_the_first_error_of_a_job_reaches_the_caller(count, start):
+def test_the_first_error_of_a_job_reaches_the_caller(count, start, below):
     with Workers(count) as workers, pytest.raises(RlreportError, match=r"^job 9 cannot be done$"):
         list(workers.map(jobs.fail_at, range(MANY), 9))
     with Workers(count) as workers, pytest.raises(ConnectionError, match=r"^no store\b"):
@@ -150,7 +150,7 @@ def test_the_first_error_of_a_job_reaches_the_caller(count, start):
     assert below() == []
 
 
-def test_no_process_or_thread_is_left_when_the_workers_end(start):
+def test_no_process_or_thread_is_left_when_the_workers_end(start, below):
     before = set(threading.enumerate())
     with Workers(3) as workers:
         results = workers.map(jobs.where, range(MANY), 0.02)
