@@ -70,7 +70,7 @@ class Change(NamedTuple):
         return self.z <= -self.least
 
 
-class Part(NamedTuple):
+class WindowPart(NamedTuple):
     """Mean of the finite values in a window, and the prompt and step of each value."""
 
     mean: float
@@ -88,7 +88,7 @@ def mean_of(tables: Tables, values: Floats, window: Window) -> tuple[float, floa
     return part.mean, z_of(tables, values, None, [part])
 
 
-def part_of(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> Part:
+def part_of(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> WindowPart:
     selected = values[window.rows]
     scale = np.ones_like(selected) if weights is None else weights[window.rows]
     valid = _valid_mask(selected, scale)
@@ -97,14 +97,16 @@ def part_of(tables: Tables, values: Floats, window: Window, weights: Floats | No
     mean = float((scale * selected).sum() / total) if len(selected) else np.nan
     labels = tables.responses[["prompt_id", "step"]].iloc[window.rows][valid]
     contributions = scale * (selected - mean) / total if len(selected) else selected
-    return Part(mean, contributions, *labels.to_numpy(np.int64).T)
+    return WindowPart(mean, contributions, *labels.to_numpy(np.int64).T)
 
 
 def _valid_mask(values: Floats, weights: Floats) -> NDArray[np.bool_]:
     return np.isfinite(values) & np.isfinite(weights) & (weights > 0)
 
 
-def z_of(tables: Tables | None, values: Floats, weights: Floats | None, parts: list[Part]) -> float:
+def z_of(
+    tables: Tables | None, values: Floats, weights: Floats | None, parts: list[WindowPart]
+) -> float:
     """Return the mean of one part, or the difference of two means, divided by its standard error.
 
     The error is the larger of two estimates: from responses and, with ``tables``, from step means.
@@ -119,7 +121,7 @@ def z_of(tables: Tables | None, values: Floats, weights: Floats | None, parts: l
     return float(np.copysign(z, difference))
 
 
-def _response_error(parts: list[Part]) -> float:
+def _response_error(parts: list[WindowPart]) -> float:
     """Return the standard error of a mean, or of a difference of means, clustered by prompt."""
     contributions = [part.contributions for part in parts]
     contributions[0] = contributions[0] * (-1 if len(parts) == 2 else 1)
@@ -133,7 +135,7 @@ def _response_error(parts: list[Part]) -> float:
 
 
 def _step_noise(
-    tables: Tables, values: Floats, weights: Floats | None, parts: list[Part]
+    tables: Tables, values: Floats, weights: Floats | None, parts: list[WindowPart]
 ) -> tuple[float, float]:
     """Return the standard error estimated from step means, and its degrees of freedom.
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rlreport.check.check import Check, Result
+from rlreport.check.check import FALLS, Check, Result
 from rlreport.check.course import CLAIM_Z, best_index
 from rlreport.check.finding import (
     RANKS,
@@ -33,7 +33,7 @@ from rlreport.check.finding import (
 from rlreport.check.judges.log import invalid_since, nan_metrics
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
-from rlreport.check.sentence import COLLAPSES, with_sentence
+from rlreport.check.sentence import with_sentence
 from rlreport.check.series import smooth
 from rlreport.metrics.roles import MISMATCHES
 from rlreport.read.rollouts import Rollout, Rollouts
@@ -391,7 +391,7 @@ def _level(findings: list[Finding], run: Run) -> Level:
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
-    """Return the step whose checkpoint to keep, or None; ``registry.METHOD`` says how."""
+    """Return the step whose checkpoint to keep, None if none is; METHOD explains the rule."""
     if not len(run.steps):
         return None
     judged = [f for f in findings if f.severity != "info"]
@@ -401,7 +401,7 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     of_policy = [f for f in judged if f.id not in (*OF_THE_LOG, FIRST_CHECK)]
     # Only what is critical, or a loss of reward, spoils a checkpoint: the rest may be harmless.
     spoiling = [f for f in of_policy if f.severity == "critical"] or [
-        f for f in of_policy if f.id in (*COLLAPSES, "environment_fall")
+        f for f in of_policy if f.id in FALLS
     ]
     onsets = [f.onset.step if f.onset else first for f in spoiling]
     if min(onsets, default=end) <= first:

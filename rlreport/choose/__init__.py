@@ -54,7 +54,7 @@ class Extreme:
 
 
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
-    """Return the latest response with each extreme of a metric that varies; last a tool error."""
+    """Return the latest response at each extreme of the metrics, then the first tool error."""
     result = []
     for label, metric, end, at_token in _ENDS:
         column = length_column(responses) if metric == "response_tokens" else metric

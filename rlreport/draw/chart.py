@@ -80,7 +80,7 @@ def drawable(values: Floats) -> Floats:
 
 
 def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
-    """Return padded axis limits, low < high; ``percent``: within 0 and 1 where the values are."""
+    """Return axis limits with a margin; those of shares (``percent``) stay within 0 to 1."""
     values = np.concatenate([array[np.isfinite(array)] for array in arrays])
     if not values.size:
         return (0.0, 1.0)

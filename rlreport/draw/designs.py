@@ -168,7 +168,7 @@ def _bin_shares(bars: Any, field: str) -> Any:
 
 
 def ordered_bars() -> Spec:
-    """Return the design of bars of responses by ``reward_gap``; a layer with own data: ``zero``.
+    """Return the design of one bar per response, by ``reward_gap``, and a line at 0 (``zero``).
 
     A row that represents several responses has their number as ``weight``.
     """

@@ -139,7 +139,6 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
     in_units = {
         name: in_unit_of(role, name, tables.metrics[name].to_numpy(np.float64))
         for role, name in roles.items()
-        if name in tables.metrics
     }
     files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
     metrics = {file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)}

@@ -21,12 +21,7 @@ from rlreport.draw.run_charts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn
 from rlreport.options import BuildOptions, OutputOptions
 from rlreport.pages.data import chart_path, csv, data_view, exports, report_json
-from rlreport.pages.lists import (
-    extreme_responses,
-    prompts_view,
-    responses_view,
-    tokens_view,
-)
+from rlreport.pages.lists import extreme_responses, prompts_view, responses_view, tokens_view
 from rlreport.pages.notes import Targets, render_notes
 from rlreport.pages.overview import method_view, overview_view, run_figures
 from rlreport.pages.step import GROUP_COLUMNS, steps_data

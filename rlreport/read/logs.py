@@ -26,13 +26,7 @@ from rlreport.read.files import (
     grouped_ranges,
     is_url,
 )
-from rlreport.read.notes import (
-    NO_STEP,
-    ODDITIES,
-    LogPosition,
-    dropped_rows,
-    missing_grade_notes,
-)
+from rlreport.read.notes import NO_STEP, ODDITIES, LogPosition, dropped_rows, missing_grade_notes
 from rlreport.read.reread import read_chosen
 from rlreport.read.rollouts import Places, RolloutSpool
 from rlreport.read.sample import with_sample
@@ -216,9 +210,8 @@ def _scan(
     readers = enumerate(log_format.reader for log_format in files.formats)
     unrewarded = [i for i, reader in readers if reader and not reader.format.rewarded]
     # A reward missing from a format that never logs rewards is not counted as a NaN value.
-    responses.loc[
-        responses["file"].isin(unrewarded) & responses["reward"].isna(), "nan_values"
-    ] -= 1
+    without = responses["file"].isin(unrewarded) & responses["reward"].isna()
+    responses.loc[without, "nan_values"] -= 1
     reward_parts = sorted(rows.chunk.reward_parts & set(extras.columns))
     responses["dropped"] = dropped_rows(responses["missing_grade"].to_numpy(), extras)
     if "advantage" in extras.select_dtypes("number"):  # logged without tokens

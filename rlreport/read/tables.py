@@ -26,12 +26,7 @@ from rlreport.read.chunk import (
     joined_columns,
 )
 from rlreport.read.detect import LogFiles
-from rlreport.read.notes import (
-    clear_missing_grades,
-    later_attempts,
-    restart_note,
-    superseded_rows,
-)
+from rlreport.read.notes import clear_missing_grades, later_attempts, restart_note, superseded_rows
 from rlreport.read.rollouts import Rollouts, no_rollouts
 from rlreport.tables import LogTables, Note, TextSample, TokenSample
 from rlreport.text.clean import number_as_text

@@ -421,8 +421,9 @@ class _EmptyResults(Limits):
 )
 def empty_results(check: Check, run: Run) -> Result:
     limits, worst = run.limits[_EmptyResults], None
-    tools = run.tables.tools
-    for name, tool in () if tools.empty else tools.groupby("tool"):
+    if run.tables.tools.empty:
+        return None
+    for name, tool in run.tables.tools.groupby("tool"):
         if tool["answers"].sum() < limits.answers or len(tool) < MIN_STEPS:
             continue
         share = (tool["empty"] / tool["answers"]).to_numpy(np.float64)
