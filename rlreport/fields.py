@@ -88,7 +88,10 @@ FIELDS = (
           feeds="groups; without it, equal prompts in a step"),
     Field("rollout_id", "id", "text or number that the rows of one rollout share",
           at_hand="the id of the session, if compacted contexts make it several rows",
-          feeds="of the rows with the same id, only the last one per file and step is used"),
+          feeds="of the rows with the same id, the last one per file and step counts; the others "
+                "are shown as its branches"),
+    Field("branch", "text", "what sets a row apart from the rollout's other rows, such as retry",
+          column=True),
     Field("reward_parts", "object", "the reward's components: name to number",
           at_hand="the scores that add up to the reward",
           feeds="a chart of each part"),
@@ -97,7 +100,8 @@ FIELDS = (
     Field("prompt_turns", "turns", "the prompt's messages: pairs of role and text"),
     Field("turns", "turns", "the conversation after the prompt, in order: one object per turn"),
     Field("agent", "text", "which agent spoke, if there are several", column=True),
-    Field("trainable", "bool", "whether that agent is trained; else its rows are left out"),
+    Field("trainable", "bool", "whether that agent is trained; else its row is a branch of its "
+          "rollout, and left out without a `rollout_id`"),
     Field("filtered_out", "bool", "whether the rollout was filtered out before training; left out"),
     Field("policy_version", "range", "version of the sampling policy; first and last if it changed",
           column=True),

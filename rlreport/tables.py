@@ -58,6 +58,9 @@ class MetricsFile:
     metrics: list[str]
 
 
+# Value of the column ``validation`` in rows of branches that were not trained, 1 in validation
+IN_BRANCH = 2
+
 _SAMPLES = ("ngrams", "words", "ref_words")
 
 # Stands for the middle of a long response, if only its start and end are in the sample
@@ -241,7 +244,7 @@ class Tables(LogTables):
 
     def validation_tables(self) -> Tables | None:
         """Return tables of the validation responses only, as a run of its own; None without any."""
-        in_validation = self.responses["validation"].to_numpy() != 0
+        in_validation = self.responses["validation"].to_numpy() == 1
         if not in_validation.any():
             return None
         return replace(

@@ -7,7 +7,7 @@ import json
 import time
 from pathlib import Path
 
-from . import faulty, harder, healthy, hidden
+from . import agents, faulty, harder, healthy, hidden
 from .figures import beyond_doubt
 from .simulate import simulate
 from .truths import truth_of
@@ -22,6 +22,7 @@ def main() -> None:
         ("simulate", "write the simulated runs into OUT/<name>/ (a minute or two)"),
         ("harder", "write harder ones into OUT/faults/<name>/ and OUT/healthy/<name>/"),
         ("hidden", "write faults that a mean hides, and twins, into OUT/planted/ and OUT/healthy/"),
+        ("agents", "write runs of an agent, one fault each, and a twin, into OUT"),
         ("train", "train tiny transformers and write their runs (needs torch; minutes each)"),
     ):
         command = commands.add_parser(name, help=does)
@@ -55,6 +56,8 @@ def main() -> None:
     elif options.command == "hidden":
         for path, run in hidden.runs(options.seed, options.only):
             run.write(options.out / path)
+    elif options.command == "agents":
+        agents.write(options.out, options.seed)
     elif options.command == "train":
         from .train import train_runs
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from rlreport.check.noise import Change, Trend
 from rlreport.check.run import LimitedFigure, Ranking, Run, met_from_start
 from rlreport.check.series import MIN_STEPS, Series
 from rlreport.figures.ragged import Floats
+from rlreport.read.rollouts import Turn
 from rlreport.text.messages import format_message, listed, message, percent, translatable
 from rlreport.text.numbers import exact
 
@@ -104,6 +106,7 @@ class Check:
     # Names of thresholds, and a clause with the {value} tested against each. If all of these values
     # are at least half of their thresholds, but there is no finding, the verdict says so
     close: Mapping[str, str | Callable[[float], str]] = field(default_factory=dict)
+    turn: Callable[[Turn], bool] | None = None  # whether evidence is to point at a turn
     needs_also: str = ""  # data needed beyond ``needs``, in words; ``judge`` tests for it itself
 
     def __post_init__(self) -> None:
@@ -267,13 +270,12 @@ class Check:
 
 
 def share_of(
-    column: str, per: str = "", role: str = "", kind: str = ""
+    column: str, per: str = "", role: str = "", facts: Facts = MappingProxyType({})
 ) -> Callable[[Check, Run], Result]:
     """Return a judge of the mean of ``column`` (/ ``per``) or, without it, of the role's metric.
 
-    ``kind`` selects the title.
+    ``facts`` are further facts of the finding; ``kind`` of them selects the title.
     """
-    facts: Facts = {"kind": kind} if kind else {}
 
     def judge(check: Check, run: Run) -> Result:
         if not run.has(column):
@@ -283,7 +285,7 @@ def share_of(
         part, whole = run.column(column), run.column(per)
         valid = np.isfinite(part) & (whole > 0)
         ratio = np.divide(part, whole, out=np.full(len(part), np.nan), where=valid)
-        return check.judge_rows(run, ratio, whole)
+        return check.judge_rows(run, ratio, whole, facts=facts)
 
     return judge
 

@@ -77,6 +77,7 @@ class Example:
     step: int
     n: int
     token: int | None = None  # index of the token to look at, or None
+    turn: int | None = None  # index of the turn to look at, or None; set with the excerpt
     # the number for which the response was chosen, such as its reward, or None
     value: float | None = None
     unit: str = ""
@@ -310,7 +311,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def _example_json(example: Example) -> dict[str, Any]:
-    return _fields(example, "step", "n", "token", "value", "unit", "excerpt")
+    return _fields(example, "step", "n", "token", "turn", "value", "unit", "excerpt")
 
 
 def _fields(record: object, *names: str) -> dict[str, Any]:

@@ -67,18 +67,25 @@ def with_excerpts(verdict: Verdict, responses: pd.DataFrame, rollouts: Rollouts)
     order = sorted(set(rows.values()))
     texts = dict(zip(order, rollouts.read(order), strict=True))
 
-    def with_excerpt(example: Example) -> Example:
+    def with_excerpt(example: Example, check: Check | None) -> Example:
         rollout = texts[rows[example.step, example.n]]
-        before = example.before and with_excerpt(example.before)
-        return replace(example, excerpt=_excerpt(rollout, example), before=before)
+        before = example.before and with_excerpt(example.before, None)
+        shows = check.turn if check and check.turn else lambda turn: False
+        turn = next((i for i, one in enumerate(rollout.conversation) if shows(one)), None)
+        text = rollout.response if turn is None else rollout.conversation[turn].words
+        excerpt = _excerpt(text, rollout, example)
+        return replace(example, turn=turn, excerpt=excerpt, before=before)
 
     return verdict.map(
-        lambda finding: replace(finding, evidence=tuple(map(with_excerpt, finding.evidence)))
+        lambda finding: replace(
+            finding,
+            evidence=tuple(with_excerpt(e, BY_ID.get(finding.id)) for e in finding.evidence),
+        )
     )
 
 
-def _excerpt(rollout: Rollout, example: Example) -> str:
-    text = " ".join(rollout.response.split())
+def _excerpt(text: str, rollout: Rollout, example: Example) -> str:
+    text = " ".join(text.split())
     if len(text) <= EXCERPT:
         return text
     center = len(text) if example.at_end else 0

@@ -18,7 +18,7 @@ from rlreport.errors import UnusableInputError
 from rlreport.options import ReportOptions
 from rlreport.read.choice import METRICS, extremeness
 from rlreport.read.tables import mix
-from rlreport.tables import Tables, length_column
+from rlreport.tables import IN_BRANCH, Tables, length_column
 from rlreport.text.messages import message, translatable
 
 # Fraction of a step's shown responses that have extreme metrics; the others are sampled
@@ -82,6 +82,10 @@ def rank_by_interest(
     rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
     pinned = np.isin(responses["n"].to_numpy(), np.fromiter(evidence, np.int64))
     rank[pinned] = -1
+    branches = responses["validation"].to_numpy() == IN_BRANCH
+    if branches.any():  # shown with the response that was trained
+        trained = pd.Series(rank).mask(branches).groupby(responses["rollout"].to_numpy())
+        rank[branches] = trained.transform("min").fillna(len(rank))[branches]
     order = rank.argsort(kind="stable")
     if len(order) <= shown:
         return order

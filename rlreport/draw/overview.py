@@ -22,7 +22,7 @@ from rlreport.draw.run_charts import (
     frontier_charts,
     reward_part_charts,
     small_multiples,
-    tool_error_charts,
+    tool_charts,
 )
 from rlreport.draw.theme import BOLD, DASHED, DOTTED, LIGHT, SOLID, THIN, Style
 from rlreport.tables import Tables
@@ -208,13 +208,17 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("turn_tokens_mean", "policy"),
         needs="turn_tokens_mean",
     ),
-    tool_error_charts,
+    tool_charts,
     _chart("tool_errors", "Tool calls that end in an error", Curve("tool_error_share", "errors")),
     _chart(
         "unparsed_calls",
         "Tool calls that cannot be parsed",
         Curve("unparsed_call_share", "unparsed"),
     ),
+    _chart(
+        "markup_turns", "Turns with a call's markup left", Curve("markup_turns_share", "markup")
+    ),
+    _chart("late_calls", "Tool calls after the answer", Curve("late_call_share", "after")),
     _chart("empty_results", "Tool calls that return nothing", Curve("empty_result_share", "empty")),
     _chart(
         "lag",

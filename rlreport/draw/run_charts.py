@@ -199,27 +199,33 @@ def tool_label(name: object) -> str:
     return str(name) or message("tool without a name")
 
 
-def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of each tool's error rate, if there are errors and at least two tools."""
-    if tables.tools.empty or not tables.tools["errors"].any():
+def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
+    """Yield charts of each tool's errors and of its empty answers, if several tools have any."""
+    if tables.tools.empty:
         return
     by_step = tables.tools.set_index(["step", "tool"])
-    rates: pd.DataFrame = (by_step["errors"] / by_step["answers"]).unstack()
     answers = tables.tools.groupby("tool")["answers"].sum().to_dict()
     order = sorted(answers, key=lambda tool: (-answers[tool], tool))
-    if len(order) < 2:
-        return
-    shares = rates.reindex(frame.steps)[order[:MOST_TOOLS]]
-    yield curve_chart(
-        frame,
-        "tool_errors",
-        message("Error rate of each tool"),
-        curves_of(((tool_label(tool), share) for tool, share in shares.items()), "tool_"),
-        axis=message("share of a tool's answers that are errors"),
-        percent=True,
-        labels=150,
-        omitted=len(order) - len(shares.columns),
-    )
+    for name, column, title, axis in (
+        ("tool_errors", "errors", message("Error rate of each tool"),
+         message("share of a tool's answers that are errors")),
+        ("empty_results", "empty", message("Empty answers of each tool"),
+         message("share of a tool's answers without text")),
+    ):  # fmt: skip
+        if len(order) < 2 or not by_step[column].any():
+            continue
+        rates: pd.DataFrame = (by_step[column] / by_step["answers"]).unstack()
+        shares = rates.reindex(frame.steps)[order[:MOST_TOOLS]]
+        yield curve_chart(
+            frame,
+            name,
+            title,
+            curves_of(((tool_label(tool), share) for tool, share in shares.items()), "tool_"),
+            axis=axis,
+            percent=True,
+            labels=150,
+            omitted=len(order) - len(shares.columns),
+        )
 
 
 def ending_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:

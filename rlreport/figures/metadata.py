@@ -17,6 +17,8 @@ from rlreport.text.chat import (
     content_text,
     error_in_answer,
     error_kind,
+    has_markup,
+    is_final,
     is_unparsed,
     role_name,
     turns_in_text,
@@ -84,6 +86,16 @@ _SPLITS = {
     "training": "train", "validation": "val", "valid": "val", "dev": "val",
     "evaluation": "eval", "test": "eval",
 }  # fmt: skip
+
+
+# Kinds of errors of tools that are counted, in the order of ToolCounts, and how pages name them
+ERROR_KINDS = {
+    "timeouts": translatable("timeouts"),
+    "permissions": translatable("permission denied"),
+    "not_found": translatable("not found"),
+    "arguments": translatable("invalid arguments"),
+    "exceptions": translatable("exceptions"),
+}
 
 
 class ToolCounts(NamedTuple):
@@ -196,7 +208,7 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
     """Return column of the response table -> value, such as the numbers of turns and tool calls."""
     sampled = [turn for turn in turns if turn["sampled"]]
     answers = [turn for turn in turns if turn["role"] == "tool"]
-    chars = calls = empty_turns = unparsed = 0
+    chars = calls = empty_turns = unparsed = markup = 0
     unclosed: list[bool] = []
     for i, turn in enumerate(sampled):
         thought, turn_calls = turn.get("thinking"), turn.get("calls")
@@ -213,11 +225,14 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         count = len(written)
         calls += count
         empty_turns += not count and not answered
+        markup += not count and has_markup(turn["text"])
     figures = {
         "turns": float(len(sampled)),
         "tool_calls": float(max(calls, len(answers))),
         "tool_errors": float(sum(bool(turn.get("error")) for turn in answers)),
         "unparsed_calls": float(unparsed),
+        "late_calls": float(_late_calls(turns)),
+        "markup_turns": float(markup),
         "empty_results": float(sum(map(_is_empty, answers))),
         "void_turns": float(empty_turns),
     }
@@ -225,6 +240,20 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         figures["thinking_chars"] = float(chars)
         figures["unclosed_thinking"] = float(any(unclosed))
     return figures
+
+
+def _late_calls(turns: Sequence[Turn]) -> int:
+    """Return how many calls come with or after a final answer, and before a new question."""
+    late, answered = 0, False
+    for turn in turns:
+        if turn["sampled"]:
+            answered |= is_final(turn["text"])
+            written = turn.get("calls")
+            written = written if isinstance(written, list) else calls_in_text(turn["text"])
+            late += len(written) if answered else 0
+        elif turn["role"] == "user":
+            answered = False
+    return late
 
 
 def _is_empty(answer: Turn) -> bool:

@@ -68,6 +68,7 @@ class RLLM(BaseFormat):
             return
         names = [coerce.text(trajectory.get("name")) for trajectory in trajectories]
         is_other = [bool(_OTHER_AGENTS.search(name)) for name in names]
+        last = max((i for i, other in enumerate(is_other) if not other), default=None)
         group = _group(obj)
 
         def row_of(i: int) -> Row:
@@ -84,6 +85,8 @@ class RLLM(BaseFormat):
             }
             if is_evaluation and trajectory.get("reward") is None:
                 row["reward"] = coerce.grade(obj.get("is_correct"))
+            if not all(is_other) and (is_other[i] or i == last):
+                row |= fields(rollout_id=obj.get("id"))  # agents that are not trained are branches
             if group:
                 # Different agents on the same task, such as solver and judge, are separate groups.
                 row["group_id"] = f"{group}:{names[i]}" if len(set(names)) > 1 else group

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
@@ -107,8 +107,8 @@ def updates_in(files: tuple[FileStamp, ...]) -> Updates:
     return Updates(files)
 
 
-def updated(trace: Row, updates: Iterator[Row]) -> Row:
-    """Merge updates into a trace's ``info`` and the arrays of its nodes, in place; return it."""
+def apply_updates(trace: Row, updates: Iterator[Row]) -> None:
+    """Merge updates into a trace's ``info`` and the arrays of its nodes, in place."""
     nodes = dicts(trace.get("nodes"))
     branches: dict[int | None, list[int]] = dict(enumerate(_branches(nodes)))
     for update in updates:
@@ -118,7 +118,6 @@ def updated(trace: Row, updates: Iterator[Row]) -> Row:
             for name, values in branch.items():
                 if isinstance(values, list):
                     _split_among_nodes([nodes[i] for i in path], name, values)
-    return trace
 
 
 def _split_among_nodes(nodes: Sequence[Row], name: str, values: list[Any]) -> None:
@@ -144,6 +143,15 @@ def _branches(nodes: Sequence[Row]) -> list[list[int]]:
             parent = parents[parent]
         branches.append(path[::-1])
     return branches
+
+
+def _trained_last(nodes: Sequence[Row]) -> list[list[int]]:
+    """Return the branches of a trace, the last one that was trained on at the end."""
+    whole = [list(range(len(nodes)))]
+    if not any(node.get("parent") is not None for node in nodes):
+        return whole
+    branches = _branches(nodes) or whole  # nodes in a circle have no leaf
+    return sorted(branches, key=lambda b: any(nodes[b[-1]].get(name) for name in _TRAINED))
 
 
 def _merge(old: Row, new: Row) -> None:
@@ -189,6 +197,8 @@ def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
 _OLD_KEYS = ("example_id", "prompt", "completion", "reward")
 _UPDATE_KEYS = ("trace_id", "info", "branches")
 _OLD_USED_KEYS = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
+# Arrays that a node has only if it was trained on
+_TRAINED = ("advantages", "trainer_logprobs")
 # Key of a node's float array -> field of the row; arrays have one number per sampled token
 _STREAMS = {
     "logprobs": "sampler_logprobs",
@@ -206,11 +216,11 @@ class Verifiers(BaseFormat):
     """The format of verifiers and prime-rl: one episode (v1) or one rollout (before v1) per line.
 
     Each trace of an episode is a response with reward Σ score · weight; an episode without traces
-    is a failed rollout. The step is in the path or in prime-rl's metadata, else 0. The ``sibling``
-    is the file in prime-rl's folder ``effective``, with only the traces that were trained on. Since
-    September 2026 prime-rl writes updates of traces instead (``annotated``): these contain the
-    step at which a trace was trained on, and mark the traces that were used; others are filtered
-    out.
+    is a failed rollout. Of a trace's branches, the last one that was trained on counts. The step
+    is in the path or in prime-rl's metadata, else 0. The ``sibling`` is the file in
+    prime-rl's folder ``effective``, with only the traces that were trained on. Since September 2026
+    prime-rl writes updates of traces instead (``annotated``): these contain the step at which a
+    trace was trained on, and mark the traces that were used; others are filtered out.
     """
 
     id = "verifiers"
@@ -271,13 +281,20 @@ class Verifiers(BaseFormat):
             yield {**shared, **failed, "finish_reason": "error"}
             return
 
-        def row_of(entry: tuple[int, Row]) -> Row:
-            position, trace = entry
+        def entries() -> Iterator[tuple[int, Row, list[int]]]:
+            for position, trace in enumerate(obj["traces"]):
+                if self.annotated:
+                    apply_updates(trace, updates_in(self.siblings).of(coerce.text(trace["id"])))
+                for branch in _trained_last(dicts(trace["nodes"])):
+                    yield position, trace, branch
+
+        def row_of(entry: tuple[int, Row, list[int]]) -> Row:
+            position, trace, branch = entry
+            row = {**shared, **_trace(trace, branch, obj)}
+            if len(branch) < len(trace["nodes"]):
+                row |= fields(rollout_id=coerce.string(trace.get("id")))
             if self.annotated:
                 updates = updates_in(self.siblings)
-                trace = updated(trace, updates.of(coerce.text(trace["id"])))
-            row = {**shared, **_trace(trace, obj)}
-            if self.annotated:
                 row |= _training_fields(mapping(trace.get("info")), row, updates)
                 if updates.trained and not any("trainer_logprobs" in n for n in trace["nodes"]):
                     # Other rows have the trainer's logprobs: the sampler's are not comparable.
@@ -291,7 +308,7 @@ class Verifiers(BaseFormat):
                     row.setdefault("advantages", advantages[identity])
             return row
 
-        yield from logged.each(enumerate(obj["traces"]), row_of)
+        yield from logged.each(entries(), row_of)
 
 
 def _training_fields(info: Row, row: Row, updates: Updates) -> Row:
@@ -366,8 +383,8 @@ def _episode(obj: Row, where: Where) -> Row:
     }
 
 
-def _trace(trace: Row, episode: Row) -> Row:
-    nodes = dicts(trace["nodes"])
+def _trace(trace: Row, branch: Sequence[int], episode: Row) -> Row:
+    nodes = [trace["nodes"][i] for i in branch]
     sampled = [bool(node.get("sampled")) for node in nodes]
     start = sampled.index(True) if any(sampled) else len(nodes)
     messages = [node.get("message") for node in nodes]
@@ -380,7 +397,7 @@ def _trace(trace: Row, episode: Row) -> Row:
     tokens, spans = _tokens(nodes, start)
     turns = texts.get("turns", [])
     if len(turns) == len(nodes) - start:
-        _time_turns(turns, dicts(trace.get("calls")), start)
+        _time_turns(dict(zip(branch[start:], turns, strict=True)), dicts(trace.get("calls")))
     logged.set_spans(turns, spans)
     row: Row = {
         **columns(info, ("advantage", "kind")),
@@ -461,8 +478,7 @@ def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
     return [next(numbers, math.nan) if is_sampled else math.nan for is_sampled in sampled]
 
 
-def _time_turns(turns: Sequence[Row], calls: Sequence[Row], start: int) -> None:
-    by_node: dict[int | None, Row] = dict(enumerate(turns, start))
+def _time_turns(by_node: Mapping[int | None, Row], calls: Sequence[Row]) -> None:
     for call in calls:
         turn, time = by_node.get(coerce.integer(call.get("node"))), mapping(call.get("time"))
         begin, end = coerce.real(time.get("start")), coerce.real(time.get("end"))

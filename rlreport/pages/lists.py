@@ -40,7 +40,7 @@ from rlreport.pages.views import (
     table,
 )
 from rlreport.read.rollouts import EDGE, Rollout
-from rlreport.tables import Tables
+from rlreport.tables import IN_BRANCH, Tables
 from rlreport.text.chat import turns, turns_as_text
 from rlreport.text.clean import shortened
 from rlreport.text.messages import listed, message, plural, sentences, span
@@ -114,7 +114,8 @@ def prompts_view(
 
 def _prompts(context: RunContext, addresses: Addresses, shown: Container[int]) -> TableView:
     tables = context.tables
-    prompts = tables.prompts.sort_values(
+    judged = tables.prompts[tables.prompts["validation"] != IN_BRANCH]
+    prompts = judged.sort_values(
         ["never_won", "losing_streak", "reward_gain", "prompt_id"],
         ascending=[False, False, True, True],
     ).head(PROMPTS_LISTED)
@@ -130,12 +131,12 @@ def _prompts(context: RunContext, addresses: Addresses, shown: Container[int]) -
     note = ""
     if any(prompt_id not in shown for prompt_id in ids):
         note = message("A prompt without a link has no response in this report.")
-    if len(prompts) < len(tables.prompts):
+    if len(prompts) < len(judged):
         listed = message(
             "{some:count} of {all:count} prompts listed, those that never beat the reference "
             "and the longest losing streaks first.",
             some=len(prompts),
-            all=len(tables.prompts),
+            all=len(judged),
         )
         whole = message("{file} has all of them.", file=PROMPTS)
         note = sentences([listed, whole if addresses.file(PROMPTS) else "", note])
@@ -221,7 +222,7 @@ def _example(addresses: Addresses, step: float, n: float, token: float | None = 
         return Cell("–", None, message("in none of the sampled responses"))
     position = None if token is None or pd.isna(token) else int(token)
     text = message("step {step}, response {n}", step=int(step), n=int(n))
-    return Cell(text, float(step), href=addresses.response(int(step), int(n), position))
+    return Cell(text, float(step), href=addresses.response(int(step), int(n), token=position))
 
 
 def sampling(tables: Tables) -> str:

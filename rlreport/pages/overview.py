@@ -32,6 +32,7 @@ from rlreport.columns import RESPONSE, STEP, Column
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import sparkline
 from rlreport.draw.run_charts import not_drawn, tool_label
+from rlreport.figures.metadata import ERROR_KINDS, ToolCounts
 from rlreport.metrics.roles import logging_advice, roles_of
 from rlreport.pages.templates import Addresses
 from rlreport.pages.views import (
@@ -173,7 +174,7 @@ def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
         else:
             unit = _ONE.get(example.unit, example.unit) if example.value == 1 else example.unit
             value = with_unit(number, message(unit))
-    address = addresses.response(example.step, example.n, example.token)
+    address = addresses.response(example.step, example.n, token=example.token, turn=example.turn)
     return {
         "link": Link(message("step {step}, response {n}", step=example.step, n=example.n), address),
         "excerpt": example.excerpt,
@@ -223,6 +224,8 @@ class _Turns(NamedTuple):
     sized: float  # number of turns included in ``size``
     # error rates of the tool over all, over the first and over the last steps
     errors: tuple[float, ...] = (np.nan, np.nan, np.nan)
+    kind: str = ""  # kind of most of its errors
+    empty: float = np.nan  # share of its answers without text
 
 
 _WHO = ColumnView("who", message("Turns of"), kind="link")
@@ -249,6 +252,8 @@ def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
         ColumnView("errors_first", message("Error rate at first"), span(first), written="share"),
         ColumnView("errors_last", message("Error rate at last"), span(last), written="share"),
     ]  # fmt: skip
+    kind = ColumnView("kind", message("Most errors"), kind="text")
+    empty = ColumnView("empty", message("Empty answers"), written="share")
     left_out = tools["tool"].nunique() - MOST_TOOLS
     return table(
         "turns",
@@ -263,6 +268,8 @@ def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
                 column: [number_cell(row.errors[i], "share", message("no answers")) for row in rows]
                 for i, column in enumerate(errors if first < last else errors[:1])
             },
+            **({kind: [row.kind for row in rows]} if any(row.kind for row in rows) else {}),
+            **({empty: [row.empty for row in rows]} if tools["empty"].any() else {}),
         },
         hrefs=[
             addresses.responses("min.tool_errors=1") if row.errors[0] > 0 else None for row in rows
@@ -281,7 +288,7 @@ def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Itera
     tools, turns = context.tables.tools, float(rollouts["turns"].sum())
     of_policy = rollouts["response_tokens" if in_tokens else "response_chars"]
     yield _Turns(message("the policy"), turns, float(of_policy.sum()), turns)
-    sums = tools.groupby("tool")[["answers", "errors", "chars", "ranges", "tokens"]].sum()
+    sums = tools.groupby("tool")[list(ToolCounts._fields)].sum()
     sums = sums.sort_values("answers", ascending=False, kind="stable")
     windows = [(tools["step"].min(), tools["step"].max()), *context.windows]
     shares = [_error_shares(tools[tools["step"].between(*window)]) for window in windows]
@@ -292,10 +299,18 @@ def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Itera
             totals["tokens" if in_tokens else "chars"],
             totals["ranges" if in_tokens else "answers"],
             tuple(float(share.get(name, np.nan)) for share in shares),
+            _most_errors(totals),
+            totals["empty"] / totals["answers"],
         )
     rest = float(rollouts["env_tokens"].sum() - sums["tokens"].sum()) if in_tokens else 0.0
     if rest > 0:
         yield _Turns(message("others (user, template)"), np.nan, rest, 0.0)
+
+
+def _most_errors(totals: pd.Series) -> str:
+    """Return the kind of more than half of a tool's errors; "" if there is none."""
+    kind = max(ERROR_KINDS, key=lambda kind: float(totals[kind]))
+    return message(ERROR_KINDS[kind]) if totals[kind] > totals["errors"] / 2 else ""
 
 
 def _error_shares(tools: pd.DataFrame) -> pd.Series:
@@ -467,8 +482,12 @@ def _extremes(
         },
         ids=[f"{r.step}-{r.n}-{extreme.metric}" for extreme, r in extremes],
         hrefs=[
-            (addresses.response(r.step, r.n, extreme.token) or "")
-            + ("&turn=error" if extreme.metric == TOOL_ERRORS and r.step in addresses.steps else "")
+            addresses.response(
+                r.step,
+                r.n,
+                token=extreme.token,
+                turn="error" if extreme.metric == TOOL_ERRORS else None,
+            )
             for extreme, r in extremes
         ],
     )

@@ -29,7 +29,7 @@ from rlreport.text.messages import Message, message
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 
 # Names of data splits that stay readable; any other name may be private text of the logs
-USUAL_SPLITS = frozenset(("train", "val", "eval"))
+USUAL_SPLITS = frozenset(("train", "val", "eval", "branch"))
 
 _NAMELESS = message("[a note that contains a name]")
 

@@ -185,6 +185,18 @@ def group_data(
     return result
 
 
+def branch_data(
+    columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
+) -> dict[str, list[list[int]]]:
+    """Return {"branches": lists of the n of one rollout, the trained one first}."""
+    shown = pd.DataFrame(
+        {name: columns[name][shown_rows] for name in ("rollout", "validation", "n")}
+    )
+    rollouts = shown.dropna().sort_values(["validation", "n"]).groupby("rollout")["n"]
+    branches = [members.tolist() for _, members in rollouts if len(members) > 1]
+    return {"branches": branches} if branches else {}
+
+
 def _correctness(
     columns: Mapping[str, NDArray[Any]], *, ground_truth: bool
 ) -> NDArray[np.float64] | None:
@@ -365,7 +377,7 @@ NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order
 # Keys of a step's page data that the responses page loads, too; see docs/page-data.md
 _OF_TEXTS = (
     *("step", "total", "n", "texts", "turns", "where", "badges", "highlights", "prompts"),
-    *("conversation", "errors", "groups", "siblings", "right"),
+    *("conversation", "errors", "groups", "siblings", "right", "branches"),
 )
 
 LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
@@ -512,6 +524,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         "prompts": job.columns["prompt_id"][rows.places],
         **conversation_data(rollouts),
         **group_data(job.columns, rows.places, ground_truth=truths),
+        **branch_data(job.columns, rows.places),
     }
 
 

@@ -77,10 +77,13 @@ class Addresses:
     def step(self, step: int) -> str | None:
         return self.any_step(step) if step in self.steps else None
 
-    def response(self, step: int, n: int, token: int | None = None) -> str | None:
-        """Return the address of a response, or of one of its tokens; None without a step page."""
-        at_token = "" if token is None else f"&token={token}"
-        return f"{self.any_response(step, n)}{at_token}" if step in self.steps else None
+    def response(
+        self, step: int, n: int, *, token: int | None = None, turn: int | str | None = None
+    ) -> str | None:
+        """Return the address of a response, or of its token or turn; None without a step page."""
+        parts = {"token": token, "turn": turn}
+        inside = "".join(f"&{key}={at}" for key, at in parts.items() if at is not None)
+        return f"{self.any_response(step, n)}{inside}" if step in self.steps else None
 
     def prompt(self, prompt_id: int | str) -> str:
         """Return the address of the responses page, filtered to the responses to one prompt."""

@@ -489,7 +489,11 @@ def ending_texts(codes: pd.Series) -> NDArray[np.object_]:
 def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
     """Return ``filters`` of a list's data: key of a column of strings -> label of all values."""
     keys = {column.key for column in context.string_columns}
-    labels = {context.environment: message("All environments"), _ENDING.key: message("All endings")}
+    labels = {
+        context.environment: message("All environments"),
+        _ENDING.key: message("All endings"),
+        extra_key("split"): message("All splits"),  # branches are in none
+    }
     filters = {key: label for key, label in labels.items() if key in keys}
     return {"filters": filters} if filters else {}
 

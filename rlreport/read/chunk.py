@@ -53,7 +53,8 @@ from rlreport.text.tokens import structure_of
 # Codes in ``finish_source``: ``finished`` is from ``ending``, last token or text; 0: none
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
 
-FAILED, FILTERED = 1, 2  # Codes in ``left_out``: rollouts that are counted by step only
+# Codes in ``left_out``: rollouts that are counted by step only, and branches that were not trained
+FAILED, FILTERED, BRANCH = 1, 2, 3
 
 MAX_EXTRAS = 64
 # Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later
@@ -114,7 +115,7 @@ class Place(NamedTuple):
     length: int
     sub: int  # index of the row if one logged JSON object has several
     validation: bool
-    left_out: int  # 0 for a response, else FAILED or FILTERED: only its number counts
+    left_out: int  # 0 for a response, else FAILED or FILTERED (only its number counts) or BRANCH
     line_hash: int  # 0 in files that do not consist of lines
 
 
@@ -442,12 +443,15 @@ class _RangeReader:
                 continue
             if metadata.failed:
                 self._chunk.remarks.add("failed", self._position(offset))
-            elif not metadata.trainable:
+            elif not metadata.trainable and "rollout_id" not in row.carried:
                 self._chunk.remarks.add("untrained", self._position(offset))
                 continue
             elif metadata.filtered_out:
                 self._chunk.remarks.add("filtered_out", self._position(offset))
-            left_out = FAILED if metadata.failed else FILTERED if metadata.filtered_out else 0
+            left_out = 0 if metadata.trainable else BRANCH
+            left_out = (
+                FAILED if metadata.failed else FILTERED if metadata.filtered_out else left_out
+            )
             position = self._position(offset)
             if isinstance(row.step, AssumedStep) and part.format.step_in_path(obj, name) is None:
                 self._chunk.remarks.add(NO_STEP, position)

@@ -199,7 +199,7 @@ def _scan(
         )
         notes.append(Note(FORMAT, text, 1, files.numbered))
     notes += rows.notes
-    harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP)
+    harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP, "branches")
     problems = [note for note in notes if note.kind not in harmless]
     if options.strict and (bad_lines or problems):
         raise StrictError(_strict_message(bad_lines, bad_count, problems))
@@ -222,8 +222,7 @@ def _scan(
         notes += missing_grade_notes(responses["missing_grade"].to_numpy())
         extras[reward_parts] = extras[reward_parts].mask(missing)
     if responses["validation"].any():
-        extras, note = _with_split(responses, extras, files)
-        notes.append(note)
+        extras = _with_split(responses, extras, files, notes)
     scan = Scan(
         name=name,
         files=_log_files(rows, files, responses),
@@ -244,17 +243,18 @@ def _scan(
 
 
 def _with_split(
-    responses: pd.DataFrame, extras: pd.DataFrame, files: LogFiles
-) -> tuple[pd.DataFrame, Note]:
-    validation = responses["validation"].to_numpy() == 1
+    responses: pd.DataFrame, extras: pd.DataFrame, files: LogFiles, notes: list[Note]
+) -> pd.DataFrame:
+    split = responses["validation"].to_numpy()
     main, watched = files.formats[0].main, files.formats[0].watched or ""
-    split = np.where(validation, watched, main).astype(object)
-    text = message(
-        "responses of split {watched} are shown, but only those of {main} are judged",
-        watched=watched,
-        main=main,
-    )
-    return extras.assign(split=split), Note(SPLIT, text, int(validation.sum()))
+    if (split == 1).any():
+        text = message(
+            "responses of split {watched} are shown, but only those of {main} are judged",
+            watched=watched,
+            main=main,
+        )
+        notes.append(Note(SPLIT, text, int((split == 1).sum())))
+    return extras.assign(split=np.array([main, watched, "branch"], object)[split])
 
 
 def _name(paths: Sequence[str | Path]) -> str:

@@ -46,6 +46,13 @@ class Turn:
     seconds: float | None = None
     reward: float | None = None
 
+    @property
+    def words(self) -> str:
+        """What the turn says, with its calls; a tool's answer with the tool's name."""
+        calls = [f"{tool}({arguments})" for tool, arguments in self.calls]
+        said = " ".join(filter(None, [self.error or self.text, *calls])) or "(empty)"
+        return f"{self.tool}: {said}" if self.tool else said
+
 
 @dataclass(slots=True)
 class Rollout:

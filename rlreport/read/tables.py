@@ -13,6 +13,7 @@ from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.metadata import MAX_TOOLS, Ending, ToolCounts
 from rlreport.figures.ragged import Floats, Ints, places_in_runs
 from rlreport.read.chunk import (
+    BRANCH,
     FAILED,
     FIELD_BITS,
     FILTERED,
@@ -28,7 +29,7 @@ from rlreport.read.chunk import (
 from rlreport.read.detect import LogFiles
 from rlreport.read.notes import clear_missing_grades, later_attempts, restart_note, superseded_rows
 from rlreport.read.rollouts import Rollouts, no_rollouts
-from rlreport.tables import LogTables, Note, TextSample, TokenSample
+from rlreport.tables import IN_BRANCH, LogTables, Note, TextSample, TokenSample
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import message
 
@@ -90,19 +91,21 @@ class LogRows:
 def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) -> LogRows:
     """Concatenate chunks and choose the rows of the response table.
 
-    Of each rollout, only its last row is kept, and of steps that a restarted run logged again, the
-    last attempt unless ``keep_restarted``. Without training rows, validation rows count as such.
+    Of each rollout, the last row counts and the others are its branches. Of steps that a restarted
+    run logged again, the last attempt is kept unless ``keep_restarted``. Without training rows,
+    validation rows count as such.
     """
     rows = LogRows(joined_chunk(chunks), np.zeros(0, np.int64))
     columns = rows.chunk.columns
     if not columns:
         return rows
     left_out = columns["left_out"]
-    responses = left_out == 0
+    untrained = left_out == BRANCH
+    responses = (left_out == 0) | untrained
     if responses.any() and columns["validation"][responses].all():
         columns["validation"] = np.zeros_like(columns["validation"])
     keep, repeated = np.ones(len(responses), dtype=bool), np.zeros(len(responses), dtype=bool)
-    rollout = columns.pop("rollout", None)
+    rollout = columns.get("rollout")
     for file, index in _rows_by_file(columns):
         steps = columns["step"][index].astype(np.int64)
         older = superseded_rows(steps, columns["validation"][index] == 1)
@@ -114,14 +117,14 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
             rows.notes.append(restart_note(steps[older], name, kept=keep_restarted))
         if rollout is not None:
             keys = {"step": steps, "of": columns["validation"][index], "rollout": rollout[index]}
-            keys["left_out"] = left_out[index] == FILTERED
+            keys["left_out"] = left_out[index]
             repeats = pd.DataFrame(keys).duplicated(keep="last").to_numpy()
-            earlier = repeats & ~np.isnan(rollout[index]) & responses[index]
-            keep[index[earlier]] = False
-            if earlier.any():
-                text = message("earlier rows of a rollout, excluded (only its last row counts)")
+            branches = repeats & ~np.isnan(rollout[index]) & responses[index] | untrained[index]
+            columns["validation"][index[branches]] = IN_BRANCH
+            if branches.any():
+                text = message("branches of rollouts: shown, but only the trained row counts")
                 name = files.sources[file].name
-                rows.notes.append(Note("earlier_rows", text, int(earlier.sum()), name))
+                rows.notes.append(Note("branches", text, int(branches.sum()), name))
     _leave_out_older_files(rows, keep, repeated, files, kept=keep_restarted)
     training = keep & (columns["validation"] == 0)
     rows.failed = _by_step(columns, training & (left_out == FAILED))
@@ -146,7 +149,7 @@ def _leave_out_older_files(
         columns[name].astype(np.int64) for name in ("file", "step", "validation")
     )
     training = keep & (columns["left_out"] == 0) & (validation == 0)
-    split_steps = 2 * step + (validation > 0)
+    split_steps = 2 * step + (validation == 1)
     prompts = columns["prompt_hash"].astype(np.uint64)[training]
     for older, newer in later_attempts(file[training], step[training], prompts, names):
         again = (
@@ -203,7 +206,12 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     columns["prompt_id"], _ = pd.factorize(prompt)
     group = columns["group_hash"].astype(np.uint64)
     group = np.where(group == 0, prompt, group + validation)
+    # Branches are in no group.
+    group = np.where(validation == IN_BRANCH, np.arange(len(order), dtype=np.uint64), group)
     columns["group"], _ = pd.factorize(pair_hashes(step.astype(np.uint64), group))
+    if "rollout" in columns:
+        numbers, _ = pd.factorize(columns["rollout"])
+        columns["rollout"] = np.where(numbers < 0, np.nan, numbers)
     clear_missing_grades(columns)
     for name, reference in (("reward", "ref_reward"), ("valid_reward", "ref_valid_reward")):
         if name in columns and reference in columns:

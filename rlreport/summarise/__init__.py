@@ -219,15 +219,15 @@ DISAGREEMENT_Z = 5.0
 @np.errstate(over="ignore", invalid="ignore")
 def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     metrics = metrics or TrainerMetrics()
-    is_validation = scan.responses["validation"].to_numpy() == 1
-    training = scan.responses[~is_validation] if is_validation.any() else scan.responses
+    split = scan.responses["validation"].to_numpy()
+    training = scan.responses[split == 0] if split.any() else scan.responses
     if scan.responses.empty:
         _refuse_several(metrics.runs)
         steps, validation = trainer_steps(metrics.table), pd.DataFrame()
     else:
         steps, validation = step_tables(
             training,
-            scan.responses[is_validation],
+            scan.responses[split == 1],
             step_bigrams(scan.every, scan.responses),
             scan.failed,
             scan.filtered,

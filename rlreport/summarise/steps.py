@@ -382,6 +382,8 @@ def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     return {
         "tool_error_share": share(column["tool_errors"], column["tool_calls"]),
         "unparsed_call_share": share(column["unparsed_calls"], column["tool_calls"]),
+        "late_call_share": share(column["late_calls"], column["tool_calls"]),
+        "markup_turns_share": share(column["markup_turns"], column["turns"]),
         "empty_result_share": share(column["empty_results"], column["tool_calls"]),
         "turn_tokens_mean": share(tokens, turns),
         "void_turns_share": share(column["void_turns"], turns),

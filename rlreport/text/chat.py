@@ -89,6 +89,12 @@ _ERROR_KINDS = {
     "exceptions": r"traceback|\w(?:error|exception)\b",
 }
 _KINDS = {kind: re.compile(words, re.IGNORECASE) for kind, words in _ERROR_KINDS.items()}
+# What a final answer is marked with, and the markup of calls in several templates
+_FINAL = re.compile(r"</answer>|\\boxed\{")
+_MARKUP = re.compile(
+    r"</?tool_(?:call|response)s?>|<\|(?:tool_call|python_tag)|<｜tool▁call|\[TOOL_CALLS\]"
+    r"|<function=|<invoke name="
+)
 # Lines with a role name that remain around text decoded without its special tokens
 _ROLE_LINES = re.compile(r"\A\s*assistant\n|\n(?:user|tool)\s*\Z")
 
@@ -191,6 +197,16 @@ def is_unparsed(call: object) -> bool:
     text = call.get("arguments") if isinstance(call, Mapping) else call
     is_json = isinstance(text, str) and text.lstrip()[:1] in ("{", "[")
     return call == "" or (is_json and isinstance(_parse_if_json(text), str))
+
+
+def is_final(text: str) -> bool:
+    """Return whether a turn's text, without its thinking, gives a final answer."""
+    return _FINAL.search(text.rpartition("</think>")[2]) is not None
+
+
+def has_markup(text: str) -> bool:
+    """Return whether a text contains the markup of a tool call."""
+    return _MARKUP.search(text) is not None
 
 
 def _policy_turn(text: str) -> Turn:

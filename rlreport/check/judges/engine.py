@@ -19,10 +19,11 @@ from rlreport.check.finding import (
 from rlreport.check.noise import mean_of
 from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
 from rlreport.check.series import MIN_STEPS, Series, onset
-from rlreport.figures.metadata import Ending
+from rlreport.figures.metadata import ERROR_KINDS, Ending
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import MISMATCHES
 from rlreport.summarise.steps import Grouped, sequence_weights
+from rlreport.text.chat import calls_in_text, has_markup, is_final, is_unparsed
 from rlreport.text.messages import format_message, listed, message, translatable
 
 AGENTS = translatable("verl issues 1569, 4998 (calls vanish); AReaL (share at the limit)")
@@ -348,16 +349,34 @@ class _ToolErrors(RiseOrShare):
     share = Limit(0.5, "of calls", "share that return an error, last window")
 
 
+def _judge_tool_errors(check: Check, run: Run) -> Result:
+    facts: Facts = {"kind": "plain"}
+    if not run.tables.tools.empty:
+        kinds = run.tables.tools.groupby("tool")[list(ERROR_KINDS)].sum()
+        tool, kind = str(kinds.max(axis=1).idxmax()), str(kinds.max().idxmax())
+        if kinds[kind].max() > run.tables.tools["errors"].sum() / 2:
+            named = {"tool": LogText(tool), "error": message(ERROR_KINDS[kind])}
+            facts = {**named, "kind": "named" if tool else "unnamed"}
+    return share_of("tool_errors", "tool_calls", "tool_errors", facts)(check, run)
+
+
 tool_errors = Check(
     id="tool_errors",
-    judge=share_of("tool_errors", "tool_calls", "tool_errors"),
+    judge=_judge_tool_errors,
     name="tools fail",
     rank="cause",
     needs=(Need("tool calls", ("tool_errors",), ("tool_errors",)),),
     charts=("tool_errors", "reward"),
     limits=_ToolErrors,
     close={"share": "{value:percent} of tool calls return an error"},
-    title="{share:percent} of tool calls return an error ({before:percent} at the start).",
+    title={
+        "plain": "{share:percent} of tool calls return an error ({before:percent} at the start).",
+        "named": "{share:percent} of tool calls return an error ({before:percent} at the start), "
+        "mostly of the tool {tool:quoted}: {error}.",
+        "unnamed": "{share:percent} of tool calls return an error ({before:percent} at the "
+        "start), mostly: {error}.",
+    },
+    turn=lambda turn: bool(turn.error),
     statement="{share:percent} of tool calls fail",
     why="The policy is penalized for failures that it did not cause, and learns to avoid its "
     "tools.",
@@ -379,6 +398,10 @@ unparsed_calls = Check(
     rank="cause",
     needs=(Need("tool calls", ("unparsed_calls",)),),
     charts=("unparsed_calls", "reward"),
+    turn=lambda turn: (
+        any(is_unparsed(arguments) for _, arguments in turn.calls)
+        or bool(turn.sampled and not turn.calls and calls_in_text(turn.text))
+    ),
     limits=_UnparsedCalls,
     close={"share": "{value:percent} of tool calls cannot be parsed"},
     title="{share:percent} of tool calls cannot be parsed ({before:percent} at the start).",
@@ -388,6 +411,53 @@ unparsed_calls = Check(
     "cuts them off.",
     source=AGENTS,
     explains=("tool_disuse", "void_turns", "reward_stalled", *FALLS),
+)
+
+
+class _LateCalls(RiseOrShare):
+    rise = Limit(0.2, "of calls", "share after a final answer: last window minus first")
+    share = Limit(0.3, "of calls", "share after a final answer, last window")
+
+
+late_calls = Check(
+    id="late_calls",
+    judge=share_of("late_calls", "tool_calls"),
+    name="tools called after the answer",
+    rank="consequence",
+    needs=(Need("tool calls", ("late_calls",)),),
+    charts=("late_calls", "reward"),
+    limits=_LateCalls,
+    title="{share:percent} of tool calls follow a final answer ({before:percent} at the start).",
+    statement="{share:percent} of tool calls follow a final answer",
+    why="The answer does not use them: they cost turns, and may be made for a reward of calls.",
+    suggestion="End the rollout at the final answer, and give no reward for calls alone.",
+    source=AGENTS,
+    explains=("turn_limit", "reward_stalled", *FALLS),
+    turn=lambda turn: turn.sampled and is_final(turn.text),
+)
+
+
+class _MarkupTurns(RiseOrShare):
+    rise = Limit(0.1, "of turns", "share with markup in text: last window minus first")
+    share = Limit(0.3, "of turns", "share with markup in text, last window")
+
+
+markup_turns = Check(
+    id="markup_turns",
+    judge=share_of("markup_turns", "turns"),
+    name="markup of tool calls stays in the text",
+    rank="cause",
+    needs=(Need("turns", ("markup_turns",)),),
+    charts=("markup_turns", "reward"),
+    limits=_MarkupTurns,
+    title="{share:percent} of turns contain markup of a tool call that was not read as one "
+    "({before:percent} at the start).",
+    statement="{share:percent} of turns contain markup of a call that was not read",
+    why="Such a call is not run: the policy waits for an answer that does not come.",
+    suggestion="Compare the markup with the format that the parser of the tool calls expects.",
+    source=AGENTS,
+    explains=("tool_disuse", "void_turns", "reward_stalled", *FALLS),
+    turn=lambda turn: turn.sampled and not turn.calls and has_markup(turn.text),
 )
 
 
@@ -401,6 +471,7 @@ class _EmptyResults(Limits):
     rank="cause",
     needs=(Need("tool calls", ("empty_results",)),),
     charts=("empty_results", "reward"),
+    turn=lambda turn: turn.role == "tool" and not (turn.error or turn.text),
     limits=_EmptyResults,
     title={
         "named": "{share:percent} of the answers of the tool {tool:quoted} are empty "
@@ -503,9 +574,8 @@ class _TurnLimit(RiseOrShare):
 
 def _judge_turn_limit(check: Check, run: Run) -> Result:
     inferred = run.has("at_turn_limit") and (run.column("ending") == Ending.MOST_TURNS).any()
-    return share_of("at_turn_limit", role="turn_limit", kind="inferred" if inferred else "logged")(
-        check, run
-    )
+    facts = {"kind": "inferred" if inferred else "logged"}
+    return share_of("at_turn_limit", role="turn_limit", facts=facts)(check, run)
 
 
 turn_limit = Check(
@@ -526,6 +596,7 @@ turn_limit = Check(
     statement="{share:percent} of conversations hit the turn limit",
     why="A conversation that is stopped has no answer to judge.",
     suggestion="Allow more turns, reward early answers, or mask stopped conversations in the loss.",
+    explains=("reward_stalled", "diversity_collapse", *FALLS),
 )
 
 

@@ -20,6 +20,9 @@
 const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
 /** A number as text. */
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+/** Branches of rollouts, which do not count, are listed only if this column's filter asks for them. */
+const SPLIT = "extra:split";
+export const BRANCH = "branch";
 
 /** A text as it is searched: lower case, any white space one blank. @param {string} text */
 export function searchable(text) {
@@ -105,6 +108,12 @@ export class Rows {
     for (const listener of [...this.listeners]) listener();
   }
 
+  /** Rows that may be listed: without branches, unless the filter asks for them. @returns {number[]} */
+  listable() {
+    const splits = this.words.has(SPLIT) ? null : this.column(SPLIT)?.strings;
+    return Array.from({ length: this.size }, (_, i) => i).filter((i) => splits?.[i] !== BRANCH);
+  }
+
   /**
    * Rows that pass the search and every range but those of `without`: a brushed chart
    * follows all filters except its own.
@@ -117,7 +126,7 @@ export class Rows {
     const texts = this.query ? this.texts() : null;
     const required = [...this.words].map(([key, words]) => ({ strings: this.column(key)?.strings, words, exact: this.filters.has(key) }));
     const found = [];
-    for (let i = 0; i < this.size; i += 1) {
+    for (const i of this.listable()) {
       if (texts && !texts[i].includes(this.query)) continue;
       // NaN fails both comparisons, so a missing value is outside every range.
       const inside = ({ numbers, low, high }) => !numbers || (numbers[i] >= low && numbers[i] <= high);

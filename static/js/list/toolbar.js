@@ -55,7 +55,7 @@ export function mountToolbar(section, view) {
     filter.button.focus();
   };
   const show = () => {
-    const [shown, all] = [rows.order.length, rows.size];
+    const [shown, all] = [rows.order.length, rows.listable().length];
     total.textContent = message("{shown} of {all}", { shown: written(shown, "count"), all: written(all, "count") });
     chips.replaceChildren(
       ...[...rows.ranges].map(([key, range]) => chip(between(rows, key, range), () => remove(() => rows.limit(key, null)))),

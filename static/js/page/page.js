@@ -127,7 +127,7 @@ function mountResponses(root, section, data, address, signal) {
   const keys = Object.keys(data.values);
   const chartRows = (without) => {
     const passing = new Set(rows.passing(without));
-    return Array.from({ length: rows.size }, (_, i) =>
+    return rows.listable().map((i) =>
       Object.fromEntries([["n", data.n[i]], ...keys.map((key) => [key, data.values[key][i]]), ["kept", passing.has(i)]]),
     );
   };
@@ -222,6 +222,7 @@ function bindings(root, list) {
     { keys: ["T"], what: message("previous turn"), run: () => list.panel.conversation?.next(-1) },
     { keys: ["e"], what: message("next error of a tool"), run: () => list.panel.conversation?.error(1) },
     { keys: ["E"], what: message("previous error of a tool"), run: () => list.panel.conversation?.error(-1) },
+    { keys: ["b"], what: message("next branch of the rollout"), run: () => list.panel.nextBranch() },
     { keys: ["a"], what: message("last answer"), run: () => list.panel.conversation?.lastAnswer() },
     { keys: ["Escape"], what: message("close"), run: () => !list.panel.node.hidden && list.open(null) },
     { keys: [], shown: "← → ↑ ↓", what: message("from token to token, once one has the focus"), run: () => {} },

@@ -1,5 +1,6 @@
-/** The siblings of a response: what else the policy wrote for its prompt in this step. */
+/** The siblings of a response (its prompt's others in this step), and the branches of its rollout. */
 
+import { BRANCH } from "../list/rows.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { differenceButton } from "./texts.js";
@@ -60,6 +61,52 @@ export function groupStrip(data, i, { text, open }) {
   );
   if (best && worst && low < high) node.append(comparison(best, worst, text));
   return [node];
+}
+
+/**
+ * @param {any} data
+ * @param {number} i
+ * @returns {number[]} n of the rows of its rollout, the trained one first; empty if it is the only one
+ */
+export function branchesOf(data, i) {
+  return data.branches?.find((members) => members.includes(data.n[i])) ?? [];
+}
+
+/**
+ * The branches of a response's rollout: which one was trained, and what sets the others apart.
+ * @param {any} data
+ * @param {number} i
+ * @param {(i: number) => void} open
+ * @returns {HTMLElement[]} empty for a rollout of one branch
+ */
+export function branchStrip(data, i, open) {
+  const members = branchesOf(data, i);
+  const first = data.n.indexOf(members[0]);
+  const logged = (key, at) => data.strings[key]?.[at];
+  const cells = members.map((n, k) => {
+    const at = data.n.indexOf(n);
+    const said = listed([
+      logged("extra:split", at) === BRANCH ? logged("extra:branch", at) || message("not trained") : message("trained"),
+      logged("extra:agent", at),
+      logged("ending", at),
+      data.values.reward?.[at] != null && message("reward {reward}", { reward: written(data.values.reward[at]) }),
+      k > 0 && parting(data, first, at),
+    ]);
+    return el("li", {}, el("button", { type: "button", "aria-current": at === i ? "true" : null, onclick: () => open(at) }, `${k + 1} · ${said}`));
+  });
+  if (!cells.length) return [];
+  const title = message("{count} branches of this rollout (key {key}); only the trained one counts", { count: cells.length, key: "b" });
+  return [el("section", { class: "group", "aria-label": message("Branches") }, el("p", { class: "group-title" }, title), el("ul", {}, ...cells))];
+}
+
+/** From which turn on a branch differs from the first. */
+function parting(data, first, at) {
+  const prompts = data.texts.prompt;
+  if (prompts && prompts[first] !== prompts[at]) return message("another prompt");
+  const [one, other] = [first, at].map((place) => data.conversation?.[data.n[place]] ?? []);
+  const alike = (turn, k) => turn.role === one[k]?.role && turn.text === one[k]?.text;
+  const turn = other.findIndex((each, k) => !alike(each, k));
+  return turn >= 0 && message("differs from turn {turn} on", { turn: turn + 1 });
 }
 
 /** Mean, std and advantage, or that the group gives no signal. */

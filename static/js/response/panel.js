@@ -6,7 +6,7 @@ import { decodeTokens, unpack } from "../shared/data.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { stats } from "./stats.js";
-import { groupStrip } from "./group.js";
+import { branchesOf, branchStrip, groupStrip } from "./group.js";
 import { hrefOf, samePrompt, samePromptLinks, timelineLink } from "./same-prompt.js";
 import { Conversation } from "./conversation.js";
 import { textsSection } from "./texts.js";
@@ -99,7 +99,8 @@ export class Panel {
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
     const [line, ...folded] = stats(data, at, short ? truth : "");
-    const strip = groupStrip(data, at, { text, open: (place) => this.go(this.rowOf(data, place)) });
+    const open = (place) => this.go(this.rowOf(data, place));
+    const strip = [...branchStrip(data, at, open), ...groupStrip(data, at, { text, open })];
     const focused = /** @type {HTMLElement} */ (document.activeElement);
     const inside = this.node.contains(focused);
     this.node.replaceChildren(this.head(n, text), ...this.badges(n), line, ...strip, texts.node, ...(this.conversation ? [this.conversation.node] : []), holder, ...folded);
@@ -202,6 +203,13 @@ export class Panel {
     const at = this.open < 0 ? -1 : order.indexOf(this.open);
     const next = at < 0 ? 0 : at + delta;
     if (next >= 0 && next < order.length) this.go(order[next]);
+  }
+
+  /** To the next branch of the open response's rollout. */
+  nextBranch() {
+    const branches = branchesOf(this.data, this.at);
+    const next = branches[(branches.indexOf(this.data.n[this.at]) + 1) % branches.length];
+    if (next !== undefined) this.go(this.rowOf(this.data, this.data.n.indexOf(next)));
   }
 
   /** To the same prompt at an earlier (−1) or later (1) step. @param {number} way */
