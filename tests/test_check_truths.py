@@ -56,6 +56,8 @@ OF_AGENTS = (
     *(
         "tool_errors",
         "unparsed_calls",
+        "markup_turns",
+        "late_calls",
         "empty_results",
         "tool_disuse",
         "void_turns",

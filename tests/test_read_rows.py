@@ -447,11 +447,12 @@ def test_of_the_rows_of_a_rollout_the_last_of_its_file_and_step_counts(tmp_path:
         write(tmp_path / f"rank_{rank}.jsonl", rows(rank))
     scan = read(tmp_path)
     last = [2.0, 4.0, 5.0, 6.0, 7.0]
-    for _, step in scan.responses.groupby("step"):
+    counted = scan.responses[scan.responses["validation"] == 0]
+    for _, step in counted.groupby("step"):
         assert step["reward"].tolist() == [*last, *(10 + one for one in last)]
-    noted = [note for note in scan.notes if note.kind == "earlier_rows"]
+    noted = [note for note in scan.notes if note.kind == "branches"]
     assert [(note.file, note.count) for note in noted] == [("rank_0.jsonl", 6), ("rank_1.jsonl", 6)]
-    assert [file.rows for file in scan.files] == [10, 10]
+    assert [file.rows for file in scan.files] == [16, 16]
 
 
 def test_a_restart_is_reported_and_its_older_rows_can_be_left_out(tmp_path: Path) -> None:

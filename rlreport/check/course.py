@@ -45,7 +45,8 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
     """Return the course of a series, None if it has no values.
 
     By chance alone, the best of n / w windows of w values lies √(2 ln(n / w)) standard errors above
-    the others. ``gained`` and ``lost`` demand BEST_Z standard errors more.
+    the others. ``gained`` and ``lost`` demand BEST_Z standard errors more. A loss between the phases
+    of a series other than evaluations counts without this luck.
     """
     series = series.without_gaps()
     y, steps = series.values, series.steps
@@ -66,6 +67,10 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
     luck = math.sqrt(2 * math.log(len(y) / size)) * error
     margin = BEST_Z * error + luck
     sign, change = -1 if lower_is_better else 1, last.value - first.value
+    phases = phases_of(steps, y, noise, size, is_score=not lower_is_better)
+    # The ends of phases are means of many values, so the best of them is not best by luck.
+    ends = [sign * end for phase in phases for end in (phase.start, phase.end)]
+    fell = not evaluated and max(ends) - ends[-1] > BEST_Z * error
     return Course(
         steps=steps,
         values=y,
@@ -77,10 +82,10 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
         first=first,
         best=best,
         last=last,
-        phases=phases_of(steps, y, noise, size, is_score=not lower_is_better),
+        phases=phases,
         direction=int(np.sign(change)) if abs(change) > CLAIM_Z * error else 0,
         gained=sign * (best.value - first.value) > margin,
-        lost=sign * (best.value - last.value) > margin,
+        lost=sign * (best.value - last.value) > margin or fell,
         slipped=sign * (best.value - last.value) > luck / math.sqrt(2),
     )
 

@@ -209,17 +209,36 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         needs="turn_tokens_mean",
     ),
     tool_charts,
-    _chart("tool_errors", "Tool calls that end in an error", Curve("tool_error_share", "errors")),
+    _chart(
+        "tool_errors",
+        "Tool calls that end in an error",
+        Curve("tool_error_share", "errors"),
+        needs="tool_error_share",
+    ),
     _chart(
         "unparsed_calls",
         "Tool calls that cannot be parsed",
         Curve("unparsed_call_share", "unparsed"),
+        needs="unparsed_call_share",
     ),
     _chart(
-        "markup_turns", "Turns with a call's markup left", Curve("markup_turns_share", "markup")
+        "markup_turns",
+        "Turns with a call's markup left",
+        Curve("markup_turns_share", "markup"),
+        needs="markup_turns_share",
     ),
-    _chart("late_calls", "Tool calls after the answer", Curve("late_call_share", "after")),
-    _chart("empty_results", "Tool calls that return nothing", Curve("empty_result_share", "empty")),
+    _chart(
+        "late_calls",
+        "Tool calls after the answer",
+        Curve("late_call_share", "after"),
+        needs="late_call_share",
+    ),
+    _chart(
+        "empty_results",
+        "Tool calls that return nothing",
+        Curve("empty_result_share", "empty"),
+        needs="empty_result_share",
+    ),
     _chart(
         "lag",
         "Lag behind the policy (steps)",

@@ -61,7 +61,7 @@ from rlreport.pages.views import (
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise import most_common
 from rlreport.summarise.steps import environment_steps, environments_of
-from rlreport.tables import Tables, length_column
+from rlreport.tables import IN_BRANCH, Tables, length_column
 from rlreport.text.clean import shortened
 from rlreport.text.messages import (
     figure,
@@ -447,7 +447,8 @@ def _summary(tables: Tables) -> str:
             files=metrics_files,
             **places,
         )
-    places["responses"] = plural("{count} response", "{count} responses", len(tables.responses))
+    responses = int((tables.responses["validation"] != IN_BRANCH).sum())
+    places["responses"] = plural("{count} response", "{count} responses", responses)
     places["files"] = plural("{count} file", "{count} files", len(tables.files))
     if len(steps) == 1:
         logs = format_message("{responses} at step {low}, from {files}.", places)

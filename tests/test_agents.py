@@ -1,0 +1,114 @@
+"""Agents: what is wrong with their tools is found at its turn, and only trained branches count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+
+import rlreport
+from benchmarks.judge_runs import compare
+from benchmarks.lab import agents
+from rlreport.check import judge
+from rlreport.check.run import Run
+from rlreport.check.verdict import with_excerpts
+from rlreport.read.rollouts import Turn
+from rlreport.summarise import summarise
+from tests.browser import visiting
+from tests.reading import kinds, read, row, write
+
+# What the turn that evidence of a finding points at has to be
+SHOWS = {
+    "unparsed_calls": lambda turn: turn.calls[0][1].count("{") > turn.calls[0][1].count("}"),
+    "empty_results": lambda turn: (turn.tool, turn.text) == ("search", ""),
+    "tool_errors": lambda turn: turn.tool == "python" and "timed out" in turn.text,
+    "late_calls": lambda turn: "</answer>" in turn.text and bool(turn.calls),
+    "markup_turns": lambda turn: "<function=" in turn.text and not turn.calls,
+}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("agents")
+    agents.write(out, seed=0)
+    return out
+
+
+@pytest.mark.parametrize(
+    "name", ["healthy/agent", "planted/all", *(f"planted/{f}" for f in agents.FAULTS)]
+)
+def test_planted_faults_of_an_agent_are_found_and_dated_and_its_twin_is_quiet(lab: Path, name: str):
+    outcome = compare(lab / name)
+    assert outcome.right, outcome
+
+
+@pytest.mark.parametrize("name", SHOWS)
+def test_evidence_points_at_the_turn_that_shows_the_fault(lab: Path, name: str) -> None:
+    scan = read(lab / "planted" / name)
+    tables = summarise(scan)
+    verdict = with_excerpts(judge(Run(tables)), tables.responses, scan.rollouts)
+    (finding,) = (f for f in verdict.findings if f.id == name)
+    assert finding.evidence
+    for example in finding.evidence:
+        place = tables.responses.query("step == @example.step and n == @example.n").index
+        (rollout,) = scan.rollouts.read(place.tolist())
+        turn: Turn = rollout.conversation[example.turn]
+        assert SHOWS[name](turn), turn
+        assert example.excerpt.rstrip("…") in " ".join(turn.words.split())
+
+
+def branched(step: int, member: int) -> list[dict[str, Any]]:
+    """A retry, a sub-agent that is not trained, and the branch that is: rewards 0, 5 and 1."""
+    shared = {"group_id": "g", "rollout_id": f"{step}-{member}"}
+    return [
+        row(step, reward=0.0, branch="retry", response="no", **shared),
+        row(step, reward=1.0, response="yes", **shared),
+        row(step, reward=5.0, agent="searcher", trainable=False, response="found", **shared),
+    ]
+
+
+@pytest.fixture(scope="module")
+def branches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [row for step in range(6) for member in range(3) for row in branched(step, member)]
+    return write(tmp_path_factory.mktemp("branches") / "log.jsonl", rows)
+
+
+def test_only_the_trained_branch_of_a_rollout_counts(branches: Path) -> None:
+    scan = read(branches)
+    tables = summarise(scan)
+    assert tables.steps["reward_mean"].tolist() == [1.0] * 6
+    assert tables.steps["responses"].tolist() == [3] * 6
+    assert set(tables.prompts.query("validation == 0")["responses"]) == {18}
+    table = scan.responses
+    assert set(table.groupby("rollout")["validation"].agg(tuple)) == {(0, 2, 2)}
+    assert [note.count for note in scan.notes if note.kind == "branches"] == [36]
+    of_branches = table[table["validation"] == 2]
+    assert not np.isin(of_branches["group"], table[table["validation"] == 0]["group"]).any()
+
+
+def test_rows_of_untrained_agents_without_a_rollout_are_left_out(tmp_path: Path) -> None:
+    rows = [row(step, trainable=bool(i), reward=i) for step in range(3) for i in range(2)]
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    assert scan.responses["reward"].tolist() == [1.0] * 3
+    assert "untrained" in kinds(scan)
+
+
+@pytest.mark.untraced
+def test_the_other_branches_are_one_key_away_and_listed_only_if_asked_for(
+    browser: Browser, branches: Path, tmp_path: Path
+) -> None:
+    rlreport.build(branches, tmp_path / "out")
+    with visiting(browser, tmp_path / "out" / "steps" / "2.html", "#r=0") as page:
+        buttons = page.locator("section[aria-label=Branches] button")
+        assert [text.split(", ")[0] for text in buttons.all_inner_texts()] == [
+            "1 · trained", "2 · retry", "3 · not trained"
+        ]  # fmt: skip
+        assert page.locator(".list-tools output").first.inner_text() == "3 of 3"
+        page.keyboard.press("b")
+        page.get_by_text("Response 3", exact=True).wait_for()
+        assert page.locator("section.response .prose").last.inner_text() == "no"
+        page.select_option("select >> nth=0", "branch")
+        assert page.locator(".list-tools output").first.inner_text() == "6 of 9"
