@@ -55,6 +55,7 @@ def test_evidence_points_at_the_turn_that_shows_the_fault(lab: Path, name: str) 
     for example in finding.evidence:
         place = tables.responses.query("step == @example.step and n == @example.n").index
         (rollout,) = scan.rollouts.read(place.tolist())
+        assert example.turn is not None and example.excerpt is not None
         turn: Turn = rollout.conversation[example.turn]
         assert SHOWS[name](turn), turn
         assert example.excerpt.rstrip("…") in " ".join(turn.words.split())

@@ -45,8 +45,8 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
     """Return the course of a series, None if it has no values.
 
     By chance alone, the best of n / w windows of w values lies √(2 ln(n / w)) standard errors above
-    the others. ``gained`` and ``lost`` demand BEST_Z standard errors more. A loss between the phases
-    of a series other than evaluations counts without this luck.
+    the others. ``gained`` and ``lost`` demand BEST_Z standard errors more. A loss between phases
+    counts without this luck, but for evaluations, which are few.
     """
     series = series.without_gaps()
     y, steps = series.values, series.steps
