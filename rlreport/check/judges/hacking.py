@@ -360,11 +360,10 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     if not fell and (trained is None or _follows(watched, trained, limits.follow)):
         return None
     in_training, series = run.has("valid_reward"), watched.series
-    facts: dict[str, Fact] = {"kind": "fell" if fell else "apart"}
-    facts |= {"start": watched.start, "best": watched.best, "end": watched.end}
+    facts: Facts = {"kind": "fell" if fell else "apart"}
+    facts = {**facts, "start": watched.start, "best": watched.best, "end": watched.end}
     start, end = (trained.start, trained.end) if trained else (None, None)
-    facts |= {"trained_start": start, "trained_end": end}
-    facts["series_from"] = series.source
+    facts = {**facts, "trained_start": start, "trained_end": end, "series_from": series.source}
     return check.finding(
         run,
         "critical" if fell and -watched.rise_z > FALL_Z else "warning",

@@ -281,24 +281,15 @@ def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
     yield _Fault("warning" if bad > limits.unreadable * lines else "info", "unreadable", facts)
 
 
-def incomplete_steps(run: Run) -> Ints:
-    """Return steps with fewer responses than most have; none if there is no usual number."""
-    limits, responses = run.limits[_BrokenLog], _responses_of_one_attempt(run)
-    usual = most_common(responses, limits.usual) if len(responses) >= MIN_STEPS else None
-    return run.steps[responses < limits.fewer * (usual or 0)]
-
-
-def _responses_of_one_attempt(run: Run) -> Ints:
-    repeated = run.tables.steps["step"].map(run.tables.repeated).fillna(0)
-    return (run.tables.steps["responses"] - repeated).to_numpy(np.int64)
-
-
 def _incomplete_faults(run: Run) -> Iterator[_Fault]:
     """Yield faults for steps with too few responses; a note for the last, which may still grow."""
-    responses, incomplete = _responses_of_one_attempt(run), incomplete_steps(run)
-    if not len(incomplete):
+    limits, repeated = run.limits[_BrokenLog], run.tables.steps["step"].map(run.tables.repeated)
+    responses = (run.tables.steps["responses"] - repeated.fillna(0)).to_numpy(np.int64)
+    usual = most_common(responses, limits.usual)
+    incomplete = run.steps[responses < limits.fewer * (usual or 0)]
+    if len(responses) < MIN_STEPS or not len(incomplete):
         return
-    usual, last = most_common(responses, run.limits[_BrokenLog].usual), int(run.steps[-1])
+    last = int(run.steps[-1])
     inside = tuple(incomplete[incomplete < last].tolist())
     if inside:
         facts: Facts = {"few": len(inside), "usual": usual, "few_first": inside[0]}

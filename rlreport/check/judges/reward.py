@@ -102,15 +102,14 @@ def _fall(run: Run) -> Result:
         return None if explained or shape.dip is None else _judge_dip(check, run, shape, shape.dip)
     severity: Severity = "critical" if dead or shape.below_start else "warning"
     facts: Facts = {"start": shape.start, "best": shape.best, "end": shape.end, "kind": "fell"}
-    peak = shape.best_index
+    peak, end = shape.best_index, shape.end
     if since is None:
         facts = {**facts, **run.reward_windows()}
     else:
         end, step = float(shape.series.values[since:].mean()), int(shape.series.steps[since])
         facts = {**facts, "end": end, "since": step, "kind": "dead" if dead else "late"}
         peak = peak if dead else max(since - shape.window, 0)
-    lost_fraction = lost_part(shape, shape.end if since is None else end)
-    met = run.met(RewardCollapse.lost, ">", lost_fraction)
+    met = run.met(RewardCollapse.lost, ">", lost_part(shape, end))
     met += run.met(RewardCollapse.z, ">", max(shape.fall_z, -shape.rise_z))
     return check.finding(
         run,

@@ -98,7 +98,7 @@ def diversity_collapse(check: Check, run: Run) -> Result:
     repeats = run.met(_DiversityCollapse.identical, ">", twins.last) if twins.rose else []
     if repeats:
         facts = {"twins": twins.last, "twins_start": twins.first}
-    fall, met = distinct_fall(run, run.limits[_DiversityCollapse].least_bigrams), []
+    fall, met = run.once(distinct_fall), []
     if fall is not None and fall.z >= run.limits[Trend].z:
         met = run.met(_DiversityCollapse.fall, ">", fall.share)
     if fall is not None and met:
@@ -119,9 +119,8 @@ def diversity_collapse(check: Check, run: Run) -> Result:
 
 def distinct_loss(run: Run) -> bool:
     """Return whether distinct-2 (fraction of distinct word pairs) fell too far, maybe by chance."""
-    limits = run.limits[_DiversityCollapse]
-    fall = distinct_fall(run, limits.least_bigrams)
-    return fall is not None and fall.share > limits.fall
+    fall = run.once(distinct_fall)
+    return fall is not None and fall.share > run.limits[_DiversityCollapse].fall
 
 
 class DistinctFall(NamedTuple):
@@ -138,8 +137,8 @@ class DistinctFall(NamedTuple):
         return 1 - self.last / self.first
 
 
-def distinct_fall(run: Run, least: int) -> DistinctFall | None:
-    """Compare distinct-2 in the first and last window; None if either has < ``least`` bigrams.
+def distinct_fall(run: Run) -> DistinctFall | None:
+    """Compare distinct-2 in the first and last window; None if either has too few bigrams.
 
     Larger samples repeat more bigrams, so both windows, and all steps, are cut to equal numbers.
     The z is computed from the variance between steps. Identical answers to a prompt within a
@@ -158,7 +157,7 @@ def distinct_fall(run: Run, least: int) -> DistinctFall | None:
     size_first, size_last = len(run.first.steps), len(run.last.steps)
     windows = [[*chain(*part)] for part in (steps[:size_first], steps[-size_last:])]
     size = min(MAX_BIGRAMS, *(sum(map(len, part)) for part in windows))
-    if size < least:
+    if size < run.limits[_DiversityCollapse].least_bigrams:
         return None
     sizes = np.array([sum(map(len, part)) for part in steps])
     ends = [*range(size_first), *range(len(steps) - size_last, len(steps))]
