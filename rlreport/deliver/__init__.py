@@ -160,8 +160,7 @@ def write_folder(builder: Builder, folder: Path) -> None:
 def encode_zipped_page(page: Page) -> tuple[tuple[str, bytes], int]:
     """Return (path in the report, content) of a page, and the page's size in a zip."""
     content = page.html.encode("utf-8", "replace")
-    packer = zlib.compressobj(_ZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-    packed = len(packer.compress(content)) + len(packer.flush())
+    packed = len(zlib.compress(content, _ZIP_LEVEL, -zlib.MAX_WBITS))
     return (page.path, content), packed + 2 * len(page.path) + _ZIP_HEADERS
 
 

@@ -84,8 +84,8 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     names = [name for name in tables.reward_parts if name in tables.extras_by_step]
     if not names or tables.extras_by_step.empty:
         return
-    means = tables.extras_by_step.drop_duplicates("step", keep="last").set_index("step")[names]
-    means = means.reindex(frame.steps).astype(np.float64).apply(drawable, raw=True)
+    means = tables.extras_by_step.set_index("step")[names].reindex(frame.steps)
+    means = means.astype(np.float64).apply(drawable, raw=True)
     widest = (means.max() - means.min()).fillna(-1.0).nlargest(MOST_PARTS).index
     drawn_names = [name for name in names if name in widest]
     yield curve_chart(
@@ -205,8 +205,8 @@ def tool_error_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         return
     by_step = tables.tools.set_index(["step", "tool"])
     rates: pd.DataFrame = (by_step["errors"] / by_step["answers"]).unstack()
-    answers = tables.tools.groupby("tool")["answers"].sum().to_dict()
-    order = sorted(answers, key=lambda tool: (-answers[tool], tool))
+    answers = tables.tools.groupby("tool")["answers"].sum()
+    order = answers.sort_values(ascending=False, kind="stable").index
     if len(order) < 2:
         return
     shares = rates.reindex(frame.steps)[order[:MOST_TOOLS]]
@@ -537,7 +537,6 @@ def not_drawn(tables: Tables) -> list[str]:
 def _groups(tables: Tables) -> Iterator[_Group]:
     means, metrics = tables.extras_by_step, tables.metrics
     if "step" in means:
-        means = means.drop_duplicates("step", keep="last").sort_values("step")
         columns = _columns(means, {"step", *tables.reward_parts})
         heading = message("Extra columns of the log")
         steps = floats(means, "step")
