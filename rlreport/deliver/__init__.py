@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -45,10 +44,9 @@ class Form:
     writer: str
     encoder: str = "rlreport.deliver:encode_page"
     suffix: str = ""  # of the output path, which selects the format
-    # regular expression that only files of the format match, at their start or at their end; a
+    # regular expression that only files of the format match, anchored at their start or end; a
     # later build replaces these. Folders have a manifest instead
     mark: bytes = b""
-    mark_at_end: bool = False
     folder: bool = False
     pictures: bool = False  # written to a folder next to the file
     one_file: bool = False  # all pages are embedded in one HTML file
@@ -69,12 +67,6 @@ class Form:
     def write(self, builder: Builder, path: Path) -> None:
         """Write the report to a new path, or into an empty folder."""
         _imported(self.writer)(builder, path)
-
-    def owns(self, start: bytes, end: bytes) -> bool:
-        """Return whether a file with these first and last bytes is a report in this format."""
-        if self.mark_at_end:
-            return re.search(self.mark + rb"\Z", end, re.DOTALL) is not None
-        return bool(self.mark) and re.match(self.mark, start) is not None
 
     def check(self, options: OutputOptions) -> None:
         if self.mail:
@@ -100,7 +92,7 @@ FORMS = {
             "rlreport.deliver.email:write_file",
             "rlreport.deliver.email:encode_view",
             suffix=".html",
-            mark=rb"<!doctype html>\s*(?:<(?:html|head|meta)\b[^>]*>\s*)*"
+            mark=rb"\A<!doctype html>\s*(?:<(?:html|head|meta)\b[^>]*>\s*)*"
             rb'<meta name="generator" content="' + _GENERATOR + rb'">',
             one_file=True,
             pages=True,
@@ -110,7 +102,7 @@ FORMS = {
             "rlreport.deliver.email:write_mail",
             "rlreport.deliver.email:encode_attached_view",
             suffix=".eml",
-            mark=b"X-Mailer: " + _GENERATOR + rb"\r?\nFrom: ",
+            mark=rb"\AX-Mailer: " + _GENERATOR + rb"\r?\nFrom: ",
             one_file=True,
             pages=True,
             mail=True,
@@ -120,7 +112,7 @@ FORMS = {
             "markdown",
             "rlreport.deliver.markdown:write_markdown",
             suffix=".md",
-            mark=b"<!-- " + _GENERATOR + rb" -->\r?\n## ",
+            mark=rb"\A<!-- " + _GENERATOR + rb" -->\r?\n## ",
             pictures=True,
         ),
         Form(
@@ -128,8 +120,8 @@ FORMS = {
             "rlreport.deliver:write_zip",
             "rlreport.deliver:encode_zipped_page",
             suffix=".zip",
-            mark=rb"PK\x05\x06.{18}" + _GENERATOR,  # the last record with the zip's comment
-            mark_at_end=True,
+            # the last record with the zip's comment
+            mark=rb"PK\x05\x06(?s:.{18})" + _GENERATOR + rb"\Z",
             pages=True,
             default_size=100_000_000,
         ),
@@ -168,8 +160,7 @@ def write_folder(builder: Builder, folder: Path) -> None:
 def encode_zipped_page(page: Page) -> tuple[tuple[str, bytes], int]:
     """Return (path in the report, content) of a page, and the page's size in a zip."""
     content = page.html.encode("utf-8", "replace")
-    packer = zlib.compressobj(_ZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-    packed = len(packer.compress(content)) + len(packer.flush())
+    packed = len(zlib.compress(content, _ZIP_LEVEL, -zlib.MAX_WBITS))
     return (page.path, content), packed + 2 * len(page.path) + _ZIP_HEADERS
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import filecmp
 import json
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -72,9 +73,10 @@ def listed_files(manifest: bytes) -> frozenset[str]:
     return frozenset()
 
 
-def check_file(name: Path | str, start: bytes, end: bytes) -> None:
-    """Raise OutputError unless a file is empty or begins or ends like a report of rlreport."""
-    if start and not any(form.owns(start, end) for form in FORMS.values()):
+def check_file(name: Path | str, edges: bytes) -> None:
+    """Raise OutputError unless a file with this start and end is empty or a report of rlreport."""
+    marks = [form.mark for form in FORMS.values() if form.mark]
+    if edges and not any(re.search(mark, edges) for mark in marks):
         raise OutputError(f"{name}: is not a report of rlreport; choose another name or remove it")
 
 
@@ -187,7 +189,7 @@ def local_path(out: Path, form: Form) -> Path:
             with out.open("rb") as stream:
                 start = stream.read(EDGE_BYTES)
                 stream.seek(max(0, out.stat().st_size - EDGE_BYTES))
-                check_file(out, start, stream.read())
+                check_file(out, start + stream.read())
     except OSError as error:
         raise _cannot_write(out, error) from error
     except ValueError as error:  # a NUL in the name
@@ -334,7 +336,7 @@ class _ObjectStore:
         if size := int(self.system.size(self.root) or 0):
             start = self.system.cat_file(self.root, start=0, end=min(size, EDGE_BYTES))
             end = self.system.cat_file(self.root, start=max(0, size - EDGE_BYTES), end=size)
-            check_file(self.url, start, end)
+            check_file(self.url, start + end)
         return {self.name}
 
     def _below(self, folder: str) -> set[str]:

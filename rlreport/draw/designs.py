@@ -11,7 +11,6 @@ It is written when the package is built (``hatch_build.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import altair as alt
@@ -324,17 +323,7 @@ def _compile(spec: Spec) -> Spec:
         if axis["scale"] in grid_axes:  # one axis with a grid is drawn twice as fast as two axes
             axis |= {"grid": True, "gridScale": grid_axes[axis["scale"]]["gridScale"]}
     vega["axes"].sort(key=lambda axis: not axis["grid"])  # draw grids below everything else
-    for mark in _leaf_marks(vega):
-        mark["encode"]["update"].pop("tooltip", None)
     return vega
-
-
-def _leaf_marks(group: Spec) -> Iterator[Spec]:
-    for mark in group["marks"]:
-        if "marks" in mark:
-            yield from _leaf_marks(mark)
-        else:
-            yield mark
 
 
 if __name__ == "__main__":

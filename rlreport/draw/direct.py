@@ -28,7 +28,6 @@ PLOT_HEIGHT = HEIGHT["step"] - PADDING["top"] - PADDING["bottom"]
 
 _TICKS_X, _TICKS_Y = 6, 5  # usual number of ticks, as in ``chart.fill``
 _RADIUS = math.sqrt(26) / 2  # of a dot whose size is 26, as Vega defines sizes
-_PREFIXES = dict(zip(range(-24, 27, 3), (*"yzafpnµm", "", *"kMGTPEZY"), strict=True))
 
 
 def draw(axes: Axes, marks: Iterable[str], description: str, language: Language) -> str:
@@ -153,9 +152,10 @@ def _label(value: float, step: float, axis: Axis) -> str:
         mantissa, exponent = f"{abs(value):.{digits}e}".split("e")
         text = f"{_trimmed(mantissa)}e{'+' if int(exponent) >= 0 else '-'}{abs(int(exponent))}"
     elif kind == "~s":
-        prefix = 3 * max(-8, min(8, _exponent(largest) // 3))
-        text = _trimmed(f"{abs(value) / 10.0**prefix:.{max(0, prefix + places)}f}")
-        text += _PREFIXES[prefix]
+        thousands = _exponent(largest) // 3  # such axes reach from 1e5 to below 1e26
+        power = 3 * thousands
+        text = _trimmed(f"{abs(value) / 10.0**power:.{max(0, power + places)}f}")
+        text += "kMGTPEZY"[thousands - 1]
     else:
         text = f"{abs(value):,.{max(0, places)}f}"
     return (sign if text.strip("0.,%") else "") + text

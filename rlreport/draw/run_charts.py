@@ -84,8 +84,8 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     names = [name for name in tables.reward_parts if name in tables.extras_by_step]
     if not names or tables.extras_by_step.empty:
         return
-    means = tables.extras_by_step.drop_duplicates("step", keep="last").set_index("step")[names]
-    means = means.reindex(frame.steps).astype(np.float64).apply(drawable, raw=True)
+    means = tables.extras_by_step.set_index("step")[names].reindex(frame.steps)
+    means = means.astype(np.float64).apply(drawable, raw=True)
     widest = (means.max() - means.min()).fillna(-1.0).nlargest(MOST_PARTS).index
     drawn_names = [name for name in names if name in widest]
     yield curve_chart(
@@ -204,8 +204,8 @@ def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     if tables.tools.empty:
         return
     by_step = tables.tools.set_index(["step", "tool"])
-    answers = tables.tools.groupby("tool")["answers"].sum().to_dict()
-    order = sorted(answers, key=lambda tool: (-answers[tool], tool))
+    answers = tables.tools.groupby("tool")["answers"].sum()
+    order = answers.sort_values(ascending=False, kind="stable").index
     for name, column, title, axis in (
         ("tool_errors", "errors", message("Error rate of each tool"),
          message("share of a tool's answers that are errors")),
@@ -543,7 +543,6 @@ def not_drawn(tables: Tables) -> list[str]:
 def _groups(tables: Tables) -> Iterator[_Group]:
     means, metrics = tables.extras_by_step, tables.metrics
     if "step" in means:
-        means = means.drop_duplicates("step", keep="last").sort_values("step")
         columns = _columns(means, {"step", *tables.reward_parts})
         heading = message("Extra columns of the log")
         steps = floats(means, "step")
