@@ -32,13 +32,13 @@ def deliver(
     if not form.pages or not builder.plans:
         size = _write(form, builder, path)
         if size > limit and builder.metrics_data:
-            builder = builder.without_metrics()
+            builder = replace(builder, metrics_data=b"")
             size = _write(form, builder, path)
         if size > limit:
             raise _too_large(limit, size)
         return builder, size
     if len(builder.metrics_data) > METRICS_SHARE * limit:
-        builder = builder.without_metrics()
+        builder = replace(builder, metrics_data=b"")
     if limit <= form.small_size:
         builder = builder.with_data(0)  # its bytes are better spent on the steps' pages
     room, first = FOR_STEPS * limit, True  # in bytes by ``expected_bytes``
@@ -46,7 +46,7 @@ def deliver(
         steps, level = _choice(builder, room)
         linked = replace(builder, plans=steps, listed=rows_listed(steps, limit))
         pages = render_steps(linked, level)
-        report = linked.with_step_pages(pages)
+        report = replace(linked, step_pages=pages)
         size = _write(form, report, path)
         weight = sum(page.weight for page in pages)
         # What the other pages leave, in the unit of ``room``.

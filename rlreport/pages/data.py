@@ -6,7 +6,6 @@ import csv as writer
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -126,7 +125,6 @@ def _listed_settings(options: BuildOptions) -> list[tuple[str, Any]]:
     return [(label, texts[name]) for name, label in _SETTINGS.items() if texts[name]]
 
 
-@cache
 def versions() -> tuple[tuple[str, str], ...]:
     return (
         ("rlreport", __version__),

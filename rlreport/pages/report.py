@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from rlreport.choose import Extreme, left_out, shown_prompts
+from rlreport.choose import Extreme, shown_prompts
 from rlreport.comparison.reports import PATH as RESPONSES
 from rlreport.comparison.reports import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
@@ -44,7 +44,6 @@ from rlreport.pages.views import (
     PageContext,
     RunContext,
     Shell,
-    StepPage,
     columns_with_data,
     extra_key,
     number_columns,
@@ -64,7 +63,6 @@ RUN_SCRIPT = "data/run.js"
 # Path of the script with the texts of all shown responses, for the responses page
 TEXTS_SCRIPT = "data/texts.js"
 METRICS = "data/metrics.csv"  # Path of the exported trainer metrics
-_NO_METRICS = message("The trainer metrics would be too large for a data file (metrics.csv).")
 DRAWINGS = "drawings"  # key in ``ReportBuilder.memo`` of the result of ``draw_pages``
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
@@ -77,9 +75,6 @@ class ReportBuilder(RunContext, Maker):
     progress: Progress
     workers: Workers
     own_charts: Sequence[Chart]  # charts of the user's functions
-    # content of ``data/responses.csv.gz``, and the number of its rows
-    response_data: tuple[bytes, int] = (b"", 0)
-    metrics_data: bytes = b""  # content of ``data/metrics.csv``, empty if there is no such file
     # cache of values that ``Maker.once`` has computed
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
@@ -130,23 +125,7 @@ class ReportBuilder(RunContext, Maker):
             self,
             response_data=data,
             metrics_data=b"" if without_metrics else csv(metrics),
-            left_out=_data_left_out(data[1], len(tables.responses)),
         )
-
-    def without_metrics(self) -> ReportBuilder:
-        return replace(self, metrics_data=b"", left_out=[*self.left_out, _NO_METRICS])
-
-    def with_step_pages(self, pages: list[StepPage]) -> ReportBuilder:
-        """Return a copy with these step pages; ``left_out`` then tells what they do not show."""
-        responses = self.tables.responses
-        has_views = any(plan.arrays for plan in self.plans)  # else no token strings
-        token_responses = int((responses["response_tokens"] > 0).sum()) if has_views else 0
-        plans, steps = [page.plan for page in pages], self.tables.steps_with_responses
-        sentences = left_out(plans, steps, len(responses), token_responses)
-        sentences += _data_left_out(self.response_data[1], len(responses))
-        if len(self.tables.metrics) and not (self.metrics_data or self.one_file):
-            sentences.append(_NO_METRICS)
-        return replace(self, step_pages=pages, left_out=sentences)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
         """Yield (path, bytes) of every page: first those about the run, then those of steps."""
@@ -283,20 +262,6 @@ def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: b
         tile_names=tuple(columns_with_data(tables.steps, TILES)),
         sampled=bool(tables.sample_note),
     )
-
-
-def _data_left_out(count: int, total: int) -> list[str]:
-    if count >= total:
-        return []
-    if not count:  # mail and Markdown have no data files
-        return [message("The report contains no data with the figures of each response.")]
-    text = message(
-        "The data files contain the figures of the last {some:count} of {all:count} responses "
-        "only.",
-        some=count,
-        all=total,
-    )
-    return [text]
 
 
 def stamp(options: OutputOptions) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import PurePath
 from typing import Any
@@ -201,9 +200,8 @@ def _load_page(store: Store, key: bytes, plan: StepPlan) -> StepPage | None:
 def _store_page(store: Store, key: bytes, page: StepPage) -> StepPage:
     _, (path, content), weight, listed, texts = page
     if key:
-        with suppress(TypeError):  # text that is not Unicode
-            # Unlike orjson, ``json`` keeps infinity.
-            head = {"path": path, "weight": weight, "listed": json.dumps(listed)}
-            parts = (content, texts.encode())
-            store.put(key, pack(head, [np.frombuffer(part, np.uint8) for part in parts]))
+        # Unlike orjson, ``json`` keeps infinity.
+        head = {"path": path, "weight": weight, "listed": json.dumps(listed)}
+        parts = (content, texts.encode())
+        store.put(key, pack(head, [np.frombuffer(part, np.uint8) for part in parts]))
     return page

@@ -20,7 +20,7 @@ from rlreport.about.card import Card
 from rlreport.check.finding import Finding, Thresholds, Verdict
 from rlreport.check.run import has
 from rlreport.check.spreading import SpreadingTexts
-from rlreport.choose import StepPlan
+from rlreport.choose import StepPlan, left_out
 from rlreport.columns import RESPONSE_COLUMNS, Column
 from rlreport.figures.metadata import ENDING_WORDS, several_endings
 from rlreport.options import BuildOptions
@@ -369,11 +369,13 @@ class RunContext(PageContext):
     thresholds: Thresholds
     card: Card  # the configuration of the run
     author_notes: str  # Markdown text of the author's notes, "" without any
-    left_out: list[str] = field(default_factory=list)  # sentences about what is not shown
     listed: int = 0  # maximum number of responses of a step on the responses page
     plans: list[StepPlan]  # steps that get a page, each with its responses ranked by interest
     # their rendered pages; empty until they are rendered
     step_pages: list[StepPage] = field(default_factory=list)
+    # content of ``data/responses.csv.gz``, and the number of its rows
+    response_data: tuple[bytes, int] = (b"", 0)
+    metrics_data: bytes = b""  # content of ``data/metrics.csv``, empty if there is no such file
 
     @property
     def windows(self) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -387,6 +389,32 @@ class RunContext(PageContext):
     @property
     def shown_steps(self) -> list[int]:
         return [plan.step for plan in self.plans]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Sentences about what the report does not show."""
+        responses, sentences = self.tables.responses, list[str]()
+        if self.step_pages:
+            has_views = any(plan.arrays for plan in self.plans)  # else no token strings
+            token_responses = int((responses["response_tokens"] > 0).sum()) if has_views else 0
+            plans, steps = [page.plan for page in self.step_pages], self.tables.steps_with_responses
+            sentences = left_out(plans, steps, len(responses), token_responses)
+        count, total = self.response_data[1], len(responses)
+        if not count and total:  # mail and Markdown have no data files
+            text = message("The report contains no data with the figures of each response.")
+            sentences.append(text)
+        elif count < total:
+            text = message(
+                "The data files contain the figures of the last {some:count} of {all:count} "
+                "responses only.",
+                some=count,
+                all=total,
+            )
+            sentences.append(text)
+        if len(self.tables.metrics) and not (self.metrics_data or self.one_file):
+            text = message("The trainer metrics would be too large for a data file (metrics.csv).")
+            sentences.append(text)
+        return sentences
 
 
 def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, list[str]]:
