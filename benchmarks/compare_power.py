@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 
 from rlreport.comparison.compare import (
-    ROUNDING,
     Comparison,
     Side,
     compare_runs,
@@ -78,8 +77,7 @@ def design_table(responses: int, null_pairs: int) -> float:
                 means = null_design(
                     rewards, prompts, responses, paired=paired, runs=runs, seed=seed
                 )
-                rounding = pd.Series({"reward": ROUNDING})
-                effect = effect_on(means, "reward", paired=paired, rounding=rounding)
+                effect = effect_on(means, "reward", paired=paired)
                 wrong += effect.low > 0 or effect.high < 0
             row.append(wrong / null_pairs)
         cells = " | ".join(f"{rate:.1%}" for rate in row)

@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.comparison.compare import Side, compare_runs
-from rlreport.comparison.outcome import flips
 from rlreport.comparison.statistics import (
     at_equal_kl,
     difference_band,
@@ -166,26 +164,6 @@ def test_many_other_prompts_change_sides_in_cells_and_give_the_same_p(base, new)
     for z, p in ((0.0, 1.0), (1.0, 0.3173), (1.96, 0.05), (3.0, 0.0027)):
         shifted = right - right.mean() + left.mean() + z * error
         assert relabel_p(left, shifted) == pytest.approx(p, abs=0.1 if p > 0.05 else 0.03)
-
-
-@pytest.mark.parametrize("offset", [0, 1000], ids=["paired", "unpaired"])
-@pytest.mark.parametrize("reward", [1 / 3, 2 / 3, [1 / 3, -2 / 3], [-1 / 3, 2 / 3]])
-def test_a_difference_within_rounding_is_none(reward, offset):
-    prompt = np.repeat(np.arange(60, dtype=np.uint64), 3)
-    values = np.resize([0.0, reward, 1.0] if isinstance(reward, float) else [*reward, *reward], 180)
-    frame = pd.DataFrame({"step": 0, "n": np.arange(180), "split": "train", "pair": prompt})
-    base = Side("base", frame.assign(reward=values, response_tokens=values))
-    values = np.round(values, 6)
-    pair = prompt + np.uint64(offset)
-    new = Side("new", frame.assign(reward=values, response_tokens=values, pair=pair))
-    for sides in ((base, new), (new, base)):
-        comparison = compare_runs(sides[:1], sides[1])
-        effect = comparison.effect
-        assert comparison.level == "no_evidence"
-        assert (effect.value, effect.p) == (0, 1) and effect.low <= 0 <= effect.high
-        assert {rail.level for rail in comparison.guardrails} == {"none", "missing"}
-        assert comparison.band.low[0] <= 0 <= comparison.band.high[0]
-        assert not flips(comparison)
 
 
 def test_runs_of_several_seeds_widen_the_interval():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,9 +31,6 @@ from rlreport.text.messages import translatable
 
 # Prompts are paired if all runs share at least this fraction of the smallest run's prompts
 LEAST_SHARED = 0.3
-
-# Maximum relative rounding error of figures in reports, which have six significant digits
-ROUNDING = 5e-6
 
 LEAST_RUNS = 3  # Minimum number of BASE runs for a verdict from trainer metrics alone
 # Fraction of the common steps, counted from the end, over which runs are compared
@@ -148,34 +145,30 @@ class Guardrail(NamedTuple):
     level: GuardrailLevel  # Holm-corrected for several guardrails
 
 
-def effect_on(
-    means: Sequence[pd.DataFrame], column: str, *, paired: bool, rounding: pd.Series
-) -> Effect:
+def effect_on(means: Sequence[pd.DataFrame], column: str, *, paired: bool) -> Effect:
     """Return the difference NEW - BASE of one figure, NaN if a run does not have the figure.
 
     ``means`` has a table per run, NEW last: each prompt's mean figures, indexed by ``pair``.
-    ``rounding`` is by column the maximum difference that rounding can cause.
     """
     if not all(has(table, column) for table in means):
         return Effect(paired=paired)
     columns = [table[column] for table in means]
-    tolerance = float(rounding[column])
     if paired:
         *bases, new = pd.concat(columns, axis=1, join="inner").sort_index().to_numpy(np.float64).T
-        return paired_effect(np.stack(bases), new, rounding=tolerance)
+        return paired_effect(np.stack(bases), new)
     pooled = pd.concat(columns[:-1]).groupby(level=0).mean().to_numpy(np.float64)
     *bases, new = (values.to_numpy(np.float64) for values in columns)
-    return unpaired_effect(pooled, new, runs=bases, rounding=tolerance)
+    return unpaired_effect(pooled, new, runs=bases)
 
 
-def _guardrails(means: Sequence[pd.DataFrame], **options: Any) -> list[Guardrail]:
+def _guardrails(means: Sequence[pd.DataFrame], *, paired: bool) -> list[Guardrail]:
     """Compare all GUARDRAILS and reward parts, with p-values corrected for multiple testing."""
     parts = [name for name in map(str, means[-1]) if name.startswith(PART) and name in means[0]]
     guardrails, directions = [], {}
     for name, _, columns, better in (*GUARDRAILS, *((part, "", (part,), 1) for part in parts)):
         column = next((c for c in columns if all(has(table, c) for table in means)), columns[0])
         ends = [float(table[column].mean()) if column in table else np.nan for table in means]
-        effect = effect_on(means, column, **options)
+        effect = effect_on(means, column, paired=paired)
         guardrails.append(Guardrail(name, column, ends[0], ends[-1], effect, "missing"))
         directions[name] = better
     logged = [g for g in guardrails if np.isfinite(g.effect.low)]
@@ -204,7 +197,6 @@ class Comparison:
     inside: list[pd.DataFrame]  # those of ``responses`` whose steps are in the window of their run
     named: bool  # whether prompts can be identified in all runs (none is redacted)
     effect: Effect  # difference NEW - BASE of the reward
-    rounding: float  # maximum difference of rewards that rounding can cause
     guardrails: list[Guardrail]
     shared: int  # number of prompts that all runs have in their windows
     only_base: int  # number of prompts in the window of a BASE run but not in that of NEW
@@ -248,8 +240,7 @@ class Comparison:
     @cached_property
     def band(self) -> Band:
         """Reward of NEW minus BASE at each common step, with a 95% band for the whole curve."""
-        paired, steps = self.effect.paired, self.windows.common
-        return difference_band(*self.ends, steps, paired=paired, rounding=self.rounding)
+        return difference_band(*self.ends, self.windows.common, paired=self.effect.paired)
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL | None]:
@@ -297,18 +288,15 @@ def compare_runs(bases: Sequence[Side], new: Side) -> Comparison:
     means = [frame.groupby("pair").mean(numeric_only=True) for frame in inside]
     *firsts, last = (table.index for table in means)
     all_bases = reduce(pd.Index.intersection, firsts)
-    figures = (frame.select_dtypes("number").abs().replace(np.inf, np.nan) for frame in inside)
-    rounding = ROUNDING * pd.concat([table.mean() for table in figures], axis=1).max(axis=1)
-    options: dict[str, Any] = {"paired": _pairable([*firsts, last]), "rounding": rounding}
+    paired = _pairable([*firsts, last])
     return Comparison(
         split,
         responses,
         limits,
         inside,
         all(side.named for side in (*bases, new)),
-        effect_on(means, "reward", **options),
-        float(rounding["reward"]),
-        _guardrails(means, **options),
+        effect_on(means, "reward", paired=paired),
+        _guardrails(means, paired=paired),
         shared=len(all_bases.intersection(last)),
         only_base=len(reduce(pd.Index.union, firsts).difference(last)),
         only_new=len(last.difference(all_bases)),
@@ -324,7 +312,7 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
         if not side.named:
             frame = frame.assign(pair=frame["pair"] + np.uint64(number << 40))
         if "zero_variance" in frame:
-            alike, right = frame["zero_variance"], frame["reward"] >= best - ROUNDING * abs(best)
+            alike, right = frame["zero_variance"], frame["reward"] >= best
             frame = frame.assign(**{ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right})
         frames.append(frame)
     return frames

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isclose
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,7 +210,7 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     return [
         Flip(pair, old, current, current - old, nearest_old, nearest)
         for pair, old, _, nearest_old, current, _, nearest in table.itertuples(name=None)
-        if abs(current - old) > comparison.rounding
+        if not isclose(current, old)
     ][:most]
 
 

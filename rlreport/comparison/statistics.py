@@ -61,12 +61,12 @@ class Effect:
     paired: bool = True  # whether only prompts that both sides have are compared, each with itself
 
 
-def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0) -> Effect:
+def paired_effect(base: Floats, new: Floats) -> Effect:
     """Return the mean difference NEW - BASE over the prompts that both sides have.
 
     ``base`` and ``new`` are means by prompt, (prompts,), NaN where a side lacks the prompt; for
     several runs ``base`` is (runs, prompts). The permutation test flips the signs of the prompts'
-    differences. An effect of at most ``rounding`` counts as zero.
+    differences.
     """
     runs = np.atleast_2d(base)
     shared = np.isfinite(runs).all(axis=0) & np.isfinite(new)
@@ -76,12 +76,10 @@ def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0) -> Effect
         return Effect(float(difference.mean()) if pairs else np.nan, pairs=pairs)
     effect = Effect(float(difference.mean()), p=sign_flip_p(difference), pairs=pairs)
     errors = [_error_of_mean(difference), *_new_run_error(runs[:, shared])]
-    return _with_interval(effect, errors, rounding)
+    return _with_interval(effect, errors)
 
 
-def unpaired_effect(
-    base: Floats, new: Floats, *, runs: Sequence[Floats] = (), rounding: float = 0.0
-) -> Effect:
+def unpaired_effect(base: Floats, new: Floats, *, runs: Sequence[Floats] = ()) -> Effect:
     """Return the difference of the sides' means, for sides with different prompts.
 
     ``base`` and ``new`` are means by prompt, (prompts of that side,); ``runs`` has those of each
@@ -96,7 +94,7 @@ def unpaired_effect(
     # If runs agree by chance, the interval must not become narrower than the one over runs.
     errors = [_welch([_error_of_mean(base), _error_of_mean(new), *between_runs]), *between_runs]
     value, p = float(new.mean() - base.mean()), relabel_p(base, new)
-    return _with_interval(Effect(value, p=p, pairs=pairs, paired=False), errors, rounding)
+    return _with_interval(Effect(value, p=p, pairs=pairs, paired=False), errors)
 
 
 def _new_run_error(runs: Sequence[Floats] | Floats) -> list[StandardError]:
@@ -118,14 +116,14 @@ def _welch(parts: Sequence[StandardError]) -> StandardError:
     return total, 1 / shares
 
 
-def _with_interval(effect: Effect, errors: Sequence[StandardError], rounding: float) -> Effect:
+def _with_interval(effect: Effect, errors: Sequence[StandardError]) -> Effect:
     from scipy.special import stdtr, stdtrit
 
-    value = 0.0 if abs(effect.value) <= rounding else effect.value
+    value = 0.0 if abs(effect.value) <= _TINY else effect.value
     error, freedom = np.array(errors).T
     half, power = (float((error * stdtrit(freedom, q)).max()) for q in (1 - _TAIL, POWER))
     min_pairs = LEAST_PAIRS_FOR_VERDICT if effect.paired else LEAST_PROMPTS_FOR_VERDICT
-    no_variance_p = 1.0 if abs(value) <= _TINY else 0.0
+    no_variance_p = 0.0 if value else 1.0
     p_values = 2 * stdtr(freedom, -abs(value) / np.maximum(error, _TINY))
     p = max(effect.p, float(np.where(error > _TINY, p_values, no_variance_p).max()))
     low, high = value - half, value + half
@@ -242,17 +240,15 @@ def difference_band(
     steps: Ints,
     *,
     paired: bool,
-    rounding: float = 0.0,
     seed: int = 0,
 ) -> Band:
     """Return the reward of NEW - BASE at each of ``steps`` with a simultaneous 95% band.
 
     ``base`` and ``new`` have one row per response: ``pair``, ``step`` and ``reward``. ``steps`` is
     ascending. If ``paired``, only prompts that both sides have at a step are compared, otherwise
-    the means of the step. Differences of at most ``rounding`` count as zero. The band is the
-    difference ± q · its standard error over resampled prompts, where q is the 95% quantile of the
-    largest |t| of all steps (Montiel Olea & Plagborg-Møller 2019). So the whole curve is within the
-    band in 95% of cases.
+    the means of the step. The band is the difference ± q · its standard error over resampled
+    prompts, where q is the 95% quantile of the largest |t| of all steps (Montiel Olea &
+    Plagborg-Møller 2019). So the whole curve is within the band in 95% of cases.
     """
     prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
@@ -272,7 +268,7 @@ def difference_band(
     largest = (deviations.abs() / error.where(error > _TINY)).max(axis=1)
     factor = float(largest.quantile(LEVEL)) if largest.notna().any() else 0.0
     width = (error * factor).to_numpy(np.float64)
-    observed = np.where(np.abs(observed) <= rounding, 0.0, observed)
+    observed = np.where(np.abs(observed) <= _TINY, 0.0, observed)
     return Band(observed, observed - width, observed + width)
 
 
