@@ -30,6 +30,7 @@ from rlreport.figures.tokens import (
     response_figures,
     thinking_tokens,
 )
+from rlreport.formats.containers import iterate
 from rlreport.options import RESTARTS, FigureOptions, ReadOptions
 from rlreport.read.files import (
     DAMAGED,
@@ -405,8 +406,6 @@ class _RangeReader:
             self._add_unread(_END, why, torn=True)
 
     def rows_of_container(self) -> Iterator[tuple[Row, Place]]:
-        from rlreport.formats.containers import iterate
-
         part = self._part
         try:
             with part.source.open() as stream:

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from rlreport.errors import RlreportError, RowError, UnreadRow, UsageError
 from rlreport.fields import AssumedStep
+from rlreport.formats import RowReader
+from rlreport.formats.base import Where
 from rlreport.system.stores import Source, list_remote, range_pieces, read_ranges, shown, zstd
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-
-    from rlreport.formats import RowReader
 
 NATIVE = "rlboard"  # Id of the native format, whose rows need no conversion
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
@@ -61,8 +61,6 @@ class LogFormat:
         """Convert a logged dict to rows with standard fields, ``UnreadRow`` for unreadable ones."""
         if self.reader is None:
             return [obj]
-        from rlreport.formats.base import Where
-
         try:
             where = Where(
                 name, line, index, self.step_in_path(obj, name), getattr(obj, "member", "")

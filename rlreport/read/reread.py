@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import TokenFigures
+from rlreport.formats.containers import iterate
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.choice import Choice
 from rlreport.read.chunk import format_keys, in_batches, text_hash
@@ -194,8 +195,6 @@ def _request_lines(rows: _Rows, files: LogFiles) -> dict[int, bytes | OSError]:
 def _objects_of_container(
     rows: _Rows, group: Sequence[int], source: Source, container: str
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    from rlreport.formats.containers import iterate
-
     by_index: dict[int, list[int]] = {}
     for i in group:
         by_index.setdefault(int(rows.offset[i]), []).append(i)
