@@ -63,9 +63,8 @@ def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
     position = np.full(len(lengths), np.nan)
     if len(hits):
         rows = np.searchsorted(offsets, hits, side="right") - 1
-        first = np.ones(len(hits), dtype=bool)
-        first[1:] = rows[1:] != rows[:-1]
-        position[rows[first]] = hits[first] - offsets[rows[first]]
+        # Of several positions in a row, the last assignment counts.
+        position[rows[::-1]] = (hits - offsets[rows])[::-1]
     return largest, position
 
 

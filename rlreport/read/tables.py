@@ -39,8 +39,6 @@ MAX_PROMPTS = 2_000  # Prompts whose text is read; further ones are listed witho
 PROMPT_CHARS = 400  # maximum characters of a prompt in the prompt table
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -195,15 +193,11 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     columns["line"] = columns["line"].astype(np.int64) + lines_before(
         rows.chunk.counts, columns["file"].astype(np.int64), columns["offset"].astype(np.int64)
     )
-    prompt = columns["prompt_hash"].astype(np.uint64)
-    validation = columns["validation"].astype(np.uint64)
-    if validation.any():
-        # A prompt that occurs in training and in validation gets two ids.
-        prompt = np.where(validation > 0, pair_hashes(prompt, validation), prompt)
-    columns["prompt_id"], _ = pd.factorize(prompt)
+    # A prompt that occurs in training and in validation gets two ids.
+    columns["prompt_id"] = prompt = _ids(columns["validation"], columns["prompt_hash"])
     group = columns["group_hash"].astype(np.uint64)
-    group = np.where(group == 0, prompt, group + validation)
-    columns["group"], _ = pd.factorize(pair_hashes(step.astype(np.uint64), group))
+    group = np.where(group == 0, prompt.astype(np.uint64), group)
+    columns["group"] = _ids(step, columns["validation"], group)
     clear_missing_grades(columns)
     for name, reference in (("reward", "ref_reward"), ("valid_reward", "ref_valid_reward")):
         if name in columns and reference in columns:
@@ -218,6 +212,12 @@ def response_table(rows: LogRows) -> pd.DataFrame:
         },
         copy=False,
     )
+
+
+def _ids(*keys: NDArray[np.generic]) -> Ints:
+    """Number the distinct combinations of keys in the order of their first rows, int64 (R,)."""
+    table = pd.DataFrame(dict(enumerate(keys)), copy=False)
+    return table.groupby([*table], sort=False).ngroup().to_numpy()
 
 
 # Responses that are not completed probably ended at a limit of turns if at least this share of
@@ -315,16 +315,5 @@ def tool_table(rows: LogRows) -> pd.DataFrame:
 
 
 def mix(values: Hashes) -> Hashes:
-    """Hash 64-bit numbers without collisions (finaliser of SplitMix64, Steele et al. 2014)."""
-    mixed = values + _GOLDEN
-    mixed ^= mixed >> np.uint64(30)
-    mixed *= _FIRST
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= _SECOND
-    mixed ^= mixed >> np.uint64(31)
-    return mixed
-
-
-def pair_hashes(left: Hashes, right: Hashes) -> Hashes:
-    """Return one hash per pair (``left[i]``, ``right[i]``); the order in the pair matters."""
-    return mix(left * _GOLDEN + right)
+    """Hash 64-bit numbers without collisions (SplitMix64, Steele et al. 2014, as in pandas)."""
+    return pd.util.hash_array(values + _GOLDEN)
