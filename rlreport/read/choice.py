@@ -16,7 +16,7 @@ import pandas as pd
 import xxhash
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import Floats, Ints, places_in_runs
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.rollouts import EDGE, LOGGED
 from rlreport.read.tables import MAX_PROMPTS, Hashes, mix
 
@@ -122,7 +122,7 @@ def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
     group = responses["group"].to_numpy()[rows]
     _, first, member = np.unique(group, return_index=True, return_inverse=True)
     order = np.lexsort((priority, group, priority[first][member], step))
-    rank = places_in_runs(step[order])
+    rank = pd.Series(step[order]).groupby(step[order]).cumcount().to_numpy()
     ordinal = np.unique(step[order], return_inverse=True)[1]
     per_step, every = MAX_SAMPLED, 1
     while True:

@@ -311,6 +311,11 @@ def _kind(value: object) -> str:
     return "null" if value is None else message(_KINDS[kind_of(value)])
 
 
+# Field of TOKEN_ARRAYS -> the figure that it is
+_FIGURES = {
+    "logprobs": "logp", "ref_logprobs": "ref_logp", "sampler_logprobs": "sampler_logp",
+    "token_rewards": "token_reward", "values": "value", "advantages": "advantage",
+}  # fmt: skip
 PADDING_LOGP = 1e-3  # A log-probability above this marks padding; rounding alone never reaches it
 Bools = NDArray[np.bool_]
 
@@ -368,17 +373,9 @@ class TokenRows:
 
     def figures(self, options: FigureOptions) -> TokenFigures:
         """Return KL, advantage etc. per token, (N,); call it on the result of ``sampled_only``."""
-        arrays = self.arrays
+        logged = {figure: self.arrays.get(name) for name, figure in _FIGURES.items()}
         return token_figures(
-            logp=arrays.get("logprobs"),
-            ref_logp=arrays.get("ref_logprobs"),
-            token_reward=arrays.get("token_rewards"),
-            value=arrays.get("values"),
-            advantage=arrays.get("advantages"),
-            sampler_logp=arrays.get("sampler_logprobs"),
-            offsets=self.offsets,
-            gamma=options.gamma,
-            lam=options.lam,
+            TokenFigures(**logged), self.offsets, gamma=options.gamma, lam=options.lam
         )
 
     def _select(self, keep: Bools) -> TokenRows:

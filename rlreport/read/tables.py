@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.metadata import MAX_TOOLS, Ending, ToolCounts
-from rlreport.figures.ragged import Floats, Ints, places_in_runs
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.chunk import (
     FAILED,
     FIELD_BITS,
@@ -189,7 +189,7 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     order, logged = rows.order, rows.chunk.columns
     columns = {name: logged.pop(name)[order] for name in list(logged)}
     step = columns["step"].astype(np.int64)
-    columns["n"] = places_in_runs(step)
+    columns["n"] = pd.Series(step).groupby(step).cumcount().to_numpy()
     columns["line"] = columns["line"].astype(np.int64) + lines_before(
         rows.chunk.counts, columns["file"].astype(np.int64), columns["offset"].astype(np.int64)
     )
@@ -217,7 +217,7 @@ def response_table(rows: LogRows) -> pd.DataFrame:
 def _ids(*keys: NDArray[np.generic]) -> Ints:
     """Number the distinct combinations of keys in the order of their first rows, int64 (R,)."""
     table = pd.DataFrame(dict(enumerate(keys)), copy=False)
-    return table.groupby([*table], sort=False).ngroup().to_numpy()
+    return np.asarray(table.groupby([*table], sort=False).ngroup(), np.int64)
 
 
 # Responses that are not completed probably ended at a limit of turns if at least this share of
