@@ -147,12 +147,9 @@ def parse_record(record: dict[str, Any]) -> Row:
         oddities.append("not_text")
         reference = None
     ending = _ending(record, oddities)
-    oddities += normalize_turns_and_mask(record)
     tokens = _tokens(record, oddities)
+    oddities += normalize_turns_and_mask(record, tokens.size)
     tokens.mask = _mask(record, tokens.size)
-    if tokens.mask is not None and len(tokens.mask) != tokens.size:
-        tokens.mask = None
-        oddities.append("bad_mask")
     extras, parts, unread = _extras(record)
     group = record.get("group_id")
     # NaN is not a group. ``str`` may raise RecursionError, which the caller reports as a bad row.
@@ -251,7 +248,7 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
     if (logged := record.get("response_mask")) is not None:
         return bytes(map(bool, logged))
     spans = [t["tokens"] for t in record.get("turns") or () if not t["sampled"] and "tokens" in t]
-    if not spans:
+    if not spans or size < 0:
         return None
     mask = bytearray(b"\1" * size)
     for start, stop in spans:
@@ -282,9 +279,7 @@ def _step_of(value: object) -> int:
         raise RowError(message("step is {value}", value=json.dumps(value)))
     step = value if isinstance(value, int) else coerce.integer(value)
     if step is None:
-        quote = repr(value)
-        quote = quote if len(quote) <= 40 else f"{quote[:40]}…"
-        raise RowError(message("step is not an integer: {value}", value=quote))
+        raise RowError(message("step is not an integer: {value}", value=f"{value!r:.40}"))
     if abs(step) > LARGEST_STEP:
         raise RowError(message("step is beyond ±2^53"))
     return step
