@@ -423,7 +423,8 @@ class _RangeReader:
     def _rows_of_object(
         self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
     ) -> Iterator[tuple[Row, Place]]:
-        part, name = self._part, self._part.source.name
+        part, name, remarks = self._part, self._part.source.name, self._chunk.remarks
+        position = self._position(offset)
         records = part.format.rows(obj, name, self.lines, offset)
         for sub, record in enumerate(records):
             try:
@@ -435,21 +436,21 @@ class _RangeReader:
                 continue
             metadata = row.metadata
             split = metadata.split or part.format.split
-            validation = split != part.format.main
+            validation, left_out, kind = split != part.format.main, 0, ""
             if validation and split != part.format.watched:
-                self._chunk.remarks.add("other_split_rows", self._position(offset))
-                continue
-            if metadata.failed:
-                self._chunk.remarks.add("failed", self._position(offset))
+                kind = "other_split_rows"
+            elif metadata.failed:
+                kind, left_out = "failed", FAILED
             elif not metadata.trainable:
-                self._chunk.remarks.add("untrained", self._position(offset))
-                continue
+                kind = "untrained"
             elif metadata.filtered_out:
-                self._chunk.remarks.add("filtered_out", self._position(offset))
-            left_out = FAILED if metadata.failed else FILTERED if metadata.filtered_out else 0
-            position = self._position(offset)
+                kind, left_out = "filtered_out", FILTERED
+            if kind:
+                remarks.add(kind, position)
+                if not left_out:
+                    continue
             if isinstance(row.step, AssumedStep) and part.format.step_in_path(obj, name) is None:
-                self._chunk.remarks.add(NO_STEP, position)
+                remarks.add(NO_STEP, position)
             yield row, Place(*position, length, sub, validation, left_out, digest)
 
     def _position(self, offset: int) -> LogPosition:
