@@ -280,19 +280,19 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
         numbers[logged] = extra.numbers
         has_value[logged] = True
         has_value[list(extra.texts)] = True
-        if not has_value[order].any():  # logged only in rows that are left out
+        times = int(np.count_nonzero(has_value[order]))
+        if not times:  # logged only in rows that are left out
             continue
         if len(table) == MAX_EXTRAS:
             overflow = True
             break
-        carried[name] = int(np.count_nonzero(has_value[order]))
+        carried[name] = times
         if not extra.texts:
             table[name] = pd.Series(numbers[order])
             continue
         column = np.full(count, None, dtype=object)
         column[logged] = [*map(number_as_text, extra.numbers)]
-        for row, text in extra.texts.items():
-            column[row] = text
+        column[list(extra.texts)] = list(extra.texts.values())
         table[name] = pd.Series(column[order], dtype=object)
     return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, overflow
 
