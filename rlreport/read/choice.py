@@ -78,12 +78,10 @@ def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
 
 def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
     """Return each response's rank in its step, 0 for the most extreme, int64 (R,)."""
-    steps = responses["step"].to_numpy()
-    starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
-    ranks = np.zeros(len(steps), np.int64)
-    for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
-        order = extremeness(values[start:stop]).argsort(kind="stable")
-        ranks[start + order] = np.arange(stop - start)
+    ranks = np.zeros(len(values), np.int64)
+    for rows in responses.groupby("step").indices.values():
+        order = extremeness(values[rows]).argsort(kind="stable")
+        ranks[rows[order]] = np.arange(len(rows))
     return ranks
 
 
