@@ -110,9 +110,8 @@ class RowMetadata:
     """Values of a row other than text and tokens."""
 
     split: str | None = None  # standard name, such as "val"
-    trainable: bool = True  # whether the agent is being trained
-    filtered_out: bool = False  # whether the trainer discarded the rollout
-    failed: bool = False  # whether the rollout ended in errors before the policy wrote anything
+    # why the row is no response of the trained policy, a key of ``notes.ODDITIES``; "" if it is one
+    left_out: str = ""
     figures: dict[str, float] = field(default_factory=dict)  # by column of the response table
     tools: dict[str, ToolCounts] = field(default_factory=dict)  # counts of answers by tool name
 
@@ -120,12 +119,13 @@ class RowMetadata:
 def row_metadata(record: Mapping[str, Any], step: int, prompt: str, response: str) -> RowMetadata:
     """Return the metadata of a row after ``normalize_turns_and_mask``; ignore unusable values."""
     turns = record.get("turns") or turns_in_text(response)
-    metadata = RowMetadata(
-        split=split_named(record.get("split")) or None,
-        trainable=record.get("trainable") is not False,
-        filtered_out=record.get("filtered_out") is True,
-        failed=bool(record.get("errors")) and not response.strip(),
-    )
+    metadata = RowMetadata(split_named(record.get("split")) or None)
+    if record.get("errors") and not response.strip():
+        metadata.left_out = "failed"
+    elif record.get("trainable") is False:
+        metadata.left_out = "untrained"
+    elif record.get("filtered_out") is True:
+        metadata.left_out = "filtered_out"
     if turns:
         metadata.figures, metadata.tools = _turn_figures(turns, prompt), _tool_counts(turns)
     elif thinking := _thinking(response, _begins_thinking(prompt)):

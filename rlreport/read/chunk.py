@@ -55,6 +55,7 @@ from rlreport.text.tokens import structure_of
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
 
 FAILED, FILTERED = 1, 2  # Codes in ``left_out``: rollouts that are counted by step only
+_COUNTED = {"failed": FAILED, "filtered_out": FILTERED}
 
 MAX_EXTRAS = 64
 # Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later
@@ -212,11 +213,7 @@ def _row_columns(
             if name not in columns:
                 columns[name] = np.full(len(rows), np.nan)
             columns[name][i] = value
-    return {
-        name: values
-        for name, values in columns.items()
-        if name == "reward" or values.dtype != np.float64 or not np.isnan(values).all()
-    }
+    return columns
 
 
 def _add_token_columns(
@@ -434,17 +431,11 @@ class _RangeReader:
             except _UNUSABLE as error:
                 self._add_unread(offset, reason_of(error), torn=torn)
                 continue
-            metadata = row.metadata
-            split = metadata.split or part.format.split
-            validation, left_out, kind = split != part.format.main, 0, ""
+            split, kind = row.metadata.split or part.format.split, row.metadata.left_out
+            validation = split != part.format.main
             if validation and split != part.format.watched:
                 kind = "other_split_rows"
-            elif metadata.failed:
-                kind, left_out = "failed", FAILED
-            elif not metadata.trainable:
-                kind = "untrained"
-            elif metadata.filtered_out:
-                kind, left_out = "filtered_out", FILTERED
+            left_out = _COUNTED.get(kind, 0)
             if kind:
                 remarks.add(kind, position)
                 if not left_out:
@@ -501,15 +492,14 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOption
 
 def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
     """Return hashes of the formats and the tokenizer for a cache key; [] if not cacheable."""
-    keys: dict[int, str] = {}
+    keys: list[str] = []
     for log_format in formats:
         reader = log_format.reader
         cacheable = reader.format.cacheable if reader else log_format.id == NATIVE
         if not cacheable or log_format.container == "sqlite":  # a database may have further files
             return []
-        if id(log_format) not in keys:
-            keys[id(log_format)] = xxhash.xxh3_128_hexdigest(pickle.dumps(log_format, 5))
-    return [*(keys[id(item)] for item in formats), _digest_of(tokenizer) if tokenizer else ""]
+        keys.append(xxhash.xxh3_128_hexdigest(pickle.dumps(log_format, 5)))
+    return [*keys, _digest_of(tokenizer) if tokenizer else ""]
 
 
 @cache
