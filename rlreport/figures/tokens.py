@@ -230,8 +230,7 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
     columns["log_ratio_min"] = row_minima(ratio, offsets)
     columns["log_ratio_max"] = row_maxima(ratio, offsets)
     # Skip only NaN: a k3 that overflows is infinite, and must make the row's sum infinite.
-    without_nan = kl if not np.isnan(kl).any() else np.where(np.isnan(kl), 0.0, kl)
-    total = row_sums(without_nan, offsets)
+    total = row_sums(np.where(np.isnan(kl), 0.0, kl), offsets)
     columns["kl_k3"] = np.where(count > 0, total, np.nan)
     with np.errstate(invalid="ignore"):
         columns["kl_k3_mean"] = columns["kl_k3"] / count

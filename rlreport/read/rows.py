@@ -9,7 +9,6 @@ import json
 import struct
 from array import array
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, NamedTuple
@@ -337,10 +336,9 @@ class TokenRows:
             # Searching the text is faster than ``index``, and ``index`` than a loop over tokens.
             if strings and token in text:
                 place = -1
-                with suppress(ValueError):
-                    while True:
-                        place = strings.index(token, place + 1)
-                        places.append(start + place)
+                for _ in range(strings.count(token)):
+                    place = strings.index(token, place + 1)
+                    places.append(start + place)
         marks = np.zeros(int(self.offsets[-1]), dtype=bool)
         marks[places] = True
         return marks
@@ -462,8 +460,7 @@ def _sentinels(tokens: TokenRows) -> Bools:
     """Return which tokens have a log-probability above 0, which marks padding, bool (N,)."""
     drop = np.zeros(int(tokens.offsets[-1]), dtype=bool)
     for name in ("logprobs", "ref_logprobs"):
-        logp = tokens.arrays.get(name)
-        if logp is not None and len(logp) and not logp.max() <= PADDING_LOGP:  # true also for NaN
+        if (logp := tokens.arrays.get(name)) is not None:
             drop |= logp > PADDING_LOGP
     if tokens.sampled is not None:
         drop &= tokens.sampled  # a trainer may log any number for an environment's token
