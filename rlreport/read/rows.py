@@ -9,6 +9,7 @@ import json
 import struct
 from array import array
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, NamedTuple
@@ -336,9 +337,10 @@ class TokenRows:
             # Searching the text is faster than ``index``, and ``index`` than a loop over tokens.
             if strings and token in text:
                 place = -1
-                for _ in range(strings.count(token)):
-                    place = strings.index(token, place + 1)
-                    places.append(start + place)
+                with suppress(ValueError):
+                    while True:
+                        place = strings.index(token, place + 1)
+                        places.append(start + place)
         marks = np.zeros(int(self.offsets[-1]), dtype=bool)
         marks[places] = True
         return marks
