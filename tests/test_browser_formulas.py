@@ -101,8 +101,8 @@ def random_rollout(n: int, *, missing: bool, masked: bool = False) -> Rollout:
         for values in arrays.values():
             values[random.random(size) < 0.05] = np.nan
     sampled = random.random(size) < 0.7 if masked else np.ones(size, np.bool_)
-    own = {name: values[sampled] for name, values in arrays.items()}
-    figures = token.token_figures(**own, gamma=0.9, lam=0.8)
+    own = token.TokenFigures(**{name: values[sampled] for name, values in arrays.items()})
+    figures = token.token_figures(own, np.array([0, sampled.sum()]), gamma=0.9, lam=0.8)
     for name in figures.__slots__:
         if (of_sampled := getattr(figures, name)) is not None:
             setattr(figures, name, np.full(size, np.nan))

@@ -56,10 +56,9 @@ def test_moments_skip_nan() -> None:
 
 
 def test_logged_advantages_are_shown_and_returns_still_come_from_gae() -> None:
-    logged = np.array([5.0, 6.0])
-    figures = token.token_figures(
-        value=np.array([0.5, 0.5]), token_reward=np.array([0.0, 1.0]), advantage=logged
-    )
+    own = token.TokenFigures(value=np.array([0.5, 0.5]), token_reward=np.array([0.0, 1.0]))
+    own.advantage = logged = np.array([5.0, 6.0])
+    figures = token.token_figures(own, np.array([0, 2]))
     np.testing.assert_array_equal(figures.advantage, logged)
     assert figures.return_ is not None
     np.testing.assert_allclose(figures.return_, [0.5 + 0.95 * 0.5, 1.0])

@@ -117,7 +117,7 @@ def turn(**changes: Any) -> Row:
 )
 def test_spans_that_overlap_or_leave_the_response_are_left_out(spans: list[Any]) -> None:
     row = plain(**TOKENS, turns=[turn(tokens=span) for span in spans])
-    assert normalize_turns_and_mask(row) == ["bad_spans"]
+    assert normalize_turns_and_mask(row, 3) == ["bad_spans"]
     assert [t["text"] for t in row["turns"]] == ["t"] * len(spans)
     assert not any("tokens" in t for t in row["turns"])
 
@@ -125,7 +125,7 @@ def test_spans_that_overlap_or_leave_the_response_are_left_out(spans: list[Any])
 def test_a_call_whose_arguments_are_no_json_is_shown_as_it_is() -> None:
     calls = [{"function": {"name": "calc", "arguments": "{no json"}}]
     row = plain(response=[{"role": "assistant", "tool_calls": calls}])
-    assert normalize_turns_and_mask(row) == []
+    assert normalize_turns_and_mask(row, -1) == []
     (said,) = row["turns"]
     assert (said["text"], said["calls"]) == ("", [{"name": "calc", "arguments": "{no json"}])
     assert row["response"] == "calc({no json)"

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import lru_cache
 from operator import add
 from typing import Any, NamedTuple, TypeGuard
 
-from rlreport.fields import LARGEST_NUMBER, TOKEN_ARRAYS
+from rlreport.fields import LARGEST_NUMBER
 from rlreport.text.chat import (
     Turn,
     calls_in_text,
@@ -79,7 +78,6 @@ _ENDINGS = {reason: end for end, reasons in _END_REASONS.items() for reason in r
 _LONGEST_REASON = 80
 _BLANKS, _REACHED = re.compile(r"[\s-]+"), re.compile(r"_(?:reached|exceeded|hit)$")
 
-_LARGEST = 2**53
 _LONGEST_NAME = 80
 _OPEN, _CLOSE = "<think>", "</think>"
 _SPLITS = {
@@ -124,9 +122,8 @@ class RowMetadata:
     """Values of a row other than text and tokens."""
 
     split: str | None = None  # standard name, such as "val"
-    trainable: bool = True  # whether the agent is being trained
-    filtered_out: bool = False  # whether the trainer discarded the rollout
-    failed: bool = False  # whether the rollout ended in errors before the policy wrote anything
+    # why the row is no response of the trained policy, a key of ``notes.ODDITIES``; "" if it is one
+    left_out: str = ""
     figures: dict[str, float] = field(default_factory=dict)  # by column of the response table
     tools: dict[str, ToolCounts] = field(default_factory=dict)  # counts of answers by tool name
 
@@ -134,12 +131,13 @@ class RowMetadata:
 def row_metadata(record: Mapping[str, Any], step: int, prompt: str, response: str) -> RowMetadata:
     """Return the metadata of a row after ``normalize_turns_and_mask``; ignore unusable values."""
     turns = record.get("turns") or turns_in_text(response)
-    metadata = RowMetadata(
-        split=split_named(record.get("split")) or None,
-        trainable=record.get("trainable") is not False,
-        filtered_out=record.get("filtered_out") is True,
-        failed=bool(record.get("errors")) and not response.strip(),
-    )
+    metadata = RowMetadata(split_named(record.get("split")) or None)
+    if record.get("errors") and not response.strip():
+        metadata.left_out = "failed"
+    elif record.get("trainable") is False:
+        metadata.left_out = "untrained"
+    elif record.get("filtered_out") is True:
+        metadata.left_out = "filtered_out"
     if turns:
         metadata.figures, metadata.tools = _turn_figures(turns, prompt), _tool_counts(turns)
     elif thinking := _thinking(response, _begins_thinking(prompt)):
@@ -159,12 +157,8 @@ def row_metadata(record: Mapping[str, Any], step: int, prompt: str, response: st
 
 def ending_of(reason: object) -> Ending | None:
     """Return how a response ended by its logged reason, such as "stop"; None if it is unknown."""
-    is_short = isinstance(reason, str) and len(reason) <= _LONGEST_REASON
-    return _ending_of(reason) if is_short else None
-
-
-@lru_cache(maxsize=256)
-def _ending_of(reason: str) -> Ending | None:
+    if not isinstance(reason, str) or len(reason) > _LONGEST_REASON:
+        return None
     # Enumerations are logged with their name: "TerminationReason.MAX_TURNS_EXCEEDED".
     word = _BLANKS.sub("_", reason.strip().lower()).rpartition(".")[2]
     return _ENDINGS.get(word) or _ENDINGS.get(_REACHED.sub("", word))
@@ -268,10 +262,10 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
         if turn["role"] == "tool" and (name in counts or len(counts) < MAX_TOOLS):
             start, stop = turn.get("tokens", (0, 0))
             is_error, has_range = bool(turn.get("error")), "tokens" in turn
-            answer = ToolCounts(1, is_error, len(turn["text"]), has_range, stop - start)
-            answer = answer._replace(empty=_is_empty(turn))
             kind = error_kind(f"{turn['error']}\n{turn['text']}") if is_error else ""
-            answer = answer._replace(**{kind: 1} if kind in ToolCounts._fields else {})
+            kinds = {kind: 1} if kind in ToolCounts._fields else {}
+            numbers = 1, is_error, len(turn["text"]), has_range, stop - start, _is_empty(turn)
+            answer = ToolCounts(*numbers, **kinds)
             counts[name] = ToolCounts(*map(add, counts.get(name, ToolCounts()), answer))
     return counts
 
@@ -285,38 +279,30 @@ def split_named(value: object) -> str:
 
 def is_number(value: Any) -> TypeGuard[float]:
     """Return whether a value is a number, not NaN, that float64 represents without overflow."""
-    if type(value) is int:
-        return abs(value) <= _LARGEST
-    return isinstance(value, float) and abs(value) <= LARGEST_NUMBER
+    return type(value) in (int, float) and abs(value) <= LARGEST_NUMBER
 
 
-def normalize_turns_and_mask(row: dict[str, Any]) -> list[str]:
-    """Normalize a row's turns in place, delete invalid turns or masks; return what was invalid."""
+def normalize_turns_and_mask(row: dict[str, Any], tokens: int) -> list[str]:
+    """Normalize a row's turns in place, delete invalid turns or masks; return what was invalid.
+
+    ``tokens``: number of the row's tokens, -1 without strings and numbers of tokens.
+    """
     problems: list[str] = []
-    mask, logged_turns = row.get("response_mask"), row.get("turns")
-    if mask is None and logged_turns is None:
-        return problems
-    # The reader cuts all arrays of a row to the shortest one.
-    lengths = [
-        len(values)
-        for name in ("token_ids", "response_tokens", *TOKEN_ARRAYS)
-        # An empty array counts as absent, but a response may have no tokens.
-        if isinstance(values := row.get(name), list) and (values or name == "response_tokens")
-    ]
-    tokens = min(lengths, default=-1)
+    mask, logged_turns, ids = row.get("response_mask"), row.get("turns"), row.get("token_ids")
     if mask is not None and not (_is_mask(mask) and len(mask) == tokens):
         del row["response_mask"]
         problems.append("bad_mask")
-    turns = None if logged_turns is None else _normalize_turns(logged_turns)
-    if logged_turns is not None and turns is None:
-        del row["turns"]
-        problems.append("bad_turns")
-    elif turns is not None:
+    turns = _normalize_turns(logged_turns)
+    if turns is not None:
         row["turns"] = turns
-        if not _spans_fit([turn["tokens"] for turn in turns if "tokens" in turn], tokens):
+        most = len(ids) if tokens < 0 and isinstance(ids, list) else tokens
+        if not _spans_fit([turn["tokens"] for turn in turns if "tokens" in turn], most):
             for turn in turns:
                 turn.pop("tokens", None)
             problems.append("bad_spans")
+    elif logged_turns is not None:
+        del row["turns"]
+        problems.append("bad_turns")
     return problems
 
 

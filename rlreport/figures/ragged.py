@@ -26,14 +26,6 @@ def row_ends(offsets: Ints) -> Ints:
     return offsets[1:][offsets[1:] > offsets[:-1]] - 1
 
 
-def places_in_runs(values: NDArray[np.generic]) -> Ints:
-    """Return each value's position in its run of equal adjacent values, from 0, shape (N,)."""
-    is_start = np.ones(len(values), dtype=bool)
-    is_start[1:] = values[1:] != values[:-1]
-    starts = np.flatnonzero(is_start)
-    return np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
-
-
 def spans(chosen: NDArray[np.bool_]) -> Ints:
     """Return the start and the exclusive stop of each run of true values, int64 (runs, 2)."""
     padded = np.concatenate([[False], chosen, [False]]).astype(np.int8)
@@ -63,9 +55,8 @@ def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
     position = np.full(len(lengths), np.nan)
     if len(hits):
         rows = np.searchsorted(offsets, hits, side="right") - 1
-        first = np.ones(len(hits), dtype=bool)
-        first[1:] = rows[1:] != rows[:-1]
-        position[rows[first]] = hits[first] - offsets[rows[first]]
+        # Of several positions in a row, the last assignment counts.
+        position[rows[::-1]] = (hits - offsets[rows])[::-1]
     return largest, position
 
 

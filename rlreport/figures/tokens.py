@@ -7,7 +7,7 @@ in nats. NaN inputs give NaN outputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,45 +163,27 @@ def mismatch_ratio(trainer_logp: Floats, sampler_logp: Floats) -> Floats:
 
 
 def token_figures(
-    *,
-    logp: Floats | None = None,
-    ref_logp: Floats | None = None,
-    token_reward: Floats | None = None,
-    value: Floats | None = None,
-    advantage: Floats | None = None,
-    sampler_logp: Floats | None = None,
-    offsets: Ints | None = None,
-    gamma: float = 1.0,
-    lam: float = 0.95,
+    logged: TokenFigures, offsets: Ints, *, gamma: float = 1.0, lam: float = 0.95
 ) -> TokenFigures:
-    """Compute all values per token, shape (T,), that the given arrays allow.
+    """Compute all values per token of R responses, shape (N,), that the ``logged`` ones allow.
 
-    The arrays are those of one response, or of R concatenated responses with ``offsets``, int64
-    (R + 1,). A logged ``advantage`` is returned as it is. The return is computed by GAE, because
-    logged advantages are often normalized; without token rewards it is advantage + value.
+    A logged advantage is returned as it is. The return is computed by GAE, because logged
+    advantages are often normalized; without token rewards it is advantage + value.
     """
-    figures = TokenFigures(
-        logp=logp,
-        ref_logp=ref_logp,
-        token_reward=token_reward,
-        value=value,
-        advantage=advantage,
-        sampler_logp=sampler_logp,
-    )
-    if logp is not None and ref_logp is not None:
-        figures.log_ratio = log_ratio(logp, ref_logp)
+    figures, value, advantage = replace(logged), logged.value, logged.advantage
+    if logged.logp is not None and logged.ref_logp is not None:
+        figures.log_ratio = log_ratio(logged.logp, logged.ref_logp)
     if value is not None:
         estimate = advantage
-        if token_reward is not None:
-            rows = np.array([0, len(value)], dtype=np.int64) if offsets is None else offsets
-            estimate = gae(token_reward, value, rows, gamma, lam)
+        if (reward := logged.token_reward) is not None:
+            estimate = gae(reward, value, offsets, gamma, lam)
             if advantage is not None:
                 # A response without token rewards uses its advantage, whatever other responses log.
-                without_reward = np.repeat(finite_sums(token_reward, rows)[0] == 0, np.diff(rows))
+                without_reward = np.repeat(finite_sums(reward, offsets)[0] == 0, np.diff(offsets))
                 estimate = np.where(without_reward, advantage, estimate)
         if estimate is not None:
-            logged = np.full(len(value), np.nan) if advantage is None else advantage
-            figures.advantage = np.where(np.isnan(logged), estimate, logged)
+            own = estimate if advantage is None else advantage
+            figures.advantage = np.where(np.isnan(own), estimate, own)
             figures.return_ = estimate + value
     return figures.derive()
 
@@ -248,8 +230,7 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
     columns["log_ratio_min"] = row_minima(ratio, offsets)
     columns["log_ratio_max"] = row_maxima(ratio, offsets)
     # Skip only NaN: a k3 that overflows is infinite, and must make the row's sum infinite.
-    without_nan = kl if not np.isnan(kl).any() else np.where(np.isnan(kl), 0.0, kl)
-    total = row_sums(without_nan, offsets)
+    total = row_sums(np.where(np.isnan(kl), 0.0, kl), offsets)
     columns["kl_k3"] = np.where(count > 0, total, np.nan)
     with np.errstate(invalid="ignore"):
         columns["kl_k3_mean"] = columns["kl_k3"] / count
@@ -279,15 +260,13 @@ def _critic(
         # A row without returns keeps the mean of all its values, whatever other rows log.
         columns["value_mean"] = np.where(count > 0, mean, columns["value_mean"])
         columns["value_tokens"] = np.where(count > 0, count, np.nan)
-        _, columns["return_mean"], columns["return_m2"] = row_moments(returns, offsets)
-        error = row_moments(figures.value_error, offsets)
-        _, columns["value_error_mean"], columns["value_error_m2"] = error
+        parts = {"return": returns, "value_error": figures.value_error}
         if figures.token_reward is not None:
             # Unlike λ-returns, sums of actual rewards do not depend on the predicted values.
-            mc_return = discounted_sums(figures.token_reward, offsets, 1.0)
-            _, columns["mc_return_mean"], columns["mc_return_m2"] = row_moments(mc_return, offsets)
-            error = row_moments(value - mc_return, offsets)
-            _, columns["mc_error_mean"], columns["mc_error_m2"] = error
+            parts["mc_return"] = discounted_sums(figures.token_reward, offsets, 1.0)
+            parts["mc_error"] = value - parts["mc_return"]
+        for name, flat in parts.items():
+            _, columns[f"{name}_mean"], columns[f"{name}_m2"] = row_moments(flat, offsets)
     if figures.advantage is not None:
         columns["advantage_mean"] = finite_means(figures.advantage, offsets)[1]
     if logged is not None:

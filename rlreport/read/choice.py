@@ -16,7 +16,7 @@ import pandas as pd
 import xxhash
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import Floats, Ints, places_in_runs
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.rollouts import EDGE, LOGGED
 from rlreport.read.tables import MAX_PROMPTS, Hashes, mix
 
@@ -78,12 +78,10 @@ def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
 
 def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
     """Return each response's rank in its step, 0 for the most extreme, int64 (R,)."""
-    steps = responses["step"].to_numpy()
-    starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
-    ranks = np.zeros(len(steps), np.int64)
-    for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
-        order = extremeness(values[start:stop]).argsort(kind="stable")
-        ranks[start + order] = np.arange(stop - start)
+    ranks = np.zeros(len(values), np.int64)
+    for rows in responses.groupby("step").indices.values():
+        order = extremeness(values[rows]).argsort(kind="stable")
+        ranks[rows[order]] = np.arange(len(rows))
     return ranks
 
 
@@ -122,7 +120,7 @@ def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
     group = responses["group"].to_numpy()[rows]
     _, first, member = np.unique(group, return_index=True, return_inverse=True)
     order = np.lexsort((priority, group, priority[first][member], step))
-    rank = places_in_runs(step[order])
+    rank = pd.Series(step[order]).groupby(step[order]).cumcount().to_numpy()
     ordinal = np.unique(step[order], return_inverse=True)[1]
     per_step, every = MAX_SAMPLED, 1
     while True:

@@ -30,6 +30,7 @@ from rlreport.figures.tokens import (
     response_figures,
     thinking_tokens,
 )
+from rlreport.formats.containers import iterate
 from rlreport.options import RESTARTS, FigureOptions, ReadOptions
 from rlreport.read.files import (
     DAMAGED,
@@ -55,6 +56,7 @@ FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
 
 # Codes in ``left_out``: rollouts that are counted by step only, and branches that were not trained
 FAILED, FILTERED, BRANCH = 1, 2, 3
+_CODES = {"failed": FAILED, "filtered_out": FILTERED, "branch": BRANCH}
 
 MAX_EXTRAS = 64
 # Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later
@@ -212,11 +214,7 @@ def _row_columns(
             if name not in columns:
                 columns[name] = np.full(len(rows), np.nan)
             columns[name][i] = value
-    return {
-        name: values
-        for name, values in columns.items()
-        if name == "reward" or values.dtype != np.float64 or not np.isnan(values).all()
-    }
+    return columns
 
 
 def _add_token_columns(
@@ -406,8 +404,6 @@ class _RangeReader:
             self._add_unread(_END, why, torn=True)
 
     def rows_of_container(self) -> Iterator[tuple[Row, Place]]:
-        from rlreport.formats.containers import iterate
-
         part = self._part
         try:
             with part.source.open() as stream:
@@ -425,7 +421,8 @@ class _RangeReader:
     def _rows_of_object(
         self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
     ) -> Iterator[tuple[Row, Place]]:
-        part, name = self._part, self._part.source.name
+        part, name, remarks = self._part, self._part.source.name, self._chunk.remarks
+        position = self._position(offset)
         records = part.format.rows(obj, name, self.lines, offset)
         for sub, record in enumerate(records):
             try:
@@ -435,26 +432,19 @@ class _RangeReader:
             except _UNUSABLE as error:
                 self._add_unread(offset, reason_of(error), torn=torn)
                 continue
-            metadata = row.metadata
-            split = metadata.split or part.format.split
+            split, kind = row.metadata.split or part.format.split, row.metadata.left_out
             validation = split != part.format.main
             if validation and split != part.format.watched:
-                self._chunk.remarks.add("other_split_rows", self._position(offset))
-                continue
-            if metadata.failed:
-                self._chunk.remarks.add("failed", self._position(offset))
-            elif not metadata.trainable and "rollout_id" not in row.carried:
-                self._chunk.remarks.add("untrained", self._position(offset))
-                continue
-            elif metadata.filtered_out:
-                self._chunk.remarks.add("filtered_out", self._position(offset))
-            left_out = 0 if metadata.trainable else BRANCH
-            left_out = (
-                FAILED if metadata.failed else FILTERED if metadata.filtered_out else left_out
-            )
-            position = self._position(offset)
+                kind = "other_split_rows"
+            elif kind == "untrained" and "rollout_id" in row.carried:
+                kind = "branch"
+            left_out = _CODES.get(kind, 0)
+            if kind and left_out != BRANCH:  # those are counted once their rollout is known
+                remarks.add(kind, position)
+                if not left_out:
+                    continue
             if isinstance(row.step, AssumedStep) and part.format.step_in_path(obj, name) is None:
-                self._chunk.remarks.add(NO_STEP, position)
+                remarks.add(NO_STEP, position)
             yield row, Place(*position, length, sub, validation, left_out, digest)
 
     def _position(self, offset: int) -> LogPosition:
@@ -505,15 +495,14 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOption
 
 def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
     """Return hashes of the formats and the tokenizer for a cache key; [] if not cacheable."""
-    keys: dict[int, str] = {}
+    keys: list[str] = []
     for log_format in formats:
         reader = log_format.reader
         cacheable = reader.format.cacheable if reader else log_format.id == NATIVE
         if not cacheable or log_format.container == "sqlite":  # a database may have further files
             return []
-        if id(log_format) not in keys:
-            keys[id(log_format)] = xxhash.xxh3_128_hexdigest(pickle.dumps(log_format, 5))
-    return [*(keys[id(item)] for item in formats), _digest_of(tokenizer) if tokenizer else ""]
+        keys.append(xxhash.xxh3_128_hexdigest(pickle.dumps(log_format, 5)))
+    return [*keys, _digest_of(tokenizer) if tokenizer else ""]
 
 
 @cache

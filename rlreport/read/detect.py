@@ -14,6 +14,11 @@ from rlreport.about.several_runs import RANK
 from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import REQUIRED, UnreadFields
 from rlreport.figures.metadata import split_named
+from rlreport.formats import RowReader, detect, refusal
+from rlreport.formats.base import adapt, split_of
+from rlreport.formats.containers import container_of, iterate, zip_members
+from rlreport.formats.logged import STEP_WORD, TokenNames, step_in_path
+from rlreport.formats.trl import TRL, repeated_files
 from rlreport.options import ReadOptions
 from rlreport.read.files import (
     DAMAGED,
@@ -150,9 +155,6 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
 
 
 def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
-    from rlreport.formats.containers import zip_members
-    from rlreport.formats.logged import STEP_WORD, step_in_path
-
     members = {
         source.name: zip_members(source) if one.container == "zip" else []
         for source, one in zip(files.sources, files.formats, strict=True)
@@ -201,8 +203,6 @@ def path_steps(names: Sequence[str]) -> dict[str, int]:
     It is the number after a word such as ``step``, else the number at the end of the file's name,
     if there are files whose names differ only in that number.
     """
-    from rlreport.formats.logged import STEP_WORD, step_in_path
-
     steps = {n: step for n in names if (step := step_in_path(n, STEP_WORD)) is not None}
     series: dict[tuple[str, str], dict[str, int]] = {}
     for name in names:
@@ -215,8 +215,6 @@ def path_steps(names: Sequence[str]) -> dict[str, int]:
 
 
 def _without_repeats(files: LogFiles) -> LogFiles:
-    from rlreport.formats.trl import TRL, repeated_files
-
     folders: dict[tuple[str, str], list[Source]] = {}
     for source, log_format in zip(files.sources, files.formats, strict=True):
         if log_format.id == TRL.id and log_format.container != "lines":
@@ -298,9 +296,6 @@ def _evenly_spaced(numbers: list[int]) -> list[int]:
 
 
 def _container(source: Source) -> str:
-    # Importing the formats loads a dozen modules, which ``--help`` does not need.
-    from rlreport.formats.containers import container_of
-
     return container_of(source.name) or "lines"
 
 
@@ -315,10 +310,6 @@ def _peeks(sources: list[Source]) -> Iterator[_Peek]:
 def _detect(
     source: Source, options: ReadOptions, listed: frozenset[Path], peek: _Peek
 ) -> _Detection:
-    from rlreport.formats import RowReader, detect, refusal
-    from rlreport.formats.base import adapt, split_of
-    from rlreport.formats.logged import TokenNames
-
     container, (objects, problem) = _container(source), peek
     no_conversion = not options.mapping and options.step_from_path is None
     if options.log_format in (None, NATIVE) and no_conversion and container == "lines":
@@ -379,8 +370,6 @@ def _row_splits(named: Iterable[str], by_path: str | None) -> frozenset[str]:
 
 
 def _peek(source: Source) -> _Peek:
-    from rlreport.formats.containers import iterate
-
     objects: list[dict[str, Any]] = []
     if _container(source) == "lines":
         # Limit the range, so that a file of broken lines is not read to its end.

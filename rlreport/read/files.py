@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from rlreport.errors import RlreportError, RowError, UnreadRow, UsageError
 from rlreport.fields import AssumedStep
+from rlreport.formats import RowReader
+from rlreport.formats.base import Where
 from rlreport.system.stores import Source, list_remote, range_pieces, read_ranges, shown, zstd
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-
-    from rlreport.formats import RowReader
 
 NATIVE = "rlboard"  # Id of the native format, whose rows need no conversion
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
@@ -61,8 +61,6 @@ class LogFormat:
         """Convert a logged dict to rows with standard fields, ``UnreadRow`` for unreadable ones."""
         if self.reader is None:
             return [obj]
-        from rlreport.formats.base import Where
-
         try:
             where = Where(
                 name, line, index, self.step_in_path(obj, name), getattr(obj, "member", "")
@@ -182,11 +180,8 @@ def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
 
 def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
     visited: set[tuple[int, int]] = set()
-
-    def denied(error: OSError) -> None:
-        _add_unreadable(listing, error.filename, error)
-
-    for here, folders, names in os.walk(folder, onerror=denied, followlinks=True):
+    add = partial(_add_unreadable, listing)
+    for here, folders, names in os.walk(folder, onerror=add, followlinks=True):
         status = Path(here).stat()
         # Following a link to a parent folder would never end.
         if (status.st_dev, status.st_ino) in visited:
@@ -206,14 +201,15 @@ def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
         if not os.access(path, os.R_OK):
             raise OSError(0, message("Permission denied"))
     except OSError as error:
-        _add_unreadable(listing, path, error)
+        _add_unreadable(listing, error, path)
         return []
     source = Source("", str(path), status.st_size)
     return [_Found(source, (status.st_dev, status.st_ino), given)]
 
 
-def _add_unreadable(listing: Listing, path: str | Path, error: OSError) -> None:
-    listing.unreadable.append((str(path), error.strerror or message("cannot be read")))
+def _add_unreadable(listing: Listing, error: OSError, path: Path | None = None) -> None:
+    reason = error.strerror or message("cannot be read")
+    listing.unreadable.append((str(path or error.filename), reason))
 
 
 def _kind(mode: int) -> str:
@@ -306,11 +302,9 @@ def byte_ranges(
     """Return the ranges of all files, cut at multiples of ``range_bytes`` where possible."""
     ranges: list[ByteRange] = []
     for file, (source, log_format) in enumerate(zip(sources, formats, strict=True)):
-        if source.compression or log_format.container != "lines":
-            ranges.append(ByteRange(file, source, format=log_format))
-            continue
-        for start in range(0, max(1, source.size), range_bytes):
-            stop = min(start + range_bytes, source.size)
+        whole = source.compression or log_format.container != "lines"
+        for start in (0,) if whole else range(0, max(1, source.size), range_bytes):
+            stop = None if whole else min(start + range_bytes, source.size)
             ranges.append(ByteRange(file, source, start, stop, log_format))
     return ranges
 

@@ -332,10 +332,6 @@ def dropped_rows(kinds: NDArray[Any], extras: pd.DataFrame) -> NDArray[np.float6
     return dropped
 
 
-def missing_grade_notes(kinds: Sequence[int] | NDArray[Any]) -> list[Note]:
-    counts = {kind: int(np.count_nonzero(np.asarray(kinds) == kind)) for kind in Missing}
-    return [
-        Note(MISSING_GRADES, message(_NOTES[kind]), count)
-        for kind, count in counts.items()
-        if count
-    ]
+def missing_grade_notes(kinds: NDArray[np.int8]) -> list[Note]:
+    counts = np.bincount(kinds, minlength=len(Missing) + 1).tolist()
+    return [Note(MISSING_GRADES, message(_NOTES[k]), counts[k]) for k in Missing if counts[k]]

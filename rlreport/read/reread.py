@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import TokenFigures
+from rlreport.formats.containers import iterate
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.choice import Choice
 from rlreport.read.chunk import format_keys, in_batches, text_hash
@@ -36,11 +37,7 @@ _PART_BYTES, _PART_ROWS, _MIN_PART_BYTES = 16 << 20, 512, 1 << 20
 _BATCH_TOKENS = 1 << 17  # tokens of the rows that are held as Python objects at a time
 
 
-class _Shared(NamedTuple):
-    files: LogFiles
-    options: ReadOptions
-    figures: FigureOptions
-    store: Store | None
+_Shared = tuple[LogFiles, ReadOptions, FigureOptions, Store | None]
 
 
 class _Rows(NamedTuple):
@@ -74,8 +71,7 @@ def read_chosen(
     rows = _Rows._make([*columns, choice.whole])
     order = np.lexsort((rows.sub, rows.offset, rows.file))
     jobs = list(_jobs(rows.take(order), files))
-    store = store_at(options.cache) if options.cache else None
-    shared = _Shared(files, options, figures, store)
+    shared = files, options, figures, store_at(options.cache) if options.cache else None
     seconds = float(rows.length.sum()) / _BYTES_PER_SECOND
     spool = RolloutSpool()
     with progress.phase(message("texts"), len(order), message("responses")) as advance:
@@ -102,24 +98,24 @@ def _jobs(rows: _Rows, files: LogFiles) -> Iterator[_Rows]:
 
 
 def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
-    store, options, key = shared.store, shared.options, b""
+    (files, options, figures, store), key = shared, b""
     if store is not None and (key := _key(rows, shared)) and (data := store.get(key)):
         return [RolloutPart.unpacked(part.tobytes()) for part in unpack(data)[1]]
     parts, stop = [], 0
     try:
-        for batch in in_batches(_parsed_rows(rows, shared.files), _weight, _BATCH_TOKENS):
+        for batch in in_batches(_parsed_rows(rows, files), _weight, _BATCH_TOKENS):
             start, stop = stop, stop + len(batch)
             tokens = token_rows([row.tokens for row in batch], frozenset(options.pad_tokens))
             values = TokenFigures()
             if tokens is not None:
-                values = tokens.sampled_only().figures(shared.figures)
+                values = tokens.sampled_only().figures(figures)
             texts = [clean_text(row.response, options.pad_tokens) for row in batch]
             if list(map(text_hash, texts)) != rows.response_hash[start:stop].tolist():
                 raise RowError("another response")
             whole = rows.whole[start:stop]
             parts.append(rollout_part(batch, tokens, values, texts, options, whole))
     except (RowError, IndexError, ValueError, *DAMAGED) as error:
-        names = ", ".join(shared.files.sources[file].name for file in np.unique(rows.file))
+        names = ", ".join(files.sources[file].name for file in np.unique(rows.file))
         raise UnusableInputError(
             f"{names:.200} changed while it was read ({reason_of(error)}); build again"
         ) from None
@@ -134,13 +130,14 @@ def _weight(row: Row) -> int:
 
 
 def _key(rows: _Rows, shared: _Shared) -> bytes:
-    options, numbers = shared.options, np.unique(rows.file).tolist()
-    formats = format_keys([shared.files.formats[file] for file in numbers], options.tokenizer)
+    files, options, figures, _ = shared
+    numbers = np.unique(rows.file).tolist()
+    formats = format_keys([files.formats[file] for file in numbers], options.tokenizer)
     if not formats or not rows.line_hash.all():
         return b""
     texts = options.pad_tokens, options.system_end_token, options.tokenizer, options.mapping
-    names = [shared.files.sources[file].name for file in numbers]
-    settings = "rollouts", program(), texts, options.step_from_path, shared.figures, names, formats
+    names = [files.sources[file].name for file in numbers]
+    settings = "rollouts", program(), texts, options.step_from_path, figures, names, formats
     arrays = rows.line_hash, rows.sub, rows.whole, np.searchsorted(numbers, rows.file)
     return repr(settings).encode(errors="surrogatepass") + b"".join(a.tobytes() for a in arrays)
 
@@ -194,8 +191,6 @@ def _request_lines(rows: _Rows, files: LogFiles) -> dict[int, bytes | OSError]:
 def _objects_of_container(
     rows: _Rows, group: Sequence[int], source: Source, container: str
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    from rlreport.formats.containers import iterate
-
     by_index: dict[int, list[int]] = {}
     for i in group:
         by_index.setdefault(int(rows.offset[i]), []).append(i)

@@ -269,14 +269,16 @@ class _File:
 
 class RolloutSpool:
     def __init__(self) -> None:
-        self._rows: list[RolloutPart] = []  # without their texts and tokens
+        no_rows = np.zeros((0, len(TEXTS), 2), np.int64), np.zeros(0, np.int64)
+        # spans, lengths and flags of each part
+        self._rows = [(*no_rows, np.zeros(0, np.uint8))]
         self._numbers = Numbers()
         self._texts, self._ids = _File(np.uint8), _File(np.int32)
         self._sampled, self._figures = _File(np.bool_), dict[str, _File]()
         self.size = 0
 
     def __len__(self) -> int:
-        return sum(len(part.lengths) for part in self._rows)
+        return sum(len(lengths) for _, lengths, _ in self._rows)
 
     def extend(self, parts: Iterable[RolloutPart]) -> None:
         try:
@@ -289,8 +291,7 @@ class RolloutSpool:
 
     def _append(self, part: RolloutPart) -> None:
         spans = np.where(part.spans == _ABSENT, _ABSENT, part.spans + self._texts.size)
-        rows = replace(part, spans=spans, texts=part.texts[:0], figures={}, vocabulary=[])
-        self._rows.append(replace(rows, ids=part.ids[:0], sampled=part.sampled[:0]))
+        self._rows.append((spans, part.lengths, part.flags))
         numbers = self._numbers.of(part.vocabulary)
         for name in {*part.figures, *self._figures}:
             if name not in self._figures:
@@ -305,18 +306,14 @@ class RolloutSpool:
 
     def rollouts(self, places: Places, order: Ints) -> Rollouts:
         """Return the responses; ``order``: the index of each among all that were appended."""
-        parts = self._rows
-        spans, lengths, flags = (
-            np.concatenate([np.zeros(shape, np.int64), *(getattr(part, name) for part in parts)])
-            for name, shape in (("spans", (0, len(TEXTS), 2)), ("lengths", 0), ("flags", 0))
-        )
+        spans, lengths, flags = map(np.concatenate, zip(*self._rows, strict=True))
         starts, vocabulary = offsets_of(lengths)[:-1], list(self._numbers)
         return Rollouts(
             places=places,
             spans=spans[order],
             starts=starts[order],
             lengths=lengths[order],
-            flags=flags[order].astype(np.uint8),
+            flags=flags[order],
             texts=self._texts.mapped(),
             ids=self._ids.mapped(),
             sampled=self._sampled.mapped(),

@@ -147,12 +147,9 @@ def parse_record(record: dict[str, Any]) -> Row:
         oddities.append("not_text")
         reference = None
     ending = _ending(record, oddities)
-    oddities += normalize_turns_and_mask(record)
     tokens = _tokens(record, oddities)
+    oddities += normalize_turns_and_mask(record, tokens.size)
     tokens.mask = _mask(record, tokens.size)
-    if tokens.mask is not None and len(tokens.mask) != tokens.size:
-        tokens.mask = None
-        oddities.append("bad_mask")
     extras, parts, unread = _extras(record)
     group = record.get("group_id")
     # NaN is not a group. ``str`` may raise RecursionError, which the caller reports as a bad row.
@@ -251,7 +248,7 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
     if (logged := record.get("response_mask")) is not None:
         return bytes(map(bool, logged))
     spans = [t["tokens"] for t in record.get("turns") or () if not t["sampled"] and "tokens" in t]
-    if not spans:
+    if not spans or size < 0:
         return None
     mask = bytearray(b"\1" * size)
     for start, stop in spans:
@@ -282,9 +279,7 @@ def _step_of(value: object) -> int:
         raise RowError(message("step is {value}", value=json.dumps(value)))
     step = value if isinstance(value, int) else coerce.integer(value)
     if step is None:
-        quote = repr(value)
-        quote = quote if len(quote) <= 40 else f"{quote[:40]}…"
-        raise RowError(message("step is not an integer: {value}", value=quote))
+        raise RowError(message("step is not an integer: {value}", value=f"{value!r:.40}"))
     if abs(step) > LARGEST_STEP:
         raise RowError(message("step is beyond ±2^53"))
     return step
@@ -311,6 +306,11 @@ def _kind(value: object) -> str:
     return "null" if value is None else message(_KINDS[kind_of(value)])
 
 
+# Field of TOKEN_ARRAYS -> the figure that it is
+_FIGURES = {
+    "logprobs": "logp", "ref_logprobs": "ref_logp", "sampler_logprobs": "sampler_logp",
+    "token_rewards": "token_reward", "values": "value", "advantages": "advantage",
+}  # fmt: skip
 PADDING_LOGP = 1e-3  # A log-probability above this marks padding; rounding alone never reaches it
 Bools = NDArray[np.bool_]
 
@@ -368,17 +368,9 @@ class TokenRows:
 
     def figures(self, options: FigureOptions) -> TokenFigures:
         """Return KL, advantage etc. per token, (N,); call it on the result of ``sampled_only``."""
-        arrays = self.arrays
+        logged = {figure: self.arrays.get(name) for name, figure in _FIGURES.items()}
         return token_figures(
-            logp=arrays.get("logprobs"),
-            ref_logp=arrays.get("ref_logprobs"),
-            token_reward=arrays.get("token_rewards"),
-            value=arrays.get("values"),
-            advantage=arrays.get("advantages"),
-            sampler_logp=arrays.get("sampler_logprobs"),
-            offsets=self.offsets,
-            gamma=options.gamma,
-            lam=options.lam,
+            TokenFigures(**logged), self.offsets, gamma=options.gamma, lam=options.lam
         )
 
     def _select(self, keep: Bools) -> TokenRows:
@@ -470,8 +462,7 @@ def _sentinels(tokens: TokenRows) -> Bools:
     """Return which tokens have a log-probability above 0, which marks padding, bool (N,)."""
     drop = np.zeros(int(tokens.offsets[-1]), dtype=bool)
     for name in ("logprobs", "ref_logprobs"):
-        logp = tokens.arrays.get(name)
-        if logp is not None and len(logp) and not logp.max() <= PADDING_LOGP:  # true also for NaN
+        if (logp := tokens.arrays.get(name)) is not None:
             drop |= logp > PADDING_LOGP
     if tokens.sampled is not None:
         drop &= tokens.sampled  # a trainer may log any number for an environment's token

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.metadata import MAX_TOOLS, Ending, ToolCounts
-from rlreport.figures.ragged import Floats, Ints, places_in_runs
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.chunk import (
     BRANCH,
     FAILED,
@@ -40,8 +40,6 @@ MAX_PROMPTS = 2_000  # Prompts whose text is read; further ones are listed witho
 PROMPT_CHARS = 400  # maximum characters of a prompt in the prompt table
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -194,21 +192,17 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     order, logged = rows.order, rows.chunk.columns
     columns = {name: logged.pop(name)[order] for name in list(logged)}
     step = columns["step"].astype(np.int64)
-    columns["n"] = places_in_runs(step)
+    columns["n"] = pd.Series(step).groupby(step).cumcount().to_numpy()
     columns["line"] = columns["line"].astype(np.int64) + lines_before(
         rows.chunk.counts, columns["file"].astype(np.int64), columns["offset"].astype(np.int64)
     )
-    prompt = columns["prompt_hash"].astype(np.uint64)
-    validation = columns["validation"].astype(np.uint64)
-    if validation.any():
-        # A prompt that occurs in training and in validation gets two ids.
-        prompt = np.where(validation > 0, pair_hashes(prompt, validation), prompt)
-    columns["prompt_id"], _ = pd.factorize(prompt)
+    # A prompt that occurs in training and in validation gets two ids.
+    columns["prompt_id"] = prompt = _ids(columns["validation"], columns["prompt_hash"])
     group = columns["group_hash"].astype(np.uint64)
-    group = np.where(group == 0, prompt, group + validation)
+    group = np.where(group == 0, prompt.astype(np.uint64), group)
     # Branches are in no group.
-    group = np.where(validation == IN_BRANCH, np.arange(len(order), dtype=np.uint64), group)
-    columns["group"], _ = pd.factorize(pair_hashes(step.astype(np.uint64), group))
+    group = np.where(columns["validation"] == IN_BRANCH, np.arange(len(order)), group)
+    columns["group"] = _ids(step, columns["validation"], group)
     if "rollout" in columns:
         numbers, _ = pd.factorize(columns["rollout"])
         columns["rollout"] = np.where(numbers < 0, np.nan, numbers)
@@ -226,6 +220,12 @@ def response_table(rows: LogRows) -> pd.DataFrame:
         },
         copy=False,
     )
+
+
+def _ids(*keys: NDArray[np.generic]) -> Ints:
+    """Number the distinct combinations of keys in the order of their first rows, int64 (R,)."""
+    table = pd.DataFrame(dict(enumerate(keys)), copy=False)
+    return np.asarray(table.groupby([*table], sort=False).ngroup(), np.int64)
 
 
 # Responses that are not completed probably ended at a limit of turns if at least this share of
@@ -288,19 +288,19 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
         numbers[logged] = extra.numbers
         has_value[logged] = True
         has_value[list(extra.texts)] = True
-        if not has_value[order].any():  # logged only in rows that are left out
+        times = int(np.count_nonzero(has_value[order]))
+        if not times:  # logged only in rows that are left out
             continue
         if len(table) == MAX_EXTRAS:
             overflow = True
             break
-        carried[name] = int(np.count_nonzero(has_value[order]))
+        carried[name] = times
         if not extra.texts:
             table[name] = pd.Series(numbers[order])
             continue
         column = np.full(count, None, dtype=object)
         column[logged] = [*map(number_as_text, extra.numbers)]
-        for row, text in extra.texts.items():
-            column[row] = text
+        column[list(extra.texts)] = list(extra.texts.values())
         table[name] = pd.Series(column[order], dtype=object)
     return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, overflow
 
@@ -323,16 +323,5 @@ def tool_table(rows: LogRows) -> pd.DataFrame:
 
 
 def mix(values: Hashes) -> Hashes:
-    """Hash 64-bit numbers without collisions (finaliser of SplitMix64, Steele et al. 2014)."""
-    mixed = values + _GOLDEN
-    mixed ^= mixed >> np.uint64(30)
-    mixed *= _FIRST
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= _SECOND
-    mixed ^= mixed >> np.uint64(31)
-    return mixed
-
-
-def pair_hashes(left: Hashes, right: Hashes) -> Hashes:
-    """Return one hash per pair (``left[i]``, ``right[i]``); the order in the pair matters."""
-    return mix(left * _GOLDEN + right)
+    """Hash 64-bit numbers without collisions (SplitMix64, Steele et al. 2014, as in pandas)."""
+    return pd.util.hash_array(values + _GOLDEN)
