@@ -1,21 +1,16 @@
 """Render the pages of steps in worker processes, all at one level of detail.
 
-With ``--cache``, pages are stored under a hash of what they are rendered from. A page contains
-only data of its own step; data about the rest of the run is in the shared ``data/run.js``.
+A page contains only data of its own step; data about the rest of the run is in ``data/run.js``.
 """
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
-from pathlib import PurePath
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
-import orjson
-import xxhash
 from numpy.typing import NDArray
 
 from rlreport.choose import StepPlan
@@ -29,7 +24,6 @@ from rlreport.pages.templates import Addresses, Finish, rendered
 from rlreport.pages.views import PageContext, StepJob, StepPage, ending_texts, extra_key
 from rlreport.read.rollouts import Selection
 from rlreport.summarise import most_common
-from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.text.messages import message
 
 _SECONDS_PER_PAGE = 0.02  # to decide whether several processes are worth their start
@@ -38,50 +32,27 @@ _AHEAD = 32  # pages per process that may be rendered while one process draws th
 
 
 def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
-    """Render the pages of all the builder's steps; ``level`` of detail is an index into LEVELS."""
+    """Render the pages of all the builder's steps; ``level`` of detail is an index into LEVELS.
+
+    A process other than this draws the run's charts with them, as V8 prevents forks.
+    """
     plans, result = [plan.at(level) for plan in builder.plans], []
+    shown_steps, charts = builder.shown_steps, [builder.page_charts]
+    if DRAWINGS in builder.memo:
+        charts = []
+    work: list[Any] = [*charts, *(_job(builder, plan, shown_steps) for plan in plans)]
+    context = {item.name: getattr(builder, item.name) for item in fields(PageContext)}
+    shared = builder.finish, PageContext(**context)
+    seconds = _SECONDS_PER_PAGE * len(plans)
     with builder.progress.phase(message("pages"), len(plans), message("pages")) as advance:
-        for page in _load_or_render(builder, plans):
+        pages = builder.workers.map(_run, work, shared, seconds=seconds, ahead=_AHEAD)
+        for _ in charts:
+            builder.memo[DRAWINGS] = next(pages)
+        for page in pages:
             listed = with_interest(page.listed, builder, page.plan.pinned)
             result.append(page._replace(listed=listed))
             advance(1)
     return result
-
-
-def _load_or_render(builder: ReportBuilder, plans: Sequence[StepPlan]) -> Iterator[StepPage]:
-    context = PageContext(
-        **{item.name: getattr(builder, item.name) for item in fields(PageContext)}
-    )
-    options = builder.options
-    seconds = _SECONDS_PER_PAGE * len(plans)
-    shared = builder.finish, context
-    shown_steps = builder.shown_steps
-    jobs = [_job(builder, plan, shown_steps) for plan in plans]
-    charts = [] if DRAWINGS in builder.memo else [builder.page_charts]
-
-    def render(jobs: Sequence[StepJob]) -> Iterator[StepPage]:
-        """Render pages; a process other than this draws the run's charts, as V8 prevents forks."""
-        work: list[Any] = [*charts, *jobs]
-        results = builder.workers.map(_run, work, shared, seconds=seconds, ahead=_AHEAD)
-        for _ in charts:
-            builder.memo[DRAWINGS] = next(results)
-        yield from results
-
-    if not options.cache:
-        yield from render(jobs)
-        return
-    store = store_at(options.cache)
-    options = replace(options, workers=0, metrics=(), cache="", ray=None, quiet=True)
-    finish = builder.finish.__qualname__
-    digest = _digest(
-        "page", program(), finish, replace(context, options=options), builder.chosen.style
-    )
-    keyed = [(job, _page_key(job, digest)) for job in jobs]
-    cached = [_load_page(store, key, job.plan) for job, key in keyed]
-    uncached_jobs = [job for (job, _), page in zip(keyed, cached, strict=True) if page is None]
-    new_pages = render(uncached_jobs)
-    for (_, key), page in zip(keyed, cached, strict=True):
-        yield page or _store_page(store, key, next(new_pages))
 
 
 def _job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> StepJob:
@@ -144,64 +115,3 @@ def _run(job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageContex
     texts = view["texts"]
     listed = listed_rows(job, rollouts, rows.values, context)
     return StepPage(job.plan, content, weight + len(texts), listed, texts)
-
-
-def _page_key(job: StepJob, digest: bytes) -> bytes:
-    """Return a page's cache key: a hash of all it is rendered from; b"" if it is not cacheable."""
-    plan, (rollouts, rows) = job.plan, job.selection
-    # Earlier files may have been listed since; the page shows file names and line numbers.
-    columns = {k: v for k, v in job.columns.items() if k not in ("file", "offset", "length")}
-    detail = job.shown, plan.with_tokens, plan.digits
-    run_facts = job.figures, job.linked, job.findings, job.usual_responses, job.in_progress
-    texts = rollouts.take(rows)
-    places = texts.places
-    names = [places.names[file] for file in places.file.tolist()]
-    texts = replace(texts, places=places._replace(row=places.n, file=places.n, names=names))
-    try:
-        return _digest(digest.hex(), columns, run_facts, detail, texts)
-    except TypeError:  # text that is not Unicode
-        return b""
-
-
-def _digest(*values: object) -> bytes:
-    """Return a hash of nested values; TypeError for other types and for invalid Unicode."""
-    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
-    return xxhash.xxh3_128_digest(orjson.dumps(values, _plain, options))
-
-
-def _plain(value: Any) -> object:
-    match value:
-        case np.ndarray() if value.dtype != object:
-            data = xxhash.xxh3_128_hexdigest(value.tobytes())
-            return [str(value.dtype), value.shape, data]
-        case np.ndarray() | np.generic():
-            return value.tolist()
-        case set() | frozenset():
-            return sorted(value)
-        case tuple():
-            return list(value)
-        case PurePath():
-            return str(value)
-    raise TypeError(type(value).__name__)
-
-
-def _load_page(store: Store, key: bytes, plan: StepPlan) -> StepPage | None:
-    if not key or (data := store.get(key)) is None:
-        return None
-    try:
-        head, (content, texts) = unpack(data)
-        page = (head["path"], content.tobytes())
-        listed = json.loads(head["listed"])
-        return StepPage(plan, page, head["weight"], listed, texts.tobytes().decode())
-    except (ValueError, TypeError, LookupError):
-        return None
-
-
-def _store_page(store: Store, key: bytes, page: StepPage) -> StepPage:
-    _, (path, content), weight, listed, texts = page
-    if key:
-        # Unlike orjson, ``json`` keeps infinity.
-        head = {"path": path, "weight": weight, "listed": json.dumps(listed)}
-        parts = (content, texts.encode())
-        store.put(key, pack(head, [np.frombuffer(part, np.uint8) for part in parts]))
-    return page
