@@ -48,7 +48,7 @@ from rlreport.pages.views import (
 )
 from rlreport.read.rollouts import Rollout, Turn
 from rlreport.summarise.steps import NO_VARIANCE
-from rlreport.tables import length_column
+from rlreport.tables import IN_BRANCH, length_column
 from rlreport.text.messages import Joined, message, sample_note
 from rlreport.text.numbers import NumberKind
 from rlreport.text.tokens import Style, spelled
@@ -495,6 +495,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
     present = figures_present(rollouts)
     truths = any(c.key == "ground_truth" for c in context.text_columns)
     logged = job.columns["advantage_logged_mean"]
+    ranked = job.columns["validation"] != IN_BRANCH
     return {
         "run": context.run,
         "step": str(job.plan.step),
@@ -511,7 +512,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         "ranks": {
             key: [None] * len(rollouts)
             if key == unranked
-            else _ranks(rows.values[key], rows.listed[key])
+            else _ranks(rows.values[key][ranked], rows.listed[key])
             for key in keys
         },
         "where": [f"{r.file}:{r.line}" for r in rollouts],

@@ -121,9 +121,10 @@ function item(turn, k) {
       error && el("span", { class: "severity critical" }, ` ${message("✕ error")}`),
       facts.length > 0 && el("span", { class: "facts" }, ` ${facts.join(" · ")}`),
     ),
-    error && el("p", { class: "error", dir: "auto" }, ...folded(error)),
+    error && !turn.text.startsWith(error) && el("p", { class: "error", dir: "auto" }, ...folded(error)),
     turn.thinking && thought(turn.thinking, true),
     turn.text && el("div", { class: "prose", dir: "auto" }, ...(turn.sampled ? splitThinking(turn.text) : folded(turn.text))),
+    !turn.text && !error && !turn.sampled && el("p", { class: "note" }, message("(empty)")),
     ...(turn.calls ?? []).map(([name, given]) => call(name, given)),
   );
 }
