@@ -167,6 +167,8 @@ def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
     value = ""
     if example.value is not None and example.unit:  # readers cannot interpret other values
         number = whole(example.value) if example.value.is_integer() else figure(example.value)
+        if example.unit.startswith("of "):  # a share
+            number = percent(example.value)
         if example.unit == "reward":
             value = message("reward {reward}", reward=number)
         elif example.unit == REFERENCE_REWARD:
