@@ -8,7 +8,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import MOST_PARTS, variance_shares
 from rlreport.tables import Tables
-from tests.draw_tables import response_table, tables_of
+from tests.tables_builder import table_of_rows, tables_of
 
 STEPS, SIZE = 4, 50
 
@@ -17,7 +17,7 @@ def made(**parts: np.ndarray) -> Tables:
     """A run whose reward is the sum of the parts that judged a response."""
     reward = np.nansum(list(parts.values()), axis=0)
     rows = [{"step": i // SIZE, "reward": value} for i, value in enumerate(reward)]
-    return tables_of(response_table(rows), extras=parts)
+    return tables_of(table_of_rows(rows), extras=parts)
 
 
 def noise(seed: int, scale: float = 1.0) -> np.ndarray:
