@@ -15,6 +15,7 @@ from rlreport.check.run import Run
 from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, TOKEN_COLUMNS
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import floats
+from rlreport.draw.overview import overview_charts
 from rlreport.draw.step import CHARTED, step_charts
 from rlreport.figures.tokens import find_loops
 from rlreport.summarise import step_bigrams
@@ -165,6 +166,15 @@ def tables_of(
         reward_parts=list(more.columns),
         metrics=EMPTY if metrics is None else metrics,
     )
+
+
+def charts_of_run(tables: Tables, findings: Sequence[Finding] = ()) -> dict[str, Chart]:
+    return {chart.name: chart for chart in overview_charts(tables, findings)}
+
+
+def line_of(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the encoding of the curves of a chart."""
+    return next(layer for layer in spec["layer"] if layer["name"] == "line")["encoding"]
 
 
 STEPS = 40

@@ -4,7 +4,6 @@ import base64
 import email
 import email.header
 import email.policy
-import json
 import re
 from html.parser import HTMLParser
 from urllib.parse import unquote
@@ -368,8 +367,7 @@ def exploded(tmp_path_factory):
         }
         for step, reward in enumerate(rewards)
     ]
-    log = folder / "metrics.jsonl"
-    log.write_text("\n".join(map(json.dumps, lines)))
+    log = write(folder / "metrics.jsonl", lines)
     for name in ("run.eml", "run.md"):
         rlreport.build(log, folder / name, workers=1)
     (folder / "notes.md").write_text("Long notes.\n\n" * 50)

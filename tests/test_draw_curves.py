@@ -19,7 +19,7 @@ from rlreport.draw.curves import (
 )
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.svg import drawn
-from tests.tables_builder import table_of_rows, tables_of
+from tests.tables_builder import charts_of_run, line_of, table_of_rows, tables_of
 
 
 def metric_chart(values: np.ndarray) -> Chart:
@@ -28,12 +28,11 @@ def metric_chart(values: np.ndarray) -> Chart:
     metrics = pd.DataFrame({"step": np.arange(len(values)), "spiky": values})
     tables = tables_of(table_of_rows(rows))
     tables.metrics = metrics
-    return next(c for c in overview_charts(tables) if c.name == "metric_spiky")
+    return charts_of_run(tables)["metric_spiky"]
 
 
 def axis_of(chart: Chart) -> tuple[str, tuple[float, float]]:
-    line = next(layer for layer in chart.spec["layer"] if layer["name"] == "line")
-    y = line["encoding"]["y"]
+    y = line_of(chart.spec)["y"]
     return y["title"], tuple(y["scale"]["domain"])
 
 

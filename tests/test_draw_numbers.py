@@ -17,7 +17,7 @@ from rlreport.draw.svg import drawn
 from rlreport.draw.theme import PADDING
 from rlreport.tables import Tables
 from tests.reading import read
-from tests.tables_builder import charts_of_step, table_of_rows, tables_of
+from tests.tables_builder import charts_of_run, charts_of_step, table_of_rows, tables_of
 
 NUMBER = re.compile(r"-?\d+\.?\d*")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -193,7 +193,7 @@ def test_the_highest_reward_and_the_first_step_are_described_however_many_steps_
             for s in range(450)
         ]
     )
-    (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_kl_frontier")
+    chart = charts_of_run(tables_of(table))["reward_kl_frontier"]
     assert "highest reward 5.00 at 201 nats (step 201)" in chart.description
 
 
@@ -201,7 +201,7 @@ def test_of_few_rewards_the_share_of_each_is_drawn() -> None:
     table = table_of_rows(
         [{"step": s, "reward": r} for s in range(4) for r in (0.0, 0.5, float(s > 1), np.nan)]
     )
-    (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_distribution")
+    chart = charts_of_run(tables_of(table))["reward_distribution"]
     assert "1.00: 0% at step 0, 33.3% at step 3" in chart.description
     data = pd.DataFrame(chart.spec["data"]["values"]).pivot(
         index="step", columns="series", values="value"

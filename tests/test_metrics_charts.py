@@ -23,7 +23,7 @@ from rlreport.errors import StrictError, UnusableInputError
 from rlreport.metrics.roles import GUIDANCE
 from tests.reading import jsonl, row, write
 from tests.running import rlreport as rlreport_command
-from tests.tables_builder import table_of_rows, tables_of
+from tests.tables_builder import line_of, table_of_rows, tables_of
 
 STEPS = (10, 20, 30)
 
@@ -62,8 +62,7 @@ def values(spec: dict) -> dict[int, float]:
 
 def extent(spec: dict, channel: str) -> tuple[float, float]:
     """Ends of an axis."""
-    line = next(layer for layer in spec["layer"] if layer["name"] == "line")
-    low, high = line["encoding"][channel]["scale"]["domain"]
+    low, high = line_of(spec)[channel]["scale"]["domain"]
     return low, high
 
 
@@ -286,8 +285,7 @@ def test_further_columns_of_the_log_have_charts_and_parts_of_the_reward_their_ow
 
 def test_positive_metrics_over_decades_have_a_logarithmic_axis():
     found = charted(lr=[1e-6, 1e-4, 1e-2], loss=[0.5, 1.0, 1.5])
-    line = next(layer for layer in found["lr"].spec["layer"] if layer["name"] == "line")
-    assert line["encoding"]["y"]["scale"]["type"] == "log"
+    assert line_of(found["lr"].spec)["y"]["scale"]["type"] == "log"
     assert "logarithmic" in found["lr"].svg
     assert "logarithmic" not in found["loss"].svg
 
