@@ -25,8 +25,8 @@ from tests.format_table import rows_in
 from tests.net import DUMPS, PICKLED, dumps
 from tests.reading import kinds, read, row, write
 
-TWO_SOURCES = {"nemo_rl", "written-prime_rl_tokens", "verifiers-eval", "verifiers-prime",
-               "prime_rl-stream"}  # fmt: skip
+MISMATCH = {"verifiers-eval", "verifiers-prime", "prime_rl-stream"}
+TWO_SOURCES = {*MISMATCH, "nemo_rl", "written-prime_rl_tokens", "prime_rl_branches"}
 """Logs with the log-probabilities of both the sampler and the trainer."""
 
 FOUND = {
@@ -35,7 +35,7 @@ FOUND = {
     "nemo_gym": {"missing_grades"},  # a judge that failed, a masked sample
     "nemo_rl": {"engine_mismatch", "mismatch_by_turn"},
     **{log: {"uneven_groups"} for log in ("agilerl", "areal", "art", "lm_eval", "slime_export")},
-    **{log: {"engine_mismatch"} for log in TWO_SOURCES - {"nemo_rl", "written-prime_rl_tokens"}},
+    **{log: {"engine_mismatch"} for log in MISMATCH},
 }
 """Log to the checks that find in it what its writer was given; of the others, none does."""
 
