@@ -106,6 +106,49 @@ def test_prime_rl_reads_each_rollout_once_and_marks_what_was_trained() -> None:
     assert by_step(read(effective)) == {3: 1.0}
 
 
+# rLLM
+
+CALLED = ["calc(2+2)", "So 4.", "ask(checker)", "Yes.", "It is 4."]
+"""The calls of the writer's solver: compacted after the second one, the fourth is a sub-agent's."""
+
+
+def sampled(scan: Scan, place: int) -> list[str]:
+    (rollout,) = scan.rollouts.read([place])
+    return [turn.words for turn in rollout.conversation if turn.sampled]
+
+
+def test_rllm_counts_each_trajectory_once_and_a_judge_is_a_branch() -> None:
+    scan = read(DUMPS / "rllm_branches")
+    rows = scan.responses.assign(agent=scan.extras["agent"])
+    trained = rows[rows["validation"] == 0]
+    assert by_step(scan) == {5: (1 + 0.75 + 0 + 0.5) / 4}
+    assert trained["agent"].tolist() == ["solver", "searcher"] * 2
+    assert trained.groupby("agent")["group"].nunique().tolist() == [1, 1]
+    assert rows.loc[rows["validation"] == 2, "reward"].tolist() == [5.0, 5.0]
+    assert sampled(scan, 0) == CALLED
+    (rollout,) = scan.rollouts.read([0])
+    assert len(rollout.conversation) == 9  # no message twice, though each call repeats its context
+
+
+def test_rllm_steps_logged_as_what_they_add_are_read_whole() -> None:
+    scan = read(DUMPS / "rllm_compact")
+    assert scan.responses["reward"].tolist() == [1.0, 0.25]
+    assert (sampled(scan, 0), sampled(scan, 1)) == (CALLED, CALLED[:2])
+    assert scan.responses["response_tokens"].tolist()[1] == 3
+    assert scan.responses["env_tokens"].tolist()[1] == 1
+    assert scan.responses["surprisal_mean"].tolist()[1] == 0.5
+
+
+@pytest.mark.parametrize("bad", [None, 5, "x", {"a": 1}, [None]])
+def test_a_bad_step_of_rllm_costs_no_other(bad: Any) -> None:
+    step = {"id": "s", "parent_step_id": bad, "chat_completions_suffix": bad, "response_ids": bad,
+            "prompt_ids_suffix": bad}  # fmt: skip
+    made = [{"name": "solver", "reward": 1.0, "steps": [step, step | {"id": bad}]}]
+    reader = RowReader(format_by_id("rllm"))
+    (row,) = reader({"eval_idx": 0, "task": {"question": "2+2?"}, "trajectories": made}, Where("e"))
+    assert (row["prompt"], row["reward"]) == ("2+2?", 1.0)
+
+
 # The others
 
 

@@ -1,4 +1,4 @@
-"""Write the dump of prime-rl with traces that branch: as ``make.py``, and with the same arguments.
+"""Write dumps of prime-rl and rLLM with branches: as ``make.py``, and with the same arguments.
 
 verifiers' own graph makes the branches of compacted contexts, retries and sub-agents out of model
 calls; prime-rl decides which of them are trained on, and its orchestrator and trainer log that.
@@ -7,12 +7,13 @@ calls; prime-rl decides which of them are trained on, and its orchestrator and t
 from __future__ import annotations
 
 import asyncio
+import operator
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from make import OUT, code, self_of  # type: ignore[import-not-found]
+from make import _PYDANTIC, OUT, code, self_of  # type: ignore[import-not-found]
 from make_prime import MONITOR, REPO, monitor, tensor  # type: ignore[import-not-found]
 
 REWARDS = {"t0": 1.0, "t1": 0.0, "t2": 0.25, "left": 9.0}
@@ -184,7 +185,84 @@ def prime(out: Path) -> None:
     (out / "monitors" / "file" / "metrics.jsonl").unlink()  # none were logged
 
 
-WRITERS = {"prime_rl_branches": prime}
+RLLM = "rllm-org/rllm"
+CHATS = (
+    # A context is compacted before the last call, and a sub-agent answers in between.
+    [("user", ASKED), ("assistant", "calc(2+2)")],
+    [("user", ASKED), ("assistant", "calc(2+2)"), ("tool", "4"), ("assistant", "So 4.")],
+    [("user", "2+2? So far: 4."), ("assistant", "ask(checker)")],
+    [("user", "4?"), ("assistant", "Yes.")],
+    [("user", "2+2? So far: 4."), ("assistant", "ask(checker)"), ("tool", "Yes."),
+     ("assistant", "It is 4.")],
+)  # fmt: skip
+PARENTS = (None, 0, None, None, 2)
+"""Of a chat, the one that it continues."""
+
+
+def chat_of(pairs: list[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"role": role, "content": content} for role, content in pairs]
+
+
+def rllm(out: Path) -> None:
+    """Training: a solver, a sub-agent in a trajectory of its own, and a judge."""
+    log = code(RLLM, "rllm/utils/episode_logger.py", "EpisodeLogger",
+               hashlib=__import__("hashlib"))["EpisodeLogger"](str(out))  # fmt: skip
+    types = code(RLLM, "rllm/types.py", "Step", "Trajectory", "Episode", **_PYDANTIC)
+    for name in ("Step", "Trajectory", "Episode"):
+        types[name].model_rebuild(_types_namespace=types)
+
+    def trajectory(name: str, reward: float, chats: Any) -> Any:
+        steps = [types["Step"](id="s", chat_completions=chat_of(chat), model_response=chat[-1][1])
+                 for chat in chats]  # fmt: skip
+        return types["Trajectory"](uid=name, name=name, reward=reward, steps=steps)
+
+    for attempt, reward in enumerate((1.0, 0.0)):
+        made = [
+            trajectory("solver", reward, CHATS),
+            trajectory("searcher", 0.5 + reward / 4, [[("user", "4?"), ("assistant", "Yes.")]]),
+            trajectory("judge", 5.0, [[("user", "Right?"), ("assistant", "Yes.")]]),
+        ]
+        task = {"question": ASKED, "answer": "4"}
+        log.log_episode(types["Episode"](id=f"t1:{attempt}", task=task, trajectories=made), step=5)
+
+
+def rllm_compact(out: Path) -> None:
+    """Evaluation: of each step what the one it continues lacks, as its branch terminal-rl does."""
+    from pydantic import BeforeValidator
+
+    names = ("Step", "StepDelta", "Trajectory", "TrajectoryDelta", "Episode")
+    types = code(RLLM, "rllm/types.py", *names, "_select_delta_trajectory", **_PYDANTIC)
+    choose = BeforeValidator(types["_select_delta_trajectory"])
+    either = operator.or_(types["Trajectory"], types["TrajectoryDelta"])
+    types["_TrajectoryLike"] = Annotated[either, choose]
+    types["TerminationReason"] = str
+    for name in names:
+        types[name].model_rebuild(_types_namespace=types)
+    store = code(RLLM, "rllm/eval/episode_store.py", "EvalEpisodeStore", "_sanitize",
+                 "_json_default")  # fmt: skip
+    run = store["EvalEpisodeStore"](out / "eval_results" / "sums_m_20260820")
+    run.write_meta({"dataset": "sums", "model": "m", "episode_format": "compact"})
+    for number, reward in enumerate((1.0, 0.25)):
+        steps = []
+        for i, (chat, parent) in enumerate(zip(CHATS, PARENTS, strict=True)):
+            suffix = chat if parent is None else chat[len(CHATS[parent]) :]
+            words = [sum(map(ord, word)) for word in chat[-1][1].split()]
+            steps.append(types["StepDelta"](
+                id=f"s{i}", parent_step_id=None if parent is None else f"s{parent}",
+                prompt_ids_suffix=[sum(map(ord, text)) for _, text in suffix[:-1]],
+                chat_completions_suffix=chat_of(suffix), response_ids=words,
+                logprobs=[-0.5] * len(words), model_response=chat[-1][1], finish_reason="stop",
+                metadata={"lineage_id": "b" if i == 3 else "a"},
+            ))  # fmt: skip
+        steps = steps[: None if number == 0 else 2]  # the second one is not compacted
+        made = types["TrajectoryDelta"](uid="u", name="solver", reward=reward, steps=steps)
+        run.write(number, types["Episode"](
+            id=f"t1:{number}", task={"question": ASKED, "ground_truth": "4"},
+            is_correct=reward == 1, trajectories=[made],
+        ))  # fmt: skip
+
+
+WRITERS = {"prime_rl_branches": prime, "rllm_branches": rllm, "rllm_compact": rllm_compact}
 
 if __name__ == "__main__":
     for name in sys.argv[3:] or WRITERS:
