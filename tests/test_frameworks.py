@@ -152,6 +152,18 @@ def test_a_bad_step_of_rllm_costs_no_other(bad: Any) -> None:
 # The others
 
 
+def test_of_the_outputs_of_a_verl_session_the_last_one_counts() -> None:
+    """The writer had four sessions in two groups a step, with the rewards 1, 0, 1 and 0."""
+    scan = read(DUMPS / "verl_v1")
+    rows = scan.responses
+    for split in (0, 1):
+        counted = rows[rows["validation"] == split]
+        assert counted.groupby("step")["reward"].agg(list).tolist() == [[1.0, 0.0, 1.0, 0.0]] * 2
+        assert counted.groupby(["step", "group"]).size().tolist() == [2] * 4
+    assert (rows["validation"] == 2).sum() == 4
+    assert [one.response for one in scan.rollouts.read([0])] == ["4"]
+
+
 def test_nemo_gym_rewards_are_those_of_its_verifiers_without_failed_and_masked_ones() -> None:
     scan = read(DUMPS / "nemo_gym")
     rows = scan.responses
