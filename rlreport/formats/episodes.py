@@ -86,7 +86,8 @@ class RLLM(BaseFormat):
             if is_evaluation and trajectory.get("reward") is None:
                 row["reward"] = coerce.grade(obj.get("is_correct"))
             if not all(is_other) and (is_other[i] or i == last):
-                row |= fields(rollout_id=episode)  # agents that are not trained are branches
+                branch = "another agent" if is_other[i] else None  # in no mean of the policy
+                row |= fields(rollout_id=episode, branch=branch)
             if group:
                 # Different agents on the same task, such as solver and judge, are separate groups.
                 row["group_id"] = f"{group}:{names[i]}" if len(set(names)) > 1 else group
