@@ -119,11 +119,7 @@ class MetricsTable:
     @property
     def steps(self) -> Ints:
         """The distinct steps of all metrics, int64, ascending."""
-        steps = np.empty(0, np.int64)
-        for metric_steps in self.steps_of().values():
-            if not np.array_equal(metric_steps, steps):  # usually all metrics have equal steps
-                steps = np.union1d(steps, metric_steps)
-        return steps
+        return np.unique(np.concatenate([np.empty(0, np.int64), *self.steps_of().values()]))
 
     def frame(self) -> tuple[pd.DataFrame, dict[str, list[int]]]:
         """Return the table, and the first MAX_BROKEN steps at which each metric was not finite.
