@@ -162,7 +162,6 @@ MAX_ROW_TEXT = 256_000_000  # Maximum bytes of the decoded texts of one row
 _BATCH_ROWS = 256
 _BATCH_VALUES = 4_000_000
 _BATCH_TEXT = 64_000_000  # bytes
-_FEW_BYTES = 1_000_000  # texts that cannot exceed this are not counted
 
 
 @contextmanager
@@ -245,7 +244,7 @@ def _text_bytes(batch: Any) -> int:
             arrays += array.flatten()
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
             arrays.append(array.flatten())
-        elif pa.types.is_dictionary(kind) and array.dictionary.nbytes * len(array) >= _FEW_BYTES:
+        elif pa.types.is_dictionary(kind):
             lengths = pc.take(pc.binary_length(array.dictionary), array.indices)
             size += pc.sum(lengths).as_py() or 0
     return size
