@@ -447,10 +447,6 @@ class NemoRL(Renamed):
         logged.set_spans(texts.get("turns", []), runs)
         row |= texts | fields(agent=mapping(obj.get("agent_ref")).get("name"))
 
-    def split(self, name: str) -> str | None:
-        last = name.rpartition("/")[2]
-        return {"val_": "val", "trai": "train"}.get(last[:4])
-
 
 class NemoRLDistillation(NemoRL):
     id = "nemo_rl_distillation"

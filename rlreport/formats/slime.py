@@ -13,7 +13,7 @@ from typing import Any
 
 from rlreport.errors import RowError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, FileStamp, Row, Where, split_of
+from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.containers import ROLLOUT_ID, parquet_rows
 from rlreport.formats.logged import columns, fields, mapping, span_turns
 from rlreport.system import coerce
@@ -71,9 +71,6 @@ class Slime(BaseFormat):
             for key, value in _from_sibling(self.sibling, coerce.integer(index)).items():
                 obj.setdefault(key, value)
         yield _row(obj, where)
-
-    def split(self, name: str) -> str | None:
-        return "eval" if name.rpartition("/")[2].startswith("eval_") else split_of(name)
 
 
 def _row(obj: Row, where: Where) -> Row:

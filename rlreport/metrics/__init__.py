@@ -264,11 +264,8 @@ def _mlflow(folder: Path) -> MetricsSource:
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     run, kind = _run_of(path, root), _kind(path)
     read = partial(_READERS[kind], path)
-    if kind == ".db":
-        runs = readers.trackio_runs(path)
-        return [MetricsSource(path, partial(read, run=name), name) for name in runs]
-    if kind == ".csv":
-        runs = readers.csv_runs(path) or [""]
+    if kind in (".db", ".csv"):
+        runs = readers.trackio_runs(path) if kind == ".db" else readers.csv_runs(path) or [""]
         return [MetricsSource(path, partial(read, run=name), name or run) for name in runs]
     return [MetricsSource(path, read, readers.wandb_run(path) if kind == ".wandb" else run)]
 
