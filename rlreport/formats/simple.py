@@ -60,12 +60,6 @@ class Plain(BaseFormat):
     claims: tuple[tuple[str, ...], ...] = (("step", *_TEXTS, "reward"), (*_TEXTS, "reward"))
     confidence = 40
 
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        match = super().match(name, objects)
-        if match is None or any("step" in obj for obj in objects):
-            return match
-        return Match(match.confidence, f"{match.reason}, and no step")
-
     def recognizes(self, obj: Row) -> bool:
         texts = all(isinstance(obj[key], str) or is_messages(obj[key]) for key in _TEXTS)
         return texts and not isinstance(obj.get("reward"), dict | list)
