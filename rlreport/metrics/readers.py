@@ -43,14 +43,11 @@ from rlreport.system.stores import Source
 from rlreport.tables import Note
 from rlreport.text.messages import message, translatable
 
-STEP, JSON, CELLS, REST = "metrics_step", "metrics_json", "metrics_cells", "metrics_rest"
-
-_WHY = {
-    STEP: translatable("rows of trainer metrics whose step is not a whole number, left out"),
-    JSON: translatable("lines of trainer metrics that are not valid JSON, left out"),
-    CELLS: translatable("rows of trainer metrics with the wrong number of columns, left out"),
-    REST: translatable("trainer metrics that cannot be read from here on"),
-}
+# Why rows of a metrics file are not used
+STEP = translatable("rows of trainer metrics whose step is not a whole number, left out")
+JSON = translatable("lines of trainer metrics that are not valid JSON, left out")
+CELLS = translatable("rows of trainer metrics with the wrong number of columns, left out")
+REST = translatable("trainer metrics that cannot be read from here on")
 
 
 @dataclass(slots=True)
@@ -59,14 +56,14 @@ class LeftOut:
 
     found: dict[str, tuple[int, int | None]] = field(default_factory=dict)
 
-    def add(self, kind: str, line: int | None) -> None:
-        times, first = self.found.get(kind, (0, line))
-        self.found[kind] = (times + 1, first)
+    def add(self, why: str, line: int | None) -> None:
+        times, first = self.found.get(why, (0, line))
+        self.found[why] = (times + 1, first)
 
     def notes(self, file: str) -> list[Note]:
         """Return one note per reason, without text from the log."""
         found = self.found.items()
-        return [Note("metrics", message(_WHY[kind]), n, file, line) for kind, (n, line) in found]
+        return [Note("metrics", message(why), n, file, line) for why, (n, line) in found]
 
 
 MAX_UNPACKED = 4_000_000_000  # Maximum decompressed size of a metrics file in bytes
