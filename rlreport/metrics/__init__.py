@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rlreport.errors import RlreportError, UnusableInputError, UsageError
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.formats.logged import MAX_NAME, STEP_KEYS, TEXT_KEYS, Record, is_event
+from rlreport.formats.logged import MAX_NAME, Record, is_event
 from rlreport.metrics import readers
 from rlreport.metrics.readers import LeftOut
 from rlreport.metrics.roles import roles_of
@@ -119,11 +119,7 @@ class MetricsTable:
     @property
     def steps(self) -> Ints:
         """The distinct steps of all metrics, int64, ascending."""
-        steps = np.empty(0, np.int64)
-        for metric_steps in self.steps_of().values():
-            if not np.array_equal(metric_steps, steps):  # usually all metrics have equal steps
-                steps = np.union1d(steps, metric_steps)
-        return steps
+        return np.unique(np.concatenate([np.empty(0, np.int64), *self.steps_of().values()]))
 
     def frame(self) -> tuple[pd.DataFrame, dict[str, list[int]]]:
         """Return the table, and the first MAX_BROKEN steps at which each metric was not finite.
@@ -268,11 +264,8 @@ def _mlflow(folder: Path) -> MetricsSource:
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     run, kind = _run_of(path, root), _kind(path)
     read = partial(_READERS[kind], path)
-    if kind == ".db":
-        runs = readers.trackio_runs(path)
-        return [MetricsSource(path, partial(read, run=name), name) for name in runs]
-    if kind == ".csv":
-        runs = readers.csv_runs(path) or [""]
+    if kind in (".db", ".csv"):
+        runs = readers.trackio_runs(path) if kind == ".db" else readers.csv_runs(path) or [""]
         return [MetricsSource(path, partial(read, run=name), name or run) for name in runs]
     return [MetricsSource(path, read, readers.wandb_run(path) if kind == ".wandb" else run)]
 
@@ -327,15 +320,8 @@ def _is_table(path: Path, kind: str) -> bool:
         return is_event(load_json(first, "replace"))
     separator = readers.csv_separator(first)
     names, cells = (readers.csv_cells(line, separator) for line in (first, second))
-    if len(cells) != len(names) or not TEXT_KEYS.isdisjoint(names):
-        return False
-    row = dict(zip(names, cells, strict=True))
-    steps = [row.pop(key) for key in STEP_KEYS if key in row]
-    return all(map(_is_number, steps[:1])) and any(map(_is_number, row.values())) and bool(steps)
-
-
-def _is_number(cell: str) -> bool:
-    return readers.number(cell or "nan") is not None
+    numbers = [readers.number(cell or "nan") for cell in cells]
+    return len(cells) == len(names) and is_event(dict(zip(names, numbers, strict=True)))
 
 
 @dataclass(slots=True)
