@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rlreport.errors import RlreportError, UnusableInputError, UsageError
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.formats.logged import MAX_NAME, Record, is_event
+from rlreport.formats.logged import MAX_NAME, STEP_KEYS, TEXT_KEYS, Record, is_event
 from rlreport.metrics import readers
 from rlreport.metrics.readers import LeftOut
 from rlreport.metrics.roles import roles_of
@@ -320,8 +320,15 @@ def _is_table(path: Path, kind: str) -> bool:
         return is_event(load_json(first, "replace"))
     separator = readers.csv_separator(first)
     names, cells = (readers.csv_cells(line, separator) for line in (first, second))
-    numbers = [readers.number(cell or "nan") for cell in cells]
-    return len(cells) == len(names) and is_event(dict(zip(names, numbers, strict=True)))
+    if len(cells) != len(names) or not TEXT_KEYS.isdisjoint(names):
+        return False
+    row = dict(zip(names, cells, strict=True))
+    steps = [row.pop(key) for key in STEP_KEYS if key in row]
+    return all(map(_is_number, steps[:1])) and any(map(_is_number, row.values())) and bool(steps)
+
+
+def _is_number(cell: str) -> bool:
+    return readers.number(cell or "nan") is not None
 
 
 @dataclass(slots=True)

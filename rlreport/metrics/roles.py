@@ -160,8 +160,10 @@ def known_keys() -> dict[Key, re.Pattern[str]]:
     """Return the rows of ``keys.csv``, most preferred first, each with a pattern of names."""
     text = (files("rlreport.metrics") / "keys.csv").read_text("utf-8")
     keys = [Key(**row) for row in csv.DictReader(text.splitlines())]
-    names = {key: re.escape(_RUN.sub("", key.key.lower())) for key in keys}
-    return {key: re.compile(name.replace(r"\*", ".+")) for key, name in names.items()}
+    plain = [re.escape(_RUN.sub("", key.key.lower())) for key in keys]
+    return {
+        key: re.compile(name.replace(r"\*", ".+")) for key, name in zip(keys, plain, strict=True)
+    }
 
 
 @lru_cache(10_000)
