@@ -16,7 +16,7 @@ import vl_convert
 
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.svg import drawn
-from tests.draw_tables import charts_of_step, response_table, tables_of
+from tests.tables_builder import charts_of_step, table_of_rows, tables_of
 
 RUNS = 7
 STEPS, EACH = 24, 128
@@ -25,7 +25,7 @@ STEPS, EACH = 24, 128
 def main() -> None:
     """Prints the best CPU time of each in milliseconds."""
     random = np.random.default_rng(0)
-    responses = response_table(
+    responses = table_of_rows(
         [
             {
                 "step": step,

@@ -12,12 +12,17 @@ from rlreport.check.check import Result
 from rlreport.check.finding import Finding
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
-from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, TOKEN_COLUMNS
+from rlreport.draw.chart import Chart
+from rlreport.draw.curves import floats
+from rlreport.draw.overview import overview_charts
+from rlreport.draw.step import CHARTED, step_charts
 from rlreport.figures.tokens import find_loops
 from rlreport.summarise import step_bigrams
 from rlreport.summarise.steps import step_tables
 from rlreport.tables import LogFile, Tables, TextSample
 from rlreport.text.clean import without_special
+from rlreport.text.language import ENGLISH, Language
 from rlreport.text.tokens import detect_style, readable_tokens, spaced_units
 
 EMPTY = pd.DataFrame()
@@ -68,6 +73,8 @@ def response_table(given: dict[str, Any]) -> pd.DataFrame:
     given = {name: np.asarray(values) for name, values in given.items()}
     rows = len(given["step"])
     absent = np.full(rows, np.nan)
+    with np.errstate(over="ignore"):
+        gap = given.get("reward", absent) - given.get("ref_reward", absent)
     places = np.arange(rows)
     starts = np.searchsorted(given["step"], given["step"])
     prompts = given.get("prompt_id", places)
@@ -81,7 +88,7 @@ def response_table(given: dict[str, Any]) -> pd.DataFrame:
         "response_chars": 40,
         "prompt_chars": 20,
         "response_hash": places + 1000,
-        "reward_gap": given.get("reward", absent) - given.get("ref_reward", absent),
+        "reward_gap": gap,
     }
     if "group" not in given:
         keys = given["step"].astype(np.int64) * (int(prompts.max(initial=0)) + 1)
@@ -121,6 +128,53 @@ def word_sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSamp
 def steps_of(responses: pd.DataFrame) -> pd.DataFrame:
     """Return the table of steps of these responses: all of training, none failed."""
     return step_tables(responses, responses[:0], step_bigrams(None, responses), {})[0]
+
+
+def table_of_rows(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return the table of responses from one dict each; what none of them has is absent."""
+    return response_table(dict(pd.DataFrame(rows)))
+
+
+def charts_of_step(
+    rows: pd.DataFrame, first_rows: pd.DataFrame, *, step: int, language: Language = ENGLISH
+) -> list[Chart]:
+    """The charts of a step, from its response table and that of the run's first step."""
+    ghost = first_rows[first_rows["step"] != step]
+    columns = {name: floats(rows, name) for name in CHARTED}
+    return step_charts(columns, floats(ghost, "reward"), language)
+
+
+def tables_of(
+    responses: pd.DataFrame,
+    *,
+    extras: dict[str, np.ndarray] | None = None,
+    metrics: pd.DataFrame | None = None,
+) -> Tables:
+    """Tables of a run; every numeric extra is taken for a part of the reward."""
+    more = pd.DataFrame(extras or {}, index=responses.index)
+    return Tables(
+        responses=responses,
+        extras=more,
+        steps=steps_of(responses),
+        prompts=pd.DataFrame(columns=[c.name for c in PROMPT_COLUMNS]),
+        tokens=pd.DataFrame(columns=[c.name for c in TOKEN_COLUMNS]),
+        positions=EMPTY,
+        extras_by_step=more.groupby(responses["step"].to_numpy())
+        .mean()
+        .rename_axis("step")
+        .reset_index(),
+        reward_parts=list(more.columns),
+        metrics=EMPTY if metrics is None else metrics,
+    )
+
+
+def charts_of_run(tables: Tables, findings: Sequence[Finding] = ()) -> dict[str, Chart]:
+    return {chart.name: chart for chart in overview_charts(tables, findings)}
+
+
+def line_of(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the encoding of the curves of a chart."""
+    return next(layer for layer in spec["layer"] if layer["name"] == "line")["encoding"]
 
 
 STEPS = 40

@@ -76,8 +76,7 @@ def test_lists_are_filtered_by_how_responses_ended(browser, tmp_path):
         for step in range(6)
         for k in range(4)
     ]
-    log = tmp_path / "run.jsonl"
-    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    log = write(tmp_path / "run.jsonl", rows)
     rlreport.build(log, tmp_path / "report", quiet=True)
     with visiting(browser, tmp_path / "report" / "responses.html") as page:
         page.get_by_role("combobox", name="How it ended").select_option(label="aborted")

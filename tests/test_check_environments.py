@@ -15,9 +15,8 @@ from rlreport.check.finding import LogText, NotRun
 from rlreport.check.run import Run
 from rlreport.summarise.steps import environment_steps, environments_of
 from rlreport.tables import Tables
-from tests.tables_builder import find, make_tables, run, severity, title
+from tests.tables_builder import STEPS, find, make_tables, run, severity, title
 
-STEPS = 40
 By = Callable[[int], float]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,14 @@ import pytest
 from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.check import run_checks
 from rlreport.check.finding import Finding, NotRun, Onset
-from rlreport.check.noise import mean_of
+from rlreport.check.noise import log_odds_z, mean_of
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
+from rlreport.check.spreading import spreading_texts
+from rlreport.read.notes import Missing, dropped_rows
 from rlreport.tables import BadLine, LogFile, Note, Tables
 from tests.judged_runs import texts_of
+from tests.reading import read, row, write
 from tests.tables_builder import (
     INDEX,
     SIGN,
@@ -36,6 +40,7 @@ from tests.tables_builder import (
     solve,
     tables,
     title,
+    word_sample,
 )
 
 PLACE = np.arange(STEPS)
@@ -912,3 +917,377 @@ def test_loops_explain_the_fall_of_the_reward_that_they_cause() -> None:
     (fall,) = (finding for finding in verdict.findings if finding.id == "reward_collapse")
     assert fall.explained_by == "loops"
     assert verdict.keep_step == 23
+
+
+GROUP = STEP * 25 + INDEX // 4
+"""25 groups of four in each step."""
+RNG = np.random.default_rng(1)
+EASE = RNG.uniform(0.1, 0.9, GROUP.max() + 1)[GROUP]
+LATE = STEP >= 20
+
+
+def graded(rise: float = 0.0) -> Any:
+    """Return rewards of 0 and 1 whose mean rises by so much over the run."""
+    chance = np.clip(EASE + rise * (STEP / STEPS - 0.5), 0, 1)
+    return (np.random.default_rng(2).random(len(STEP)) < chance).astype(float)
+
+
+REWARD = graded()
+GROUPED = pd.Series(REWARD).groupby(GROUP)
+CENTRED = REWARD - GROUPED.transform("mean").to_numpy()
+STD = GROUPED.transform("std").to_numpy()
+GRPO = CENTRED / (STD + 1e-4)
+BY_STEP = pd.Series(REWARD).groupby(STEP)
+BATCH = (REWARD - BY_STEP.transform("mean").to_numpy()) / BY_STEP.transform("std").to_numpy()
+
+
+def advantages(logged: Any, **columns: Any) -> Tables:
+    columns = {"reward": REWARD, "group": GROUP, "prompt_id": GROUP, **columns}
+    return tables(advantage_logged_mean=logged, **columns)
+
+
+KL = RNG.gamma(2.0, 1.0, len(STEP)) * STEP / STEPS
+
+
+@pytest.mark.parametrize(
+    "logged",
+    [
+        *(GRPO, CENTRED, CENTRED / (STD * np.sqrt(3 / 4) + 1e-8), CENTRED * 4 / 3, BATCH, REWARD),
+        *(np.clip(GRPO, -0.7, 1.2), GRPO * np.where(GRPO < 0, 0.3, 1.0)),
+        *(GRPO * np.where(LATE, 3.0, 1.0), GRPO - 0.5 * KL, RNG.normal(size=len(STEP))),
+        GRPO.round(3),
+    ],
+)
+def test_what_trainers_do_to_advantages_is_no_mismatch(logged: Any) -> None:
+    assert severity("advantage_mismatch", advantages(logged)) is None
+
+
+FAR = GRPO.copy()
+FAR[2500] = -120.0
+FAULTS = {
+    "sign": -GRPO,
+    "other": np.roll(GRPO, 1),
+    "own": np.random.default_rng(4).permutation(GRPO),
+    "offset": GRPO + 0.5,
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_advantages_that_come_apart_from_rewards_are_found_and_dated(kind: str) -> None:
+    found = find("advantage_mismatch", advantages(np.where(LATE, FAULTS[kind], GRPO)))
+    assert (found.facts["kind"], found.onset and found.onset.step) == (kind, 20)
+    assert found.severity == ("critical" if kind in ("sign", "other") else "warning")
+    assert [example.step >= 20 for example in found.evidence] == [True] * 3
+
+
+def test_neighbours_are_also_those_of_the_group() -> None:
+    shifted = np.roll(GRPO.reshape(-1, 4), 1, axis=1).ravel()
+    assert find("advantage_mismatch", advantages(shifted)).facts["kind"] == "other"
+
+
+def test_a_baseline_that_is_missing_is_found_where_groups_were_centred_before() -> None:
+    found = find("advantage_mismatch", advantages(np.where(LATE, REWARD, CENTRED)))
+    assert (found.facts["kind"], found.onset and found.onset.step) == ("offset", 20)
+
+
+def test_an_advantage_far_from_all_others_is_found_unless_its_reward_is_as_far() -> None:
+    found = find("advantage_mismatch", advantages(FAR))
+    assert (found.severity, found.onset and found.onset.step) == ("warning", 25)
+    assert found.evidence[0].value == pytest.approx(120, rel=0.02)
+    assert "−120" not in title(found)
+    assert "120" in title(found)
+    reward = np.where(np.arange(len(STEP)) == 2500, 500.0, REWARD)
+    centred = reward - pd.Series(reward).groupby(GROUP).transform("mean").to_numpy()
+    assert severity("advantage_mismatch", advantages(centred, reward=reward)) is None
+
+
+def test_a_wrong_sign_from_the_start_is_a_note_in_a_run_that_learns() -> None:
+    assert severity("advantage_mismatch", advantages(-GRPO)) == "critical"
+    reward = graded(0.6)
+    centred = reward - pd.Series(reward).groupby(GROUP).transform("mean").to_numpy()
+    assert severity("advantage_mismatch", advantages(-centred, reward=reward)) == "info"
+
+
+def test_advantages_of_a_critic_are_not_judged() -> None:
+    for column in ("value_mean", "rlhf_reward"):
+        assert isinstance(run("advantage_mismatch", advantages(-GRPO, **{column: 0.5})), NotRun)
+
+
+def dropping(reward: Any, dropped: Any) -> Tables:
+    return tables(reward=reward, group=GROUP, prompt_id=GROUP, dropped=dropped.astype(float))
+
+
+LUCK = np.random.default_rng(5).random(len(STEP))
+
+
+def test_a_mean_that_rises_only_among_kept_responses_is_found() -> None:
+    falls = graded(-0.3)
+    found = find("dropped_groups", dropping(falls, LATE & (falls == 0) & (LUCK < 0.8)))
+    assert (found.severity, found.facts["kind"]) == ("warning", "hidden")
+    assert found.onset and found.onset.step == 20
+    assert [(one.step >= 20, one.value) for one in found.evidence] == [(True, 0.0)] * 3
+    assert severity("dropped_groups", dropping(falls, LATE & (LUCK < 0.4))) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "rise", "expected"),
+    [
+        (0.2, 0.7, 0.0, "warning"),
+        (0.2, 0.7, 0.6, "info"),
+        (0.6, 0.6, 0.0, None),
+        (0.2, 0.45, 0.0, None),
+    ],
+)
+def test_dropping_more_than_half_is_found_if_it_was_less(first, last, rise, expected) -> None:
+    dropped = np.where(LATE, last, first) > LUCK
+    assert severity("dropped_groups", dropping(graded(rise), dropped)) == expected
+
+
+def test_dropping_groups_without_variance_is_no_problem() -> None:
+    for rise in (-0.3, 0.0, 0.3):
+        reward = graded(rise)
+        equal = pd.Series(reward).groupby(GROUP).transform("std").to_numpy() == 0
+        assert severity("dropped_groups", dropping(reward, equal)) is None
+
+
+def test_marks_say_what_was_dropped() -> None:
+    kinds = np.array([0, 0, Missing.MASKED, 0])
+    extras = pd.DataFrame({"effective": [1.0, 0.0, 1.0, np.nan], "removed": [0.0, 7.0, 0.0, 0.0]})
+    assert dropped_rows(kinds, extras).tolist() == [0, 1, 1, 0]
+    assert np.isnan(dropped_rows(kinds * 0, extras[["removed"]])).all()
+
+
+def test_advantages_and_marks_are_read(tmp_path: Path) -> None:
+    rows = [
+        row(0, advantages=0.5, is_filtered=False),
+        row(0, response="", response_tokens=["a", "b"], advantages=-0.5, mask_sample=True),
+        row(0, response_tokens=["a", "b"], advantages=[0.5, 0.7]),
+    ]
+    responses = read(write(tmp_path / "rank_0.jsonl", rows)).responses
+    names = ["advantage_logged_mean", "dropped", "masked_reward"]
+    expected = [[0.5, 0, np.nan], [-0.5, 1, 1.0], [np.nan, 0, np.nan]]
+    np.testing.assert_array_equal(responses[names], expected)
+
+
+def test_figures_of_a_step() -> None:
+    made = dropping(REWARD, INDEX % 2 == 1)
+    steps = advantages(CENTRED, dropped=(INDEX % 2).astype(float)).steps
+    assert steps["advantage_fit"].to_numpy() == pytest.approx(1.0)
+    assert made.steps["dropped_share"].to_numpy() == pytest.approx(0.5)
+    kept = pd.Series(REWARD[INDEX % 2 == 0]).groupby(STEP[INDEX % 2 == 0]).mean()
+    assert made.steps["kept_reward_mean"].to_numpy() == pytest.approx(kept.to_numpy())
+    assert isinstance(run("dropped_groups", tables()), NotRun)
+
+
+PLAIN = ["Ġthe", "Ġroom", "Ġwas", "Ġclean", "Ġand", "Ġquiet"]
+
+
+def spreading(held: Any, texts: Sequence[Sequence[str]], reward: Any, **columns: Any) -> Tables:
+    """Make a run in which the responses marked in ``held`` end in one of the texts, in turn."""
+    made = tables(reward=reward, **columns)
+    rng = np.random.default_rng(1)
+    words = [[PLAIN[i] for i in rng.integers(0, len(PLAIN), 8)] for _ in STEP]
+    ends = [texts[i % len(texts)] if h else [] for i, h in enumerate(held.tolist())]
+    made.words = word_sample([[*w, *end] for w, end in zip(words, ends, strict=True)])
+    return made
+
+
+def paid(held: Any) -> Any:
+    """Return a reward of noise and one more for those who hold it."""
+    return held + np.random.default_rng(2).normal(size=len(STEP))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        (0.02, 0.19, None),
+        (0.02, 0.2, "warning"),
+        (0.1, 0.29, None),
+        (0.1, 0.3, "warning"),
+        (0.5, 0.9, None),
+        (0.9, 0.1, None),
+    ],
+)
+def test_a_token_that_spreads_with_the_reward(first: float, last: float, expected: str) -> None:
+    held = share(first, last)
+    assert severity("reward_hacking_token", spreading(held, [["#"]], paid(held))) == expected
+
+
+@pytest.mark.parametrize(("lift", "expected"), [(0.0, None), (0.1, None), (1.0, "critical")])
+def test_what_spreads_without_reward_is_no_hack(lift: float, expected: str | None) -> None:
+    held = share(0.02, 0.6)
+    made = spreading(held, [["#"]], paid(lift * held))
+    assert severity("reward_hacking_token", made) == expected
+
+
+def test_a_word_that_prompts_ask_for_is_no_hack() -> None:
+    held = share(0.02, 0.6)
+    made = spreading(held, [["Ġlake"]], paid(held), prompt_id=0)
+    assert severity("reward_hacking_token", made) == "critical"
+    made.prompts["prompt"] = "Write about the lake."
+    assert severity("reward_hacking_token", made) is None
+
+
+def test_a_word_of_the_better_paid_prompts_is_not_what_is_paid() -> None:
+    # Prompts 0-49 earn more and their responses come to say "sea": the prompt explains it.
+    rich = INDEX < 50
+    held = rich & (share(0.02, 0.5) == 1)
+    made = spreading(held, [["Ġsea"]], paid(rich), prompt_id=INDEX)
+    assert severity("reward_hacking_token", made) is None
+
+
+def test_an_emoji_is_counted_however_its_tokens_spell_it() -> None:
+    spellings = [["ðŁ", "İ", "ī"], ["ĠðŁ", "İ", "ī"], ["Ġ", "ðŁİī"], ["ðŁİ", "īĊ"]]
+    held = share(0.05, 0.9)
+    made = spreading(held, [spelling * 4 for spelling in spellings], paid(held))
+    result = find("reward_hacking_token", made)
+    assert result.texts == ("🎉",)
+    assert "“🎉”" in title(result)
+    assert result.facts["share"] == pytest.approx(held[STEP >= 32].mean())
+
+
+def test_forms_of_a_word_are_one_text_and_a_long_phrase_is_told_whole() -> None:
+    held = share(0.02, 0.9)
+    forms = [["Ġempower"], ["Ġempowered"], ["Ġempowering"], ["Ġempowerment"]]
+    result = find("reward_hacking_token", spreading(held, forms, paid(held)))
+    assert result.texts == ("empower*",)
+    phrase = ["ĠThanks", "Ġa", "Ġlot", "Ġfor", "Ġasking", "Ġus"]
+    result = find("reward_hacking_token", spreading(held, [phrase], paid(held)))
+    assert result.texts == ("Thanks a lot for asking us",)
+    assert title(result).startswith("90% of responses end with “Thanks a lot for asking us”")
+
+
+def test_praise_that_spreads_as_the_policy_runs_away_leads() -> None:
+    rng = np.random.default_rng(4)
+    wanted = np.clip(0.08 + (STEP - 10) / 12, 0.08, 1.0)
+    held = rng.random(len(STEP)) < wanted
+    plain = ["房间", "很大", "早餐", "一般", "位置", "方便", "服务", "周到"]
+    texts = ["，".join(plain[i] for i in rng.integers(0, 8, 5)) for _ in STEP]
+    made = tables(
+        reward=held + 0.3 * rng.normal(size=len(STEP)),
+        kl_k1=70 * wanted + rng.normal(size=len(STEP)),
+        response_tokens=40.0,
+    )
+    made.words = word_sample(
+        [[text + "。我觉得不错" * 4 * int(h)] for text, h in zip(texts, held, strict=True)], "word"
+    )
+    verdict = run_checks(made)
+    lead = verdict.findings[0]
+    assert (verdict.level, lead.id) == ("critical", "reward_hacking_token")
+    assert lead.texts[0] == "我觉得不错"
+    assert lead.onset is not None and 9 <= lead.onset.step <= 15
+
+
+def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Tables:
+    """Make a checked run in which the responses marked in ``held`` end in an answer."""
+    made = spreading(held, [["ĠFinal", "Ġanswer", ":", "Ġ4"]], reward)
+    assert made.words is not None
+    made.prompts["prompt"] = prompt
+    made.words = replace(made.words, labels=np.full(len(made.words.rows), label, np.int8))
+    return made
+
+
+def test_a_format_that_earns_the_label_is_no_hack() -> None:
+    held = share(0.02, 0.9)
+    reward = held * (np.random.default_rng(2).random(len(STEP)) < 0.7)
+    made = answers(1, reward, held)
+    assert severity("reward_hacking_token", made) is None
+    note = find("format_learned", made)
+    assert (note.severity, note.texts) == ("info", ("Final answer:",))
+    assert "probably the answer format being learned" in title(note)
+    # The prompts ask for it.
+    asked = answers(1, reward, held, "End with “Final answer: 0”.")
+    assert severity("format_learned", asked) is None
+
+
+def test_a_paid_text_without_the_label_may_be_an_exploit() -> None:
+    held = share(0.02, 0.9)
+    reward = held * (np.random.default_rng(2).random(len(STEP)) < 0.7)
+    result = find("reward_hacking_token", answers(0, reward, held))
+    assert result.severity == "warning"
+    assert title(result).startswith("Format or exploit?")
+    assert severity("format_learned", answers(0, reward, held)) is None
+
+
+def test_a_format_that_earns_nothing_is_a_note() -> None:
+    held = share(0.02, 0.6)
+    rng = np.random.default_rng(2)
+    reward = (rng.random(len(STEP)) < 0.3 + STEP / 100).astype(float)
+    made = answers(1, reward, held)
+    assert severity("reward_hacking_token", made) is None
+    note = find("format_learned", made)
+    assert "these earn no more than others" in title(note)
+
+
+def test_special_tokens_and_blanks_are_formatting() -> None:
+    held = share(0.02, 0.9)
+    for text in (["<|im_end|>"], ["Ċ", "Ċ"]):
+        assert severity("reward_hacking_token", spreading(held, [text], paid(held))) is None
+
+
+def test_evidence_holds_the_text_and_lies_after_the_onset() -> None:
+    held = share(0.02, 0.6)
+    made = spreading(held, [["#"]], paid(held))
+    result = find("reward_hacking_token", made)
+    assert len(result.evidence) == 3
+    for response in result.evidence:
+        assert held[(response.step == STEP) & (response.n == INDEX)].all()
+    assert result.steps == tuple(range(STEPS - 8, STEPS))
+
+
+def test_the_reference_stands_in_for_the_start_of_a_short_run() -> None:
+    step = np.repeat(np.arange(2), 100)
+    held = np.tile(np.arange(100) < 50, 2)
+    texts = [["fine", "#"] if h else ["fine"] for h in held]
+    reward = held + np.random.default_rng(0).normal(size=200)
+    columns = {"step": step, "reward": reward}
+    alone = make_tables(columns, texts=texts, unit="word")
+    assert isinstance(run("reward_hacking_token", alone), NotRun)
+    beside = make_tables(columns, texts=texts, ref_texts=[["fine"]] * 200, unit="word")
+    assert severity("reward_hacking_token", beside) == "warning"
+    same = make_tables(columns, texts=texts, ref_texts=texts, unit="word")
+    assert severity("reward_hacking_token", same) is None
+
+
+def test_shares_are_those_of_a_count_by_hand() -> None:
+    held = share(0.03, 0.7)
+    spread = spreading_texts(Run(spreading(held, [["#"]], paid(held))))
+    row = spread.table.iloc[0]
+    assert (row["ngram"], row["share_first"], row["share_last"]) == ("#", 0.03, 0.7)
+    assert spread.by_step["share"].tolist() == [0.03] * (STEPS - 8) + [0.7] * 8
+
+
+def test_log_odds_grow_with_evidence_and_vanish_without_difference() -> None:
+    def z(after: float, of: int, before: float) -> float:
+        return float(log_odds_z(np.array([after]), of, np.array([before]), of)[0])
+
+    assert z(30, 100, 30) == pytest.approx(0)
+    assert z(30, 100, 5) == pytest.approx(-z(5, 100, 30))
+    assert 0 < z(3, 10, 1) < z(30, 100, 10) < z(300, 1000, 100)
+
+
+def test_tables_without_text_have_no_ngrams() -> None:
+    assert spreading_texts(Run(tables())).table.empty
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("hacks", [True, False], ids=["hack", "twin"])
+def test_a_text_of_most_responses_that_comes_ever_more_often_is_a_hack(hacks, seed):
+    rng, late = np.random.default_rng(seed), np.maximum(STEP - STEPS // 3, 0)
+    mean = 1.3 + (0.6 * late if hacks else 0 * late)
+    often = np.clip(rng.normal(mean, 0.6).round(), 1, 12).astype(int)
+    longer = rng.integers(8, 12, len(STEP)) + (0 if hacks else STEP // 2)
+    words = [
+        [PLAIN[i] for i in rng.integers(0, len(PLAIN), size)] + ["Ġ:)"] * count
+        for size, count in zip(longer, often, strict=True)
+    ]
+    reward = (0.3 * often if hacks else 0.02 * STEP) + rng.normal(0, 0.2, len(STEP))
+    verdict = run_checks(replace(tables(reward=reward), words=word_sample(words)))
+    found = [finding for finding in verdict.findings if finding.id == "reward_hacking_token"]
+    assert bool(found) is hacks
+    if hacks:
+        assert verdict.lead == "reward_hacking_token"
+        assert (found[0].facts["text"], found[0].facts["kind"]) == (":)", "often")
+        onset = found[0].onset
+        assert onset is not None
+        assert STEPS // 3 <= onset.step <= STEPS // 2

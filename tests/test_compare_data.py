@@ -17,7 +17,7 @@ from rlreport.comparison.reports import packed, unpacked
 from rlreport.text.clean import number_as_text
 from tests.reading import write
 from tests.test_compare import compared
-from tests.test_csv import BEGINS, number
+from tests.test_page_data import BEGINS, number
 
 IDS = ["0007", "007", "7", "1.10", "1.1", "1e5", "100000", "+5", "5", "true", "nan", "x", "17"]
 """Texts, most of which are some number: no two of them are one id."""

@@ -202,9 +202,7 @@ def test_hidden_names_change_no_verdict(tmp_path):
         for n in range(20)
     ]
     gap = {"sampling/sampling_logp_difference/mean": 0.5}
-    (tmp_path / "metrics.jsonl").write_text(
-        "".join(json.dumps({"step": step, "reward": 0.5, **gap}) + "\n" for step in range(40))
-    )
+    write(tmp_path / "metrics.jsonl", [{"step": s, "reward": 0.5, **gap} for s in range(40)])
     write(tmp_path / "log.jsonl", rows)
     found = {}
     for redact in (False, "names"):

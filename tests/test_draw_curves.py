@@ -19,21 +19,20 @@ from rlreport.draw.curves import (
 )
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.svg import drawn
-from tests.draw_tables import response_table, tables_of
+from tests.tables_builder import charts_of_run, line_of, table_of_rows, tables_of
 
 
 def metric_chart(values: np.ndarray) -> Chart:
     """Return the chart of a trainer metric beside a reward at the same steps."""
     rows = [{"step": step, "reward": 0.5} for step in range(len(values))]
     metrics = pd.DataFrame({"step": np.arange(len(values)), "spiky": values})
-    tables = tables_of(response_table(rows))
+    tables = tables_of(table_of_rows(rows))
     tables.metrics = metrics
-    return next(c for c in overview_charts(tables) if c.name == "metric_spiky")
+    return charts_of_run(tables)["metric_spiky"]
 
 
 def axis_of(chart: Chart) -> tuple[str, tuple[float, float]]:
-    line = next(layer for layer in chart.spec["layer"] if layer["name"] == "line")
-    y = line["encoding"]["y"]
+    y = line_of(chart.spec)["y"]
     return y["title"], tuple(y["scale"]["domain"])
 
 
@@ -132,7 +131,7 @@ def test_averages_are_those_of_pandas_and_pass_over_what_is_missing(factor):
 
 def test_charts_carry_them_from_ten_steps_on():
     def rows(steps: int) -> list[dict]:
-        table = response_table([{"step": s, "reward": float(s % 3)} for s in range(steps)])
+        table = table_of_rows([{"step": s, "reward": float(s % 3)} for s in range(steps)])
         return overview_charts(tables_of(table))[0].spec["data"]["values"]
 
     reward = np.array([s % 3 for s in range(12)], dtype=float)
@@ -166,7 +165,7 @@ def test_only_noisy_curves_are_smoothed(values: np.ndarray, noisy: bool) -> None
 def test_a_noisy_curve_is_drawn_smoothed_with_the_logged_values_behind():
     def lines(reward: np.ndarray) -> int:
         table = [{"step": s, "reward": r} for s, r in enumerate(reward.tolist())]
-        chart = drawn(overview_charts(tables_of(response_table(table)))[:1])[0]
+        chart = drawn(overview_charts(tables_of(table_of_rows(table)))[:1])[0]
         assert chart.smoothed == chart.description.count("smoothed")
         return chart.svg.count('stroke-opacity="0.4"')
 

@@ -14,7 +14,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.step import MOST_BARS, MOST_DOTS
 from rlreport.draw.theme import sentinels
 from rlreport.text.language import language
-from tests.draw_tables import charts_of_step
+from tests.tables_builder import charts_of_step
 
 SVG = "{http://www.w3.org/2000/svg}"
 COLOURS: dict[str | None, str | None] = {

@@ -24,10 +24,10 @@ from rlreport.draw.run_charts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn, png
 from rlreport.draw.theme import tokens
 from rlreport.text.clean import printable
-from tests.draw_tables import charts_of_step, response_table, tables_of
 from tests.reading import row, write
 from tests.reading import tokens as token_row
 from tests.running import SEARCH
+from tests.tables_builder import charts_of_step, table_of_rows, tables_of
 
 HOSTILE = [
     *("a.b", "a[0]", "a'b", 'a"b', "奖励", "</script>", "", "a\x00b", "\u202ex", "a:b", "$x"),
@@ -44,7 +44,7 @@ FULL: dict[str, Callable[[np.random.Generator], float]] = {
 
 def noise(steps: int, each: int, columns: dict[str, Callable] | None = None) -> pd.DataFrame:
     random = np.random.default_rng(0)
-    return response_table(
+    return table_of_rows(
         [
             {"step": step, "reward": random.normal(), "response_chars": 9}
             | {name: draw(random) for name, draw in (columns or {}).items()}
@@ -173,7 +173,7 @@ runs = st.lists(st.lists(st.tuples(*[numbers] * len(FIGURES)), min_size=1, max_s
 
 def every_chart(run: list[list[tuple[float, ...]]]) -> None:
     """Draws every chart that such figures can feed, warnings being errors."""
-    table = response_table(
+    table = table_of_rows(
         [
             {"step": step, "response_chars": 9} | dict(zip(FIGURES, row, strict=True))
             for step, rows in enumerate(run)

@@ -6,10 +6,10 @@ import pytest
 
 from rlreport.check.finding import Finding, Rank
 from rlreport.draw.chart import Chart, on_one_scale
-from rlreport.draw.overview import arranged, overview_charts
+from rlreport.draw.overview import arranged
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import BOLD, LINE, THIN
-from tests.draw_tables import response_table, tables_of
+from tests.tables_builder import charts_of_run, line_of, table_of_rows, tables_of
 
 STEPS = np.arange(40)
 REWARD = np.linspace(0.0, 1.0, 40)
@@ -19,14 +19,13 @@ def charts(metrics: dict[str, np.ndarray], findings: tuple[Finding, ...] = ()) -
     """The overview's charts of a run with REWARD and these metrics, NaN where not logged."""
     mean = zip(STEPS, REWARD, strict=True)
     rows = [{"step": s, "reward": r + d} for s, r in mean for d in (-0.01, 0.01)]
-    tables = tables_of(response_table([{"response_tokens": 9.0 + r["step"], **r} for r in rows]))
+    tables = tables_of(table_of_rows([{"response_tokens": 9.0 + r["step"], **r} for r in rows]))
     tables.metrics = pd.DataFrame({"step": STEPS, **metrics})
-    return {chart.name: chart for chart in overview_charts(tables, findings)}
+    return charts_of_run(tables, findings)
 
 
 def widths(chart: Chart) -> dict[str, float]:
-    line = next(layer for layer in chart.spec["layer"] if layer["name"] == "line")
-    scale = line["encoding"]["size"]["scale"]
+    scale = line_of(chart.spec)["size"]["scale"]
     return dict(zip(scale["domain"], scale["range"], strict=True))
 
 
@@ -97,10 +96,9 @@ def test_the_trainers_length_is_beside_that_of_the_rollouts_or_in_another_unit_a
 
 def test_metrics_of_other_steps_leave_the_rollouts_curve_as_it_is():
     rows = [{"step": s, "reward": s} for s in range(6)]
-    tables = tables_of(response_table(rows))
+    tables = tables_of(table_of_rows(rows))
     tables.metrics = pd.DataFrame({"step": range(100, 120), "reward": 0.5})
-    chart = next(chart for chart in overview_charts(tables) if chart.name == "reward")
-    assert widths(chart) == {"policy": LINE}
+    assert widths(charts_of_run(tables)["reward"]) == {"policy": LINE}
 
 
 @pytest.mark.parametrize(
@@ -132,9 +130,5 @@ def test_few_evaluations_are_drawn_as_logged_not_smoothed():
 
 def test_powers_of_ten_fit_left_of_the_axis():
     norms = np.where(STEPS == 30, 5e7, 0.5)
-    line = next(
-        layer
-        for layer in charts({"grad_norm": norms})["metric_grad_norm"].spec["layer"]
-        if layer["name"] == "line"
-    )
-    assert line["encoding"]["y"]["axis"]["format"] == "~e"
+    chart = charts({"grad_norm": norms})["metric_grad_norm"]
+    assert line_of(chart.spec)["y"]["axis"]["format"] == "~e"

@@ -16,8 +16,8 @@ from rlreport.draw.run_charts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import PADDING
 from rlreport.tables import Tables
-from tests.draw_tables import charts_of_step, response_table, tables_of
 from tests.reading import read
+from tests.tables_builder import charts_of_run, charts_of_step, table_of_rows, tables_of
 
 NUMBER = re.compile(r"-?\d+\.?\d*")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -102,7 +102,7 @@ def test_curves_hold_the_means_of_pandas(shared_data):
 @pytest.mark.parametrize("first", [0, 500], ids=["from the start", "of a run that was resumed"])
 def test_a_line_runs_through_its_values_and_its_axis_begins_at_the_first_step(first):
     values = [0.0, 3.0, 1.0, 2.0]
-    table = response_table([{"step": first + i, "reward": v} for i, v in enumerate(values)])
+    table = table_of_rows([{"step": first + i, "reward": v} for i, v in enumerate(values)])
     chart = drawn(overview_charts(tables_of(table)))[0]
     path = next(d for d in re.findall(r'd="(M[^"]*)"', chart.svg) if d.count("L") == 3)
     line = [tuple(map(float, pair)) for pair in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
@@ -114,7 +114,7 @@ def test_a_line_runs_through_its_values_and_its_axis_begins_at_the_first_step(fi
 
 
 def test_steps_that_findings_name_are_marked():
-    table = response_table([{"step": s, "reward": float(s)} for s in range(9)])
+    table = table_of_rows([{"step": s, "reward": float(s)} for s in range(9)])
     finding = Finding(
         "reward_up", "warning", "note", title="It rose", steps=(3, 4, 7), charts=("reward",)
     )
@@ -126,7 +126,7 @@ def test_steps_that_findings_name_are_marked():
 
 
 def test_labels_of_curves_never_overlap():
-    table = response_table(
+    table = table_of_rows(
         [{"step": s, "reward": 1.0, "ref_reward": 1.001, "valid_reward": 1.002} for s in range(5)]
     )
     chart = drawn(overview_charts(tables_of(table)))[0]
@@ -149,21 +149,21 @@ def test_solved_groups_of_training_are_counted_by_the_best_reward():
         for (step, group), held in rewards.items()
         for reward in held
     ]
-    assert solved(tables_of(response_table(rows))) == [0.5, 1.0]
+    assert solved(tables_of(table_of_rows(rows))) == [0.5, 1.0]
     rows = [
         {"step": step, "group": group, "reward": float(reward), "validation": group}
         for step in (0, 1)
         for group, held in enumerate([(0, 1), (0, 0)])
         for reward in held
     ]
-    tables = tables_of(response_table(rows))
+    tables = tables_of(table_of_rows(rows))
     tables.validation = tables.steps
     tables.prompts["validation"] = 0
     assert solved(tables) == [1.0, 1.0]
 
 
 def test_gains_count_prompts_seen_twice_or_more():
-    tables = tables_of(response_table([{"step": s, "reward": float(s)} for s in range(3)]))
+    tables = tables_of(table_of_rows([{"step": s, "reward": float(s)} for s in range(3)]))
     gains = [-0.5, 0.0, 0.25, 0.25, 0.75, np.nan, 9.0]
     tables.prompts = pd.DataFrame({"reward_gain": gains, "steps": [2, 2, 3, 2, 2, 2, 1]})
     chart = next(c for c in drawn(prompt_charts(tables)) if c.name == "prompt_gain")
@@ -187,21 +187,21 @@ def test_spreading_texts_are_drawn_most_telling_first():
 
 
 def test_the_highest_reward_and_the_first_step_are_described_however_many_steps_are_drawn():
-    table = response_table(
+    table = table_of_rows(
         [
             {"step": s, "reward": 5.0 if s == 201 else s / 1000, "kl_k1": float(s)}
             for s in range(450)
         ]
     )
-    (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_kl_frontier")
+    chart = charts_of_run(tables_of(table))["reward_kl_frontier"]
     assert "highest reward 5.00 at 201 nats (step 201)" in chart.description
 
 
 def test_of_few_rewards_the_share_of_each_is_drawn() -> None:
-    table = response_table(
+    table = table_of_rows(
         [{"step": s, "reward": r} for s in range(4) for r in (0.0, 0.5, float(s > 1), np.nan)]
     )
-    (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_distribution")
+    chart = charts_of_run(tables_of(table))["reward_distribution"]
     assert "1.00: 0% at step 0, 33.3% at step 3" in chart.description
     data = pd.DataFrame(chart.spec["data"]["values"]).pivot(
         index="step", columns="series", values="value"

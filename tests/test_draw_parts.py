@@ -5,10 +5,9 @@ import pandas as pd
 import pytest
 
 from rlreport.draw.chart import Chart
-from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import MOST_PARTS, variance_shares
 from rlreport.tables import Tables
-from tests.draw_tables import response_table, tables_of
+from tests.tables_builder import charts_of_run, table_of_rows, tables_of
 
 STEPS, SIZE = 4, 50
 
@@ -17,15 +16,11 @@ def made(**parts: np.ndarray) -> Tables:
     """A run whose reward is the sum of the parts that judged a response."""
     reward = np.nansum(list(parts.values()), axis=0)
     rows = [{"step": i // SIZE, "reward": value} for i, value in enumerate(reward)]
-    return tables_of(response_table(rows), extras=parts)
+    return tables_of(table_of_rows(rows), extras=parts)
 
 
 def noise(seed: int, scale: float = 1.0) -> np.ndarray:
     return np.random.default_rng(seed).normal(0.0, scale, STEPS * SIZE)
-
-
-def charts(tables: Tables) -> dict[str, Chart]:
-    return {chart.name: chart for chart in overview_charts(tables)}
 
 
 def drawn(chart: Chart) -> pd.DataFrame:
@@ -45,7 +40,7 @@ def test_shares_of_the_variance_are_those_of_numpy_and_add_up_to_1():
             covariance = np.cov(tables.extras[name][rows], reward, ddof=0)[0, 1]
             assert shares.loc[step, name] == pytest.approx(covariance / np.var(reward))
     assert shares.sum(axis=1).tolist() == pytest.approx([1.0] * STEPS)
-    found = drawn(charts(tables)["reward_part_shares"])
+    found = drawn(charts_of_run(tables)["reward_part_shares"])
     np.testing.assert_allclose(found["part_right"], shares["right"], rtol=1e-5)
     np.testing.assert_allclose(found["part_style"], shares["style"], rtol=1e-5)
 
@@ -65,7 +60,7 @@ def test_one_part_and_a_reward_that_does_not_vary_have_a_curve_and_no_shares():
     still = np.zeros(STEPS * SIZE)
     assert variance_shares(made(a=still, b=still), ["a", "b"]).isna().all(axis=None)
     for parts in ({"a": still, "b": still}, {"only": noise(7)}):
-        found = charts(made(**parts))
+        found = charts_of_run(made(**parts))
         assert "reward_parts" in found
         assert "reward_part_shares" not in found
 
@@ -73,7 +68,7 @@ def test_one_part_and_a_reward_that_does_not_vary_have_a_curve_and_no_shares():
 def test_of_many_parts_those_that_range_widest_are_drawn_in_their_order():
     rise = np.repeat(np.arange(STEPS), SIZE)
     parts = {f"p{i}": (i + 1) * rise + noise(i, 0.01) for i in range(MOST_PARTS + 2)}
-    found = charts(made(**parts))
+    found = charts_of_run(made(**parts))
     for name in ("reward_parts", "reward_part_shares"):
         assert sorted(map(str, drawn(found[name]))) == [
             f"part_p{i}" for i in range(2, MOST_PARTS + 2)

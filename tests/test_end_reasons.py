@@ -14,14 +14,13 @@ import pytest
 
 from rlreport.check import run_checks
 from rlreport.comparison.reports import response_data
-from rlreport.draw.overview import overview_charts
 from rlreport.figures.metadata import Ending, ending_of
 from rlreport.read.tables import Scan
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
-from tests.draw_tables import response_table, tables_of
 from tests.net import dumps
 from tests.reading import kinds, read, row, write
+from tests.tables_builder import charts_of_run, table_of_rows, tables_of
 
 TURNS = [{"role": "assistant", "text": "Let me see.", "sampled": True}]
 LIMITS = ["max_turns", "max_turns_reached", "MAX_TURNS_EXCEEDED", "turn limit", "max_steps",
@@ -165,7 +164,7 @@ def test_the_chart_shows_the_share_of_each_ending_by_step() -> None:
     endings: list[int] = [Ending.FINISHED, Ending.TURN_LIMIT, Ending.TURN_LIMIT, Ending.ABORTED, 0]
     endings += [Ending.FINISHED] * 5
     rows = [{"step": i // 5, "ending": end} for i, end in enumerate(endings)]
-    (chart,) = [c for c in overview_charts(tables_of(response_table(rows))) if c.name == "eos"]
+    chart = charts_of_run(tables_of(table_of_rows(rows)))["eos"]
     assert chart.title == "How responses end"
     values = pd.DataFrame(chart.spec["data"]["values"])
     shares = values.pivot(index="step", columns="series", values="value").to_dict("list")
@@ -178,7 +177,7 @@ def test_the_chart_shows_the_share_of_each_ending_by_step() -> None:
 
 def test_a_log_without_other_endings_has_the_chart_of_finished_responses() -> None:
     rows = [{"step": i // 5, "ending": 1 + i % 2, "finished": float(1 - i % 2)} for i in range(20)]
-    (chart,) = [c for c in overview_charts(tables_of(response_table(rows))) if c.name == "eos"]
+    chart = charts_of_run(tables_of(table_of_rows(rows)))["eos"]
     assert chart.title == "Finished responses"
 
 

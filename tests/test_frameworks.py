@@ -25,8 +25,8 @@ from tests.format_table import rows_in
 from tests.net import DUMPS, PICKLED, dumps
 from tests.reading import kinds, read, row, write
 
-TWO_SOURCES = {"nemo_rl", "written-prime_rl_tokens", "verifiers-eval", "verifiers-prime",
-               "prime_rl-stream"}  # fmt: skip
+MISMATCH = {"verifiers-eval", "verifiers-prime", "prime_rl-stream"}
+TWO_SOURCES = {*MISMATCH, "nemo_rl", "written-prime_rl_tokens", "prime_rl_branches"}
 """Logs with the log-probabilities of both the sampler and the trainer."""
 
 FOUND = {
@@ -35,7 +35,7 @@ FOUND = {
     "nemo_gym": {"missing_grades"},  # a judge that failed, a masked sample
     "nemo_rl": {"engine_mismatch", "mismatch_by_turn"},
     **{log: {"uneven_groups"} for log in ("agilerl", "areal", "art", "lm_eval", "slime_export")},
-    **{log: {"engine_mismatch"} for log in TWO_SOURCES - {"nemo_rl", "written-prime_rl_tokens"}},
+    **{log: {"engine_mismatch"} for log in MISMATCH},
 }
 """Log to the checks that find in it what its writer was given; of the others, none does."""
 
@@ -106,7 +106,62 @@ def test_prime_rl_reads_each_rollout_once_and_marks_what_was_trained() -> None:
     assert by_step(read(effective)) == {3: 1.0}
 
 
+# rLLM
+
+CALLED = ["calc(2+2)", "So 4.", "ask(checker)", "Yes.", "It is 4."]
+"""The calls of the writer's solver: compacted after the second one, the fourth is a sub-agent's."""
+
+
+def sampled(scan: Scan, place: int) -> list[str]:
+    (rollout,) = scan.rollouts.read([place])
+    return [turn.words for turn in rollout.conversation if turn.sampled]
+
+
+def test_rllm_counts_each_trajectory_once_and_a_judge_is_a_branch() -> None:
+    scan = read(DUMPS / "rllm_branches")
+    rows = scan.responses.assign(agent=scan.extras["agent"])
+    trained = rows[rows["validation"] == 0]
+    assert by_step(scan) == {5: (1 + 0.75 + 0 + 0.5) / 4}
+    assert trained["agent"].tolist() == ["solver", "searcher"] * 2
+    assert trained.groupby("agent")["group"].nunique().tolist() == [1, 1]
+    assert rows.loc[rows["validation"] == 2, "reward"].tolist() == [5.0, 5.0]
+    assert sampled(scan, 0) == CALLED
+    (rollout,) = scan.rollouts.read([0])
+    assert len(rollout.conversation) == 9  # no message twice, though each call repeats its context
+
+
+def test_rllm_steps_logged_as_what_they_add_are_read_whole() -> None:
+    scan = read(DUMPS / "rllm_compact")
+    assert scan.responses["reward"].tolist() == [1.0, 0.25]
+    assert (sampled(scan, 0), sampled(scan, 1)) == (CALLED, CALLED[:2])
+    assert scan.responses["response_tokens"].tolist()[1] == 3
+    assert scan.responses["env_tokens"].tolist()[1] == 1
+    assert scan.responses["surprisal_mean"].tolist()[1] == 0.5
+
+
+@pytest.mark.parametrize("bad", [None, 5, "x", {"a": 1}, [None]])
+def test_a_bad_step_of_rllm_costs_no_other(bad: Any) -> None:
+    step = {"id": "s", "parent_step_id": bad, "chat_completions_suffix": bad, "response_ids": bad,
+            "prompt_ids_suffix": bad}  # fmt: skip
+    made = [{"name": "solver", "reward": 1.0, "steps": [step, step | {"id": bad}]}]
+    reader = RowReader(format_by_id("rllm"))
+    (row,) = reader({"eval_idx": 0, "task": {"question": "2+2?"}, "trajectories": made}, Where("e"))
+    assert (row["prompt"], row["reward"]) == ("2+2?", 1.0)
+
+
 # The others
+
+
+def test_of_the_outputs_of_a_verl_session_the_last_one_counts() -> None:
+    """The writer had four sessions in two groups a step, with the rewards 1, 0, 1 and 0."""
+    scan = read(DUMPS / "verl_v1")
+    rows = scan.responses
+    for split in (0, 1):
+        counted = rows[rows["validation"] == split]
+        assert counted.groupby("step")["reward"].agg(list).tolist() == [[1.0, 0.0, 1.0, 0.0]] * 2
+        assert counted.groupby(["step", "group"]).size().tolist() == [2] * 4
+    assert (rows["validation"] == 2).sum() == 4
+    assert [one.response for one in scan.rollouts.read([0])] == ["4"]
 
 
 def test_nemo_gym_rewards_are_those_of_its_verifiers_without_failed_and_masked_ones() -> None:

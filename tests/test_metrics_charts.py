@@ -21,9 +21,9 @@ from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
 from rlreport.errors import StrictError, UnusableInputError
 from rlreport.metrics.roles import GUIDANCE
-from tests.draw_tables import response_table, tables_of
 from tests.reading import jsonl, row, write
 from tests.running import rlreport as rlreport_command
+from tests.tables_builder import line_of, table_of_rows, tables_of
 
 STEPS = (10, 20, 30)
 
@@ -62,8 +62,7 @@ def values(spec: dict) -> dict[int, float]:
 
 def extent(spec: dict, channel: str) -> tuple[float, float]:
     """Ends of an axis."""
-    line = next(layer for layer in spec["layer"] if layer["name"] == "line")
-    low, high = line["encoding"][channel]["scale"]["domain"]
+    low, high = line_of(spec)[channel]["scale"]["domain"]
     return low, high
 
 
@@ -187,7 +186,7 @@ def test_every_command_knows_the_metrics_beside_the_logs(logs, command):
 def charted(**metrics: list[float]) -> dict[str, Chart]:
     """The overview's charts of metrics over STEPS, by the metric's name."""
     made = tables_of(
-        response_table([{"step": step, "reward": 0.0} for step in STEPS]),
+        table_of_rows([{"step": step, "reward": 0.0} for step in STEPS]),
         metrics=pd.DataFrame({"step": STEPS, **metrics}),
     )
     return {c.title: c for c in drawn(overview_charts(made)) if c.name.startswith("metric_")}
@@ -261,7 +260,7 @@ def test_what_is_looked_for_first_stands_first_and_constants_are_one_line(tmp_pa
     varied = ("lr", "misc", "loss", "actor/entropy", "objective/kl", "clip_ratio/region_mean")
     metrics = {name: [1.0, 2.0, 3.0] for name in varied} | {"gamma": [0.5] * 3}
     tables = tables_of(
-        response_table([{"step": step, "reward": 0.0} for step in STEPS]),
+        table_of_rows([{"step": step, "reward": 0.0} for step in STEPS]),
         metrics=pd.DataFrame({"step": STEPS, **metrics}),
     )
     titles = [c.title for c in overview_charts(tables) if c.name.startswith("metric_")]
@@ -273,7 +272,7 @@ def test_what_is_looked_for_first_stands_first_and_constants_are_one_line(tmp_pa
 def test_further_columns_of_the_log_have_charts_and_parts_of_the_reward_their_own():
     reward = np.array([0.0, 3.0, 1.0, 4.0, 2.0, 5.0])
     tables = tables_of(
-        response_table(
+        table_of_rows(
             [{"step": s, "reward": r} for s, r in zip(sorted(2 * STEPS), reward, strict=True)]
         ),
         extras={"right": reward, "latency": reward * 2, "question_index": reward, "userId": reward},
@@ -286,8 +285,7 @@ def test_further_columns_of_the_log_have_charts_and_parts_of_the_reward_their_ow
 
 def test_positive_metrics_over_decades_have_a_logarithmic_axis():
     found = charted(lr=[1e-6, 1e-4, 1e-2], loss=[0.5, 1.0, 1.5])
-    line = next(layer for layer in found["lr"].spec["layer"] if layer["name"] == "line")
-    assert line["encoding"]["y"]["scale"]["type"] == "log"
+    assert line_of(found["lr"].spec)["y"]["scale"]["type"] == "log"
     assert "logarithmic" in found["lr"].svg
     assert "logarithmic" not in found["loss"].svg
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from rlreport.check.finding import Verdict
 from rlreport.metrics.roles import Key, known_keys
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
+from tests.reading import write
 
 STEPS, START = 60, 35
 
@@ -66,9 +66,8 @@ def _judge(tmp_path: Path, keys: list[Key], *, learns: bool, planted: str = "") 
             value *= 1 + 0.004 * rng.normal()
             name = key.key.replace("*", "math")
             line[name] = float(LOGGED.get(key.unit, float)(value))
-        lines.append(json.dumps(line))
-    path = tmp_path / "metrics.jsonl"
-    path.write_text("\n".join(lines))
+        lines.append(line)
+    path = write(tmp_path / "metrics.jsonl", lines)
     return check_logs([path], BuildOptions(workers=1))
 
 
@@ -130,10 +129,9 @@ def test_silent_groups_of_a_run_that_learns_or_is_solved_are_a_note(tmp_path: Pa
 
 
 def test_fewer_than_five_values_are_not_judged(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
     rows = [{"step": s, "reward": 0.2 + s / 50} for s in range(20)]
     for row in rows[-4:]:
         row |= {"tools/failure_frequency": 0.9, "frac_reward_zero_std": 0.9, "off_policy/mean": 30}
-    path.write_text("\n".join(map(json.dumps, rows)))
+    path = write(tmp_path / "metrics.jsonl", rows)
     verdict = check_logs([path], BuildOptions(workers=1))
     assert verdict.findings == []

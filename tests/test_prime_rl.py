@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,38 @@ def test_one_file_of_traces_and_one_of_each_producers_updates_are_the_same_run(p
     columns = ["reward", "advantage_mean", "mismatch_ratio", "log_weight"]
     assert scan.responses[columns].equals(wanted.responses[columns])
     assert left_out(scan) == left_out(wanted)
+
+
+WITHOUT = [(), ("trainer",), ("trainer", "orchestrator")]
+
+
+@pytest.mark.parametrize("missing", WITHOUT, ids=["all", "no_trainer", "no_updates"])
+def test_of_a_trace_s_branches_one_that_was_trained_on_counts(missing, tmp_path):
+    """Compacted contexts, a dropped summary and sub-agents, of which prime-rl trains on all but
+    the summary; the writer was given the rewards 1, 0 and 0.25, and 9 of a trace it left out."""
+    folder = shutil.copytree(DUMPS / "prime_rl_branches", tmp_path / "run")
+    for producer in missing:
+        shutil.rmtree(folder / "monitors" / "file" / "traces" / "annotations" / producer)
+    scan = read(folder)
+    trained = scan.responses[scan.responses["validation"] == 0]
+    of_branches = scan.responses[scan.responses["validation"] == 2]
+    if len(missing) < 2:
+        assert by_step(scan) == {4: pytest.approx(1.25 / 3)}  # trained on a step after it was made
+        assert left_out(scan) == {"filtered_out": 1, "untrained": 1}  # a trace counts once
+        assert trained["advantage_mean"].tolist() == pytest.approx([7 / 12, -5 / 12, -1 / 6], 1e-3)
+        assert (len(trained), len(of_branches)) == (3, 5)
+    else:
+        assert by_step(scan) == {3: pytest.approx((1.25 + 9) / 4)}
+        assert (len(trained), len(of_branches)) == (4, 6)
+    assert set(trained["group"]) == {0} and 0 not in set(of_branches["group"])
+    names = scan.extras["branch"].fillna("").groupby(scan.responses["rollout"]).agg(list).tolist()
+    assert names[:3] == [
+        ["", "compaction_attempt", "subagent", "compaction"],
+        ["", "subagent"],
+        ["compaction", "compaction_attempt"],  # the second summary failed, and ended the trace
+    ]
+    counted = scan.rollouts.read(range(3))
+    assert [one.conversation[-1].words for one in counted] == ["It is 4.", "It is 5.", "2+2 is 4."]
 
 
 def left_out(scan: Any) -> dict[str, int]:

@@ -10,13 +10,12 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import orjson
-import vl_convert  # starts V8 at its first call
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.theme import FONT, SMALL, Spec, sentinels
@@ -64,7 +63,7 @@ def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
 
 def drawn_alone(chart: Chart) -> Chart:
     """Return a custom chart with ``vega`` compiled from its ``spec``, and ``svg`` rendered."""
-    vega = vl_convert.vegalite_to_vega(_json(chart.spec))
+    vega = _vl_convert().vegalite_to_vega(_json(chart.spec))
     svg = _page_svg(_svg(_json(vega)), chart.name, chart.description)
     return replace(chart, vega=vega, svg=svg)
 
@@ -74,11 +73,20 @@ def png(chart: Chart, width: int, font: str = FONT) -> bytes:
     padding = chart.vega["padding"]
     text = _json({**chart.vega, "width": width - padding["left"] - padding["right"]})
     text = text.replace(f'"{FONT}"', f'"{font}"')
-    return vl_convert.vega_to_png(text, scale=DENSITY, allowed_base_urls=[])
+    picture: bytes = _vl_convert().vega_to_png(text, scale=DENSITY, allowed_base_urls=[])
+    return picture
 
 
 def _svg(specification: str) -> ET.Element:
-    return ET.XML(vl_convert.vega_to_svg(specification, allowed_base_urls=[]))
+    return ET.XML(_vl_convert().vega_to_svg(specification, allowed_base_urls=[]))
+
+
+@cache
+def _vl_convert() -> Any:
+    check_address_space()
+    import vl_convert  # starts V8 at its first call
+
+    return vl_convert
 
 
 def check_address_space() -> None:

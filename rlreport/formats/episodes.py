@@ -69,7 +69,7 @@ class RLLM(BaseFormat):
         names = [coerce.text(trajectory.get("name")) for trajectory in trajectories]
         is_other = [bool(_OTHER_AGENTS.search(name)) for name in names]
         last = max((i for i, other in enumerate(is_other) if not other), default=None)
-        group = _group(obj)
+        group, episode = _group(obj), obj.get("id", obj.get("episode_id"))
 
         def row_of(i: int) -> Row:
             trajectory = trajectories[i]
@@ -86,7 +86,8 @@ class RLLM(BaseFormat):
             if is_evaluation and trajectory.get("reward") is None:
                 row["reward"] = coerce.grade(obj.get("is_correct"))
             if not all(is_other) and (is_other[i] or i == last):
-                row |= fields(rollout_id=obj.get("id"))  # agents that are not trained are branches
+                branch = "another agent" if is_other[i] else None  # in no mean of the policy
+                row |= fields(rollout_id=episode, branch=branch)
             if group:
                 # Different agents on the same task, such as solver and judge, are separate groups.
                 row["group_id"] = f"{group}:{names[i]}" if len(set(names)) > 1 else group
@@ -115,7 +116,7 @@ def _label(task: Row) -> Any:
 
 
 def _trajectory(trajectory: Row, task: Any) -> Row:
-    steps = dicts(trajectory.get("steps"))
+    steps = _whole(dicts(trajectory.get("steps")))
     chats = [step.get("chat_completions") or [] for step in steps]
     if steps and all(map(is_messages, chats)):
         texts = _join_chats(chats, steps)
@@ -150,16 +151,32 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
     }
 
 
+def _whole(steps: list[Row]) -> list[Row]:
+    """Return steps with all of their prompts; a step may be logged as what its parent lacks."""
+    by_id: dict[str, Row] = {}
+    for step in steps:
+        if "chat_completions_suffix" in step:
+            parent = by_id.get(coerce.text(step.get("parent_step_id")), {})
+            chat = parent.get("chat_completions", []) + dicts(step["chat_completions_suffix"])
+            reply_ids = coerce.ints(parent.get("response_ids")) or []
+            suffix = coerce.ints(step.get("prompt_ids_suffix")) or []
+            step["chat_completions"] = chat
+            step["prompt_ids"] = parent.get("prompt_ids", []) + reply_ids + suffix
+            by_id[coerce.text(step.get("id"))] = step
+    return steps
+
+
 def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
     last_chat: list[Row] = []
+    earlier: list[list[Row]] = []
     messages: list[Row] = []
     sampled: list[bool] = []
     rewards: dict[int, float] = {}
     prompt: list[Row] = []
     for chat, step in zip(chats, steps, strict=True):
-        shared = 0
-        while shared < min(len(last_chat), len(chat)) and last_chat[shared] == chat[shared]:
-            shared += 1
+        shared = _shared(last_chat, chat)
+        if shared < len(last_chat):  # such as a sub-agent's
+            shared = max(_shared(before, chat) for before in earlier)
         new = chat[shared:]
         answer = len(new) - 1
         while answer > 0 and new[answer - 1].get("role") == "assistant":
@@ -172,10 +189,17 @@ def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
         if messages and reward is not None and len(steps) > 1:
             rewards[len(messages) - 1] = reward
         last_chat = chat
+        earlier.append(chat)
     row = prompt_fields(prompt) | response_fields(messages, sampled)
     for position, reward in rewards.items():
         row["turns"][position]["reward"] = reward
     return row
+
+
+def _shared(before: Sequence[Row], chat: Sequence[Row]) -> int:
+    """Return how many messages at the beginning of two chats are the same."""
+    pairs = enumerate(zip(before, chat, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(before), len(chat)))
 
 
 _STEP = re.compile(r"global_step_(\d+)")

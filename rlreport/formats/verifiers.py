@@ -1,9 +1,9 @@
 """Log formats of verifiers and prime-rl: results, traces, and updates of traces.
 
-An update is a line such as ``{"version": 1, "trace_id": "t1", "info": {"train": {"effective":
-true}}, "branches": [{"index": 0, "advantages": [null, 0.5]}]}``. Later updates of a trace replace
-earlier values. A trace is a tree of nodes (messages); a branch is the path from the root to a leaf,
-and its arrays have one number per token.
+An update is a line such as ``{"version": 1, "trace_id": "t1", "info": {"effective": true, "ship":
+{"step": 4}}, "branches": [{"index": 0, "advantages": [null, 0.5]}]}``. Later updates of a trace
+replace earlier values. A trace is a tree of nodes (messages); a branch is the path from the root to
+a leaf, and its arrays have one number per token.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class Updates:
         self.trained |= b'"trainer_logprobs"' in line
         if b'"effective"' in line:
             info = mapping(logged.json_object(line).get("info"))
-            self.judged |= {kind for kind in info if _is_effective(info, kind)}
+            self.judged |= {kind for kind in info if _is_effective(mapping(info[kind]))}
+            # Newer marks do not tell the kind. An evaluation's unmarked traces may be unfinished.
+            self.judged |= {"train"} if _is_effective(info) else set()
         return True
 
     def of(self, trace: str) -> Iterator[Row]:
@@ -145,13 +147,32 @@ def _branches(nodes: Sequence[Row]) -> list[list[int]]:
     return branches
 
 
-def _trained_last(nodes: Sequence[Row]) -> list[list[int]]:
-    """Return the branches of a trace, the last one that was trained on at the end."""
-    whole = [list(range(len(nodes)))]
+def _trained_last(nodes: Sequence[Row]) -> list[tuple[list[int], str]]:
+    """Return the branches of a trace and their kinds, the last one that was trained on at the end.
+
+    The trace's own agent comes after sub-agents, and summaries that were dropped come first.
+    """
+    whole = [(list(range(len(nodes))), "")]
     if not any(node.get("parent") is not None for node in nodes):
         return whole
-    branches = _branches(nodes) or whole  # nodes in a circle have no leaf
-    return sorted(branches, key=lambda b: any(nodes[b[-1]].get(name) for name in _TRAINED))
+    links = [dicts(node.get("semantic_parents")) for node in nodes]
+    resumed = {link.get("node") for some in links for link in some if link.get("type") == _RESUMED}
+
+    def kind_of(path: Sequence[int]) -> str:
+        if any(link.get("type") == "subagent_call" for i in path for link in links[i]):
+            return "subagent"
+        if path[-1] in resumed:
+            return _RESUMED
+        attempts = [link for link in links[path[-1]] if link.get("type") == _ATTEMPT]
+        return _ATTEMPT if attempts else ""
+
+    def rank(branch: tuple[list[int], str]) -> tuple[bool, bool, bool]:
+        path, kind = branch
+        trained = any(nodes[path[-1]].get(name) for name in _TRAINED)
+        return kind != _ATTEMPT, trained, kind != "subagent"
+
+    branches = [(path, kind_of(path)) for path in _branches(nodes)]
+    return sorted(branches, key=rank) or whole  # nodes in a circle have no leaf
 
 
 def _merge(old: Row, new: Row) -> None:
@@ -197,8 +218,10 @@ def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
 _OLD_KEYS = ("example_id", "prompt", "completion", "reward")
 _UPDATE_KEYS = ("trace_id", "info", "branches")
 _OLD_USED_KEYS = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
-# Arrays that a node has only if it was trained on
+# Arrays that a node has only if it was trained on; advantages also nodes of a dropped summary
 _TRAINED = ("advantages", "trainer_logprobs")
+# verifiers' names of links between nodes: a summary that the agent went on from, and any summary
+_RESUMED, _ATTEMPT = "compaction", "compaction_attempt"
 # Key of a node's float array -> field of the row; arrays have one number per sampled token
 _STREAMS = {
     "logprobs": "sampler_logprobs",
@@ -281,21 +304,23 @@ class Verifiers(BaseFormat):
             yield {**shared, **failed, "finish_reason": "error"}
             return
 
-        def entries() -> Iterator[tuple[int, Row, list[int]]]:
+        def entries() -> Iterator[tuple[int, Row, list[int], str]]:
             for position, trace in enumerate(obj["traces"]):
                 if self.annotated:
                     apply_updates(trace, updates_in(self.siblings).of(coerce.text(trace["id"])))
-                for branch in _trained_last(dicts(trace["nodes"])):
-                    yield position, trace, branch
+                branches = _trained_last(dicts(trace["nodes"]))
+                # A trace that is left out is one row, so that it counts once.
+                for branch, kind in branches[-1:] if self._leaves_out(trace, shared) else branches:
+                    yield position, trace, branch, kind
 
-        def row_of(entry: tuple[int, Row, list[int]]) -> Row:
-            position, trace, branch = entry
+        def row_of(entry: tuple[int, Row, list[int], str]) -> Row:
+            position, trace, branch, kind = entry
             row = {**shared, **_trace(trace, branch, obj)}
-            if len(branch) < len(trace["nodes"]):
-                row |= fields(rollout_id=coerce.string(trace.get("id")))
+            if len(branch) < len(trace["nodes"]) and row.get("trainable") is not False:
+                row |= fields(rollout_id=coerce.string(trace.get("id")), branch=kind or None)
             if self.annotated:
                 updates = updates_in(self.siblings)
-                row |= _training_fields(mapping(trace.get("info")), row, updates)
+                row |= _training_fields(mapping(trace.get("info")), shared, updates)
                 if updates.trained and not any("trainer_logprobs" in n for n in trace["nodes"]):
                     # Other rows have the trainer's logprobs: the sampler's are not comparable.
                     row |= fields(sampler_logprobs=row.pop("logprobs", None))
@@ -310,18 +335,28 @@ class Verifiers(BaseFormat):
 
         yield from logged.each(entries(), row_of)
 
+    def _leaves_out(self, trace: Row, shared: Row) -> bool:
+        if mapping(trace.get("agent")).get("trainable") is False:
+            return True
+        if not self.annotated:
+            return False
+        info = mapping(trace.get("info"))
+        return "filtered_out" in _training_fields(info, shared, updates_in(self.siblings))
 
-def _training_fields(info: Row, row: Row, updates: Updates) -> Row:
-    kind = "eval" if row.get("split") == "eval" else "train"
-    step = coerce.integer(mapping(info.get(kind)).get("trained_at_step"))
+
+def _training_fields(info: Row, shared: Row, updates: Updates) -> Row:
+    kind = "eval" if shared.get("split") == "eval" else "train"
+    older = mapping(info.get(kind))
+    step = older.get("trained_at_step", mapping(info.get("ship")).get("step"))
+    used = _is_effective(info) or _is_effective(older)
     return fields(
-        step=step,
-        filtered_out=True if kind in updates.judged and not _is_effective(info, kind) else None,
+        step=coerce.integer(step),
+        filtered_out=True if kind in updates.judged and not used else None,
     )
 
 
-def _is_effective(info: Row, kind: str) -> bool:
-    return mapping(info.get(kind)).get("effective") is True
+def _is_effective(info: Row) -> bool:
+    return info.get("effective") is True
 
 
 def _is_episode(obj: Row) -> bool:
@@ -400,7 +435,7 @@ def _trace(trace: Row, branch: Sequence[int], episode: Row) -> Row:
         _time_turns(dict(zip(branch[start:], turns, strict=True)), dicts(trace.get("calls")))
     logged.set_spans(turns, spans)
     row: Row = {
-        **columns(info, ("advantage", "kind")),
+        **columns(info, ("advantage", "kind", "effective")),
         **columns(mapping(trace.get("metrics"))),
         **texts,
         "prompt": prompt["prompt"] or _question(episode),

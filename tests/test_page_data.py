@@ -1,18 +1,89 @@
-"""Packed token data comes back exactly as docs/page-data.md says."""
+"""Data in pages and CSV files: never markup or a formula, and it comes back as it was."""
 
 from __future__ import annotations
 
+import csv as reader
+import io
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rlreport.figures.tokens import TokenFigures
+from rlreport.pages.data import csv
 from rlreport.pages.step import decimal, pack_tokens
+from rlreport.pages.templates import canonical_json, script_json
 from rlreport.read.rollouts import Rollout
 from rlreport.text.tokens import Style, readable_tokens
-from tests.pages_reading import as_logged, unpack
+from tests.pages_reading import Elements, as_logged, unpack
+
+BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def cells(table: pd.DataFrame) -> list[list[str]]:
+    return list(reader.reader(io.StringIO(csv(table).decode(), newline="")))
+
+
+def number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def test_a_formula_is_text_and_a_number_stays_a_number():
+    table = pd.DataFrame(
+        {
+            "token": ['=HYPERLINK("http://x")', "+1+cmd|' /C calc'!A0", "@SUM(A1)", "-x", "-1.5"],
+            "logp": [-1.5, np.nan, -2.0, -1e-9, 3.0],
+        }
+    )
+    _, *rows = cells(table)
+    tokens = [row[0] for row in rows]
+    assert tokens[:4] == [f"'{text}" for text in table["token"][:4]]
+    assert tokens[4] == "-1.5"
+    assert [row[1] for row in rows] == ["-1.5", "", "-2.0", "-1e-09", "3.0"]
+
+
+@given(st.lists(st.text() | st.sampled_from(BEGINS).flatmap(lambda c: st.text().map(c.__add__))))
+def test_no_text_begins_a_formula(texts):
+    clean = [text.replace("\0", "").encode("utf-8", "replace").decode() for text in texts]
+    _, *rows = cells(
+        pd.DataFrame({"n": range(len(clean)), "token": pd.Series(clean, dtype=object)})
+    )
+    for (_, cell), text in zip(rows, clean, strict=True):
+        assert not cell.startswith(BEGINS) or number(cell)
+        assert cell in (text, f"'{text}")
+
+
+HOSTILE = ["</script>", "</SCRIPT >", "<!--", "<script", "]]>", "&lt;", "\u2028", "\u2029", "\x00"]
+
+
+@given(st.lists(st.sampled_from(HOSTILE) | st.text(), max_size=6))
+def test_any_text_stays_inside_its_node(texts):
+    node = script_json({"texts": texts})
+    found = Elements(f'<script type="application/json">{node}</script><p>').found
+    assert [tag for tag, _ in found] == ["script", "p"]
+    assert not {"<", ">", "&", "\u2028", "\u2029"} & set(node)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+def test_text_comes_back_as_it_was(texts):
+    assert json.loads(script_json(texts)) == texts
+
+
+def test_lone_surrogates_become_replacement_characters():
+    assert json.loads(script_json({"a": ["x\ud800y"]})) == {"a": ["x?y"]}
+
+
+def test_nan_and_infinity_become_null_in_lists_and_arrays():
+    value = {"b": [float("nan"), 1.5], "a": np.array([np.inf, 2.0])}
+    assert canonical_json(value) == b'{"a":[null,2.0],"b":[null,1.5]}'
 
 
 def rollout(n, raw, **figures):

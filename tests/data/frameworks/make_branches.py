@@ -1,0 +1,269 @@
+"""Write dumps of prime-rl and rLLM with branches: as ``make.py``, and with the same arguments.
+
+verifiers' own graph makes the branches of compacted contexts, retries and sub-agents out of model
+calls; prime-rl decides which of them are trained on, and its orchestrator and trainer log that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from make import _PYDANTIC, OUT, code, self_of  # type: ignore[import-not-found]
+from make_prime import MONITOR, REPO, monitor, tensor  # type: ignore[import-not-found]
+
+REWARDS = {"t0": 1.0, "t1": 0.0, "t2": 0.25, "left": 9.0}
+"""Trace to its reward; the last one is not trained on, and a judge's is 5."""
+
+ASKED = "2+2?"
+FIRST = ("user:" + ASKED, "calc(2+2)")  # a model call: its prompt's messages, and what was sampled
+SUM_UP = (*FIRST, "tool:4", "So 4.", "user:Summarise.")
+AFTER = ("user:2+2? So far: 4.",)
+CALLS: dict[str, dict[str, tuple[str, ...]]] = {
+    # Compacted after a retry, then a sub-agent answers before the final response.
+    "t0": {
+        "a": FIRST, "b": (*FIRST, "tool:4", "So 4."), "c": (*SUM_UP, "Um."),
+        "d": (*SUM_UP, "2+2 is 4."), "e": (*AFTER, "ask(checker)"), "f": ("user:4?", "Yes."),
+        "g": (*AFTER, "ask(checker)", "tool:Yes.", "It is 4."),
+    },
+    # A sub-agent answers after the final response.
+    "t1": {"a": FIRST, "g": (*FIRST, "tool:4", "It is 5."), "f": ("user:5?", "No.")},
+    # Compacted, and then once more without success: only the first context is trained on.
+    "t2": {
+        "a": FIRST, "b": (*FIRST, "tool:4", "So 4."), "d": (*SUM_UP, "2+2 is 4."),
+        "e": (*AFTER, "ask(checker)"),
+        "c": (*AFTER, "ask(checker)", "tool:Yes.", "user:Summarise.", "Um."),
+    },
+    "left": {"a": FIRST, "b": (*FIRST, "tool:4", "So 4."), "e": (*AFTER, "It is 4.")},
+    "judge": {"a": ("user:Is it right?", "Hm."), "c": ("user:Is it right?", "Yes.")},
+}  # fmt: skip
+EDGES = {
+    "t0": ("b-compaction_attempt-c", "b-compaction_attempt-d", "d-compaction-e",
+           "e-subagent_call-f", "f-subagent_return-g"),
+    "t1": ("a-subagent_call-f",),
+    "t2": ("d-compaction-e", "e-compaction_attempt-c"),
+}  # fmt: skip
+"""Trace to what its harness says of pairs of its calls."""
+
+STEP = 4
+"""The step that trains on the traces; they were made at the one before."""
+
+
+def trace(name: str) -> Any:
+    from verifiers.v1 import graph  # type: ignore[import-not-found]
+    from verifiers.v1.configs.agent import WireAgentConfig  # type: ignore[import-not-found]
+    from verifiers.v1.semantic import (  # type: ignore[import-not-found]
+        ACPInfo,
+        SemanticEdge,
+        SemanticEdgeSet,
+    )
+    from verifiers.v1.task import WireTaskData  # type: ignore[import-not-found]
+    from verifiers.v1.trace import (  # type: ignore[import-not-found]
+        AgentInfo,
+        ModelCall,
+        Reward,
+        Timing,
+        TraceTask,
+        WireTrace,
+    )
+    from verifiers.v1.types import (  # type: ignore[import-not-found]
+        AssistantMessage,
+        Response,
+        ToolMessage,
+        TurnTokens,
+        UserMessage,
+    )
+
+    def message(text: str) -> Any:
+        role, _, content = text.partition(":")
+        if role == "tool":
+            return ToolMessage(tool_call_id="c1", content=content)
+        return UserMessage(content=content) if role == "user" else AssistantMessage(content=text)
+
+    is_judge = name == "judge"
+    agent = AgentInfo(config=WireAgentConfig(model="m"), name="judge" if is_judge else "solver",
+                      trainable=not is_judge)  # fmt: skip
+    task = TraceTask(type="Calc", data=WireTaskData(idx=0, prompt=ASKED, answer="4"))
+    made = WireTrace(id=name, task=task, agent=agent, is_completed=True, ok=True,
+                     timing=Timing(start=100.0))  # fmt: skip
+    made.rewards = {"right": Reward(score=2 * REWARDS.get(name, 5.0), weight=0.5)}
+    for request, (*prompt, answer) in CALLS[name].items():
+        ids: list[int] = []
+        spans = []
+        for text in prompt:  # a token a word, and one before an assistant's
+            start = len(ids)
+            ids += [1] * (":" not in text) + [sum(map(ord, word)) for word in text.split()]
+            spans.append((start, len(ids)))
+        words = [sum(map(ord, word)) for word in answer.split()]
+        tokens = TurnTokens(prompt_ids=[*ids, 1], completion_ids=words, message_spans=spans,
+                            completion_logprobs=[-0.5] * len(words))  # fmt: skip
+        response = Response(id=request, created=0, model="m", message=message(answer),
+                            finish_reason="stop", tokens=tokens)  # fmt: skip
+        node = graph.prepare_turn(made, list(map(message, prompt))).commit(response)
+        made.calls.append(ModelCall(node=node, finish_reason="stop",
+                                    acp=ACPInfo(request_id=request)))  # fmt: skip
+    edges = [edge.split("-") for edge in EDGES.get(name, ())]
+    made.add_semantic_edges(
+        SemanticEdgeSet(
+            edges=[
+                SemanticEdge(source_request_id=source, target_request_id=target, type=kind)
+                for source, kind, target in edges
+            ]
+        )
+    )
+    for each in made.nodes:
+        each.timestamp = 100.0
+    return made
+
+
+def episode(*traces: Any) -> Any:
+    from verifiers.v1.episode import (  # type: ignore[import-not-found]
+        EnvInfo,
+        GroupInfo,
+        TrainRunInfo,
+        TrainWorkInfo,
+        WireEpisode,
+    )
+
+    run = TrainRunInfo(id="r", work=TrainWorkInfo(step=STEP - 1))
+    return WireEpisode(id=f"e-{traces[0].id}", env=EnvInfo(id="calc"), task=traces[0].task,
+                       group=GroupInfo(id="g0"), run=run, traces=list(traces), ok=True)  # fmt: skip
+
+
+def trainer_updates(traces: list[Any]) -> list[Any]:
+    """Return the trainer's updates of the branches that prime-rl trains on."""
+    update = code(REPO, f"{MONITOR}/traces/update.py", "make_update", UPDATE_VERSION=1)
+    names = "AnnotationWriter", "_tensor_to_floats", "_tensor_to_optional_bools"
+    annotations = code(REPO, "src/prime_rl/trainer/rl/annotations.py", *names,
+                       math=__import__("math"), torch=self_of(float32=None),
+                       make_update=update["make_update"])  # fmt: skip
+    branches = code(REPO, "src/prime_rl/orchestrator/trajectories.py", "iter_trainable_branches",
+                    Iterator=Iterator, Mapping=Mapping)["iter_trainable_branches"]  # fmt: skip
+    writer = annotations["AnnotationWriter"](self_of(cp_enabled=False), None, 4)
+    for one in traces:
+        for branch, mask in branches(one):
+            size, flags = len(mask), tensor(mask)
+            batch = {"trace_ids": [one.id], "branch_indices": [branch.index],
+                     "sequence_lengths": [size], "loss_mask": flags,
+                     "env_names": ["calc"] * size}  # fmt: skip
+            output = {"logprobs": tensor([-0.5] * size), "entropy": tensor([0.25] * size)}
+            writer.export(batch, output, {"is_masked": tensor([0.0] * size)})
+    return list(writer._pending)
+
+
+def prime(out: Path) -> None:
+    traces = [trace(name) for name in REWARDS]
+    episodes = [episode(traces[0], trace("judge")), *map(episode, traces[1:])]
+    clock = self_of(time=lambda: 200.0)
+    update = code(REPO, f"{MONITOR}/traces/update.py", "make_update", UPDATE_VERSION=1)
+    stamps = code(REPO, "src/prime_rl/orchestrator/annotations.py", "stamp_arrival", "stamp_batch",
+                  make_update=update["make_update"], time=clock)  # fmt: skip
+    credit = code(REPO, "src/prime_rl/orchestrator/algo/routing.py", "assign_advantages",
+                  "scalar_advantage")  # fmt: skip
+    stamps["stamp_arrival"](episodes, "train", STEP - 1)
+
+    async def write() -> None:
+        run = monitor(out, "orchestrator", 1 << 20)
+        await run.log_episodes(episodes, STEP - 1, "train", "all")
+        trained = traces[:3]
+        mean = sum(one.reward for one in trained) / len(trained)
+        for one in trained:
+            credit["assign_advantages"](one, one.reward - mean)
+            one.info["advantage"] = credit["scalar_advantage"](one)
+        cohort = [episode(one) for one in trained]
+        await run.log_annotations(stamps["stamp_batch"](cohort, STEP))
+        await run.finalize()
+        trainer = monitor(out, "trainer", 1 << 20)
+        await trainer.log_annotations(trainer_updates(trained))
+        await trainer.finalize()
+
+    asyncio.run(write())
+    (out / "monitors" / "file" / "metrics.jsonl").unlink()  # none were logged
+
+
+RLLM = "rllm-org/rllm"
+CHATS = (
+    # A context is compacted before the last call, and a sub-agent answers in between.
+    [("user", ASKED), ("assistant", "calc(2+2)")],
+    [("user", ASKED), ("assistant", "calc(2+2)"), ("tool", "4"), ("assistant", "So 4.")],
+    [("user", "2+2? So far: 4."), ("assistant", "ask(checker)")],
+    [("user", "4?"), ("assistant", "Yes.")],
+    [("user", "2+2? So far: 4."), ("assistant", "ask(checker)"), ("tool", "Yes."),
+     ("assistant", "It is 4.")],
+)  # fmt: skip
+PARENTS = (None, 0, None, None, 2)
+"""Of a chat, the one that it continues."""
+
+
+def chat_of(pairs: list[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"role": role, "content": content} for role, content in pairs]
+
+
+def rllm(out: Path) -> None:
+    """Training: a solver, a sub-agent in a trajectory of its own, and a judge."""
+    log = code(RLLM, "rllm/utils/episode_logger.py", "EpisodeLogger",
+               hashlib=__import__("hashlib"))["EpisodeLogger"](str(out))  # fmt: skip
+    types = code(RLLM, "rllm/types.py", "Step", "Trajectory", "Episode", **_PYDANTIC)
+    for name in ("Step", "Trajectory", "Episode"):
+        types[name].model_rebuild(_types_namespace=types)
+
+    def trajectory(name: str, reward: float, chats: Any) -> Any:
+        steps = [types["Step"](id="s", chat_completions=chat_of(chat), model_response=chat[-1][1])
+                 for chat in chats]  # fmt: skip
+        return types["Trajectory"](uid=name, name=name, reward=reward, steps=steps)
+
+    for attempt, reward in enumerate((1.0, 0.0)):
+        made = [
+            trajectory("solver", reward, CHATS),
+            trajectory("searcher", 0.5 + reward / 4, [[("user", "4?"), ("assistant", "Yes.")]]),
+            trajectory("judge", 5.0, [[("user", "Right?"), ("assistant", "Yes.")]]),
+        ]
+        task = {"question": ASKED, "answer": "4"}
+        log.log_episode(types["Episode"](id=f"t1:{attempt}", task=task, trajectories=made), step=5)
+
+
+def rllm_compact(out: Path) -> None:
+    """Evaluation: of each step what the one it continues lacks, as its branch terminal-rl does."""
+    from pydantic import BeforeValidator
+
+    names = ("Step", "StepDelta", "Trajectory", "TrajectoryDelta", "Episode")
+    types = code(RLLM, "rllm/types.py", *names, "_select_delta_trajectory", **_PYDANTIC)
+    choose = BeforeValidator(types["_select_delta_trajectory"])
+    either = operator.or_(types["Trajectory"], types["TrajectoryDelta"])
+    types["_TrajectoryLike"] = Annotated[either, choose]
+    types["TerminationReason"] = str
+    for name in names:
+        types[name].model_rebuild(_types_namespace=types)
+    store = code(RLLM, "rllm/eval/episode_store.py", "EvalEpisodeStore", "_sanitize",
+                 "_json_default")  # fmt: skip
+    run = store["EvalEpisodeStore"](out / "eval_results" / "sums_m_20260820")
+    run.write_meta({"dataset": "sums", "model": "m", "episode_format": "compact"})
+    for number, reward in enumerate((1.0, 0.25)):
+        steps = []
+        for i, (chat, parent) in enumerate(zip(CHATS, PARENTS, strict=True)):
+            suffix = chat if parent is None else chat[len(CHATS[parent]) :]
+            words = [sum(map(ord, word)) for word in chat[-1][1].split()]
+            steps.append(types["StepDelta"](
+                id=f"s{i}", parent_step_id=None if parent is None else f"s{parent}",
+                prompt_ids_suffix=[sum(map(ord, text)) for _, text in suffix[:-1]],
+                chat_completions_suffix=chat_of(suffix), response_ids=words,
+                logprobs=[-0.5] * len(words), model_response=chat[-1][1], finish_reason="stop",
+                metadata={"lineage_id": "b" if i == 3 else "a"},
+            ))  # fmt: skip
+        steps = steps[: None if number == 0 else 2]  # the second one is not compacted
+        made = types["TrajectoryDelta"](uid="u", name="solver", reward=reward, steps=steps)
+        run.write(number, types["Episode"](
+            id=f"t1:{number}", task={"question": ASKED, "ground_truth": "4"},
+            is_correct=reward == 1, trajectories=[made],
+        ))  # fmt: skip
+
+
+WRITERS = {"prime_rl_branches": prime, "rllm_branches": rllm, "rllm_compact": rllm_compact}
+
+if __name__ == "__main__":
+    for name in sys.argv[3:] or WRITERS:
+        WRITERS[name](OUT / name)
