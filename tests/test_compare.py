@@ -135,7 +135,7 @@ def compared(base: Path | list[Path], new: Path, **options) -> tuple[dict, Outco
     given = CompareOptions(**options)
     bases = base if isinstance(base, list) else [base]
     *first, last = (run_at(path, given.pair_by) for path in (*bases, new))
-    outcome = outcome_of(first, last, given)
+    outcome = outcome_of(first, [last], given)
     return valid(json.loads(canonical_json(compare_json(outcome)))), outcome
 
 
@@ -179,7 +179,7 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     said = found["verdict"]["sentence"]
     assert re.match(r"NEW is broken: [^.]+ since step 0\. Higher in this pair", said)
     assert found["verdict"]["level"] == "better"
-    assert found["levels"]["new"] == "critical"
+    assert found["levels"]["new"] == ["critical"]
     assert not [g["id"] for g in found["guardrails"] if g["level"] == "better"]
     assert outcome.gate.failed == ("new-critical:kl_explosion",)
     over_seeds = sentence([base, base], broken)
