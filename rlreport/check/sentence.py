@@ -168,6 +168,10 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
         facts["at"] = span(course.best.steps)
         if not course.gained or texts[0] == texts[1]:
             literal = translatable("{name} fell from {best} ({at}) to {last}")
+        elif is_long and end == "dead" and verdict.lead not in COLLAPSES:
+            literal = translatable(
+                "{name} rose from {first} to {best} ({at}) and is {last} since step {since}"
+            )
         else:
             literal = translatable("{name} rose from {first} to {best} ({at}), then fell to {last}")
     elif texts[0] != texts[2] and (_rose(course) or (last > first and by_other_means)):
@@ -185,6 +189,10 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
     elif dip and quantity == "reward":
         facts |= {"level": short_figure(dip["low"]), "when": span((dip["since"], dip["until"]))}
         literal = translatable("{name} is {last} at the end, with a low of {level} within {when}")
+        if texts[0] == texts[2]:
+            literal = translatable(
+                "{name} starts and ends at {last}, with a low of {level} within {when}"
+            )
     elif course.direction < 0 and texts[0] != texts[2]:
         literal = translatable("{name} fell from {first} to {last}")
     elif max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):

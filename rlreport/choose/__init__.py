@@ -56,9 +56,10 @@ class Extreme:
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
     """Return the latest response at each extreme of the metrics, then the first tool error."""
     result = []
+    branches = responses["validation"].to_numpy() == IN_BRANCH
     for label, metric, end, at_token in _ENDS:
         column = length_column(responses) if metric == "response_tokens" else metric
-        values = responses[column].to_numpy(np.float64)
+        values = np.where(branches, np.nan, responses[column].to_numpy(np.float64))
         finite = values[np.isfinite(values)]
         if not len(finite) or finite.min() == finite.max():
             continue

@@ -162,7 +162,6 @@ MAX_ROW_TEXT = 256_000_000  # Maximum bytes of the decoded texts of one row
 _BATCH_ROWS = 256
 _BATCH_VALUES = 4_000_000
 _BATCH_TEXT = 64_000_000  # bytes
-_FEW_BYTES = 1_000_000  # texts that cannot exceed this are not counted
 
 
 @contextmanager
@@ -245,7 +244,7 @@ def _text_bytes(batch: Any) -> int:
             arrays += array.flatten()
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
             arrays.append(array.flatten())
-        elif pa.types.is_dictionary(kind) and array.dictionary.nbytes * len(array) >= _FEW_BYTES:
+        elif pa.types.is_dictionary(kind):
             lengths = pc.take(pc.binary_length(array.dictionary), array.indices)
             size += pc.sum(lengths).as_py() or 0
     return size
@@ -336,10 +335,10 @@ def iterate(
     Trackio's parquet export. An Inspect ``.eval`` log is a zip archive with a document per sample.
     In archives, a document, line or file that cannot be read is an ``UnreadRow``.
     """
-    if container in _READERS:
-        yield from _READERS[container](file, wanted)
+    if container in _INDEXED:
+        yield from _INDEXED[container](file, wanted)
     else:
-        objects = enumerate(json_objects(file))
+        objects = enumerate(_OBJECTS.get(container, json_objects)(file))
         yield from (entry for entry in objects if wanted is None or entry[0] in wanted)
 
 
@@ -387,7 +386,7 @@ def _objects_of_lines(data: bytes) -> list[Row]:
     return objects if all(isinstance(obj, dict) for obj in objects) else []
 
 
-def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
+def _sqlite_rows(file: IO[bytes]) -> Iterator[Row]:
     import sqlite3
 
     path = getattr(file, "name", None)
@@ -396,16 +395,13 @@ def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int
     try:
         with contextlib.closing(open_database(Path(path))) as database:
             queries = (query for name, query in _QUERIES.items() if is_plain_table(database, name))
-            for index, row in enumerate(
-                row for query in queries for row in database.execute(query)
-            ):
-                if wanted is None or index in wanted:
-                    entry = {
-                        key: value.decode(errors="replace") if isinstance(value, bytes) else value
-                        for key, value in dict(row).items()
-                    }
-                    metrics = entry.pop("metrics", None)
-                    yield index, entry if metrics is None else {**json_object(metrics), **entry}
+            for row in (row for query in queries for row in database.execute(query)):
+                entry = {
+                    key: value.decode(errors="replace") if isinstance(value, bytes) else value
+                    for key, value in dict(row).items()
+                }
+                metrics = entry.pop("metrics", None)
+                yield entry if metrics is None else {**json_object(metrics), **entry}
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
         raise RowError(message("not a Trackio database: {why}", why=str(error))) from None
 
@@ -495,38 +491,33 @@ def _is_log(name: str) -> bool:
     return name.lower().endswith(_JSON) and not PurePath(name).name.startswith(".")
 
 
-def _zipped_objects(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    index = used = 0
+def _zipped_objects(file: IO[bytes]) -> Iterator[Row]:
+    used = 0
     with _open_archive(file, _NO_ZIP) as (archive, infos, most):
         for name in filter(_is_log, infos):
             used += infos[name].file_size
             if used > most:
                 raise RowError(_TOO_MUCH)
             try:
-                for item in _items(archive, infos[name]):
-                    if wanted is None or index in wanted:
-                        row = item if isinstance(item, dict) else _row_of_line(item)
-                        yield index, row if isinstance(row, UnreadRow) else Member(row, name)
-                    index += 1
+                for row in _rows_of_member(archive, infos[name]):
+                    yield row if isinstance(row, UnreadRow) else Member(row, name)
             except _ZIP_ERRORS as error:
-                if wanted is None or index in wanted:
-                    text = message(
-                        "{member} cannot be read further, the rest of the member is lost: {why}",
-                        member=repr(name[:80]),
-                        why=str(error),
-                    )
-                    yield index, UnreadRow(RowError(text))
-                index += 1
+                text = message(
+                    "{member} cannot be read further, the rest of the member is lost: {why}",
+                    member=repr(name[:80]),
+                    why=str(error),
+                )
+                yield UnreadRow(RowError(text))
 
 
-def _items(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes | Row]:
+def _rows_of_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[Row]:
     if info.filename.lower().endswith(".json"):
         yield from json_objects(io.BytesIO(_decompress(archive, info)))
         return
     with archive.open(info) as entry, io.BufferedReader(cast("io.RawIOBase", entry)) as lines:
         while line := lines.readline(MAX_SAMPLE + 1):
             if line.strip():
-                yield line
+                yield _row_of_line(line)
 
 
 def _row_of_line(line: bytes) -> Row:
@@ -574,10 +565,10 @@ def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     return read_stream(cast("IO[bytes]", zstd.ZstdFile(compressed)), MAX_SAMPLE)
 
 
-_READERS: dict[str, Callable[[IO[bytes], set[int] | None], Iterator[tuple[int, Row]]]] = {
+# Container -> reader of the objects ``wanted``, which need not decode the others
+_INDEXED: dict[str, Callable[[IO[bytes], set[int] | None], Iterator[tuple[int, Row]]]] = {
     "inspect": _inspect_samples,
     "parquet": parquet_rows,
-    "sqlite": _sqlite_rows,
     "torch": torch_rows,
-    "zip": _zipped_objects,
 }
+_OBJECTS = {"sqlite": _sqlite_rows, "zip": _zipped_objects}

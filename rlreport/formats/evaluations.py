@@ -69,7 +69,6 @@ class InspectAI(BaseFormat):
             **columns(mapping(obj.get("metadata"))),
             **texts,
             "step": 0,
-            "split": "eval",
             "epoch": obj.get("epoch"),
             "reward": next(iter(parts.values()), None),
             "group_id": coerce.text(obj.get("id")),
@@ -190,7 +189,6 @@ class LMEval(BaseFormat):
         yield {
             **columns(obj, _LM_EVAL_KEYS | parts.keys()),
             "step": 0,
-            "split": "eval",
             "prompt": coerce.text(arguments[0].get("arg_0")),
             "response": response,
             "reward": next(iter(parts.values()), None),
@@ -247,7 +245,6 @@ class ATIF(BaseFormat):
             **columns(mapping(obj.get("final_metrics"))),
             **_atif_conversation(steps),
             "step": 0,
-            "split": "eval",
             **_trial_outcome(logged.document_of(self.sibling) if self.sibling else {}),
             **fields(agent=agent.get("name"), model=agent.get("model_name")),
             **tokens_of_steps(

@@ -334,12 +334,15 @@ def _load(path: str) -> tuple[Any, Style]:
     return tokenizer, detect_style(vocabulary) if vocabulary else Style.PLAIN
 
 
-def after_prompt(obj: Row, ids: list[int], mask: list[int], arrays: Mapping[str, str]) -> Row:
+def after_prompt(
+    obj: Row, ids: Sequence[int], sampled: Sequence[Any], arrays: Mapping[str, str]
+) -> Row:
     """Split a token sequence at its first sampled token; return the row's token fields.
 
-    ``mask`` has 1 for tokens that the policy sampled; ids beyond its end are padding. ``arrays``
-    is key of a float array in ``obj``, as long as ``ids`` -> field of the row.
+    ``sampled`` is true for tokens of the policy; ids beyond its end are padding. ``arrays`` is key
+    of a float array in ``obj``, as long as ``ids`` -> field of the row.
     """
+    mask = [int(bool(one)) for one in sampled[: len(ids)]]
     first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
     floats = {canonical: coerce.numbers(obj.get(name)) for name, canonical in arrays.items()}
     return {

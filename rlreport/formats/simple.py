@@ -60,12 +60,6 @@ class Plain(BaseFormat):
     claims: tuple[tuple[str, ...], ...] = (("step", *_TEXTS, "reward"), (*_TEXTS, "reward"))
     confidence = 40
 
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        match = super().match(name, objects)
-        if match is None or any("step" in obj for obj in objects):
-            return match
-        return Match(match.confidence, f"{match.reason}, and no step")
-
     def recognizes(self, obj: Row) -> bool:
         texts = all(isinstance(obj[key], str) or is_messages(obj[key]) for key in _TEXTS)
         return texts and not isinstance(obj.get("reward"), dict | list)
@@ -258,7 +252,6 @@ class PrimeRLTokens(Renamed):
         ids, mask = coerce.ints(obj.get("token_ids")), obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
             raise RowError(message("no `token_ids` and `loss_mask`"))
-        mask = [int(bool(sampled)) for sampled in mask[: len(ids)]]
         row |= after_prompt(obj, ids, mask, _PRIME_RL_ARRAYS)
         row["reward"] = coerce.number(obj.get("reward"))
         for key in ("entropy", "mismatch_kl", "is_masked"):
@@ -408,13 +401,9 @@ _ARRAYS = {
     "advantages": "advantages",
     "reference_policy_logprobs": "ref_logprobs",
 }
-_USED_KEYS = frozenset(
-    {"content", "rewards", "filtered_rewards", "input_lengths", "token_ids", "token_loss_mask"}
-    | _ARRAYS.keys()
-)
 
 
-class NemoRL(BaseFormat):
+class NemoRL(Renamed):
     """NeMo-RL's format: one sample per line, with each value in a list of length 1."""
 
     id = "nemo_rl"
@@ -424,6 +413,12 @@ class NemoRL(BaseFormat):
         ("content", "rewards"),
         ("rewards", "token_ids", "input_lengths"),
     )
+    reward = "rewards"
+    step_path = _STEP
+    hidden = frozenset(
+        {"content", "filtered_rewards", "input_lengths", "token_ids", "token_loss_mask"}
+        | _ARRAYS.keys()
+    )
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         is_nemo_rl = _STEP.search(name) or any("token_ids" in obj for obj in objects)
@@ -431,29 +426,20 @@ class NemoRL(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         flat = logged.entry_of(obj, {key: _unwrap(value) for key, value in obj.items()})
-        reward = logged.required(flat, "rewards")
-        if "filtered_rewards" in flat:  # then ``rewards`` is of the batch before filtering
-            reward = coerce.grade(flat["filtered_rewards"])
-        tokens = _tokens(flat)
-        runs = mask_runs(tokens.get("response_mask", []))
-        texts = _texts(flat.get("content"), len(runs))
+        return super().rows(flat, where)
+
+    def complete(self, row: Row, obj: Row) -> None:
+        if "filtered_rewards" in obj:  # then ``rewards`` is of the batch before filtering
+            row["reward"] = coerce.grade(obj["filtered_rewards"])
+        row |= _tokens(obj)
+        runs = mask_runs(row.get("response_mask", []))
+        texts = _texts(obj.get("content"), len(runs))
         if not texts and not runs:
             raise RowError(message("neither `content` nor `token_ids`"))
         if runs and not texts.get("prompt"):
             texts.pop("prompt", None)  # RowReader decodes the prompt from its ids
         logged.set_spans(texts.get("turns", []), runs)
-        yield {
-            **columns(flat, _USED_KEYS),
-            "step": logged.step_of(flat.get("step"), where, _STEP),
-            "reward": reward,
-            **tokens,
-            **texts,
-            **fields(agent=mapping(flat.get("agent_ref")).get("name")),
-        }
-
-    def split(self, name: str) -> str | None:
-        last = name.rpartition("/")[2]
-        return {"val_": "val", "trai": "train"}.get(last[:4])
+        row |= texts | fields(agent=mapping(obj.get("agent_ref")).get("name"))
 
 
 class NemoRLDistillation(NemoRL):
@@ -465,9 +451,6 @@ class NemoRLDistillation(NemoRL):
 
     def recognizes(self, obj: Row) -> bool:
         return "rewards" not in obj
-
-    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        yield from super().rows(logged.entry_of(obj, {**obj, "rewards": math.nan}), where)
 
 
 def _unwrap(value: Any) -> Any:
@@ -498,5 +481,4 @@ def _tokens(flat: Row) -> Row:
     length = len(ids) if length is None else max(0, min(length, len(ids)))
     sampled = coerce.numbers(flat.get("token_loss_mask")) or [1.0] * length
     # The log-probability of token 0 is a placeholder, so this token counts as not sampled.
-    mask = [int(i > 0 and bool(one)) for i, one in enumerate(sampled[:length])]
-    return after_prompt(flat, ids, mask, _ARRAYS)
+    return after_prompt(flat, ids[:length], [0.0, *sampled[1:]], _ARRAYS)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from rlreport.errors import RowError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, FileStamp, Row, Where, split_of
+from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.containers import ROLLOUT_ID, parquet_rows
 from rlreport.formats.logged import columns, fields, mapping, span_turns
 from rlreport.system import coerce
@@ -66,15 +67,10 @@ class Slime(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         if self.sibling:
-            is_trajectory = "sample_index" in obj
-            of_sibling = _token_columns if is_trajectory else _messages
-            sample = coerce.integer(obj.get("sample_index" if is_trajectory else "index"))
-            for key, value in of_sibling(self.sibling, sample).items():
+            index = obj.get("sample_index" if "sample_index" in obj else "index")
+            for key, value in _from_sibling(self.sibling, coerce.integer(index)).items():
                 obj.setdefault(key, value)
         yield _row(obj, where)
-
-    def split(self, name: str) -> str | None:
-        return "eval" if name.rpartition("/")[2].startswith("eval_") else split_of(name)
 
 
 def _row(obj: Row, where: Where) -> Row:
@@ -138,18 +134,16 @@ def _token_arrays(obj: Row) -> Row:
     }
 
 
-def _messages(file: FileStamp, sample: int | None) -> Row:
-    offset = _offsets(file).get(sample)
-    if offset is None:
+def _from_sibling(file: FileStamp, sample: int | None) -> Row:
+    """Return the messages of a sample from the trajectories, or its token arrays from parquet."""
+    position = _positions(file).get(sample)
+    if position is None:
         return {}
+    if file.path.endswith(".parquet"):
+        return _token_rows(file, position // _BLOCK).get(position, {})
     with Path(file.path).open("rb") as lines:
-        lines.seek(offset)
+        lines.seek(position)
         return {"messages": logged.json_object(lines.readline()).get("messages")}
-
-
-def _token_columns(file: FileStamp, sample: int | None) -> Row:
-    index = _indices(file).get(sample)
-    return {} if index is None else _token_rows(file, index // _BLOCK).get(index, {})
 
 
 @lru_cache(maxsize=2)
@@ -161,29 +155,21 @@ def _token_rows(file: FileStamp, block: int) -> dict[int, Row]:
 
 
 @lru_cache(maxsize=4)
-def _offsets(file: FileStamp) -> dict[int | None, int]:
-    """Return sample index -> byte offset of its line in a file of trajectories."""
-    offset, samples = 0, []
-    with Path(file.path).open("rb") as lines:
-        for line in lines:
-            samples.append((offset, logged.json_object(line).get("sample_index")))
-            offset += len(line)
-    return _unique_samples(samples)
+def _positions(file: FileStamp) -> dict[int | None, int]:
+    """Return sample index -> index of its row in parquet, or byte offset of its line.
 
-
-@lru_cache(maxsize=4)
-def _indices(file: FileStamp) -> dict[int | None, int]:
-    """Return sample index -> index of its row in a parquet file."""
-    try:
-        with Path(file.path).open("rb") as stream:
-            rows = parquet_rows(stream, columns=["sample_index"])
-            return _unique_samples((index, row.get("sample_index")) for index, row in rows)
-    except (OSError, RowError):
-        return {}
-
-
-def _unique_samples(positions: Iterable[tuple[int, Any]]) -> dict[int | None, int]:
-    """Return sample index -> position; omit an index if samples of several data sets share it."""
-    samples = [(coerce.integer(sample), index) for index, sample in positions]
+    Omit an index if samples of several data sets share it.
+    """
+    samples: list[tuple[int | None, int]] = []
+    with suppress(OSError, RowError), Path(file.path).open("rb") as stream:
+        if file.path.endswith(".parquet"):
+            for index, row in parquet_rows(stream, columns=["sample_index"]):
+                samples.append((coerce.integer(row.get("sample_index")), index))
+        else:
+            offset = 0
+            for line in stream:
+                sample = coerce.integer(logged.json_object(line).get("sample_index"))
+                samples.append((sample, offset))
+                offset += len(line)
     count = Counter(sample for sample, _ in samples)
-    return {sample: index for sample, index in samples if sample is not None and count[sample] == 1}
+    return {sample: at for sample, at in samples if sample is not None and count[sample] == 1}

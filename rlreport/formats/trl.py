@@ -31,8 +31,6 @@ _REWARD_NAME = re.compile(r"(?i:reward)|_(?:func|fn)$")
 # Relative tolerance when comparing mean rewards with those that TRL logs (float32)
 _TOLERANCE = 1e-3
 
-_LEVELS = 12  # Depth to which nulls are dropped from nested messages
-
 
 class TRL(BaseFormat):
     """TRL's format: files such as ``completions/completions_00005.parquet``.
@@ -155,7 +153,7 @@ def _float_columns(obj: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _without_nulls(value: Any, levels: int = _LEVELS) -> Any:
+def _without_nulls(value: Any, levels: int = 12) -> Any:
     """Drop nulls from nested objects; parquet adds them for keys that other objects have."""
     if isinstance(value, dict) and levels:
         return {k: _without_nulls(v, levels - 1) for k in value if (v := value[k]) is not None}

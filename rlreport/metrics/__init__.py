@@ -119,11 +119,7 @@ class MetricsTable:
     @property
     def steps(self) -> Ints:
         """The distinct steps of all metrics, int64, ascending."""
-        steps = np.empty(0, np.int64)
-        for metric_steps in self.steps_of().values():
-            if not np.array_equal(metric_steps, steps):  # usually all metrics have equal steps
-                steps = np.union1d(steps, metric_steps)
-        return steps
+        return np.unique(np.concatenate([np.empty(0, np.int64), *self.steps_of().values()]))
 
     def frame(self) -> tuple[pd.DataFrame, dict[str, list[int]]]:
         """Return the table, and the first MAX_BROKEN steps at which each metric was not finite.
@@ -268,11 +264,8 @@ def _mlflow(folder: Path) -> MetricsSource:
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     run, kind = _run_of(path, root), _kind(path)
     read = partial(_READERS[kind], path)
-    if kind == ".db":
-        runs = readers.trackio_runs(path)
-        return [MetricsSource(path, partial(read, run=name), name) for name in runs]
-    if kind == ".csv":
-        runs = readers.csv_runs(path) or [""]
+    if kind in (".db", ".csv"):
+        runs = readers.trackio_runs(path) if kind == ".db" else readers.csv_runs(path) or [""]
         return [MetricsSource(path, partial(read, run=name), name or run) for name in runs]
     return [MetricsSource(path, read, readers.wandb_run(path) if kind == ".wandb" else run)]
 

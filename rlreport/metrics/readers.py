@@ -43,14 +43,11 @@ from rlreport.system.stores import Source
 from rlreport.tables import Note
 from rlreport.text.messages import message, translatable
 
-STEP, JSON, CELLS, REST = "metrics_step", "metrics_json", "metrics_cells", "metrics_rest"
-
-_WHY = {
-    STEP: translatable("rows of trainer metrics whose step is not a whole number, left out"),
-    JSON: translatable("lines of trainer metrics that are not valid JSON, left out"),
-    CELLS: translatable("rows of trainer metrics with the wrong number of columns, left out"),
-    REST: translatable("trainer metrics that cannot be read from here on"),
-}
+# Why rows of a metrics file are not used
+STEP = translatable("rows of trainer metrics whose step is not a whole number, left out")
+JSON = translatable("lines of trainer metrics that are not valid JSON, left out")
+CELLS = translatable("rows of trainer metrics with the wrong number of columns, left out")
+REST = translatable("trainer metrics that cannot be read from here on")
 
 
 @dataclass(slots=True)
@@ -59,14 +56,14 @@ class LeftOut:
 
     found: dict[str, tuple[int, int | None]] = field(default_factory=dict)
 
-    def add(self, kind: str, line: int | None) -> None:
-        times, first = self.found.get(kind, (0, line))
-        self.found[kind] = (times + 1, first)
+    def add(self, why: str, line: int | None) -> None:
+        times, first = self.found.get(why, (0, line))
+        self.found[why] = (times + 1, first)
 
     def notes(self, file: str) -> list[Note]:
         """Return one note per reason, without text from the log."""
         found = self.found.items()
-        return [Note("metrics", message(_WHY[kind]), n, file, line) for kind, (n, line) in found]
+        return [Note("metrics", message(why), n, file, line) for why, (n, line) in found]
 
 
 MAX_UNPACKED = 4_000_000_000  # Maximum decompressed size of a metrics file in bytes
@@ -75,8 +72,6 @@ MAX_EVENTS = 1_000_000_000
 
 # Start of the metrics of a step in a line of verl's console log
 CONSOLE_LINE = re.compile(rb"\bstep:(\d{1,15}) - (?=\S+:)")
-
-STEPS = frozenset(STEP_KEYS)
 
 _CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
 _ANSI = re.compile(rb"\x1b\[[0-9;]*m")
@@ -104,27 +99,23 @@ def lines_of(
 
 
 def json_line_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
-    return _records(_events_of_lines(path, left_out), left_out)
-
-
-def _events_of_lines(path: Path, left_out: LeftOut) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(lines_of(path, left_out=left_out), 1):
         try:
-            yield number, load_json(line, "replace")
+            yield from _records([load_json(line, "replace")], left_out, number)
         except ValueError:
             if line.strip():
                 left_out.add(JSON, number)
 
 
-def _records(events: Iterable[tuple[int | None, Any]], left_out: LeftOut) -> Iterator[Record]:
-    """Yield (step, metrics) of (line, event) pairs; count events whose step is no whole number."""
-    for line, event in events:
+def _records(events: Iterable[Any], left_out: LeftOut, line: int | None = None) -> Iterator[Record]:
+    """Yield (step, metrics) of events; count events whose step is no whole number."""
+    for event in events:
         if not isinstance(event, dict) or not (metrics := numbers_of(event)):
             continue
         step = step_in(event)
         if step is not None:
             yield step, metrics
-        elif not STEPS.isdisjoint(event):
+        elif not event.keys().isdisjoint(STEP_KEYS):
             left_out.add(STEP, line)
 
 
@@ -135,12 +126,12 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
     history = mapping(document).get("log_history")
     if isinstance(history, list):
         kept = ({k: v for k, v in e.items() if k not in _SUMMARY} for e in dicts(history))
-        yield from _records(((None, event) for event in kept), left_out)
+        yield from _records(kept, left_out)
         return
     if path.name.endswith("trainer_state.json"):
         raise UnusableInputError(f"{path.name}: no `log_history` in it, so no trainer state")
     events: Iterable[Any] = _rows_of_columns(document) or json_objects(io.BytesIO(content))
-    records = [*_records(((None, event) for event in events), left_out)]
+    records = [*_records(events, left_out)]
     if not records:
         raise UnusableInputError(f"{path.name}: no steps with numbers in it, so no metrics")
     yield from records

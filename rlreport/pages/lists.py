@@ -365,7 +365,7 @@ def responses_view(
     return {
         "table": _table(rows, values, columns, addresses),
         "packed": packed_json(context.options.language.of(data)),
-        "summary": _summary(len(rows["n"]), shown, len(context.tables.responses)),
+        "summary": _summary(len(rows["n"]), shown, context.tables.responses["validation"]),
     }
 
 
@@ -397,12 +397,18 @@ def _table(
     )
 
 
-def _summary(count: int, shown: int, total: int) -> str:
+def _summary(count: int, shown: int, splits: pd.Series) -> str:
+    branches = int((splits == IN_BRANCH).sum())
     order = message(
         "{some:count} of {all:count} responses of the run, most interesting first: responses cited "
         "by findings and the extremes of the run, then the extremes of each step, then a sample.",
         some=count,
-        all=total,
+        all=len(splits),
     )
     texts = message("{count:count} have their text on the page of their step.", count=shown)
-    return sentences([order, texts if count < shown else ""])
+    among = message(
+        "{count:count} of them are branches that were not trained; the filter of splits lists "
+        "them.",
+        count=branches,
+    )
+    return sentences([order, texts if count < shown else "", among if branches else ""])

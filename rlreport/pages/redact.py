@@ -100,7 +100,10 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     texts = [name for name, values in tables.extras.items() if not is_numeric(values)]
     extras = tables.extras.copy()
     for name in texts:
-        extras[name] = [redact(cell) if isinstance(cell, str) else cell for cell in extras[name]]
+        extras[name] = [
+            redact(cell) if isinstance(cell, str) and cell not in USUAL_SPLITS else cell
+            for cell in extras[name]
+        ]
     return replace(
         tables.without_samples(),
         extras=extras,
@@ -127,7 +130,8 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
     """Replace names of extra fields, metrics and files by e.g. "field 1", before checks run."""
     extras = [str(name) for name in tables.extras.columns]
     fields = {name: name for name in tables.fields if name not in extras}
-    fields |= {name: f"field {i}" for i, name in enumerate(extras, 1)}
+    fields |= {name: f"field {i}" for i, name in enumerate(extras, 1) if name != "split"}
+    fields["split"] = "split"
     environments = environments_of(tables.training())
     if environments:  # its name is one of a few that everyone uses
         fields[environments.column] = environments.column

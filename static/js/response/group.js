@@ -104,7 +104,7 @@ function parting(data, first, at) {
   const prompts = data.texts.prompt;
   if (prompts && prompts[first] !== prompts[at]) return message("another prompt");
   const [one, other] = [first, at].map((place) => data.conversation?.[data.n[place]] ?? []);
-  const alike = (turn, k) => turn.role === one[k]?.role && turn.text === one[k]?.text;
+  const alike = (turn, k) => ["role", "text", "calls"].every((key) => String(turn[key]) === String(one[k]?.[key]));
   const turn = other.findIndex((each, k) => !alike(each, k));
   return turn >= 0 && message("differs from turn {turn} on", { turn: turn + 1 });
 }
