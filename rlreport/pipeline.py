@@ -292,7 +292,8 @@ class ComparisonReport:
     @property
     def notes(self) -> list[str]:
         """What readers should know about the comparison, one sentence each."""
-        return words.notes(self.outcome)
+        learning = words.learning(self.outcome)
+        return [*([learning] if learning else []), *words.notes(self.outcome)]
 
 
 def build_comparison(

@@ -395,15 +395,15 @@ def sentence(outcome: Outcome) -> str:
     literal = translatable(
         "{name}: reward {effect} (95% interval {interval}; {prompts}, {window})."
     )
-    parts += [message(literal, name=name, **places), *learning(outcome)]
+    parts.append(message(literal, name=name, **places))
     if comparison.level == "no_evidence":
         most = figure(max(abs(effect.low), abs(effect.high)))
         parts.append(message("The effect could be up to ±{most}.", most=most))
     return sentences(parts)
 
 
-def learning(outcome: Outcome) -> list[str]:
-    """Return sentences on how fast the runs learned, and on evaluations by the trainer."""
+def learning(outcome: Outcome) -> str:
+    """Return sentences on how fast the runs learned, and on evaluations by the trainer, or ""."""
     result = []
     if (speed := outcome.comparison.speed) is not None:
         parts = [
@@ -433,7 +433,7 @@ def learning(outcome: Outcome) -> list[str]:
             if course
         ]
         result.append(message("Validation: {sides}.", sides=clauses(sides)))
-    return result
+    return sentences(result)
 
 
 def _reached(step: int | None) -> str:

@@ -185,6 +185,7 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
     return {
         "level": _severity(outcome, caveats),
         "sentence": words.sentence(outcome),
+        "course": words.learning(outcome),
         "against": caveats,
         "gate": words.gate_sentence(outcome),
         "notes": words.notes(outcome),
