@@ -224,7 +224,7 @@ def report_json(context: RunContext) -> dict[str, Any]:
         "built": context.stamp or None,
         "run": context.run,
         "responses": len(tables.responses),
-        "group_size": passes_of(tables.training().responses).k,
+        "pass_k": passes_of(tables.training().responses).k,
         "sampled": {"responses": tables.sampled, "of": tables.sampled_of},
         "settings": settings(context.options),
         "versions": dict(versions()),

@@ -338,7 +338,7 @@ def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.g
 
 
 class Passes(NamedTuple):
-    k: int  # usual number of responses in a group; 1 if there are no groups, or none is usual
+    k: int  # usual number of responses in a group; 1 if there is none, or right ones are unknown
     at_1: Floats  # pass@1 and pass@k of each group at its first response, else NaN; (R,)
     at_k: Floats
 
