@@ -237,7 +237,27 @@ def test_groups_without_signal_count_by_kind(tmp_path):
     assert levels([tmp_path / "wrong"] * 2, mixed)["all_wrong_groups"] == "better"
 
 
-def write_graded(folder: Path, *, words=lambda step: 12, reward=lambda step, k: (step + k) % 2):
+def test_pass_at_k_may_fall_while_the_reward_rises(tmp_path):
+    def solved(often: int, of: int):  # of sixteen prompts
+        return lambda step, prompt, k: k < often and prompt < of
+
+    wide, narrow, larger = (
+        write_graded(tmp_path / name, by_prompt=solved(often, of), each=each)
+        for name, often, of, each in (("wide", 1, 16, 4), ("narrow", 4, 8, 4), ("more", 1, 16, 8))
+    )
+    assert levels(wide, narrow)["pass_at_k"] == "worse"
+    assert levels(narrow, wide)["pass_at_k"] == "better"
+    assert levels(wide, larger)["pass_at_k"] == "missing"  # pass@4 is not pass@8
+
+
+def write_graded(
+    folder: Path,
+    *,
+    words=lambda step: 12,
+    reward=lambda step, k: (step + k) % 2,
+    by_prompt=None,
+    each=4,
+):
     """Twenty steps of sixteen prompts with four responses each."""
     random = dice.Random(0)
     rows = [
@@ -245,11 +265,11 @@ def write_graded(folder: Path, *, words=lambda step: 12, reward=lambda step, k: 
             "step": step,
             "prompt": f"p{prompt}: what?",
             "response": " ".join(random.choices(WORDS, k=words(step))),
-            "reward": float(reward(step, k)),
+            "reward": float(by_prompt(step, prompt, k) if by_prompt else reward(step, k)),
         }
         for step in range(20)
         for prompt in range(16)
-        for k in range(4)
+        for k in range(each)
     ]
     return write(folder / "log.jsonl", rows).parent
 

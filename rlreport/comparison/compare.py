@@ -29,6 +29,7 @@ from rlreport.comparison.statistics import (
 )
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.summarise.steps import most_common
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import translatable
 
@@ -65,6 +66,7 @@ GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("duplicates", translatable("Repeated responses"), ("duplicate",), -1),
     ("all_wrong_groups", translatable("Groups without signal, all wrong"), (ALL_WRONG,), -1),
     ("all_right_groups", translatable("Groups without signal, all right"), (ALL_RIGHT,), 0),
+    ("pass_at_k", translatable("pass@k"), ("pass_at_k",), 1),
     ("mismatch", translatable("Engine mismatch, k3"), ("mismatch_k3", f"{TRAINER}mismatch_k3"), -1),
     ("tool_errors", translatable("Tool errors"), ("tool_errors", f"{TRAINER}tool_errors"), -1),
 )
@@ -359,6 +361,8 @@ class Comparison:
 def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
     """Compare NEW with BASE, one or several runs each, over their last common steps."""
     split, responses = _common_split(_comparable_responses([*bases, *news]))
+    if len(set(map(_usual_group, responses))) > 1:
+        responses = [frame.assign(pass_at_k=np.nan) for frame in responses]
     limits = windows(responses, len(bases))
     ranges = zip(responses, (*limits.bases, *limits.news), strict=True)
     inside = [frame[frame["step"].between(*window)] for frame, window in ranges]
@@ -385,6 +389,12 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
         only_new=len(in_any[1].difference(in_all[0])),
         cut=any(side.cut for side in (*bases, *news)),
     )
+
+
+def _usual_group(frame: pd.DataFrame) -> int | None:
+    """Return the k of pass@k: only groups with at least k responses have it, most have k."""
+    sizes = frame.groupby("group")["pass_at_k"].count() if "pass_at_k" in frame else pd.Series()
+    return most_common(sizes[sizes > 0].to_numpy())
 
 
 def _means(frames: Sequence[pd.DataFrame], bases: int) -> Means:

@@ -33,6 +33,7 @@ from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import is_cut_off
 from rlreport.formats.logged import dicts, mapping
 from rlreport.metrics.roles import in_unit_of, roles_of
+from rlreport.summarise.steps import passes_of
 from rlreport.system.documents import (
     LimitError,
     load_csv,
@@ -92,6 +93,10 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     spread = rewards.transform("max") - rewards.transform("min")
     alike = (spread < 1e-6).astype(np.float64)
     columns["zero_variance"] = alike.where(rewards.transform("count") > 1)
+    splits = [split for _, split in responses.groupby("validation")]  # k may differ
+    passes = pd.concat([pd.Series(passes_of(split).at_k, split.index) for split in splits])
+    of_groups = passes.sort_index().groupby(responses["group"]).transform("first")
+    columns["pass_at_k"] = of_groups.where(responses["correct"].notna())
     for name in extras.columns:
         values = extras[name]
         key = f"{PART if name in tables.reward_parts else EXTRA}{name}"
