@@ -60,7 +60,7 @@ from rlreport.options import (
     part,
 )
 from rlreport.pages.comparison import ComparisonBuilder
-from rlreport.pages.index import Listed, reward_chart, runs_view
+from rlreport.pages.index import Listed, grouped, reward_chart, runs_view
 from rlreport.pages.notes import notes_file, read_notes
 from rlreport.pages.redact import (
     Redactor,
@@ -383,8 +383,9 @@ def build_index(
         raise UsageError(f"{sources[0][0]}: {rows[0].why}")
     title = title or language.of(message("Runs"))
     frame = Shell(title=title, run=title, kind="runs")
-    chart = reward_chart(rows)
-    view = {**runs_view(rows), "charts": drawn([chart], language) if chart else []}
+    groups = grouped(rows)
+    chart = reward_chart(groups)
+    view = {**runs_view(groups), "charts": drawn([chart], language) if chart else []}
     template = environment(language).get_template("main/runs.html")
     html = template.render(view=language.of(view), shell=frame)
     (_, page), _ = encode_view(Page("index.html", "", title, html))

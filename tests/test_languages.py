@@ -3,6 +3,7 @@
 import ast
 import email
 import email.policy
+import json
 import re
 from email.message import EmailMessage
 from pathlib import Path
@@ -92,8 +93,12 @@ FORMS += ["index.html"]
 @pytest.mark.parametrize("form", FORMS)
 def test_no_text_is_left_in_english_or_glued_of_several(spoken, form):
     known, parts = NAMES, parts_of(spoken / form)
-    if form == "index.html":  # a reason is a text of the report that is listed
+    if form == "index.html":  # reasons and verdicts are texts of the reports that are listed
         known = NAMES | {"not", "an", "object", "but", "list"}
+        sentence = json.loads((spoken / "report/data/report.json").read_text())["verdict"][
+            "sentence"
+        ]
+        parts = [part for part in parts if part[1:] not in sentence or part.count(" ") < 9]
     assert pseudo.untranslated(parts, known) == []
     if not form.endswith((".md", ".eml")):
         assert pseudo.glued(parts) == []
