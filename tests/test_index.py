@@ -362,15 +362,14 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
         curves[kind] = np.array([step["reward_mean"] for step in about["steps"]])
         assert sparkline(curves[kind]) in page
     for base, new in (("rollouts", "metrics"), ("both", "rollouts")):
-        runs = [tmp_path / "reports" / name for name in (base, new)]
-        comparison = rlreport.compare(runs[0], runs[1], tmp_path / base).outcome.comparison
+        one, other = (tmp_path / "reports" / name for name in (base, new))
+        comparison = rlreport.compare(one, other, tmp_path / base).outcome.comparison
         assert np.allclose(comparison.curves, [curves[base], curves[new]])
         steps = np.arange(30)
         courses = [course_of(Series(steps, curves[name]), "reward") for name in (base, new)]
-        gained = [course for course in courses if course and course.gained]
-        leading = max(gained, key=lambda course: course.best.value)
-        assert comparison.speed is not None
+        leading = max((c for c in courses if c and c.gained), key=lambda course: course.best.value)
         middle = (leading.first.value + leading.best.value) / 2
+        assert comparison.speed
         assert comparison.speed.half.reward == pytest.approx(middle)
 
 
