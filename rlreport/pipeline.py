@@ -383,7 +383,7 @@ def build_index(
         raise UsageError(f"{sources[0][0]}: {rows[0].why}")
     title = title or language.of(message("Runs"))
     frame = Shell(title=title, run=title, kind="runs")
-    groups = grouped(rows)
+    groups = grouped(rows, language)
     chart = reward_chart(groups)
     view = {**runs_view(groups), "charts": drawn([chart], language) if chart else []}
     template = environment(language).get_template("main/runs.html")

@@ -3,7 +3,6 @@
 import ast
 import email
 import email.policy
-import json
 import re
 from email.message import EmailMessage
 from pathlib import Path
@@ -95,10 +94,6 @@ def test_no_text_is_left_in_english_or_glued_of_several(spoken, form):
     known, parts = NAMES, parts_of(spoken / form)
     if form == "index.html":  # reasons and verdicts are texts of the reports that are listed
         known = NAMES | {"not", "an", "object", "but", "list"}
-        sentence = json.loads((spoken / "report/data/report.json").read_text())["verdict"][
-            "sentence"
-        ]
-        parts = [part for part in parts if part[1:] not in sentence or part.count(" ") < 9]
     assert pseudo.untranslated(parts, known) == []
     if not form.endswith((".md", ".eml")):
         assert pseudo.glued(parts) == []

@@ -26,6 +26,7 @@ from rlreport.formats.logged import dicts
 from rlreport.metrics.roles import roles_of
 from rlreport.pages.views import Cell, Columns, ColumnView, TableView, number_cell, table
 from rlreport.text.clean import safe_text, shortened
+from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import clauses, format_message, listed, message, plural, sentences
 from rlreport.text.numbers import MISSING
 
@@ -86,9 +87,9 @@ _DETAILS = (
 _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
-def grouped(reports: Sequence[Listed]) -> list[Group]:
+def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Group]:
     """Return groups of runs, told by name or configuration, in the order of their first runs."""
-    rows = [_row(report) for report in reports]
+    rows = [_row(report, language) for report in reports]
     counts = Counter(row["run"] for row in rows)
     groups: dict[str, Group] = {}
     for report, row in zip(reports, rows, strict=True):
@@ -210,7 +211,7 @@ def _steps(about: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [step for step in steps if _number(step.get("responses")) > 0] or steps
 
 
-def _row(report: Listed) -> dict[str, Any]:
+def _row(report: Listed, language: Language) -> dict[str, Any]:
     about = report.about
     empty = {"version": "", "trend": "", "rewards": ()}
     place = {"run": report.place, "place": report.place}
@@ -222,11 +223,11 @@ def _row(report: Listed) -> dict[str, Any]:
     rewards = _rewards(steps)
     word, glyph = FIRST_WORDS.get(level, _text(level)), GLYPHS.get(level, GLYPHS["unjudged"])
     sentence = _text(section(about, "verdict").get("sentence"))
-    if sentence:  # the column before it has the level
+    if language is not ENGLISH:  # a report has its sentence in English alone
+        sentence = translatable_title(lead, _text(lead.get("title"))) if lead else ""
+    elif sentence:  # the column before it has the level
         sentence = re.sub(rf"^{re.escape(word)}[^.:]*[.:]\s*", "", sentence)
         sentence = sentence[:1].upper() + sentence[1:]
-    elif lead:
-        sentence = translatable_title(lead, _text(lead.get("title")))
     return {
         **place,
         "run": _text(about.get("run")) or report.place,
