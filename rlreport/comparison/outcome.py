@@ -405,7 +405,7 @@ def sentence(outcome: Outcome) -> str:
 def learning(outcome: Outcome) -> str:
     """Return sentences on how fast the runs learned, and on evaluations by the trainer, or ""."""
     result = []
-    if (speed := outcome.comparison.speed) is not None:
+    if (speed := outcome.comparison.speed) and not outcome.broken:
         parts = [
             message(
                 literal,
