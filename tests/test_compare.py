@@ -183,8 +183,10 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     assert not [g["id"] for g in found["guardrails"] if g["level"] == "better"]
     assert outcome.gate.failed == ("new-critical:kl_explosion",)
     over_seeds = sentence([base, base], broken)
-    assert "NEW is broken: " in over_seeds and " Higher: reward" in over_seeds
-    assert "Better: reward +0." in sentence([base, base], sound)
+    assert "NEW is broken: " in over_seeds and " Higher in these runs: reward" in over_seeds
+    assert "Higher in these runs: reward +0." in sentence([base, base], sound)
+    claim = rlreport.compare([base] * 3, [sound] * 3, tmp_path / "claim.html")
+    assert claim.sentence.startswith("Better: reward +0.")
     lower = rlreport.compare(broken, base, tmp_path / "c")
     assert re.match(r"BASE is broken: [^.]+\. Lower in this pair: reward −0\.", lower.sentence)
     for name in "ac":

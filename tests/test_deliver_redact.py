@@ -100,12 +100,8 @@ def test_pass_at_k_stays_and_says_k(tmp_path):
         for i in range(8)
     ]
     log = write_log(tmp_path / "log.jsonl", rows)
-<<<<<<< HEAD
     out = tmp_path / "out"
     rlreport.build(log, out, redact=True, workers=1)
-=======
-    out = Path(rlreport.build(log, tmp_path / "out", redact=True, workers=1).out)
->>>>>>> passk
     about = json.loads((out / "data" / "report.json").read_bytes())
     assert about["pass_k"] == 4
     assert [(row["pass_at_1"], row["pass_at_k"]) for row in about["steps"]] == [(0.125, 0.5)] * 3
