@@ -115,7 +115,7 @@ def halves(whole: Side, seed: int) -> tuple[Side, Side]:
 
 def naive_worse(ends: Comparison) -> bool:
     """Welch's test on responses, as if they were independent and prompts were none."""
-    base, new = (ends.inside[i]["reward"].dropna().to_numpy() for i in (0, -1))
+    base, new = (side["reward"].dropna().to_numpy() for side in ends.compared)
     error = np.sqrt(base.var(ddof=1) / len(base) + new.var(ddof=1) / len(new))
     return bool(new.mean() - base.mean() < -1.96 * error)
 
@@ -140,7 +140,7 @@ def main(logs: Sequence[str]) -> bool:
     """Prints the table; returns whether every bar is met."""
     worse, anywhere, naive = 0, 0, 0
     for base, new in null_pairs([run_of(path) for path in logs]):
-        ends = compare_runs([base], new)
+        ends = compare_runs([base], [new])
         worse += ends.level == "worse"
         anywhere += ends.level == "worse" or any(g.level == "worse" for g in ends.guardrails)
         naive += naive_worse(ends)
@@ -153,7 +153,7 @@ def main(logs: Sequence[str]) -> bool:
         found, plain, top = 0, 0, 0
         for seed in range(PLANTED_PAIRS):
             base, new = made_up(10_000 + seed, lost=lost)
-            ends = compare_runs([base], new)
+            ends = compare_runs([base], [new])
             found += ends.level == "worse"
             plain += naive_worse(ends)
             top += sum(f.pair < round(0.3 * 128) for f in flips(ends, most=10))
@@ -167,7 +167,7 @@ def main(logs: Sequence[str]) -> bool:
         base, new = made_up(20_000 + seed)[0], made_up(30_000 + seed)[1]
         # Prompts of their own, whose difficulty the naive test takes for a difference.
         apart = new.responses.assign(pair=new.responses["pair"] + np.uint64(1000))
-        ends = compare_runs([base], Side("new", apart))
+        ends = compare_runs([base], [Side("new", apart)])
         wrong += ends.level == "worse"
         naively += naive_worse(ends)
     rates = [wrong / PLANTED_PAIRS, naively / PLANTED_PAIRS]

@@ -79,13 +79,14 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
 
 @_add_options(CompareOptions)
 def compare(
-    base: Logs, new: str | Path, out: str | Path = "comparison", **options: Any
+    base: Logs, new: Logs, out: str | Path = "comparison", **options: Any
 ) -> ComparisonReport:
-    """Compare a run with another run, or with several seeds of it.
+    """Compare one run with another, or several seeds of it with several of the other.
 
     Args:
-        base: logs or an earlier report (folder, zip or one file) of BASE; a list for its seeds.
-        new: logs or an earlier report of NEW.
+        base: logs or an earlier report (folder, zip or one file) of BASE; a list for its seeds, or
+            a folder of them.
+        new: the same of NEW.
         out: output path or URL; the suffix selects the format as in ``build``.
         **options: as on the command line.
 
@@ -97,7 +98,8 @@ def compare(
     """
     settings = CompareOptions(**options)
     progress = Progress(settings.quiet, settings.language)
-    return build_comparison(_path_list(base), new, destination(out), settings, progress)
+    runs = _path_list(base), _path_list(new)
+    return build_comparison(*runs, destination(out), settings, progress)
 
 
 def index(

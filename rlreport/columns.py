@@ -161,6 +161,7 @@ RESPONSE_COLUMNS = (
     _inner("missing_grade", "", "1: reward is null, 2: judge failed, 3: masked, 4: error", "int8"),
     _inner("masked_reward", "", "sequence reward if the trainer masked the response"),
     _asked_count("dropped", "Dropped", "", "1: the trainer left the response out"),
+    _inner("correct", "", "1: right, 0: wrong; as logged, else the higher one of two rewards"),
     _inner("nan_values", "", "NaN, infinite or null numbers of required figures", "int32"),
 )  # fmt: skip
 
@@ -218,6 +219,9 @@ STEP_COLUMNS = (
     _share("zero_variance_groups", "Zero-variance groups", "", "share whose reward std is < 1e-6"),
     Column("group_std_mean", "Std in group", "", "mean over groups of the reward's std"),
     Column("group_best_mean", "Best of group", "", "mean over groups of the best reward"),
+    _share("pass_at_1", "pass@1", "", "mean over groups of c / n, c of n responses are right"),
+    _share("pass_at_k", "pass@k", "", "mean over groups of 1 − C(n − c, k) / C(n, k); k is the "
+           "usual n, and groups with n < k are left out"),
     Column("advantage_fit", "Advantage and reward", "",
            "correlation of logged advantages with recomputed ones"),
     _share("dropped_share", "Dropped", "", "share of responses that the trainer left out"),

@@ -30,6 +30,7 @@ from rlreport.check.spreading import SpreadingTexts, spreading_texts
 from rlreport.check.verdict import with_excerpts, with_texts
 from rlreport.choose import choose
 from rlreport.comparison import outcome as words
+from rlreport.comparison.groups import seeds_at
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
 from rlreport.comparison.reports import REPORT, report_about
 from rlreport.comparison.run import compared_run
@@ -59,7 +60,7 @@ from rlreport.options import (
     part,
 )
 from rlreport.pages.comparison import ComparisonBuilder
-from rlreport.pages.index import Listed, reward_chart, runs_view
+from rlreport.pages.index import Listed, grouped, reward_chart, runs_view
 from rlreport.pages.notes import notes_file, read_notes
 from rlreport.pages.redact import (
     Redactor,
@@ -291,30 +292,32 @@ class ComparisonReport:
     @property
     def notes(self) -> list[str]:
         """What readers should know about the comparison, one sentence each."""
-        return words.notes(self.outcome)
+        learning = words.learning(self.outcome)
+        return [*([learning] if learning else []), *words.notes(self.outcome)]
 
 
 def build_comparison(
     bases: Sequence[str | Path],
-    new: str | Path,
+    news: Sequence[str | Path],
     out: Destination,
     options: CompareOptions,
     progress: Progress,
 ) -> ComparisonReport:
-    """Compare the run ``new`` with ``bases``, one run or several seeds; see ``build_report``."""
+    """Compare ``news`` with ``bases``, one run or several seeds each; see ``build_report``."""
     form, language = form_of(out, options.form), options.language
     limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
     form.check(options)
     check_destination(out, form)
     check_address_space()
     summary = summary_file() if options.github_summary else None
-    if options.metrics and sum(report_about(source) is None for source in (*bases, new)) > 1:
+    bases, news = ([run for path in side for run in seeds_at(path)] for side in (bases, news))
+    if options.metrics and sum(report_about(source) is None for source in (*bases, *news)) > 1:
         raise UsageError(
             "--metrics: one metrics file cannot belong to several runs; build a report of each "
             "run with its metrics, and compare the reports"
         )
-    runs = [compared_run(source, options, limits, progress) for source in (*bases, new)]
-    outcome = outcome_of(runs[:-1], runs[-1], options)
+    runs = [compared_run(source, options, limits, progress) for source in (*bases, *news)]
+    outcome = outcome_of(runs[: len(bases)], runs[len(bases) :], options)
     title = message("{new} against {base}", new=outcome.new.name, base=outcome.base.name)
     comparison = outcome.comparison
     charts = comparison_charts(
@@ -380,8 +383,9 @@ def build_index(
         raise UsageError(f"{sources[0][0]}: {rows[0].why}")
     title = title or language.of(message("Runs"))
     frame = Shell(title=title, run=title, kind="runs")
-    chart = reward_chart(rows)
-    view = {**runs_view(rows), "charts": drawn([chart], language) if chart else []}
+    groups = grouped(rows, language)
+    chart = reward_chart(groups)
+    view = {**runs_view(groups), "charts": drawn([chart], language) if chart else []}
     template = environment(language).get_template("main/runs.html")
     html = template.render(view=language.of(view), shell=frame)
     (_, page), _ = encode_view(Page("index.html", "", title, html))

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures.tokens import TokenFigures
@@ -92,7 +93,7 @@ def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
     ]
     context: Any = SimpleNamespace(
         options=SimpleNamespace(language=ENGLISH),
-        tables=SimpleNamespace(responses=range(steps * each)),
+        tables=SimpleNamespace(responses=pd.DataFrame({"validation": [0] * (steps * each)})),
         run="made up",
         environment="",
         columns=shown,

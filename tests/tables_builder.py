@@ -17,7 +17,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import floats
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.step import CHARTED, step_charts
-from rlreport.figures.tokens import find_loops
+from rlreport.figures.tokens import correctness, find_loops
 from rlreport.summarise import step_bigrams
 from rlreport.summarise.steps import step_tables
 from rlreport.tables import LogFile, Tables, TextSample
@@ -90,6 +90,7 @@ def response_table(given: dict[str, Any]) -> pd.DataFrame:
         "response_hash": places + 1000,
         "reward_gap": gap,
     }
+    plain["correct"] = correctness(EMPTY, given.get("reward", absent) + np.zeros(rows))
     if "group" not in given:
         keys = given["step"].astype(np.int64) * (int(prompts.max(initial=0)) + 1)
         plain["group"] = np.unique(keys + prompts, return_inverse=True)[1]

@@ -77,6 +77,16 @@ def mismatched(column: str, value: float) -> Tables:
     return tables(**{**quiet, column: value}, mismatch_tokens=8.0)
 
 
+def narrowing(before: int, often: int, after: int, always: int) -> Tables:
+    """Ten groups of ten a step: how many are solved, by how many responses; first and last half."""
+    early = STEP < STEPS // 2
+    solved, right = np.where(early, before, after), np.where(early, often, always)
+    group = INDEX // 10
+    return tables(
+        prompt_id=group + 10 * STEP, reward=((group < solved) & (right > INDEX % 10)) * 1.0
+    )
+
+
 def groups(alike: int, reward_of_alike: float = 0.0) -> Tables:
     """Each step has 50 groups of two; in its second half, ``alike`` of them earn one reward."""
     group = INDEX // 2
@@ -312,6 +322,15 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
     "not_sharpening: a reward of two values": (
         lambda first, last: tables(reward=share(first, last)),
         {(0.1, 0.6): None},
+    ),
+    "sharpening: of each step's groups of ten, how many any response solves, and how many solve": (
+        narrowing,
+        {
+            (10, 2, 6, 8): "info",
+            (10, 2, 10, 8): None,  # as many are solved
+            (10, 6, 6, 5): None,  # pass@1 falls, too
+            (6, 2, 10, 8): None,
+        },
     ),
     "diversity_collapse: distinct bigrams": (repeating, {71: None, 70: None, 69: "warning"}),
     "diversity_collapse: a checked run that learns": (learning, {0.5: "info", 0.0: "warning"}),

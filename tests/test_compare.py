@@ -135,7 +135,7 @@ def compared(base: Path | list[Path], new: Path, **options) -> tuple[dict, Outco
     given = CompareOptions(**options)
     bases = base if isinstance(base, list) else [base]
     *first, last = (run_at(path, given.pair_by) for path in (*bases, new))
-    outcome = outcome_of(first, last, given)
+    outcome = outcome_of(first, [last], given)
     return valid(json.loads(canonical_json(compare_json(outcome)))), outcome
 
 
@@ -179,12 +179,14 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     said = found["verdict"]["sentence"]
     assert re.match(r"NEW is broken: [^.]+ since step 0\. Higher in this pair", said)
     assert found["verdict"]["level"] == "better"
-    assert found["levels"]["new"] == "critical"
+    assert found["levels"]["new"] == ["critical"]
     assert not [g["id"] for g in found["guardrails"] if g["level"] == "better"]
     assert outcome.gate.failed == ("new-critical:kl_explosion",)
     over_seeds = sentence([base, base], broken)
-    assert "NEW is broken: " in over_seeds and " Higher: reward" in over_seeds
-    assert "Better: reward +0." in sentence([base, base], sound)
+    assert "NEW is broken: " in over_seeds and " Higher in these runs: reward" in over_seeds
+    assert "Higher in these runs: reward +0." in sentence([base, base], sound)
+    claim = rlreport.compare([base] * 3, [sound] * 3, tmp_path / "claim.html")
+    assert claim.sentence.startswith("Better: reward +0.")
     lower = rlreport.compare(broken, base, tmp_path / "c")
     assert re.match(r"BASE is broken: [^.]+\. Lower in this pair: reward −0\.", lower.sentence)
     for name in "ac":
@@ -237,7 +239,27 @@ def test_groups_without_signal_count_by_kind(tmp_path):
     assert levels([tmp_path / "wrong"] * 2, mixed)["all_wrong_groups"] == "better"
 
 
-def write_graded(folder: Path, *, words=lambda step: 12, reward=lambda step, k: (step + k) % 2):
+def test_pass_at_k_may_fall_while_the_reward_rises(tmp_path):
+    def solved(often: int, of: int):  # of sixteen prompts
+        return lambda step, prompt, k: k < often and prompt < of
+
+    wide, narrow, larger = (
+        write_graded(tmp_path / name, by_prompt=solved(often, of), each=each)
+        for name, often, of, each in (("wide", 1, 16, 4), ("narrow", 4, 8, 4), ("more", 1, 16, 8))
+    )
+    assert levels(wide, narrow)["pass_at_k"] == "worse"
+    assert levels(narrow, wide)["pass_at_k"] == "better"
+    assert levels(wide, larger)["pass_at_k"] == "missing"  # pass@4 is not pass@8
+
+
+def write_graded(
+    folder: Path,
+    *,
+    words=lambda step: 12,
+    reward=lambda step, k: (step + k) % 2,
+    by_prompt=None,
+    each=4,
+):
     """Twenty steps of sixteen prompts with four responses each."""
     random = dice.Random(0)
     rows = [
@@ -245,11 +267,11 @@ def write_graded(folder: Path, *, words=lambda step: 12, reward=lambda step, k: 
             "step": step,
             "prompt": f"p{prompt}: what?",
             "response": " ".join(random.choices(WORDS, k=words(step))),
-            "reward": float(reward(step, k)),
+            "reward": float(by_prompt(step, prompt, k) if by_prompt else reward(step, k)),
         }
         for step in range(20)
         for prompt in range(16)
-        for k in range(4)
+        for k in range(each)
     ]
     return write(folder / "log.jsonl", rows).parent
 

@@ -1,12 +1,14 @@
 """Comparing runs by prompt: false alarms, power and intervals, on made-up tables of rewards."""
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from rlreport.comparison.statistics import (
+    Effect,
     at_equal_kl,
     difference_band,
     holm,
@@ -15,6 +17,12 @@ from rlreport.comparison.statistics import (
     shrunk,
     unpaired_effect,
 )
+
+
+def unpaired(base: Any, new: Any) -> Effect:
+    """Compare means by prompt, (prompts,) or (runs, prompts) a side; prompts have equal ids."""
+    sides = ([pd.Series(run) for run in np.atleast_2d(side)] for side in (base, new))
+    return unpaired_effect(*sides)
 
 
 def rewards(random, prompts, responses, drop, share=0.3):
@@ -58,10 +66,10 @@ def test_pairing_by_prompt_sees_what_unpaired_prompts_hide():
     ability = random.normal(0, 3, 200)
     base = ability + random.normal(0, 0.1, 200)
     new = ability + 0.2 + random.normal(0, 0.1, 200)
-    paired, unpaired = paired_effect(base, new), unpaired_effect(base, new)
+    paired, apart = paired_effect(base, new), unpaired(base, new)
     assert paired.low > 0
-    assert unpaired.low < 0 < unpaired.high
-    assert unpaired.mde > 5 * paired.mde
+    assert apart.low < 0 < apart.high
+    assert apart.mde > 5 * paired.mde
 
 
 def test_the_interval_is_students_where_differences_are_normal():
@@ -84,7 +92,7 @@ def test_few_binary_pairs_need_the_exact_test_as_well():
     assert paired_effect(np.ones(12), np.r_[np.zeros(8), np.ones(4)]).high < 0
 
 
-@pytest.mark.parametrize("compared", [paired_effect, unpaired_effect])
+@pytest.mark.parametrize("compared", [paired_effect, unpaired])
 def test_two_prompts_give_no_interval_and_three_hold_no_difference(compared):
     two = compared(np.zeros(2), np.array([0.4, 0.5]))
     assert np.isnan(two.low) and np.isnan(two.high) and two.p == 1
@@ -127,11 +135,11 @@ def test_equal_runs_are_seldom_told_apart_in_any_design(rewards, prompts, paired
     for _ in range(400):
         *bases, new = REWARDS[rewards](random, (runs + 1, prompts))
         if runs == 1:
-            effect = (paired_effect if paired else unpaired_effect)(bases[0], new)
+            effect = (paired_effect if paired else unpaired)(bases[0], new)
         elif paired:
             effect = paired_effect(np.stack(bases), new)
         else:
-            effect = unpaired_effect(np.mean(bases, axis=0), new, runs=bases)
+            effect = unpaired(bases, new)
         wrong += effect.low > 0 or effect.high < 0
         assert (effect.low > 0 or effect.high < 0) <= (effect.p <= 0.05)
     assert wrong / 400 <= 0.06
@@ -143,14 +151,14 @@ def test_equal_runs_are_seldom_told_apart_in_any_design(rewards, prompts, paired
 )
 def test_binary_rewards_of_other_prompts_need_fishers_exact_test(base, new, of, fisher):
     left, right = ((np.arange(of) < ones).astype(float) for ones in (base, new))
-    effect = unpaired_effect(left, right)
+    effect = unpaired(left, right)
     assert relabel_p(left, right) == pytest.approx(fisher, rel=1e-5)
     assert effect.p >= fisher * (1 - 1e-5)
     assert (effect.low > 0) == (fisher <= 0.05)
 
 
 def test_prompts_that_differ_by_nothing_else_are_evidence_if_they_are_many():
-    for compared, enough in ((paired_effect, 6), (unpaired_effect, 4)):
+    for compared, enough in ((paired_effect, 6), (unpaired, 4)):
         few, many = (compared(np.zeros(n), np.ones(n)) for n in (enough - 1, enough))
         assert few.low <= 0 < few.high and np.isnan(few.mde)
         assert many.low == many.high == 1 and many.mde == 0
@@ -186,7 +194,7 @@ def test_with_several_seeds_equal_runs_are_told_apart_no_more_often_than_the_lev
         prompts = random.normal(0.5, spread or 0.3, (seeds + 1 if spread else 1, 64))
         *bases, new = prompts + run + random.normal(0, 0.1, (seeds + 1, 64))
         if spread:
-            effect = unpaired_effect(np.mean(bases, axis=0), new, runs=bases)
+            effect = unpaired(bases, new)
         else:
             effect = paired_effect(np.stack(bases), new)
             outside = effect.low > 0 or effect.high < 0

@@ -93,6 +93,21 @@ def test_figures_findings_and_lengths_stay(hidden, plain):
     assert re.search(rb"\[prompt \d+, at most 1,?00?0? characters\]", everything(hidden.out))
 
 
+def test_pass_at_k_stays_and_says_k(tmp_path):
+    rows = [
+        {"step": step, "prompt": f"p{i // 4}", "response": "r", "reward": i / 8, "correct": i == 1}
+        for step in range(3)
+        for i in range(8)
+    ]
+    log = write_log(tmp_path / "log.jsonl", rows)
+    out = tmp_path / "out"
+    rlreport.build(log, out, redact=True, workers=1)
+    about = json.loads((out / "data" / "report.json").read_bytes())
+    assert about["pass_k"] == 4
+    assert [(row["pass_at_1"], row["pass_at_k"]) for row in about["steps"]] == [(0.125, 0.5)] * 3
+    assert "k is 4, the usual number of responses in a group." in (out / "index.html").read_text()
+
+
 @pytest.fixture(scope="module")
 def folder(redacted):
     """A redacted report folder."""

@@ -2,14 +2,22 @@
 
 import html
 import json
+import random
 import re
 import shutil
 
+import numpy as np
 import pytest
 
 import rlreport
+from rlreport.check.course import course_of
+from rlreport.check.finding import SCHEMA
+from rlreport.check.series import Series
+from rlreport.draw.curves import sparkline
 from rlreport.errors import RlreportError
 from rlreport.pipeline import build_report
+from rlreport.text.numbers import exact, written
+from tests.browser import visiting
 from tests.reading import write
 
 
@@ -180,3 +188,217 @@ def test_rewards_of_the_runs_are_curves_of_one_chart(runs, tmp_path):
     shutil.copytree(runs / "run:0#<i>", one)
     rlreport.index([one], tmp_path / "one.html")
     assert "<figure" not in (tmp_path / "one.html").read_text()
+
+
+def run_folder(
+    root, place, *, run="", settings=None, sentence="", rewards=(0.1, 0.5), level="healthy"
+):
+    """Write a small report.json by hand: two steps, and the course of these two rewards."""
+    about = {
+        "schema": SCHEMA,
+        "generator": {"name": "rlreport", "version": "1"},
+        "run": run or place,
+    }
+    about["steps"] = [
+        {"step": s, "responses": 4, "reward_mean": reward} for s, reward in enumerate(rewards)
+    ]
+    parts = {"first": rewards[0], "best": max(rewards), "last": rewards[-1]}
+    course = {"quantity": "reward", "series": {"file": "steps.csv", "column": "reward_mean"}}
+    course |= {name: {"value": value, "steps": [0, 0]} for name, value in parts.items()}
+    about["verdict"] = {"level": level, "lead": None, "sentence": sentence, "course": [course]}
+    about["card"] = {"entries": settings or {}}
+    (root / place / "data").mkdir(parents=True)
+    (root / place / "data/report.json").write_text(json.dumps(about))
+
+
+def index_page(root):
+    return html.unescape(rlreport.index(root, root / "index.html").out.read_text())
+
+
+def rows_of(page, table):
+    """Return a table's rows as texts by the key of the column."""
+    part = page.partition(f'data-table="{table}">')[2].partition("</section>")[0]
+    keys = re.findall(r'<th [^>]*data-key="([^"]*)"', part)
+    rows = re.findall(r'<tr data-n="[^"]*">(.*?)</tr>', part, re.S)
+    texts = [
+        [re.sub("<.*?>", "", c) for c in re.findall(r"<td.*?</td>", row, re.S)] for row in rows
+    ]
+    return [dict(zip(keys, (text.strip() for text in row), strict=True)) for row in texts]
+
+
+def shown_settings(page, table):
+    part = page.partition(f'data-table="{table}">')[2].partition("</section>")[0]
+    heads = re.findall(r'<th [^>]*data-key="card:([^"]*)"([^>]*)>', part)
+    return {key: "hidden" not in rest for key, rest in heads}
+
+
+def test_runs_that_differ_in_their_seed_alone_are_a_group(tmp_path):
+    for seed, reward, level in ((1, 0.38, "warning"), (2, 0.43, "healthy"), (3, 0.45, "healthy")):
+        run_folder(tmp_path, f"low_s{seed}", settings={"lr": 1e-6, "seed": seed},
+                   rewards=(0.1, reward), level=level)  # fmt: skip
+    for seed, name in ((1, "calm-owl"), (2, "brave-fox")):
+        run_folder(tmp_path, f"z{seed}", run=name, settings={"lr": 1e-5, "seed": seed})
+    run_folder(tmp_path, "single", settings={"lr": 1e-4})
+    (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04")
+    page = index_page(tmp_path)
+    low, single, high = rows_of(page, "groups")
+    assert [row["group"] for row in (low, single, high)] == ["low", "single", "calm-owl and others"]
+    assert [row["runs"] for row in (low, single, high)] == ["3", "1", "2"]
+    assert low["verdict"].replace("\N{NO-BREAK SPACE}", " ") == "2 Healthy, 1 Warning"
+    assert (low["reward_first"], low["reward_last"]) == ("0.100", "0.42 (0.38 to 0.45)")
+    assert (single["reward_last"], single["card:lr"]) == ("0.500", "0.0001")
+    assert f'data-v="{(0.38 + 0.43 + 0.45) / 3}"' in page  # sorted by the mean
+    assert "card:seed" not in low
+    runs = [(row["run"], row["group"]) for row in rows_of(page, "runs")]
+    assert runs == [
+        ("cut.zip", ""),
+        *((f"low_s{seed}", "low") for seed in (1, 2, 3)),
+        ("single", ""),
+        ("calm-owl", "calm-owl and others"),
+        ("brave-fox", "calm-owl and others"),
+    ]
+    (chart,) = re.findall(r'<figure class="chart.*?</figure>', page, re.S)
+    names = set(re.findall(r"<text[^>]*>([^<]*)</text>", chart))
+    assert {"low", "single", "calm-owl and others"} <= names
+    assert not names & {"low_s1", "calm-owl"}
+    assert len(re.findall(r'd="[^"]*" fill="[^"]*" fill-opacity="0.13"', chart)) == 2
+
+
+def test_without_groups_there_is_no_table_of_groups(tmp_path):
+    for name in ("a", "b"):
+        run_folder(tmp_path, name, settings={"lr": name})
+    page = index_page(tmp_path)
+    assert "Groups of runs" not in page
+    assert "group" not in rows_of(page, "runs")[0]
+
+
+def test_runs_named_by_their_seed_are_grouped_by_folder(tmp_path):
+    for place in ("low/seed_1", "low/seed_2", "high/seed_1", "high/seed_2"):
+        run_folder(tmp_path, place, run=place.partition("/")[2])
+    made = rlreport.index([tmp_path / "low", tmp_path / "high"], tmp_path / "index.html")
+    assert [row["group"] for row in rows_of(made.out.read_text(), "groups")] == ["low", "high"]
+
+
+def test_settings_that_tell_groups_apart_come_first_and_eight_are_shown(tmp_path):
+    for group in range(3):
+        for seed in range(2):
+            place = f"g{group}_s{seed}"
+            paths = {"output_dir": place, "wandb_project": group}
+            within = {"seed": seed, "port_offset": seed}
+            between = {f"k{i}": group for i in range(9)}
+            settings = {**paths, **within, "same": 1, **between}
+            run_folder(tmp_path, place, settings=settings)
+    page = index_page(tmp_path)
+    runs, groups = shown_settings(page, "runs"), shown_settings(page, "groups")
+    assert [*runs][:9] == [f"k{i}" for i in range(9)]
+    assert [*runs][9:] == ["seed", "port_offset", "wandb_project", "output_dir"]
+    assert [*groups] == [*(f"k{i}" for i in range(9)), "wandb_project"]
+    for shown in (runs, groups):
+        assert [key for key, visible in shown.items() if visible] == [f"k{i}" for i in range(8)]
+
+
+def test_what_happened_is_the_sentence_of_the_verdict_without_its_level(tmp_path):
+    long = "qwen2.5-7b_" * 20 + "end"
+    sentences = {
+        "a": ("healthy", "Healthy as far as rewards show: the reward rose from 0 to 1. Keep it."),
+        "b": ("critical", "Broken: reward hacking: length rises. The reward fell."),
+        "c": ("healthy", "Healthy. The reward rose: twice."),
+        "d": ("unclear", ""),
+    }
+    for place, (level, sentence) in sentences.items():
+        run_folder(tmp_path, place, run=long + place, level=level, sentence=sentence)
+    rows = rows_of(index_page(tmp_path), "runs")
+    assert [row["sentence"] for row in rows] == [
+        "The reward rose from 0 to 1. Keep it.",
+        "Reward hacking: length rises. The reward fell.",
+        "The reward rose: twice.",
+        "",
+    ]
+    assert [row["run"] for row in rows] == [long + place for place in sentences]
+
+
+def test_more_groups_than_colours_are_drawn_from_the_highest_and_the_chart_says_so(tmp_path):
+    for number in range(12):
+        run_folder(tmp_path, f"run{number:02}", rewards=(0.1, number / 12))
+    page = index_page(tmp_path)
+    assert "the 8 of 12 that are highest at the end" in page
+    (chart,) = re.findall(r'<figure class="chart.*?</figure>', page, re.S)
+    names = set(re.findall(r"<text[^>]*>(run\d+)</text>", chart))
+    assert names == {f"run{number:02}" for number in range(4, 12)}
+
+
+def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
+    rng = random.Random(3)
+    kinds = ("rollouts", "metrics", "both")
+    for kind in kinds:
+        logs = tmp_path / "logs" / kind
+        logs.mkdir(parents=True)
+        if kind != "metrics":
+            write(logs / "a.jsonl", [
+                {"step": s, "prompt": f"p{n // 4}", "response": f"r {n}",
+                 "reward": float(rng.random() < 0.2 + s / 60)}
+                for s in range(30) for n in range(8)
+            ])  # fmt: skip
+        if kind != "rollouts":
+            lines = [f"{s},{0.1 + s / 40 + rng.random() / 10},{s / 90}" for s in range(30)]
+            (logs / "metrics.csv").write_text("step,reward,kl\n" + "\n".join(lines))
+        rlreport.build(logs, tmp_path / "reports" / kind, title=kind, workers=1)
+    reports = {
+        kind: json.loads((tmp_path / "reports" / kind / "data/report.json").read_text())
+        for kind in kinds
+    }
+    page = index_page(tmp_path / "reports")
+    rows = {row["run"]: row for row in rows_of(page, "runs")}
+    curves = {}
+    for kind, about in reports.items():
+        course = next(c for c in about["verdict"]["course"] if c["quantity"] == "reward")
+        overview = (tmp_path / "reports" / kind / "index.html").read_text()
+        for part in ("first", "best", "last"):
+            value = course[part]["value"]
+            assert rows[kind][f"reward_{part}"] == written(value)
+            assert f'title="{exact(value)}">{written(value)}' in page
+            assert part == "best" or f'title="{exact(value)}, step' in overview
+        assert rows[kind]["steps"] == "30"
+        curves[kind] = np.array([step["reward_mean"] for step in about["steps"]])
+        assert sparkline(curves[kind]) in page
+    for base, new in (("rollouts", "metrics"), ("both", "rollouts")):
+        one, other = (tmp_path / "reports" / name for name in (base, new))
+        comparison = rlreport.compare(one, other, tmp_path / base).outcome.comparison
+        assert np.allclose(comparison.curves, [curves[base], curves[new]])
+        steps = np.arange(30)
+        courses = [course_of(Series(steps, curves[name]), "reward") for name in (base, new)]
+        leading = max((c for c in courses if c and c.gained), key=lambda course: course.best.value)
+        middle = (leading.first.value + leading.best.value) / 2
+        assert comparison.speed
+        assert comparison.speed.half.reward == pytest.approx(middle)
+
+
+def test_groups_are_sorted_by_their_mean_and_no_name_is_cut(browser, tmp_path):
+    long = "qwen2.5-7b-instruct_gsm8k_grpo_" * 3
+    for name, reward in (("a", 0.2), ("b", 0.9)):
+        for seed in range(2):
+            place = f"{name}_s{seed}"
+            run_folder(tmp_path, place, run=long + place, rewards=(0, reward + seed / 10),
+                       sentence=f"Healthy. {'Words and more. ' * 20}",
+                       settings={f"k{i}": name for i in range(10)})  # fmt: skip
+    index_page(tmp_path)
+    with visiting(browser, tmp_path / "index.html") as page:
+        groups = page.locator('[data-table="groups"]')
+        groups.get_by_role("button", name="Reward, last").click()
+        names = groups.locator("tbody td:first-child").all_inner_texts()
+        assert names == [f"{long}b", f"{long}a"]
+        # Few rows have tools, too: they show the hidden columns.
+        head = groups.locator('th[data-key="card:k9"]')
+        assert not head.is_visible()
+        groups.get_by_role("button", name="Columns").click()
+        page.get_by_role("checkbox", name="k9").check()
+        assert head.is_visible()
+    for width in (1400, 390):
+        with visiting(
+            browser, tmp_path / "index.html", viewport={"width": width, "height": 900}
+        ) as page:
+            cut = "cells => cells.filter(c => c.scrollHeight > c.clientHeight + 1).length"
+            keys = ("run", "group", "verdict", "sentence")
+            cells = ", ".join(f'td[data-key="{key}"] .clamp' for key in keys)
+            assert page.locator(f"{cells}, td.link").evaluate_all(cut) == 0
+            assert page.evaluate("document.documentElement.scrollWidth") <= width

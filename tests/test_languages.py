@@ -92,7 +92,7 @@ FORMS += ["index.html"]
 @pytest.mark.parametrize("form", FORMS)
 def test_no_text_is_left_in_english_or_glued_of_several(spoken, form):
     known, parts = NAMES, parts_of(spoken / form)
-    if form == "index.html":  # a reason is a text of the report that is listed
+    if form == "index.html":  # reasons and verdicts are texts of the reports that are listed
         known = NAMES | {"not", "an", "object", "but", "list"}
     assert pseudo.untranslated(parts, known) == []
     if not form.endswith((".md", ".eml")):

@@ -333,9 +333,9 @@ def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tm
     assert lower.sentence.startswith("Lower in this pair: reward −0.700")
     assert "within these runs" in lower.sentence and "up to" not in lower.sentence
     assert any("but not that the change caused it" in note for note in lower.notes)
-    assert (lower.outcome.comparison.level, lower.gate.exit) == ("no_evidence", 0)
+    assert (lower.outcome.comparison.level, lower.gate.exit) == ("worse", 0)
     two = rlreport.compare([high, high], low, tmp_path / "c.html", require_evidence=True)
-    assert two.sentence.startswith("Lower: reward −0.700") and two.gate.exit == 3
+    assert two.sentence.startswith("Lower in these runs: reward −0.700") and two.gate.exit == 0
     same = rlreport.compare(high, high, tmp_path / "c.html")
     assert same.sentence.startswith("No evidence either way") and "up to ±" in same.sentence
     assert "logged by both runs" not in (tmp_path / "c.html").read_text("utf-8")
@@ -346,7 +346,10 @@ def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tm
         lines(tmp_path / f"{i}.jsonl", events(reward=partial(_sawtooth, i + 1))) for i in range(3)
     ]
     far = lines(tmp_path / "far.jsonl", events(reward=lambda s: 90.0 + s % 5))
-    assert rlreport.compare(seeds, far, tmp_path / "c.html").sentence.startswith("Better: reward")
+    higher = rlreport.compare(seeds, far, tmp_path / "c.html")
+    assert higher.sentence.startswith("Higher in these runs: reward")
+    better = rlreport.compare(seeds, [far] * 3, tmp_path / "c.html", fail_on=["worse"])
+    assert better.sentence.startswith("Better: reward") and better.gate.exit == 0
 
 
 def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tmp_path):
@@ -354,7 +357,7 @@ def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tm
     notes = rlreport.compare(log, log, tmp_path / "c.html").notes
     assert any(note.startswith("Of runs with trainer metrics only, blocks") for note in notes)
     page = (tmp_path / "c.html").read_text("utf-8")
-    assert "Not compared, as a run has no data: Watched reward, KL per response, " in page
+    assert "Not compared, as a run has no data: Watched reward, KL, Cut off at the limit, " in page
     assert "At equal KL: not compared, as this needs KL per response in both runs." in page
     for section in ("Prompts won and lost", "Texts more frequent in NEW", "Tokens by change"):
         assert section not in page

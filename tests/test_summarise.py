@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rlreport.columns import PROMPT_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
+from rlreport.figures.tokens import correctness
 from rlreport.read.rollouts import EDGE
 from rlreport.read.sample import FIGURES
 from rlreport.summarise import prompt_table, step_bigrams, token_table
-from rlreport.summarise.steps import Grouped, incomplete, most_common, step_table, window_size
+from rlreport.summarise.steps import (
+    Grouped,
+    incomplete,
+    most_common,
+    passes_of,
+    step_table,
+    window_size,
+)
 from rlreport.tables import GAP, TokenSample
 from tests.tables_builder import response_table, sample
 
@@ -68,6 +80,50 @@ def test_groups_count_those_with_several_responses_alone():
 def test_groups_may_be_mixed_up_in_the_log():
     table = responses(reward=[0.0, 1.0, 1.0, 0.0], group=[7, 3, 7, 3])
     assert steps_of(table)["group_std_mean"].iloc[0] == 0.5
+
+
+GRADES = st.lists(st.sampled_from([0.0, 1.0, np.nan]), min_size=1, max_size=7)
+
+
+@given(st.lists(GRADES, min_size=1, max_size=6), st.integers(1, 2))
+def test_pass_at_k_is_the_share_of_all_subsets_of_a_group_with_a_right_response(grades, each):
+    known = [[grade for grade in group if grade == grade] for group in grades]
+    sizes = [len(group) for group in known if group]
+    usual = max(sorted(set(sizes)), key=sizes.count, default=1)
+    k = usual if 2 * sizes.count(usual) >= len(sizes) else 1
+    rows = [(place, grade) for place, group in enumerate(grades) for grade in group]
+    group, correct = np.array(sorted(rows, key=lambda row: hash(row[1]))).T
+    table = responses(step=group // each, group=group, correct=correct).sort_values("step")
+    found = steps_of(table)
+    assert passes_of(table).k == k
+    for name, size in (("pass_at_1", 1), ("pass_at_k", k)):
+        shares = [
+            float(np.mean([max(drawn) for drawn in combinations(group, size)]))
+            if len(group) >= k > 1
+            else np.nan
+            for group in known
+        ]
+        means = pd.Series(shares).groupby(np.arange(len(shares)) // each).mean()
+        np.testing.assert_allclose(found[name], means.reindex(found["step"]), atol=1e-12)
+
+
+def test_responses_without_groups_have_no_pass_at_k():
+    table = responses(reward=[0.0, 1.0, 1.0, 0.0, 1.0], group=[0, 1, 2, 3, 3])
+    assert passes_of(table).k == 1
+    assert steps_of(table)[["pass_at_1", "pass_at_k"]].isna().all(axis=None)
+
+
+def test_right_is_what_the_log_says_else_the_higher_of_two_rewards():
+    reward = np.array([-1.0, 2.0, np.nan, 2.0])
+    logged = pd.DataFrame({"Acc": [1.0, 0.0, 1.0, np.nan]})
+    np.testing.assert_equal(correctness(logged, reward), logged["Acc"])
+    for extras in (
+        pd.DataFrame(),
+        pd.DataFrame({"acc": reward, "correction": 1.0}),
+    ):
+        np.testing.assert_equal(correctness(extras, reward), [0.0, 1.0, np.nan, 1.0])
+    for others in ([0.0, 0.5, 1.0], [1.0, 1.0, 1.0]):
+        assert np.isnan(correctness(pd.DataFrame(index=range(3)), np.array(others))).all()
 
 
 def test_equal_texts_in_a_step_are_duplicates_of_each_other():

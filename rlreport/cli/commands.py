@@ -287,35 +287,44 @@ def _to_standard_output(form: str | None) -> Iterator[Path]:
             raise OutputError(f"-o -: cannot be written: {error.strerror}") from error
 
 
-@click.command(short_help="Compare two runs.")
-@click.argument("runs", nargs=-1, required=True, metavar="BASE... NEW")
+@click.command(short_help="Compare two runs, or two groups of runs.")
+@click.argument("runs", nargs=-1, metavar="[BASE... NEW]")
+@click.option("--base", multiple=True, metavar="RUN", help="A run of BASE; repeat for its seeds.")
+@click.option("--new", multiple=True, metavar="RUN", help="A run of NEW; repeat for its seeds.")
 @out_option(
     "comparison",
     "Output path, or URL such as s3://bucket/run; the suffix selects the format as in "
     "'rlreport build'.",
 )
 @options(CompareOptions)
-def compare(runs: tuple[str, ...], out: str, **given: Any) -> None:
+def compare(
+    runs: tuple[str, ...], base: tuple[str, ...], new: tuple[str, ...], out: str, **given: Any
+) -> None:
     """Compare the run NEW with BASE: logs, or earlier reports (folder, .zip, .html).
 
-    Give BASE several times for several seeds. Exit status: 1 if a --fail-on condition is met, 2
+    Give --base and --new several times for several seeds, or a folder of runs that differ only in
+    their seed. Exit status: 1 if a --fail-on condition is met, 2
     for unusable input, 3 if --require-evidence found no difference, otherwise 0. With status 1
     and 3 the comparison is still written.
 
     \b
     Examples:
       rlreport compare main-report/ logs/ -o comparison
-      rlreport compare seed1/ seed2/ seed3/ new/ -o comparison.html
+      rlreport compare --base a1/ --base a2/ --base a3/ --new b1/ --new b2/ --new b3/
+      rlreport compare baseline-seeds/ new-seeds/ -o comparison.html
       rlreport compare main.zip logs/ -o comment.md --fail-on worse --margin 0.01
     """
     from rlreport.api import compare as compare_runs
     from rlreport.deliver.publish import page_at
 
-    if len(runs) < 2:
+    if not new:
+        *earlier, last = runs or [""]
+        base, new, runs = (*base, *earlier), (last,), ()
+    if runs or not (base and all(new)):
         raise UsageError("compare: give BASE and NEW, logs or earlier reports")
     if out == "-":
         raise UsageError("-o -: compare needs an output path")
-    comparison = compare_runs(runs[:-1], runs[-1], out, **given)
+    comparison = compare_runs(base, new, out, **given)
     if not given["quiet"]:
         translate = Language(given["lang"]).of
         say(translate(comparison.sentence))

@@ -1,18 +1,21 @@
-"""Compare a run (NEW) with one or several others (BASE) over the last steps that all have."""
+"""Compare one or several runs (NEW) with others (BASE) over the last steps that all have."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from dataclasses import dataclass, field
+from functools import cached_property, partial, reduce
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import xxhash
 
+from rlreport.check.course import course_of
+from rlreport.check.finding import Course
 from rlreport.check.run import has
-from rlreport.comparison.reports import EXTRA, METRICS, PART
+from rlreport.check.series import Series, running_mean
+from rlreport.comparison.reports import EXTRA, METRICS, PART, TRAINER, trainer_rows
 from rlreport.comparison.statistics import (
     LEVEL,
     Band,
@@ -26,6 +29,7 @@ from rlreport.comparison.statistics import (
 )
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.summarise.steps import most_common
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import translatable
 
@@ -43,24 +47,32 @@ PROMPT, GROUP = "prompt", "group"
 # all runs (ALL_RIGHT), or lower (ALL_WRONG); otherwise 0
 ALL_RIGHT, ALL_WRONG = "all_right", "all_wrong"
 
+TOKENS, CHARACTERS = "response_tokens", "response_chars"
+# Columns that mean nothing if the logger cuts texts
+OF_WHOLE_TEXTS = (CHARACTERS, "distinct_2", "duplicate")
+
 # Figures that should not get worse: id, name, columns (the first one that all runs have is used),
 # and which direction is better: 1 up, -1 down, 0 neither
 GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
-    ("watched_reward", translatable("Watched reward"), ("valid_reward",), 1),
-    ("kl", translatable("KL"), ("kl_k1",), -1),
-    ("length", translatable("Length"), ("response_tokens", "response_chars"), -1),
-    ("cut_off", translatable("Cut off at the limit"), ("cut_off",), -1),
+    ("watched_reward", translatable("Watched reward"), ("valid_reward", f"{TRAINER}validation"), 1),
+    ("kl", translatable("KL"), ("kl_k1", f"{TRAINER}kl"), -1),
+    ("kl_token", translatable("KL per token"), (f"{TRAINER}kl_token",), -1),
+    ("length", translatable("Length"), (TOKENS, f"{TRAINER}length", CHARACTERS), -1),
+    ("cut_off", translatable("Cut off at the limit"), ("cut_off", f"{TRAINER}truncated"), -1),
     ("surprisal", translatable("Surprisal"), ("surprisal_mean",), 1),
+    ("entropy", translatable("Entropy"), (f"{TRAINER}entropy",), 1),
+    ("gradient_norm", translatable("Gradient norm"), (f"{TRAINER}grad_norm",), -1),
     ("distinct_2", translatable("Distinct-2"), ("distinct_2",), 1),
     ("duplicates", translatable("Repeated responses"), ("duplicate",), -1),
     ("all_wrong_groups", translatable("Groups without signal, all wrong"), (ALL_WRONG,), -1),
     ("all_right_groups", translatable("Groups without signal, all right"), (ALL_RIGHT,), 0),
-    ("mismatch", translatable("Engine mismatch, k3"), ("mismatch_k3",), -1),
-    ("tool_errors", translatable("Tool errors"), ("tool_errors",), -1),
+    ("pass_at_k", translatable("pass@k"), ("pass_at_k",), 1),
+    ("mismatch", translatable("Engine mismatch, k3"), ("mismatch_k3", f"{TRAINER}mismatch_k3"), -1),
+    ("tool_errors", translatable("Tool errors"), ("tool_errors", f"{TRAINER}tool_errors"), -1),
 )
 
 # Guardrails that never count as better, only as changed, as a collapsed policy improves them
-NEVER_BETTER = ("length", "surprisal")
+NEVER_BETTER = ("length", "surprisal", "entropy", "gradient_norm")
 
 _SPLITS = {"val": ("val", "eval", "valid", "validation", "test"), "train": ("train",)}
 
@@ -79,6 +91,17 @@ class Side:
     # whether equal ``pair`` values mean equal prompts across runs; false if redacted
     named: bool = True
     unpaired: int = 0  # number of responses left out because they have no pairing key
+    trainer: pd.DataFrame = field(default_factory=partial(trainer_rows, pd.DataFrame()))
+    cut: bool = False  # whether the logger cuts texts
+
+    @property
+    def evaluation(self) -> Course | None:
+        """Course of the trainer's evaluations, None if there are none."""
+        values = self.trainer.get(f"{TRAINER}validation")
+        if values is None:
+            return None
+        series = Series(self.trainer["step"].to_numpy(np.int64), values.to_numpy(np.float64))
+        return course_of(series, TRAINER, "watched_reward")
 
 
 def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
@@ -103,15 +126,19 @@ def _hash(value: object) -> int:
 
 
 class Windows(NamedTuple):
-    """First and last compared step of each BASE run and of NEW, and the steps of all runs."""
+    """First and last compared step of each BASE and each NEW run, and the steps of all runs."""
 
     bases: list[tuple[int, int]]
-    new: tuple[int, int]
+    news: list[tuple[int, int]]
     common: Ints
 
+    @property
+    def new(self) -> tuple[int, int]:
+        return self.news[0]
 
-def windows(frames: Sequence[pd.DataFrame]) -> Windows:
-    """Choose the steps to compare, given the responses of each run.
+
+def windows(frames: Sequence[pd.DataFrame], bases: int) -> Windows:
+    """Choose the steps to compare, given the responses of each run, the BASE runs first.
 
     These are the last fifth of the common steps if that reaches into the last fifth of the range
     that all runs cover. Otherwise they are each run's steps in that fifth of the range, or if a
@@ -126,12 +153,44 @@ def windows(frames: Sequence[pd.DataFrame]) -> Windows:
         chosen_steps = [_last_fifth(common)] * len(steps)
     elif low > high or not all(map(len, chosen_steps)):
         chosen_steps = [_last_fifth(run) for run in steps]
-    *bases, new = [(int(run[0]), int(run[-1])) for run in chosen_steps]
-    return Windows(bases, new, common)
+    ends = [(int(run[0]), int(run[-1])) for run in chosen_steps]
+    return Windows(ends[:bases], ends[bases:], common)
 
 
 def _last_fifth(steps: Ints) -> Ints:
     return steps[-max(1, round(len(steps) * WINDOW_SHARE)) :]
+
+
+class Reached(NamedTuple):
+    """Steps at which the first BASE and the first NEW run reached a reward, None for never."""
+
+    reward: float
+    base: int | None
+    new: int | None
+
+
+class Speed(NamedTuple):
+    """When the runs reached half and 90% of the gain of the run that gained more."""
+
+    half: Reached
+    most: Reached
+
+
+def speed_of(base: Series, new: Series) -> Speed | None:
+    """Return when the means of windows reach parts of the larger gain; None without a clear one."""
+    courses = [c for c in (course_of(series, "reward") for series in (base, new)) if c]
+    leading = max((c for c in courses if c.gained), key=lambda c: c.best.value, default=None)
+    if leading is None or len(courses) < 2:
+        return None
+    gain = leading.best.value - leading.first.value
+    targets = [leading.first.value + share * gain for share in (0.5, 0.9)]
+    return Speed(*(Reached(target, *(_reached(c, target) for c in courses)) for target in targets))
+
+
+def _reached(course: Course, target: float) -> int | None:
+    """Return the last step of the first window with a mean of at least ``target``."""
+    windows = np.flatnonzero(running_mean(course.values, course.window) >= target)
+    return int(course.steps[windows[0] + course.window - 1]) if len(windows) else None
 
 
 class Guardrail(NamedTuple):
@@ -139,37 +198,49 @@ class Guardrail(NamedTuple):
 
     id: str
     column: str
-    base: float  # mean over prompts in the first BASE run
+    base: float  # mean over prompts and runs
     new: float
     effect: Effect
     level: GuardrailLevel  # Holm-corrected for several guardrails
 
 
-def effect_on(means: Sequence[pd.DataFrame], column: str, *, paired: bool) -> Effect:
-    """Return the difference NEW - BASE of one figure, NaN if a run does not have the figure.
+class Means(NamedTuple):
+    """Each prompt's mean figures, indexed by ``pair``: a table per run."""
 
-    ``means`` has a table per run, NEW last: each prompt's mean figures, indexed by ``pair``.
-    """
-    if not all(has(table, column) for table in means):
+    bases: list[pd.DataFrame]
+    news: list[pd.DataFrame]
+
+    def have(self, column: str) -> bool:
+        return all(has(table, column) for table in (*self.bases, *self.news))
+
+
+def effect_on(means: Means, column: str, *, paired: bool) -> Effect:
+    """Return the difference NEW - BASE of one figure, NaN if a run does not have the figure."""
+    if not means.have(column):
         return Effect(paired=paired)
-    columns = [table[column] for table in means]
-    if paired:
-        *bases, new = pd.concat(columns, axis=1, join="inner").sort_index().to_numpy(np.float64).T
-        return paired_effect(np.stack(bases), new)
-    pooled = pd.concat(columns[:-1]).groupby(level=0).mean().to_numpy(np.float64)
-    *bases, new = (values.to_numpy(np.float64) for values in columns)
-    return unpaired_effect(pooled, new, runs=bases)
+    base, new = ([table[column] for table in runs] for runs in means)
+    if not paired:
+        return unpaired_effect(base, new)
+    runs = pd.concat([*base, *new], axis=1, join="inner").sort_index().to_numpy(np.float64).T
+    return paired_effect(runs[: len(base)], runs[len(base) :])
 
 
-def _guardrails(means: Sequence[pd.DataFrame], *, paired: bool) -> list[Guardrail]:
-    """Compare all GUARDRAILS and reward parts, with p-values corrected for multiple testing."""
-    parts = [name for name in map(str, means[-1]) if name.startswith(PART) and name in means[0]]
+def _guardrails(means: Means, trainer: Means, *, paired: bool) -> list[Guardrail]:
+    """Compare all GUARDRAILS and reward parts, with p-values corrected for multiple testing.
+
+    Figures that responses do not have are the trainer's, by block of steps.
+    """
+    parts = [n for n in map(str, means.news[0]) if n.startswith(PART) and n in means.bases[0]]
     guardrails, directions = [], {}
     for name, _, columns, better in (*GUARDRAILS, *((part, "", (part,), 1) for part in parts)):
-        column = next((c for c in columns if all(has(table, c) for table in means)), columns[0])
-        ends = [float(table[column].mean()) if column in table else np.nan for table in means]
-        effect = effect_on(means, column, paired=paired)
-        guardrails.append(Guardrail(name, column, ends[0], ends[-1], effect, "missing"))
+        column = next((c for c in columns if means.have(c) or trainer.have(c)), columns[0])
+        tables = trainer if column.startswith(TRAINER) else means
+        base, new = (
+            float(np.mean([table[column].mean() for table in runs if column in table] or [np.nan]))
+            for runs in tables
+        )
+        effect = effect_on(tables, column, paired=paired and tables is means)
+        guardrails.append(Guardrail(name, column, base, new, effect, "missing"))
         directions[name] = better
     logged = [g for g in guardrails if np.isfinite(g.effect.low)]
     corrected = zip(logged, holm([g.effect.p for g in logged]), strict=True)
@@ -188,10 +259,11 @@ def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLe
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences between BASE and NEW in their windows; curves are of the first BASE run."""
+    """Differences between BASE and NEW in their windows; curves are of each side's first run."""
 
     split: str  # compared split: ``val``, ``train`` or ``all``
-    # responses of each BASE run, then of NEW, in that split, at all steps
+    bases: int  # number of BASE runs
+    # responses of each BASE run, then of each NEW run, in that split, at all steps
     responses: list[pd.DataFrame]
     windows: Windows
     inside: list[pd.DataFrame]  # those of ``responses`` whose steps are in the window of their run
@@ -201,24 +273,19 @@ class Comparison:
     shared: int  # number of prompts that all runs have in their windows
     only_base: int  # number of prompts in the window of a BASE run but not in that of NEW
     only_new: int  # number of prompts in the window of NEW but not in that of every BASE run
+    cut: bool  # whether the logger cuts a run's texts
 
     @property
     def metrics_alone(self) -> bool:
         return any((frame["split"] == METRICS).all() for frame in self.responses)
 
     @property
-    def within_runs(self) -> bool:
-        """Whether the interval covers variation between steps only, as there are too few runs."""
-        return self.metrics_alone and len(self.responses) <= LEAST_RUNS
+    def claims(self) -> bool:
+        """Whether both sides have enough runs to judge the change, not only these runs."""
+        return min(self.bases, len(self.responses) - self.bases) >= LEAST_RUNS
 
     @property
     def level(self) -> Level:
-        """Verdict on the change: that of these runs, or no evidence if there are too few runs."""
-        level = self.observed_level
-        return "no_evidence" if self.within_runs and level in ("better", "worse") else level
-
-    @property
-    def observed_level(self) -> Level:
         """Verdict on the reward: better or worse if the interval of its difference excludes 0."""
         if not np.isfinite(self.effect.low):
             return "incomparable"
@@ -228,7 +295,12 @@ class Comparison:
 
     @property
     def ends(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        return self.responses[0], self.responses[-1]
+        return self.responses[0], self.responses[self.bases]
+
+    @property
+    def compared(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The compared responses of each side's first run."""
+        return self.inside[0], self.inside[self.bases]
 
     @property
     def curves(self) -> tuple[Floats, Floats]:
@@ -236,6 +308,13 @@ class Comparison:
         means = (frame.groupby("step")["reward"].mean() for frame in self.ends)
         base, new = (mean.reindex(self.windows.common).to_numpy(np.float64) for mean in means)
         return base, new
+
+    @cached_property
+    def speed(self) -> Speed | None:
+        means = [frame.groupby("step")["reward"].mean().dropna() for frame in self.ends]
+        return speed_of(
+            *(Series(m.index.to_numpy(np.int64), m.to_numpy(np.float64)) for m in means)
+        )
 
     @cached_property
     def band(self) -> Band:
@@ -279,36 +358,60 @@ class Comparison:
         return reasons
 
 
-def compare_runs(bases: Sequence[Side], new: Side) -> Comparison:
-    """Compare NEW with one or several BASE runs over their last common steps."""
-    split, responses = _common_split(_comparable_responses([*bases, new]))
-    limits = windows(responses)
-    ranges = zip(responses, (*limits.bases, limits.new), strict=True)
+def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
+    """Compare NEW with BASE, one or several runs each, over their last common steps."""
+    split, responses = _common_split(_comparable_responses([*bases, *news]))
+    if len(set(map(_usual_group, responses))) > 1:
+        responses = [frame.assign(pass_at_k=np.nan) for frame in responses]
+    limits = windows(responses, len(bases))
+    ranges = zip(responses, (*limits.bases, *limits.news), strict=True)
     inside = [frame[frame["step"].between(*window)] for frame, window in ranges]
-    means = [frame.groupby("pair").mean(numeric_only=True) for frame in inside]
-    *firsts, last = (table.index for table in means)
-    all_bases = reduce(pd.Index.intersection, firsts)
-    paired = _pairable([*firsts, last])
+    means = _means(inside, len(bases))
+    trainer = [
+        side.trainer[side.trainer["step"].between(*window)]
+        for side, window in zip((*bases, *news), (*limits.bases, *limits.news), strict=True)
+    ]
+    base_prompts, new_prompts = ([table.index for table in runs] for runs in means)
+    paired = _pairable([*base_prompts, *new_prompts])
+    in_all = [reduce(pd.Index.intersection, side) for side in (base_prompts, new_prompts)]
+    in_any = [reduce(pd.Index.union, side) for side in (base_prompts, new_prompts)]
     return Comparison(
         split,
+        len(bases),
         responses,
         limits,
         inside,
-        all(side.named for side in (*bases, new)),
+        all(side.named for side in (*bases, *news)),
         effect_on(means, "reward", paired=paired),
-        _guardrails(means, paired=paired),
-        shared=len(all_bases.intersection(last)),
-        only_base=len(reduce(pd.Index.union, firsts).difference(last)),
-        only_new=len(last.difference(all_bases)),
+        _guardrails(means, _means(trainer, len(bases)), paired=paired),
+        shared=len(in_all[0].intersection(in_all[1])),
+        only_base=len(in_any[0].difference(in_all[1])),
+        only_new=len(in_any[1].difference(in_all[0])),
+        cut=any(side.cut for side in (*bases, *news)),
     )
 
 
+def _usual_group(frame: pd.DataFrame) -> int | None:
+    """Return the k of pass@k: only groups with at least k responses have it, most have k."""
+    sizes = frame.groupby("group")["pass_at_k"].count() if "pass_at_k" in frame else pd.Series()
+    return most_common(sizes[sizes > 0].to_numpy())
+
+
+def _means(frames: Sequence[pd.DataFrame], bases: int) -> Means:
+    tables = [frame.groupby("pair").mean(numeric_only=True) for frame in frames]
+    return Means(tables[:bases], tables[bases:])
+
+
 def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
-    """Return runs' responses with columns ALL_RIGHT, ALL_WRONG; redacted prompts never match."""
+    """Return runs' responses with columns ALL_RIGHT, ALL_WRONG; redacted prompts never match.
+
+    If the logger cut any run's texts, OF_WHOLE_TEXTS are left out.
+    """
+    cut = OF_WHOLE_TEXTS if any(side.cut for side in sides) else ()
     best = float(np.fmax.reduce([side.responses["reward"].max() for side in sides]))
     frames = []
     for number, side in enumerate(sides, 1):
-        frame = side.responses
+        frame = side.responses.drop(columns=[name for name in cut if name in side.responses])
         if not side.named:
             frame = frame.assign(pair=frame["pair"] + np.uint64(number << 40))
         if "zero_variance" in frame:

@@ -15,15 +15,15 @@ from rlreport import __version__
 from rlreport.check.finding import FIRST_WORDS, Finding
 from rlreport.check.noise import log_odds_z
 from rlreport.check.registry import BY_ID
-from rlreport.check.run import has
 from rlreport.comparison.compare import (
     GUARDRAILS,
     NEVER_BETTER,
+    OF_WHOLE_TEXTS,
     Comparison,
     Guardrail,
     compare_runs,
 )
-from rlreport.comparison.reports import PART, ResponseId
+from rlreport.comparison.reports import PART, TRAINER, ResponseId
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.statistics import Effect, shrunk
 from rlreport.figures.ragged import Floats
@@ -88,10 +88,10 @@ class Outcome:
     """A comparison with its runs, texts, findings and the result of ``--fail-on`` (``gate``)."""
 
     bases: Sequence[ComparedRun]
-    new: ComparedRun
+    news: Sequence[ComparedRun]
     comparison: Comparison
-    # lists of findings (detected problems): ``new``, ``fixed`` or ``still`` present relative to the
-    # first BASE run, and ``critical`` in NEW only
+    # lists of findings (detected problems): ``new``, ``fixed`` or ``still`` present in the first
+    # NEW run relative to the first BASE run, and ``critical`` in NEW only
     changed: Mapping[str, list[Finding]]
     gate: Gate
     flips: Sequence[Flip]
@@ -101,28 +101,40 @@ class Outcome:
     redact: bool  # whether ``--redact`` leaves texts out
 
     @property
-    def single_base(self) -> bool:
-        """Whether BASE is one run, so that a difference may be due to the seed alone."""
-        return len(self.bases) == 1
+    def is_pair(self) -> bool:
+        """Whether both sides are one run, so that a difference may be due to the seed alone."""
+        return len(self.bases) == len(self.news) == 1
 
     @property
     def base(self) -> ComparedRun:
-        """The first BASE run; curves, findings, and prompts won or lost compare NEW with it."""
+        """The first BASE run; curves, findings, and prompts won or lost are its and ``new``'s."""
         return self.bases[0]
 
     @property
+    def new(self) -> ComparedRun:
+        return self.news[0]
+
+    @property
+    def runs(self) -> list[tuple[str, ComparedRun]]:
+        """(label such as ``NEW`` or ``BASE (seed1)``, run) of each run."""
+        return [
+            (side if len(runs) == 1 else f"{side} ({run.name})", run)
+            for side, runs in (("BASE", self.bases), ("NEW", self.news))
+            for run in runs
+        ]
+
+    @property
     def broken(self) -> list[tuple[str, ComparedRun]]:
-        """(label such as ``NEW``, run) of each run whose own verdict is critical."""
-        names = [message("BASE ({run})", run=run.name) for run in self.bases]
-        names = ["BASE"] if self.single_base else names
-        runs = zip((*names, "NEW"), (*self.bases, self.new), strict=True)
-        return [(name, run) for name, run in runs if run.broken]
+        """Those of ``runs`` whose own verdict is critical."""
+        return [(name, run) for name, run in self.runs if run.broken]
 
 
-def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareOptions) -> Outcome:
-    """Compare NEW with one or several BASE runs, and read the texts that the pages show."""
-    base = bases[0]
-    comparison = compare_runs([run.side for run in bases], new.side)
+def outcome_of(
+    bases: Sequence[ComparedRun], news: Sequence[ComparedRun], options: CompareOptions
+) -> Outcome:
+    """Compare NEW with BASE, one or several runs each, and read the texts that the pages show."""
+    base, new = bases[0], news[0]
+    comparison = compare_runs([run.side for run in bases], [run.side for run in news])
     guardrails = [
         g._replace(level="changed") if _is_undecided(g, base, new, comparison) else g
         for g in comparison.guardrails
@@ -133,8 +145,8 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
     numbers = prompt_numbers(new)
     texts_by_side, words = [], []
     for run, inside, in_flips in (
-        (base, comparison.inside[0], {flip.base_response for flip in won_and_lost}),
-        (new, comparison.inside[-1], {flip.new_response for flip in won_and_lost}),
+        (base, comparison.compared[0], {flip.base_response for flip in won_and_lost}),
+        (new, comparison.compared[1], {flip.new_response for flip in won_and_lost}),
     ):
         ids = inside[["step", "n"]]
         if run.from_logs and len(ids) > MAX_TEXTS:
@@ -145,7 +157,7 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
         words.append([texts[key][1] for key in sorted(counted_ids) if key in texts][:MAX_TEXTS])
     return Outcome(
         bases,
-        new,
+        news,
         comparison,
         changed,
         _gate(comparison, changed["critical"], options),
@@ -161,7 +173,7 @@ def _is_undecided(
     guardrail: Guardrail, base: ComparedRun, new: ComparedRun, comparison: Comparison
 ) -> bool:
     """Return whether a difference is not judged: a collapse explains it, or there are few runs."""
-    if comparison.within_runs:
+    if comparison.metrics_alone and not comparison.claims:
         return guardrail.level in ("better", "worse")
     if new.collapsed:
         return guardrail.level == "better"
@@ -183,7 +195,8 @@ def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptio
     conditions = set(FAIL_ON) if "any" in options.fail_on else set(options.fail_on)
     failed = []
     # ``high`` is NaN for runs that cannot be compared; the comparison is false then.
-    lower = comparison.effect.high < -options.margin and not comparison.metrics_alone
+    judged = comparison.claims or not comparison.metrics_alone
+    lower = comparison.effect.high < -options.margin and judged
     if "worse" in conditions and lower:
         failed.append("worse")
     if "guardrail" in conditions:
@@ -199,7 +212,7 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     """Return prompts whose mean reward differs, by difference shrunk as in ``shrunk``."""
     if not comparison.effect.paired:
         return []
-    base, new = comparison.inside[0], comparison.inside[-1]
+    base, new = comparison.compared
     scored = [frame[np.isfinite(frame["reward"])] for frame in (base, new)]
     sides = [_rewards_by_prompt(one[one["pair"].isin(other["pair"])])
              for one, other in (scored, scored[::-1])]  # fmt: skip
@@ -298,9 +311,12 @@ _IN_A_PAIR = {
     "better": translatable("Higher in this pair"),
     "worse": translatable("Lower in this pair"),
 }
-# Used instead of "Better" and "Worse", which would claim too much if BASE is a single run
-# (_IN_A_PAIR), any run is broken, or the interval does not cover variation between runs
-_IN_THESE_RUNS = {"better": translatable("Higher"), "worse": translatable("Lower")}
+# Used instead of "Better" and "Worse", which are about the change, if a side has fewer than three
+# runs or any run is broken
+_IN_THESE_RUNS = {
+    "better": translatable("Higher in these runs"),
+    "worse": translatable("Lower in these runs"),
+}
 
 REASONS = {
     "other_steps": translatable(
@@ -317,8 +333,7 @@ REASONS = {
     ),
     "metrics_alone": translatable(
         "Of runs with trainer metrics only, blocks of steps are compared. The interval "
-        "covers variation within these runs; another run may differ by more. With three or more "
-        "BASE runs, the variation between runs is used."
+        "covers variation within these runs; another run may differ by more."
     ),
     "redacted": translatable(
         "A side is a report without texts or hashes (--redact): its prompts cannot be "
@@ -346,12 +361,12 @@ def signed(value: float) -> str:
 def headline(outcome: Outcome) -> str:
     """Return the verdict in a few words, for example for the subject of a mail."""
     comparison, broken = outcome.comparison, outcome.broken
-    if len(broken) > len(outcome.bases):
-        return message("Both are broken") if outcome.single_base else message("All are broken")
+    if len(broken) == len(outcome.runs):
+        return message("Both are broken") if outcome.is_pair else message("All are broken")
     if broken:
         return clauses(_broken(outcome))
     name, effect = _level(outcome), signed(comparison.effect.value)
-    if comparison.observed_level in ("better", "worse"):
+    if comparison.level in ("better", "worse"):
         return message("{name}: reward {effect}", name=name, effect=effect)
     return name
 
@@ -359,7 +374,7 @@ def headline(outcome: Outcome) -> str:
 def sentence(outcome: Outcome) -> str:
     """Return the verdict as sentences: broken runs, then the effect with its interval."""
     parts = [message("{clause}.", clause=clause) for clause in _broken(outcome)]
-    if len(parts) > len(outcome.bases):
+    if len(parts) == len(outcome.runs):
         literal = translatable("{all}, so the difference between them means little.")
         parts.insert(0, message(literal, all=headline(outcome)))
     comparison, name = outcome.comparison, _level(outcome)
@@ -381,10 +396,48 @@ def sentence(outcome: Outcome) -> str:
         "{name}: reward {effect} (95% interval {interval}; {prompts}, {window})."
     )
     parts.append(message(literal, name=name, **places))
-    if comparison.observed_level == "no_evidence":
+    if comparison.level == "no_evidence":
         most = figure(max(abs(effect.low), abs(effect.high)))
         parts.append(message("The effect could be up to ±{most}.", most=most))
     return sentences(parts)
+
+
+def learning(outcome: Outcome) -> str:
+    """Return sentences on how fast the runs learned, and on evaluations by the trainer, or ""."""
+    result = []
+    if (speed := outcome.comparison.speed) and not outcome.broken:
+        parts = [
+            message(
+                literal,
+                reward=figure(reached.reward),
+                new=_reached(reached.new),
+                base=_reached(reached.base),
+            )
+            for literal, reached in (
+                (translatable("half of the gain ({reward}): NEW {new}, BASE {base}"), speed.half),
+                (translatable("90% ({reward}): NEW {new}, BASE {base}"), speed.most),
+            )
+        ]
+        result.append(message("Reached {parts}.", parts=clauses(parts)))
+    courses = [run.side.evaluation for run in (outcome.base, outcome.new)]
+    if outcome.comparison.split != "val" and all(course is not None for course in courses):
+        sides = [
+            message(
+                "{side} {last} at the end, {best} at best (step {step})",
+                side=side,
+                last=figure(course.last.value),
+                best=figure(course.best.value),
+                step=course.best.steps[0],
+            )
+            for side, course in zip(("BASE", "NEW"), courses, strict=True)
+            if course
+        ]
+        result.append(message("Validation: {sides}.", sides=clauses(sides)))
+    return sentences(result)
+
+
+def _reached(step: int | None) -> str:
+    return message("never") if step is None else message("at step {step}", step=step)
 
 
 def _broken(outcome: Outcome) -> list[str]:
@@ -393,9 +446,8 @@ def _broken(outcome: Outcome) -> list[str]:
 
 
 def _level(outcome: Outcome) -> str:
-    level, within_runs = outcome.comparison.observed_level, outcome.comparison.within_runs
-    limited = _IN_THESE_RUNS if outcome.broken or within_runs else _LEVELS
-    names = _IN_A_PAIR if outcome.single_base else limited
+    level, claims = outcome.comparison.level, outcome.comparison.claims and not outcome.broken
+    names = _IN_A_PAIR if outcome.is_pair else _LEVELS if claims else _IN_THESE_RUNS
     return message(names.get(level, _LEVELS[level]))
 
 
@@ -455,19 +507,20 @@ def notes(outcome: Outcome) -> list[str]:
         parts.append(message("Minimum detectable effect (80% power): {mde}.", mde=figure(mde)))
     if comparison.level != "incomparable" or len(comparison.reasons) > 1:
         parts += _reasons(outcome)
-    if not outcome.single_base:
+    if not outcome.is_pair:
         literal = translatable(
-            "BASE has {runs} runs: the interval covers one more run (Student's t) and "
-            "the variation of prompts; curves, findings and examples are from the first."
+            "BASE has {base:count} runs, NEW {new:count}: the interval covers the variation "
+            "between runs and between prompts; curves, findings and examples are from the first "
+            "of each."
         )
-        parts.append(message(literal, runs=whole(len(outcome.bases))))
-    elif comparison.observed_level in ("better", "worse"):
-        one_run = message(
-            "One run on each side can show that these two runs differ, but not that the "
-            "change caused it: for that, give BASE three times or more, one run per seed."
+        parts.append(message(literal, base=len(outcome.bases), new=len(outcome.news)))
+    if not comparison.claims and comparison.level in ("better", "worse"):
+        few = message(
+            "So few runs can show that they differ, but not that the change caused it: for that, "
+            "give each side three times or more, one run per seed."
         )
-        parts.append(one_run)
-    for run in (*outcome.bases, outcome.new):
+        parts.append(few)
+    for _, run in outcome.runs:
         parts += _run_notes(run)
     return parts
 
@@ -562,22 +615,25 @@ def guardrails_note(comparison: Comparison) -> str:
         too_few = translatable(
             "Not compared, as fewer than three blocks of steps have data: {names}."
         )
-    names: dict[str, list[str]] = {no_data: [], too_few: []}
+    cut = translatable("Not compared, as the logger cuts texts: {names}.")
+    names: dict[str, list[str]] = {no_data: [], cut: [], too_few: []}
     for guardrail in (one for one in comparison.guardrails if one.level == "missing"):
-        logged = all(has(frame, guardrail.column) for frame in comparison.inside)
-        # The trainer's metrics may contain the KL per token, which is not compared.
-        per_response = guardrail.id == "kl" and not logged
-        name = message("KL per response") if per_response else guardrail_name(guardrail)
-        names[too_few if logged else no_data].append(name)
+        logged = bool(np.isfinite([guardrail.base, guardrail.new]).all())
+        # Only few trainers log what responses do not have.
+        if logged or not guardrail.column.startswith(TRAINER):
+            is_cut = comparison.cut and guardrail.column in OF_WHOLE_TEXTS
+            why = too_few if logged else cut if is_cut else no_data
+            names[why].append(guardrail_name(guardrail))
     return sentences([message(text, names=listed(part)) for text, part in names.items() if part])
 
 
-def guardrail_level(guardrail: Guardrail, *, in_a_pair: bool) -> str:
+def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
     """Return the result for a guardrail, such as "worse"; "~" means no significant difference."""
     if guardrail.level == "none":
         return "~"
-    if guardrail.level != "changed" and not in_a_pair:
+    if guardrail.level != "changed" and comparison.claims:
         return message("better") if guardrail.level == "better" else message("worse")
+    in_a_pair = len(comparison.responses) == 2
     if guardrail.effect.value > 0:
         return message("higher in this pair") if in_a_pair else message("higher")
     return message("lower in this pair") if in_a_pair else message("lower")
@@ -595,19 +651,23 @@ def gate_sentence(outcome: Outcome) -> str:
     return ""
 
 
-SCHEMA = 2
+SCHEMA = 3
 PROMPT_CHARACTERS = 400
 
 
 def compare_json(outcome: Outcome) -> dict[str, Any]:
     comparison, changed = outcome.comparison, outcome.changed
     effect, windows, band = comparison.effect, comparison.windows, comparison.band
+    speed = comparison.speed
     equal_kl = {name: one and one._asdict() for name, one in comparison.equal_kl.items()}
     return {
         "schema": SCHEMA,
         "generator": {"name": "rlreport", "version": __version__},
-        "runs": {"base": [run.name for run in outcome.bases], "new": outcome.new.name},
-        "levels": {"base": [run.level for run in outcome.bases], "new": outcome.new.level},
+        "runs": {"base": [r.name for r in outcome.bases], "new": [r.name for r in outcome.news]},
+        "levels": {
+            "base": [run.level for run in outcome.bases],
+            "new": [run.level for run in outcome.news],
+        },
         "window": {"steps": windows.new, "steps_base": windows.bases[0], "split": comparison.split},
         "gate": {"failed": list(outcome.gate.failed), "exit": outcome.gate.exit},
         "verdict": {
@@ -630,6 +690,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         },
         "findings": {name: [one.id for one in changed[name]] for name in ("new", "fixed", "still")},
         "flips": [_flip(flip) for flip in outcome.flips],
+        "speed": speed and {"half": speed.half._asdict(), "most": speed.most._asdict()},
         "equal_kl": equal_kl["reward"],
         "equal_kl_watched": equal_kl["valid_reward"],
     }
@@ -637,10 +698,9 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
 
 def prompts_table(outcome: Outcome) -> pd.DataFrame:
     """Return a row per compared prompt; only those won or lost have the beginning of the text."""
-    inside = outcome.comparison.inside
     sides = [
         frame.groupby("pair")["reward"].agg(responses="size", reward="mean").add_prefix(prefix)
-        for prefix, frame in (("base_", inside[0]), ("new_", inside[-1]))
+        for prefix, frame in zip(("base_", "new_"), outcome.comparison.compared, strict=True)
     ]
     table: pd.DataFrame = sides[0].join(sides[1], how="outer").sort_index()
     table["difference"] = table["new_reward"] - table["base_reward"]

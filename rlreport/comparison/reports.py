@@ -29,8 +29,11 @@ from rlreport.check.finding import SCHEMA
 from rlreport.check.run import has
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnreadableReportError, UnusableInputError
+from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import is_cut_off
 from rlreport.formats.logged import dicts, mapping
+from rlreport.metrics.roles import in_unit_of, roles_of
+from rlreport.summarise.steps import passes_of
 from rlreport.system.documents import (
     LimitError,
     load_csv,
@@ -60,6 +63,9 @@ _FIGURES = dict.fromkeys([*_LISTED, "response_chars", "mismatch_k3", "prompt_cha
 METRICS = "metrics"
 
 _TRAINER_FIGURES = ("reward", "kl_k1", "response_tokens")
+TRAINER = "trainer:"  # Prefix of the columns of the trainer's metrics, before their role
+METRICS_FILE = "data/metrics.csv"  # Path of the exported trainer metrics
+_MOST_METRICS = 20_000_000  # Maximum number of table cells of that file
 _NUMBERS = ("step", "n", "prompt_id")
 _HASHES = ("prompt", "group_hash")
 
@@ -87,6 +93,10 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     spread = rewards.transform("max") - rewards.transform("min")
     alike = (spread < 1e-6).astype(np.float64)
     columns["zero_variance"] = alike.where(rewards.transform("count") > 1)
+    splits = [split for _, split in responses.groupby("validation")]  # k may differ
+    passes = pd.concat([pd.Series(passes_of(split).at_k, split.index) for split in splits])
+    of_groups = passes.sort_index().groupby(responses["group"]).transform("first")
+    columns["pass_at_k"] = of_groups.where(responses["correct"].notna())
     for name in extras.columns:
         values = extras[name]
         key = f"{PART if name in tables.reward_parts else EXTRA}{name}"
@@ -108,8 +118,7 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
     correlated like responses to one prompt. With S steps in the last fifth of the run, a block has
     about S ** (1 / 3) steps.
     """
-    size = max(1, round((len(steps) / 5) ** (1 / 3)))
-    block = np.arange(len(steps)) // size
+    block = _blocks(len(steps))
     table = pd.DataFrame(
         {"step": steps["step"], "n": 0, "split": METRICS, "prompt_id": block, "group": block}
     )
@@ -117,6 +126,23 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
         if name == "reward" or has(steps, f"{name}_mean"):
             table[name] = steps[f"{name}_mean"]
     return table
+
+
+def _blocks(steps: int) -> Ints:
+    size = max(1, round((steps / 5) ** (1 / 3)))
+    return np.repeat(np.arange(steps, dtype=np.int64), size)[:steps]
+
+
+def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
+    """Return the trainer's metrics by step, in columns by role; ``pair`` is a block of steps."""
+    if "step" not in metrics:
+        return pd.DataFrame({"step": [], "pair": []})
+    roles = roles_of(map(str, metrics.columns[1:]))
+    columns = {
+        f"{TRAINER}{role}": in_unit_of(role, name, metrics[name].to_numpy(np.float64))
+        for role, name in roles.items()
+    }
+    return pd.DataFrame({"step": metrics["step"], "pair": _blocks(len(metrics)), **columns})
 
 
 def packed(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
@@ -235,6 +261,15 @@ class Earlier:
                     texts_by_id.update(_texts_of_step(int(step), packed[step]))
                     texts_by_id = {id: texts_by_id[id] for id in responses & texts_by_id.keys()}
         return texts_by_id
+
+    def metrics(self) -> pd.DataFrame:
+        """Return the trainer's metrics by step; an empty table if they are not in the report."""
+        try:
+            table = load_csv(self.read(METRICS_FILE) or b"", _MOST_METRICS)
+            numbers: pd.DataFrame = table.apply(pd.to_numeric, errors="coerce")
+            return numbers.astype({"step": np.int64})
+        except (*_UNREADABLE, LookupError, TypeError):
+            return pd.DataFrame()
 
     def tokens(self) -> pd.DataFrame | None:
         """Return a table of ``token`` and ``kl_share``, None if it is missing or unreadable."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +17,14 @@ from rlreport.check.finding import Finding, Onset
 from rlreport.check.run import Run
 from rlreport.check.verdict import translatable_title, with_texts
 from rlreport.comparison.compare import Side, side_of
+from rlreport.comparison.groups import BOOKKEEPING
 from rlreport.comparison.reports import (
     Earlier,
     ResponseId,
     earlier_report,
     response_data,
     section,
+    trainer_rows,
     verdict_of,
 )
 from rlreport.formats.logged import dicts
@@ -42,14 +44,10 @@ _TRAINING = re.compile(
     r"algo\w*|seed|epochs?|max_steps|warmup|optim\w*|lora|gamma|lam|entropy)([._]|$)"
 )
 
-# Matches names of package versions, paths, ids and other settings that do not affect training
-_BOOKKEEPING = re.compile(
-    r"version|commit|host|(^|[._])(dir|path|name|run|id|project|entity|port)$|_(dir|id)$|"
-    r"(run|experiment)_name|wandb|logg|save|output|timestamp|device|num_workers|report_to|push_to"
-)
-
 # Values of a setting that count as if it were missing
 _UNSET = {None, "null", "None", "", "False", "false"}
+
+CUT = "cut_texts"  # Id of the note that the logger cuts texts
 
 # Function: ids of responses -> {id: (prompt, response)}; ids without a text are left out
 Texts = Callable[[Iterable[ResponseId]], dict[ResponseId, tuple[str, str]]]
@@ -97,7 +95,11 @@ def compared_run(
     verdict = with_texts(judge(Run(tables, thresholds)))
     return ComparedRun(
         scan.name,
-        side_of(scan.name, response_data(tables), pair_by=options.pair_by),
+        replace(
+            side_of(scan.name, response_data(tables), pair_by=options.pair_by),
+            trainer=trainer_rows(tables.metrics),
+            cut=any(finding.id == CUT for finding in verdict.findings),
+        ),
         verdict.level,
         verdict.lead,
         {finding.id: finding for finding in verdict.findings if finding.severity != "info"},
@@ -137,7 +139,11 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
     ]
     return ComparedRun(
         name,
-        side_of(name, report.responses, pair_by=pair_by),
+        replace(
+            side_of(name, report.responses, pair_by=pair_by),
+            trainer=trainer_rows(report.metrics()),
+            cut=any(finding.get("id") == CUT for finding in dicts(about.get("findings"))),
+        ),
         level,
         _text(lead.get("id")) if lead else None,
         {finding.id: finding for finding in findings},
@@ -202,7 +208,7 @@ def _is_relevant(setting: Difference, *, configured: bool) -> bool:
     # If only one run has a configuration, or a setting is missing in one and off in the other:
     if not configured or {setting.base, setting.new} <= _UNSET:
         return False
-    return _affects_training(setting.key) or not _BOOKKEEPING.search(setting.key)
+    return _affects_training(setting.key) or not BOOKKEEPING.search(setting.key)
 
 
 def _affects_training(key: str) -> bool:

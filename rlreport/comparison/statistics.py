@@ -6,9 +6,10 @@ because that test keeps its level with few prompts, rare events and heavy tails.
 are bootstrapped over prompts. More than 512 prompts are first assigned to 512 groups, which are
 resampled as a whole; this bounds memory.
 
-With several BASE runs, NEW is treated as one more draw from their distribution: its interval is
-± t(R - 1) · s · √(1 + 1/R), where s is the standard deviation of the R runs' means. The wider of
-this interval and the one over prompts is used.
+With several runs on both sides, Welch's interval over the runs' means is taken as well. With
+several on one side, the other run is treated as one more draw from their distribution: its interval
+is ± t(R - 1) · s · √(1 + 1/R), where s is the standard deviation of the R runs' means. The wider of
+the intervals over runs and over prompts is used.
 """
 
 from __future__ import annotations
@@ -62,47 +63,54 @@ class Effect:
 
 
 def paired_effect(base: Floats, new: Floats) -> Effect:
-    """Return the mean difference NEW - BASE over the prompts that both sides have.
+    """Return the mean difference NEW - BASE over the prompts that all runs have.
 
-    ``base`` and ``new`` are means by prompt, (prompts,), NaN where a side lacks the prompt; for
-    several runs ``base`` is (runs, prompts). The permutation test flips the signs of the prompts'
-    differences.
+    ``base`` and ``new`` are means by run and prompt, (runs, prompts) or (prompts,), NaN where a run
+    lacks the prompt. The permutation test flips the signs of the prompts' differences.
     """
-    runs = np.atleast_2d(base)
-    shared = np.isfinite(runs).all(axis=0) & np.isfinite(new)
-    difference = new[shared] - runs[:, shared].mean(axis=0)
+    base, new = np.atleast_2d(base), np.atleast_2d(new)
+    shared = np.isfinite(base).all(axis=0) & np.isfinite(new).all(axis=0)
+    base, new = base[:, shared], new[:, shared]
+    difference = new.mean(axis=0) - base.mean(axis=0)
     pairs = len(difference)
     if pairs < LEAST_PROMPTS:
         return Effect(float(difference.mean()) if pairs else np.nan, pairs=pairs)
     effect = Effect(float(difference.mean()), p=sign_flip_p(difference), pairs=pairs)
-    errors = [_error_of_mean(difference), *_new_run_error(runs[:, shared])]
+    between_runs = _error_between_runs(base.mean(axis=1), new.mean(axis=1))
+    errors = [_error_of_mean(difference), *between_runs]
     return _with_interval(effect, errors)
 
 
-def unpaired_effect(base: Floats, new: Floats, *, runs: Sequence[Floats] = ()) -> Effect:
+def unpaired_effect(base: Sequence[pd.Series], new: Sequence[pd.Series]) -> Effect:
     """Return the difference of the sides' means, for sides with different prompts.
 
-    ``base`` and ``new`` are means by prompt, (prompts of that side,); ``runs`` has those of each
-    BASE run. The variance between runs is added to the variances between prompts, as runs with
-    the same prompts do not show the latter. The permutation test exchanges prompts between sides.
+    ``base`` and ``new`` have the means by prompt of each run, indexed by prompt. The variance
+    between runs is added to the variances between prompts, as runs with the same prompts do not
+    show the latter. The permutation test exchanges prompts between sides.
     """
-    base, new = base[np.isfinite(base)], new[np.isfinite(new)]
-    pairs = min(len(base), len(new))
+    sides = [[run.dropna() for run in runs] for runs in (base, new)]
+    old, current = (pd.concat(runs).groupby(level=0).mean().to_numpy(np.float64) for runs in sides)
+    pairs = min(len(old), len(current))
     if pairs < LEAST_PROMPTS:
         return Effect(pairs=pairs, paired=False)
-    between_runs = _new_run_error([run[np.isfinite(run)] for run in runs])
+    between_runs = _error_between_runs(*(np.array([run.mean() for run in runs]) for runs in sides))
     # If runs agree by chance, the interval must not become narrower than the one over runs.
-    errors = [_welch([_error_of_mean(base), _error_of_mean(new), *between_runs]), *between_runs]
-    value, p = float(new.mean() - base.mean()), relabel_p(base, new)
+    errors = [_welch([_error_of_mean(old), _error_of_mean(current), *between_runs]), *between_runs]
+    value, p = float(current.mean() - old.mean()), relabel_p(old, current)
     return _with_interval(Effect(value, p=p, pairs=pairs, paired=False), errors)
 
 
-def _new_run_error(runs: Sequence[Floats] | Floats) -> list[StandardError]:
-    """Return [standard error of a new run's mean minus the mean of ``runs``], [] for one run."""
-    if len(runs) < 2:
-        return []
-    means = np.array([run.mean() for run in runs])
-    return [(float(means.std(ddof=1)) * sqrt(1 + 1 / len(means)), len(means) - 1)]
+def _error_between_runs(base: Floats, new: Floats) -> list[StandardError]:
+    """Return [standard error of the sides' difference over runs], [] for one run on each side.
+
+    ``base`` and ``new`` are the means of a side's runs, (runs,).
+    """
+    several = [runs for runs in (base, new) if len(runs) > 1]
+    parts = [(float(runs.std(ddof=1)) / sqrt(len(runs)), len(runs) - 1) for runs in several]
+    if len(several) == 1:  # the other run is one more draw
+        ((error, freedom),) = parts
+        return [(error * sqrt(len(several[0]) + 1), freedom)]
+    return [_welch(parts)] if parts else []
 
 
 def _error_of_mean(values: Floats) -> StandardError:

@@ -318,7 +318,8 @@ def curve_chart(
     }
     size = "wide" if wide else "half"
     if labels:
-        layers["label"] = _labels(steps[-1], curves, drawn_rows, y, plot_height(size))
+        named = [replace(c, title=label(c.title, max(22, labels // 6 - 6))) for c in curves]
+        layers["label"] = _labels(steps[-1], named, drawn_rows, y, plot_height(size))
     spec, vega = fill(
         f"curves_{y.scale}",
         {"rows": drawn_rows, **layers},
@@ -469,7 +470,7 @@ def _labels(step: float, series: Sequence[DrawnCurve], rows: Rows, y: Axis, heig
             "step": float(step),
             "series": c.key,
             "y": finite_or_none(y.low + position * scale),
-            "label": label(c.title, 22),
+            "label": c.title,
         }
         for position, c in zip(positions.tolist(), named, strict=True)
     ]

@@ -25,6 +25,7 @@ from rlreport.draw.run_charts import (
     tool_charts,
 )
 from rlreport.draw.theme import BOLD, DASHED, DOTTED, LIGHT, SOLID, THIN, Style
+from rlreport.summarise.steps import passes_of
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
 
@@ -153,6 +154,14 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "Groups without variance",
         Curve("zero_variance_groups", "no variance", key="zero"),
         note="Every response of such a group has the same reward, so it gives no learning signal.",
+    ),
+    _chart(
+        "pass_at_k",
+        "pass@1 and pass@k",
+        Curve("pass_at_k", "pass@k", key="k"),
+        Curve("pass_at_1", "pass@1", key="one", style=REFERENCE),
+        axis="chance that one of k responses is right, mean over groups",
+        note="k is {k}, the usual number of responses in a group.",
     ),
     _chart("advantages", "Advantages against rewards", Curve("advantage_fit", "correlation")),
     _chart(
@@ -327,7 +336,8 @@ def _curve_charts(
         return
     title, joined = message(entry.title), list[DrawnCurve]()
     axis = message(entry.axis) or STEP[entry.curves[0].column].axis
-    charts = {entry.name: (title, axis, joined, message(entry.note))}
+    k = passes_of(run.responses).k if "{k}" in entry.note else 0
+    charts = {entry.name: (title, axis, joined, message(entry.note, k=k))}
     parts = _parts(tables, run, entry, band)
     for axis, curves in parts:
         if on_one_scale(*([curve.values for curve in side] for side in (parts[0][1], curves))):

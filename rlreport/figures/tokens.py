@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.figures.metadata import Ending
@@ -29,6 +30,7 @@ from rlreport.figures.ragged import (
 )
 
 _CHUNK = 32
+_CORRECT_FIELD = r"(?i)^(is_)?(correct|acc|accuracy)(/mean)?\Z"
 
 MAX_PERIOD = 40  # Largest period of a loop, in units
 
@@ -384,3 +386,14 @@ def thinking_tokens(
     inside |= ~has_mark_before & np.repeat(has_mark & closes[first], lengths)
     thinking = np.where(has_mark, row_sums(inside.astype(np.float64), offsets), np.nan)
     return {"thinking_tokens": thinking, "answer_tokens": lengths - thinking}
+
+
+def correctness(extras: pd.DataFrame, reward: Floats) -> Floats:
+    """Return 1 for right, 0 for wrong responses, else NaN: as logged, or by two rewards; (R,)."""
+    logged = extras.select_dtypes("number").filter(regex=_CORRECT_FIELD)
+    grades = [values.to_numpy(np.float64) for _, values in logged.items()]
+    rewards = np.unique(reward[~np.isnan(reward)])
+    if len(rewards) == 2:
+        grades.append(np.where(np.isnan(reward), np.nan, reward == rewards[1]))
+    known = (g for g in grades if set(np.unique(g[~np.isnan(g)])) in ({0.0}, {1.0}, {0.0, 1.0}))
+    return next(known, np.full(len(reward), np.nan))

@@ -181,15 +181,18 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
                 all=len(outcome.flips),
             )
         )
-    runs = [*(("BASE", run) for run in outcome.bases), ("NEW", outcome.new)]
     card, versions = settings_that_differ(outcome.base, outcome.new)
     return {
         "level": _severity(outcome, caveats),
         "sentence": words.sentence(outcome),
+        "course": words.learning(outcome),
         "against": caveats,
         "gate": words.gate_sentence(outcome),
         "notes": words.notes(outcome),
-        "runs": [(side, run.name, run.level, words.run_verdict(run)) for side, run in runs],
+        "runs": [
+            (side.partition(" ")[0], run.name, run.level, words.run_verdict(run))
+            for side, run in outcome.runs
+        ],
         "charts": list(charts),
         "equal_kl": words.equal_kl(outcome),
         "guardrails": _guardrails(outcome),
@@ -210,13 +213,13 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
 
 
 def _severity(outcome: Outcome, caveats: str) -> str:
-    """Return the level that colours the result; with one BASE run never "healthy" (green)."""
+    """Return the level that colours the result; without enough runs never "healthy" (green)."""
     level = outcome.comparison.level
-    if outcome.new.broken:
+    if any(run.broken for run in outcome.news):
         return "critical"
     if level == "better" and caveats:
         return "warning"
-    if outcome.broken or (level == "better" and outcome.single_base):
+    if outcome.broken or (level == "better" and not outcome.comparison.claims):
         return "info"
     return LEVELS[level]
 
@@ -229,7 +232,7 @@ def _guardrails(outcome: Outcome) -> TableView:
         **attribute_columns(guardrails, _MEANS),
         _EFFECT: [g.effect.value for g in guardrails],
         **attribute_columns([g.effect for g in guardrails], _INTERVAL),
-        _SHOWS: [words.guardrail_level(g, in_a_pair=outcome.single_base) for g in guardrails],
+        _SHOWS: [words.guardrail_level(g, outcome.comparison) for g in guardrails],
     }
     ids = [g.id for g in guardrails]
     return table("guardrails", message("Guardrails"), columns, ids=ids, note=note)

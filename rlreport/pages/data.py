@@ -30,6 +30,7 @@ from rlreport.pages.views import (
     attribute_columns,
     table,
 )
+from rlreport.summarise.steps import passes_of
 from rlreport.tables import MetricsFile, Note, Tables
 from rlreport.text.clean import escape
 from rlreport.text.messages import message, sentences
@@ -223,6 +224,7 @@ def report_json(context: RunContext) -> dict[str, Any]:
         "built": context.stamp or None,
         "run": context.run,
         "responses": len(tables.responses),
+        "pass_k": passes_of(tables.training().responses).k,
         "sampled": {"responses": tables.sampled, "of": tables.sampled_of},
         "settings": settings(context.options),
         "versions": dict(versions()),

@@ -1,35 +1,44 @@
-"""The index of many runs: one row per report, filled from its ``report.json``."""
+"""The index of many runs and of groups of them, one row each, filled from ``report.json``."""
 
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from rlreport.about.card import Scalar, card_values
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.verdict import translatable_title
 from rlreport.columns import STEP
+from rlreport.comparison.groups import BOOKKEEPING, group_of
 from rlreport.comparison.reports import section, verdict_of
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import Frame, curve_chart, curves_of, sparkline
 from rlreport.draw.theme import PALETTE
 from rlreport.formats.logged import dicts
 from rlreport.metrics.roles import roles_of
-from rlreport.pages.views import Cell, Columns, ColumnView, table
+from rlreport.pages.views import Cell, Columns, ColumnView, TableView, number_cell, table
 from rlreport.text.clean import safe_text, shortened
-from rlreport.text.messages import message, plural, sentences
+from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import clauses, format_message, listed, message, plural, sentences
 from rlreport.text.numbers import MISSING
 
-KEYS_SHOWN = 6
+KEYS_SHOWN = 8
 MOST_KEYS = 40
-_LONGEST, _LONGEST_LABEL = 300, 24
+_LONGEST = 600
+_LONGEST_LABEL = 40  # Maximum number of characters of a curve's name, which are its last ones
+_FIRST_WINDOW = message("mean of the first values")
 _LAST_WINDOW = message("mean of the last values")
+_ONSET, _OVER_RESPONSES = message("onset of the lead finding"), message("mean over responses")
+_SETTING = message("from the configuration")
+_LENGTH_UNIT = STEP["response_tokens_mean"].unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,119 +49,195 @@ class Listed:
     why: str = ""  # the reason why it cannot be read
 
 
-_COLUMNS = (
-    ColumnView("run", message("Run"), kind="link"),
-    ColumnView("verdict", message("Verdict"), kind="text"),
-    ColumnView("sentence", message("What happened"), kind="text"),
-    ColumnView(
-        "since", message("Since step"), help=message("onset of the lead finding"), written="count"
-    ),
-    ColumnView("reward_first", message("Reward, first"), help=message("mean of the first values")),
-    ColumnView("reward_last", message("Reward, last"), help=_LAST_WINDOW),
-    ColumnView("trend", message("Reward over steps"), kind="path"),
+class Run(NamedTuple):
+    report: Listed
+    settings: Mapping[str, Scalar]  # dotted name -> value in its configuration
+    row: Mapping[str, Any]  # key of a column -> value
+
+
+class Group(NamedTuple):
+    name: str
+    runs: list[Run]  # runs that differ in their seed alone, or a single run
+
+
+_GROUP = ColumnView("group", message("Group"), kind="text")
+_VERDICT = ColumnView("verdict", message("Verdict"), kind="text")
+_FIRST = ColumnView("reward_first", message("Reward, first"), help=_FIRST_WINDOW)
+_BEST = ColumnView("reward_best", message("Reward, best"), help=message("best mean of a window"))
+_LAST = ColumnView("reward_last", message("Reward, last"), help=_LAST_WINDOW)
+_ENDS = (
     ColumnView("kl", message("KL, end"), STEP["kl_k1_mean"].unit, help=_LAST_WINDOW),
-    ColumnView(
-        "length", message("Length, end"), STEP["response_tokens_mean"].unit, help=_LAST_WINDOW
-    ),
+    ColumnView("length", message("Length, end"), _LENGTH_UNIT, help=_LAST_WINDOW),
     ColumnView("steps", message("Steps"), written="count"),
 )
-_LAST = (
+_COLUMNS = (
+    ColumnView("run", message("Run"), kind="link"),
+    _GROUP,
+    _VERDICT,
+    ColumnView("sentence", message("What happened"), kind="text"),
+    ColumnView("since", message("Since step"), help=_ONSET, written="count"),
+    *(_FIRST, _BEST, _LAST),
+    ColumnView("trend", message("Reward over steps"), kind="path", help=_OVER_RESPONSES),
+    *_ENDS,
+)
+_DETAILS = (
     ColumnView("responses", message("Responses"), hidden=True, written="count"),
     ColumnView("version", message("Built by"), kind="text", hidden=True),
 )
 _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
-def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
-    cards = [
-        card_values(section(section(report.about or {}, "card"), "entries")) for report in listed
-    ]
-    differing = _varying_keys(
-        [card for card, report in zip(cards, listed, strict=True) if report.about]
-    )
-    keys = differing[:MOST_KEYS]
-    settings = [_key_column(key, cards, hidden=i >= KEYS_SHOWN) for i, key in enumerate(keys)]
-    rows = [_row(report) for report in listed]
-    has_duplicate_names = len({row["run"] for row in rows}) < len(rows)
-    place = replace(_PLACE, hidden=not has_duplicate_names)
-    broken = sum(report.about is None for report in listed)
-    summary = [plural("{count} report.", "{count} reports.", len(listed))]
-    if broken:
+def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Group]:
+    """Return groups of runs, told by name or configuration, in the order of their first runs."""
+    rows = [_row(report, language) for report in reports]
+    counts = Counter(row["run"] for row in rows)
+    groups: dict[str, Group] = {}
+    for report, row in zip(reports, rows, strict=True):
+        settings = card_values(section(section(report.about or {}, "card"), "entries"))
+        name = row["run"]
+        shared = group_of(name, {}) if report.about else ""
+        if shared == "seeds":  # the name says nothing else, but its folder may
+            shared = report.place.rpartition("/")[0] or shared
+        key = shared or group_of("", settings)
+        others = message("{name} and others", name=name if counts[name] == 1 else report.place)
+        group = groups.setdefault(key or report.href, Group(shared or others, []))
+        group.runs.append(Run(report, settings, row))
+    # A single run keeps its name.
+    return [g if len(g.runs) > 1 else Group(g.runs[0].row["run"], g.runs) for g in groups.values()]
+
+
+def runs_view(groups: Sequence[Group]) -> dict[str, Any]:
+    """Return a summary, the table of runs, and that of groups (None if no group has several)."""
+    runs = [run for group in groups for run in group.runs]
+    names = [group.name if len(group.runs) > 1 else "" for group in groups for _ in group.runs]
+    readable = [group for group in groups if group.runs[0].report.about]
+    settings = _differing_settings(readable)
+    place = replace(_PLACE, hidden=len({run.row["run"] for run in runs}) == len(runs))
+    columns: Columns = {column: [run.row.get(column.key) for run in runs] for column in _COLUMNS}
+    columns[_GROUP] = names
+    if not any(names):
+        del columns[_GROUP]
+    columns |= _setting_columns([*settings], [run.settings for run in runs])
+    columns |= {column: [run.row.get(column.key) for run in runs] for column in (*_DETAILS, place)}
+    summary = [plural("{count} report.", "{count} reports.", len(runs))]
+    if broken := sum(run.report.about is None for run in runs):
         summary.append(message("{count:count} could not be read.", count=broken))
-    note = ""
-    if len(keys) < len(differing):
-        note = message(
-            "{some:count} of {all:count} settings that differ are columns.",
-            some=len(keys),
-            all=len(differing),
-        )
-    columns: Columns = {column: [row.get(column.key) for row in rows] for column in _COLUMNS}
-    columns |= {column: [_key_value(card, column) for card in cards] for column in settings}
-    columns |= {column: [row.get(column.key) for row in rows] for column in (*_LAST, place)}
-    hrefs = [report.href for report in listed]
-    runs = table("runs", message("Runs"), columns, hrefs=hrefs, note=note)
-    return {"summary": sentences(summary), "table": runs}
+    shown = {"some": MOST_KEYS, "all": len(settings)}
+    note = format_message("{some:count} of {all:count} settings that differ are columns.", shown)
+    note = note if len(settings) > MOST_KEYS else ""
+    hrefs = [run.report.href for run in runs]
+    return {
+        "summary": sentences(summary),
+        "groups": _groups_table(readable, settings) if any(names) else None,
+        "table": table("runs", message("Runs"), columns, hrefs=hrefs, note=note),
+    }
 
 
-def reward_chart(listed: Sequence[Listed]) -> Chart | None:
-    """Return a chart of the runs' mean rewards, interpolated; None for fewer than two runs."""
-    curves = []
-    for report in listed:
-        steps_json = _steps(report.about or {})
-        points = {
-            _number(step.get("step")): _number(step.get("reward_mean")) for step in steps_json
-        }
-        pairs = sorted((s, r) for s, r in points.items() if math.isfinite(s) and math.isfinite(r))
-        if pairs:
-            name = _text((report.about or {}).get("run")) or report.place
-            curves.append((shortened(name, _LONGEST_LABEL), *np.array(pairs).T))
-    if len(curves) < 2:
+def _groups_table(groups: Sequence[Group], settings: Mapping[str, bool]) -> TableView:
+    columns: Columns = {
+        replace(_GROUP, kind="link"): [group.name for group in groups],
+        ColumnView("runs", message("Runs"), written="count"): [len(group.runs) for group in groups],
+        _VERDICT: [_verdicts(group) for group in groups],
+    }
+    for column in (_FIRST, _LAST, *_ENDS):
+        columns[column] = [_mean_cell(group, column) for group in groups]
+    between = [key for key, is_equal in settings.items() if is_equal]
+    columns |= _setting_columns(between, [group.runs[0].settings for group in groups])
+    note = message("Means over the runs of a group; of rewards with the range of the runs.")
+    return table("groups", message("Groups of runs"), columns, note=note)
+
+
+def _verdicts(group: Group) -> str:
+    """Return how many runs have each verdict, such as "2 Healthy, 1 Warning"."""
+    levels = Counter(run.row["level"] for run in group.runs)
+    return listed(
+        message("{count}\u00a0{level}", count=n, level=w) for w, n in levels.most_common()
+    )
+
+
+def _mean_cell(group: Group, column: ColumnView) -> Cell:
+    """Return a group's mean; that of a reward with its range, such as "0.42 (0.38 to 0.45)"."""
+    values = pd.Series([run.row[column.key] for run in group.runs], dtype=float)
+    mean, low, high = (float(value) for value in (values.mean(), values.min(), values.max()))
+    if low == high or column not in (_FIRST, _LAST) or math.isnan(mean):
+        return number_cell(mean, column.written)
+    places = {"mean": mean, "low": low, "high": high}
+    return Cell(format_message("{mean:short} ({low:short} to {high:short})", places), mean)
+
+
+def reward_chart(groups: Sequence[Group]) -> Chart | None:
+    """Return a chart of the mean and the range of each group's rewards; None for a single run."""
+    each = ((g, [rewards for run in g.runs if len(rewards := run.row["rewards"])]) for g in groups)
+    found = [(group, rewards) for group, rewards in each if rewards]
+    if sum(len(rewards) for _, rewards in found) < 2:
         return None
-    selection = curves[: len(PALETTE)]
-    steps = np.unique(np.concatenate([pairs for _, pairs, _ in selection]))
+    title, axis = message("Reward of the runs"), [_OVER_RESPONSES]
+    if any(len(rewards) > 1 for _, rewards in found):
+        axis.append(message("mean and range of a group's runs"))
+    if (omitted := max(0, len(found) - len(PALETTE))) > 0:
+        places = {"some": len(PALETTE), "all": len(found)}
+        axis.append(format_message("the {some} of {all} that are highest at the end", places))
+        found.sort(key=lambda one: -pd.Series([rewards.iloc[-1] for rewards in one[1]]).mean())
+        found = found[: len(PALETTE)]
+    steps = np.unique(np.concatenate([r.index for _, rewards in found for r in rewards]))
+    tables = [
+        pd.DataFrame([np.interp(steps, r.index, r, np.nan, np.nan) for r in rewards])
+        for _, rewards in found
+    ]
+    names = [shortened(group.name[::-1], _LONGEST_LABEL)[::-1] for group, _ in found]
+    means = curves_of((name, t.mean()) for name, t in zip(names, tables, strict=True))
+    curves = [
+        replace(mean, low=t.min().to_numpy(), high=t.max().to_numpy()) if len(t) > 1 else mean
+        for mean, t in zip(means, tables, strict=True)
+    ]
+    frame, text = Frame(steps), clauses(axis)
+    labels = 150 if max(map(len, names)) < 23 else 280
     chart = curve_chart(
-        Frame(steps),
-        "reward",
-        message("Reward of the runs"),
-        curves_of(
-            (name, np.interp(steps, at, reward, np.nan, np.nan)) for name, at, reward in selection
-        ),
-        axis=message("mean over responses"),
-        wide=True,
-        labels=150,
-        omitted=len(curves) - len(selection),
+        frame, "reward", title, curves, axis=text, wide=True, labels=labels, omitted=omitted
     )
     return chart and replace(chart, interactive=False)
 
 
+def _rewards(steps: Sequence[Mapping[str, Any]]) -> pd.Series:
+    """Return the mean reward by step, without steps that have none."""
+    pairs = ((_number(step.get("step")), _number(step.get("reward_mean"))) for step in steps)
+    rewards = {step: reward for step, reward in pairs if math.isfinite(step)}
+    return pd.Series(rewards, dtype=float).dropna().sort_index()
+
+
 def _steps(about: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the steps with responses; in a run of trainer metrics alone, all steps."""
     steps = dicts(about.get("steps"))
-    with_responses = [step for step in steps if _number(step.get("responses")) > 0]
-    return with_responses or [
-        step for step in steps if math.isfinite(_number(step.get("reward_mean")))
-    ]
+    return [step for step in steps if _number(step.get("responses")) > 0] or steps
 
 
-def _row(report: Listed) -> dict[str, Any]:
+def _row(report: Listed, language: Language) -> dict[str, Any]:
     about = report.about
-    texts = {"run": report.place, "version": "", "trend": "", "place": report.place}
+    empty = {"version": "", "trend": "", "rewards": ()}
+    place = {"run": report.place, "place": report.place}
     if about is None:
-        return {**texts, "verdict": message("– cannot be read"), "sentence": report.why}
+        verdict = {"verdict": message("– cannot be read"), "sentence": report.why}
+        return {**empty, **place, **verdict}
     level, lead = verdict_of(about)
     steps, courses = _steps(about), _courses(about)
-    reward = np.array([_number(step.get("reward_mean")) for step in steps], dtype=np.float64)
-    word = FIRST_WORDS.get(level, _text(level))
+    rewards = _rewards(steps)
+    word, glyph = FIRST_WORDS.get(level, _text(level)), GLYPHS.get(level, GLYPHS["unjudged"])
+    sentence = _text(section(about, "verdict").get("sentence"))
+    if language is not ENGLISH:  # a report has its sentence in English alone
+        sentence = translatable_title(lead, _text(lead.get("title"))) if lead else ""
+    elif sentence:  # the column before it has the level
+        sentence = re.sub(rf"^{re.escape(word)}[^.:]*[.:]\s*", "", sentence)
+        sentence = sentence[:1].upper() + sentence[1:]
     return {
-        **texts,
+        **place,
         "run": _text(about.get("run")) or report.place,
-        "verdict": message(
-            "{glyph} {level}", glyph=GLYPHS.get(level, GLYPHS["unjudged"]), level=word
-        ),
-        "sentence": translatable_title(lead, _text(lead.get("title"))) if lead else "",
+        "level": word,
+        "verdict": message("{glyph} {level}", glyph=glyph, level=word),
+        "sentence": sentence,
         "since": _number(section(lead or {}, "onset").get("step")),
-        "reward_first": _mean(courses, "reward", "first"),
-        "reward_last": _mean(courses, "reward", "last"),
-        "trend": sparkline(reward),
+        **{f"reward_{part}": _mean(courses, "reward", part) for part in ("first", "best", "last")},
+        "rewards": rewards,
+        "trend": sparkline(rewards.to_numpy()),
         "kl": _mean(courses, "kl", "last"),
         "length": _mean(courses, "length", "last"),
         "steps": len(steps),
@@ -161,43 +246,46 @@ def _row(report: Listed) -> dict[str, Any]:
     }
 
 
-def _varying_keys(cards: Sequence[Mapping[str, Scalar]]) -> list[str]:
-    """Return names of settings that differ between runs or that some lack, most_common first."""
-    counts = Counter(key for card in cards for key in card)
-    return [
-        key
-        for key, count in counts.most_common()
-        if count < len(cards) or len({repr(card[key]) for card in cards}) > 1
-    ]
+def _differing_settings(groups: Sequence[Group]) -> dict[str, bool]:
+    """Return settings that differ -> whether they are equal in each group; such come first."""
+    counts = Counter(key for group in groups for run in group.runs for key in run.settings)
+    is_equal = {}
+    for key, _ in counts.most_common():
+        values = [{repr(run.settings.get(key, ...)) for run in group.runs} for group in groups]
+        if len(set().union(*values)) > 1:
+            is_equal[key] = all(len(part) == 1 for part in values)
+    order = sorted(is_equal, key=lambda key: (bool(BOOKKEEPING.search(key)), not is_equal[key]))
+    return {key: is_equal[key] for key in order}
 
 
-def _key_column(key: str, cards: Sequence[Mapping[str, Scalar]], *, hidden: bool) -> ColumnView:
-    present = [card[key] for card in cards if key in card]
-    numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in present)
-    kind = "number" if numeric else "text"
-    return ColumnView(
-        f"card:{key}", key, kind=kind, help=message("from the configuration"), hidden=hidden
-    )
+def _setting_columns(keys: Sequence[str], cards: Sequence[Mapping[str, Scalar]]) -> Columns:
+    columns: Columns = {}
+    for number, key in enumerate(keys[:MOST_KEYS]):
+        present = [card[key] for card in cards if key in card]
+        numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in present)
+        kind, hidden = "number" if numeric else "text", number >= KEYS_SHOWN
+        column = ColumnView(f"card:{key}", key, kind=kind, help=_SETTING, hidden=hidden)
+        columns[column] = [_setting_cell(card, column) for card in cards]
+    return columns
 
 
-def _key_value(card: Mapping[str, Scalar], column: ColumnView) -> object:
+def _setting_cell(card: Mapping[str, Scalar], column: ColumnView) -> Cell:
     key = column.label
-    if column.kind == "number" and key in card:
-        text, value = _text(card[key]), _number(card[key])  # as it is: 32, not 32.0
-        return Cell(text, None if math.isnan(value) else value, text)
     if key not in card:
         return Cell(MISSING, exact=message("not in its configuration"))
-    return _text("null" if card[key] is None else card[key])
+    text, value = _text("null" if card[key] is None else card[key]), _number(card[key])
+    if column.kind == "text":
+        return Cell(text)
+    return Cell(text, None if math.isnan(value) else value, text)  # as it is: 32, not 32.0
 
 
 def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return quantity ("reward") -> its course, without those in units of their own."""
-    courses = dicts(section(about, "verdict").get("course"))
-    columns = [str(section(course, "series").get("column")) for course in courses]
     return {
         str(course.get("quantity")): course
-        for course, column in zip(courses, columns, strict=True)
-        if column != "response_chars_mean" and "kl_token" not in roles_of([column])
+        for course in dicts(section(about, "verdict").get("course"))
+        if (column := str(section(course, "series").get("column"))) != "response_chars_mean"
+        and "kl_token" not in roles_of([column])
     }
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import xxhash
 
 from rlreport.choose import Extreme, shown_prompts
+from rlreport.comparison.reports import METRICS_FILE, REPORT, packed, response_data
 from rlreport.comparison.reports import PATH as RESPONSES
-from rlreport.comparison.reports import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import arranged, overview_charts
 from rlreport.draw.run_charts import prompt_charts, token_charts
@@ -62,7 +62,7 @@ from rlreport.text.messages import message
 RUN_SCRIPT = "data/run.js"
 # Path of the script with the texts of all shown responses, for the responses page
 TEXTS_SCRIPT = "data/texts.js"
-METRICS = "data/metrics.csv"  # Path of the exported trainer metrics
+
 DRAWINGS = "drawings"  # key in ``ReportBuilder.memo`` of the result of ``draw_pages``
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
@@ -188,7 +188,7 @@ class ReportBuilder(RunContext, Maker):
         yield REPORT, data
         yield RESPONSES, self.response_data[0]
         if self.metrics_data:
-            yield METRICS, self.metrics_data
+            yield METRICS_FILE, self.metrics_data
         yield from self._exports
 
     @property
@@ -200,7 +200,7 @@ class ReportBuilder(RunContext, Maker):
         """Path and label of each file to download; empty if the format has no separate files."""
         if self.one_file:
             return {}
-        metrics = [METRICS] if self.metrics_data else []
+        metrics = [METRICS_FILE] if self.metrics_data else []
         paths = [REPORT, RESPONSES, *metrics, *(path for path, _ in self._exports)]
         titles = {chart_path(c): message("Chart: {title}", title=c.title) for c in self.charts}
         return {path: titles.get(path, path) for path in paths}

@@ -36,9 +36,7 @@ from rlreport.pages.views import (
     RunContext,
     StepJob,
     TableView,
-    extra_key,
     findings_of_responses,
-    is_numeric,
     list_filters,
     listed_prompt,
     name_cell,
@@ -63,7 +61,6 @@ REWARD_DIGITS = 4  # Significant digits of the rewards of group members that the
 _END = MOST_CHARS // 4
 _BASE64 = re.compile(r"(?:data:[\w.+/-]{1,80};base64,)?[A-Za-z0-9+/_-]{512,}={0,2}")
 _LETTERS = re.compile(r"(.)\1{15}")
-_CORRECT = re.compile(extra_key(r"(is_)?(correct|acc|accuracy)(/mean)?"), re.IGNORECASE)
 
 
 def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
@@ -156,11 +153,11 @@ def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
 
 
 def group_data(
-    columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64], *, ground_truth: bool
+    columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
 ) -> dict[str, Any]:
     """Return groups of shown responses: ``groups``, ``siblings``, ``right``; see page-data.md."""
     n, group, rewards = columns["n"], columns["group"], columns["reward"]
-    correctness = _correctness(columns, ground_truth=ground_truth)
+    correctness = None if np.isnan(columns["correct"]).all() else columns["correct"]
     lengths = columns[length_column(columns)]
     is_shown = np.zeros(len(n), bool)
     is_shown[shown_rows] = True
@@ -195,22 +192,6 @@ def branch_data(
     rollouts = shown.dropna().sort_values(["validation", "n"]).groupby("rollout")["n"]
     branches = [members.tolist() for _, members in rollouts if len(members) > 1]
     return {"branches": branches} if branches else {}
-
-
-def _correctness(
-    columns: Mapping[str, NDArray[Any]], *, ground_truth: bool
-) -> NDArray[np.float64] | None:
-    """Return 1 for correct, 0 for wrong, NaN for unknown responses; None if it is not logged."""
-    for key, values in columns.items():
-        if _CORRECT.fullmatch(key) and is_numeric(values):
-            graded = values.astype(np.float64)
-            if np.isin(graded[~np.isnan(graded)], (0.0, 1.0)).all():
-                return graded
-    reward = columns["reward"]
-    distinct_rewards = np.unique(reward[~np.isnan(reward)])
-    if not ground_truth or len(distinct_rewards) != 2:
-        return None
-    return np.where(np.isnan(reward), np.nan, (reward == distinct_rewards[1]).astype(np.float64))
 
 
 # Token figures stored in the page; its scripts compute all other figures from them
@@ -493,7 +474,6 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
     rollouts, keys = rows.rollouts, [column.key for column in context.columns]
     unranked = SAMPLED_FIGURE if context.sampled else ""
     present = figures_present(rollouts)
-    truths = any(c.key == "ground_truth" for c in context.text_columns)
     logged = job.columns["advantage_logged_mean"]
     ranked = job.columns["validation"] != IN_BRANCH
     return {
@@ -524,7 +504,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         "nan": [figure.label for figure in TOKEN_FIGURES if present.get(figure.name) is False],
         "prompts": job.columns["prompt_id"][rows.places],
         **conversation_data(rollouts),
-        **group_data(job.columns, rows.places, ground_truth=truths),
+        **group_data(job.columns, rows.places),
         **branch_data(job.columns, rows.places),
     }
 

@@ -14,6 +14,7 @@ import pandas as pd
 from rlreport.errors import StrictError, UnusableInputError, UsageError
 from rlreport.fields import add_unread_field
 from rlreport.figures.ragged import Ints
+from rlreport.figures.tokens import correctness
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.choice import MAX_CHOSEN_BYTES, choose_rows
 from rlreport.read.chunk import Chunk, read_cached, read_chunk
@@ -221,6 +222,7 @@ def _scan(
     if missing.any():
         notes += missing_grade_notes(responses["missing_grade"].to_numpy())
         extras[reward_parts] = extras[reward_parts].mask(missing)
+    responses["correct"] = correctness(extras, responses["reward"].to_numpy())
     if responses["validation"].any():
         extras = _with_split(responses, extras, files, notes)
     scan = Scan(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -173,7 +173,7 @@ _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """Return STEP_COLUMNS, one row per step, of responses sorted by step."""
     column = {str(name): values.to_numpy() for name, values in responses.items()}
-    steps = Grouped.by(column["step"])
+    steps, passes = Grouped.by(column["step"]), passes_of(responses)
     every = np.fmax(column["reward"], column["masked_reward"])
     weight = sequence_weights(column["log_weight"])
     figures: dict[str, NDArray[np.generic]] = {
@@ -198,6 +198,8 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         **_critic(column, steps),
         **_kl_coefficient(column, steps),
         **_groups(column, steps),
+        "pass_at_1": steps.mean(passes.at_1),
+        "pass_at_k": steps.mean(passes.at_k),
         "advantage_fit": advantage_fit(column, steps)[1],
         "dropped_share": steps.mean(column["dropped"]),
         "kept_reward_mean": steps.mean(every, 1.0 - column["dropped"]),
@@ -333,6 +335,33 @@ def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.g
         "group_std_mean": by_step.mean(spread),
         "group_best_mean": by_step.mean(best),
     }
+
+
+class Passes(NamedTuple):
+    k: int  # usual number of responses in a group; 1 if there is none, or right ones are unknown
+    at_1: Floats  # pass@1 and pass@k of each group at its first response, else NaN; (R,)
+    at_k: Floats
+
+
+def passes_of(responses: pd.DataFrame) -> Passes:
+    """Return the chance that one of k responses is right, for k = 1 and the usual size of a group.
+
+    If c of the n responses of a group are right, pass@k = 1 − C(n − c, k) / C(n, k), which is
+    unbiased (Chen et al. 2021, "Evaluating Large Language Models Trained on Code"). Groups with
+    n < k are left out of both. Responses that are neither right nor wrong do not count.
+    """
+    correct = responses["correct"].to_numpy()
+    group = responses.groupby(["step", "group"]).ngroup().to_numpy()
+    _, first = np.unique(group, return_index=True)
+    n = np.bincount(group, np.isfinite(correct), len(first)).astype(np.float64)
+    k = most_common(n[n > 0]) or 1
+    n[(n < k) | (k == 1)] = np.nan
+    wrong = n - np.bincount(group, correct == 1, len(first))
+    # Draw k responses one after another, without replacement: all are wrong with this chance.
+    chances = np.maximum(wrong[:, None] - np.arange(k), 0) / (n[:, None] - np.arange(k))
+    at_1, at_k = np.full((2, len(correct)), np.nan)
+    at_1[first], at_k[first] = 1 - wrong / n, 1 - chances.prod(axis=1)
+    return Passes(k, at_1, at_k)
 
 
 # Advantages of more than this many times the median are left out of correlations

@@ -24,7 +24,7 @@ from rlreport.check.run import Ranking, Run, has, mean, median, met_from_start
 from rlreport.check.series import MIN_WINDOW, running_mean
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.notes import Missing
-from rlreport.summarise.steps import FAR, Grouped, advantage_fit, most_common, typical
+from rlreport.summarise.steps import FAR, Grouped, advantage_fit, most_common, passes_of, typical
 from rlreport.text.messages import format_message, message, sentences, translatable
 
 GROUPS = translatable("DAPO; TRL frac_reward_zero_std")
@@ -381,6 +381,31 @@ def not_sharpening(check: Check, run: Run) -> Result:
         return None
     facts = {"start": moved.first, "end": moved.last, "std_start": before, "std_end": after}
     return check.finding(run, "info", (), facts, Ranking(reward, False, "reward"))
+
+
+@Check(
+    name="sharpening, not learning",
+    rank="note",
+    needs=(Need("correct, or a reward of two values", ("correct",)),),
+    charts=("pass_at_k",),
+    title="pass@{k} fell from {start:figure} to {end:figure} while pass@1 rose from "
+    "{one_start:figure} to {one_end:figure}: sharpening, not learning.",
+    why="Right answers become more frequent, but fewer prompts have any: the policy narrows.",
+    suggestion="Evaluate checkpoints by pass@k, and keep entropy up: a KL penalty, more prompts.",
+    source=translatable("Yue et al. 2025, arXiv 2504.13837"),
+    needs_also="groups of responses",
+    trend=True,
+)
+def sharpening(check: Check, run: Run) -> Result:
+    k, at_1, at_k = passes_of(run.responses)
+    if k == 1:
+        return check.not_run(check.needs_also)
+    one, several = run.change(at_1), run.change(at_k)
+    if not (one.rose and several.fell):
+        return None
+    facts: Facts = {"k": k, "start": several.first, "end": several.last}
+    facts = {**facts, "one_start": one.first, "one_end": one.last}
+    return check.finding(run, "info", (), facts, series=run.by_step(at_k))
 
 
 LOGGED = "advantage_logged_mean"

@@ -94,7 +94,8 @@ function showRun(root, data) {
 function mountTable(section, address, signal) {
   const read = readTable(section, null);
   const view = new TableView(section, read, { signal, href: () => "" });
-  if (read.rows.size >= TOOLBAR_FROM) mountToolbar(section, view);
+  const hides = section.closest(".runs") && read.rows.columns.some((column) => !column.shown);
+  if (hides || read.rows.size >= TOOLBAR_FROM) mountToolbar(section, view);
   keepInUrl(read.rows, address, signal, `${section.dataset.table}.`);
   return { rows: read.rows, view };
 }
