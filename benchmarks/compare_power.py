@@ -19,6 +19,7 @@ import pandas as pd
 
 from rlreport.comparison.compare import (
     Comparison,
+    Means,
     Side,
     compare_runs,
     effect_on,
@@ -77,7 +78,7 @@ def design_table(responses: int, null_pairs: int) -> float:
                 means = null_design(
                     rewards, prompts, responses, paired=paired, runs=runs, seed=seed
                 )
-                effect = effect_on(means, "reward", paired=paired)
+                effect = effect_on(Means(means[:-1], means[-1:]), "reward", paired=paired)
                 wrong += effect.low > 0 or effect.high < 0
             row.append(wrong / null_pairs)
         cells = " | ".join(f"{rate:.1%}" for rate in row)

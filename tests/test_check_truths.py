@@ -81,7 +81,12 @@ def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs(runs: int) -> No
     # Groups are judged without a critic, critics with one, no run has parts of its reward.
     sometimes = dict.fromkeys(("zero_variance_groups", "group_std_fall"), runs // 4)
     sometimes["value_divergence"] = runs * 3 // 4
-    never = ("reward_part_dominance", "uneven_groups", "advantage_mismatch", "dropped_groups")
+    never: tuple[str, ...] = (
+        "reward_part_dominance",
+        "uneven_groups",
+        "advantage_mismatch",
+        "dropped_groups",
+    )
     never += ("sharpening",)
     sometimes |= dict.fromkeys((*never, *OF_METRICS, *OF_AGENTS, *OF_ENVIRONMENTS), 0)
     expected = {check.id: sometimes.get(check.id, runs) for check in CHECKS}
