@@ -5,7 +5,8 @@ Null pairs are two halves of one run's responses to each prompt, at random. Loss
 them stands the naive test (Welch's, on responses, unpaired) on the same pairs. Run it as
 ``python -m benchmarks.compare_power [LOGS...]``; without logs the null runs are made up too.
 ``python -m benchmarks.compare_power --designs [PAIRS]`` prints false verdicts, better and worse
-together, of null pairs with few prompts, rare events, equal rewards and heavy tails.
+together, of null pairs with few prompts, rare events, equal rewards and heavy tails; with
+``--groups [PAIRS]`` how often groups of runs, and runs of metrics alone, are called worse.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rlreport.comparison.compare import (
     side_of,
 )
 from rlreport.comparison.outcome import flips
-from rlreport.comparison.reports import response_data
+from rlreport.comparison.reports import response_data, trainer_rows
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise
@@ -130,6 +131,66 @@ def null_pairs(runs: Sequence[Side]) -> Iterator[tuple[Side, Side]]:
             yield made_up(seed)  # type: ignore[misc]
 
 
+BETWEEN_RUNS = 0.05
+"""Standard deviation of the rewards of runs that differ in their seed alone."""
+
+
+def seeds(
+    random: np.random.Generator, ability: np.ndarray, first: int, lost: float = 0.0
+) -> pd.DataFrame:
+    """Return the prompts' means of a run of 8 responses, whose seed moves all of its rewards."""
+    chosen = np.arange(len(ability)) < round(0.3 * len(ability))
+    chance = np.clip(ability + random.normal(0, BETWEEN_RUNS) - lost * chosen, 0, 1)
+    rewards = random.binomial(8, chance) / 8
+    return pd.DataFrame({"reward": rewards}, pd.RangeIndex(first, first + len(ability)))
+
+
+def trainer_means(random: np.random.Generator) -> pd.DataFrame:
+    """Return blocks of the last of 100 steps of a metric: a level with AR(1) noise of 0.5."""
+    noise = np.zeros(100)
+    for step in range(1, 100):
+        noise[step] = 0.5 * noise[step - 1] + random.normal(0, 0.1)
+    table = trainer_rows(pd.DataFrame({"step": np.arange(100), "reward": 0.5 + noise}))
+    window = table[table["step"] >= 80]
+    return window.groupby("pair").mean().rename(columns={"trainer:reward": "reward"})
+
+
+def group_table(pairs: int) -> float:
+    """Print how often groups of runs are called worse; return the largest share of null pairs."""
+    print(
+        "| runs | what | null: worse | 25 points | 10 points |\n| --- | --- | ---: | ---: | ---: |"
+    )
+    largest = 0.0
+    for bases, news, paired in (
+        *((3, 3, True), (3, 3, False), (2, 2, True), (1, 3, True), (3, 1, True), (5, 5, True)),
+    ):
+        shares = []
+        for lost in (0.0, 0.25, 0.1):
+            found = 0
+            for seed in range(pairs if not lost else PLANTED_PAIRS):
+                random = np.random.default_rng([seed, bases, news])
+                ability, others = random.beta(1.5, 1.5, 128), random.beta(1.5, 1.5, 128)
+                new, first = (ability, 0) if paired else (others, 128)
+                means = Means(
+                    [seeds(random, ability, 0) for _ in range(bases)],
+                    [seeds(random, new, first, lost) for _ in range(news)],
+                )
+                found += effect_on(means, "reward", paired=paired).high < 0
+            shares.append(found / (pairs if not lost else PLANTED_PAIRS))
+        what = "paired" if paired else "other prompts"
+        print(
+            f"| {bases} against {news} | {what} | " + " | ".join(f"{s:.1%}" for s in shares) + " |"
+        )
+        largest = max(largest, shares[0])
+    found = 0
+    for seed in range(pairs):
+        random = np.random.default_rng([seed, 7])
+        means = Means([trainer_means(random)], [trainer_means(random)])
+        found += effect_on(means, "reward", paired=False).high < 0
+    print(f"| 1 against 1 | metrics, AR(1) of 0.5 | {found / pairs:.1%} | | |")
+    return max(largest, found / pairs)
+
+
 def run_of(logs: str) -> Side:
     """The figures of a run's responses."""
     scan = read_logs([logs], ReadOptions(workers=1), FigureOptions(), Progress(), ())
@@ -180,4 +241,6 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--designs"]:
         pairs = int(sys.argv[2]) if sys.argv[2:] else DESIGN_PAIRS
         sys.exit(max(design_table(responses, pairs) for responses in (1, 8)) > 0.06)
+    if sys.argv[1:2] == ["--groups"]:
+        sys.exit(group_table(int(sys.argv[2]) if sys.argv[2:] else NULL_PAIRS) > 0.06)
     sys.exit(not main(sys.argv[1:]))
