@@ -169,22 +169,18 @@ class Reached(NamedTuple):
     new: int | None
 
 
-class Speed(NamedTuple):
-    """When the runs reached half and 90% of the gain of the run that gained more."""
-
-    half: Reached
-    most: Reached
-
-
-def speed_of(base: Series, new: Series) -> Speed | None:
-    """Return when the means of windows reach parts of the larger gain; None without a clear one."""
+def speed_of(base: Series, new: Series) -> dict[str, Reached]:
+    """Return when the means of windows reach half and 90% of the larger gain; {} without one."""
     courses = [c for c in (course_of(series, "reward") for series in (base, new)) if c]
     leading = max((c for c in courses if c.gained), key=lambda c: c.best.value, default=None)
     if leading is None or len(courses) < 2:
-        return None
+        return {}
     gain = leading.best.value - leading.first.value
-    targets = [leading.first.value + share * gain for share in (0.5, 0.9)]
-    return Speed(*(Reached(target, *(_reached(c, target) for c in courses)) for target in targets))
+    targets = {"half": leading.first.value + 0.5 * gain, "most": leading.first.value + 0.9 * gain}
+    return {
+        name: Reached(target, *(_reached(course, target) for course in courses))
+        for name, target in targets.items()
+    }
 
 
 def _reached(course: Course, target: float) -> int | None:
@@ -310,7 +306,7 @@ class Comparison:
         return base, new
 
     @cached_property
-    def speed(self) -> Speed | None:
+    def speed(self) -> dict[str, Reached]:
         means = [frame.groupby("step")["reward"].mean().dropna() for frame in self.ends]
         return speed_of(
             *(Series(m.index.to_numpy(np.int64), m.to_numpy(np.float64)) for m in means)
@@ -360,17 +356,19 @@ class Comparison:
 
 def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
     """Compare NEW with BASE, one or several runs each, over their last common steps."""
-    split, responses = _common_split(_comparable_responses([*bases, *news]))
+    sides = [*bases, *news]
+    split, responses = _common_split(_comparable_responses(sides))
     if len(set(map(_usual_group, responses))) > 1:
         responses = [frame.assign(pass_at_k=np.nan) for frame in responses]
     limits = windows(responses, len(bases))
-    ranges = zip(responses, (*limits.bases, *limits.news), strict=True)
-    inside = [frame[frame["step"].between(*window)] for frame, window in ranges]
+    inside, trainer = (
+        [
+            frame[frame["step"].between(*window)]
+            for frame, window in zip(frames, (*limits.bases, *limits.news), strict=True)
+        ]
+        for frames in (responses, [side.trainer for side in sides])
+    )
     means = _means(inside, len(bases))
-    trainer = [
-        side.trainer[side.trainer["step"].between(*window)]
-        for side, window in zip((*bases, *news), (*limits.bases, *limits.news), strict=True)
-    ]
     base_prompts, new_prompts = ([table.index for table in runs] for runs in means)
     paired = _pairable([*base_prompts, *new_prompts])
     in_all = [reduce(pd.Index.intersection, side) for side in (base_prompts, new_prompts)]
@@ -381,13 +379,13 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
         responses,
         limits,
         inside,
-        all(side.named for side in (*bases, *news)),
+        all(side.named for side in sides),
         effect_on(means, "reward", paired=paired),
         _guardrails(means, _means(trainer, len(bases)), paired=paired),
         shared=len(in_all[0].intersection(in_all[1])),
         only_base=len(in_any[0].difference(in_all[1])),
         only_new=len(in_any[1].difference(in_all[0])),
-        cut=any(side.cut for side in (*bases, *news)),
+        cut=any(side.cut for side in sides),
     )
 
 

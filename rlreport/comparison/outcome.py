@@ -192,12 +192,11 @@ def _changed_findings(base: ComparedRun, new: ComparedRun) -> dict[str, list[Fin
 
 
 def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptions) -> Gate:
-    conditions = set(FAIL_ON) if "any" in options.fail_on else set(options.fail_on)
+    conditions = set(FAIL_ON if "any" in options.fail_on else options.fail_on)
     failed = []
     # ``high`` is NaN for runs that cannot be compared; the comparison is false then.
-    judged = comparison.claims or not comparison.metrics_alone
-    lower = comparison.effect.high < -options.margin and judged
-    if "worse" in conditions and lower:
+    lower = comparison.effect.high < -options.margin
+    if "worse" in conditions and lower and (comparison.claims or not comparison.metrics_alone):
         failed.append("worse")
     if "guardrail" in conditions:
         failed += [f"guardrail:{g.id}" for g in comparison.guardrails if g.level == "worse"]
@@ -208,7 +207,7 @@ def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptio
     return Gate(tuple(sorted(conditions)), tuple(failed), status)
 
 
-def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
+def flips(comparison: Comparison) -> list[Flip]:
     """Return prompts whose mean reward differs, by difference shrunk as in ``shrunk``."""
     if not comparison.effect.paired:
         return []
@@ -224,7 +223,7 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
         Flip(pair, old, current, current - old, nearest_old, nearest)
         for pair, old, _, nearest_old, current, _, nearest in table.itertuples(name=None)
         if not isclose(current, old)
-    ][:most]
+    ][:MAX_FLIPS]
 
 
 def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
@@ -402,37 +401,34 @@ def sentence(outcome: Outcome) -> str:
     return sentences(parts)
 
 
+_REACHED = {
+    "half": translatable("half of the gain ({reward}): NEW {new}, BASE {base}"),
+    "most": translatable("90% ({reward}): NEW {new}, BASE {base}"),
+}
+
+
 def learning(outcome: Outcome) -> str:
     """Return sentences on how fast the runs learned, and on evaluations by the trainer, or ""."""
     result = []
     if (speed := outcome.comparison.speed) and not outcome.broken:
-        parts = [
-            message(
-                literal,
-                reward=figure(reached.reward),
-                new=_reached(reached.new),
-                base=_reached(reached.base),
-            )
-            for literal, reached in (
-                (translatable("half of the gain ({reward}): NEW {new}, BASE {base}"), speed.half),
-                (translatable("90% ({reward}): NEW {new}, BASE {base}"), speed.most),
-            )
-        ]
+        parts = []
+        for name, reached in speed.items():
+            sides = {"new": _reached(reached.new), "base": _reached(reached.base)}
+            parts.append(message(_REACHED[name], reward=figure(reached.reward), **sides))
         result.append(message("Reached {parts}.", parts=clauses(parts)))
-    courses = [run.side.evaluation for run in (outcome.base, outcome.new)]
-    if outcome.comparison.split != "val" and all(course is not None for course in courses):
-        sides = [
-            message(
-                "{side} {last} at the end, {best} at best (step {step})",
-                side=side,
-                last=figure(course.last.value),
-                best=figure(course.best.value),
-                step=course.best.steps[0],
-            )
-            for side, course in zip(("BASE", "NEW"), courses, strict=True)
-            if course
-        ]
-        result.append(message("Validation: {sides}.", sides=clauses(sides)))
+    evaluations = [
+        message(
+            "{side} {last} at the end, {best} at best (step {step})",
+            side=side,
+            last=figure(course.last.value),
+            best=figure(course.best.value),
+            step=course.best.steps[0],
+        )
+        for side, run in (("BASE", outcome.base), ("NEW", outcome.new))
+        if (course := run.side.evaluation)
+    ]
+    if outcome.comparison.split != "val" and len(evaluations) == 2:
+        result.append(message("Validation: {sides}.", sides=clauses(evaluations)))
     return sentences(result)
 
 
@@ -658,7 +654,6 @@ PROMPT_CHARACTERS = 400
 def compare_json(outcome: Outcome) -> dict[str, Any]:
     comparison, changed = outcome.comparison, outcome.changed
     effect, windows, band = comparison.effect, comparison.windows, comparison.band
-    speed = comparison.speed
     equal_kl = {name: one and one._asdict() for name, one in comparison.equal_kl.items()}
     return {
         "schema": SCHEMA,
@@ -690,7 +685,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         },
         "findings": {name: [one.id for one in changed[name]] for name in ("new", "fixed", "still")},
         "flips": [_flip(flip) for flip in outcome.flips],
-        "speed": speed and {"half": speed.half._asdict(), "most": speed.most._asdict()},
+        "speed": {name: one._asdict() for name, one in comparison.speed.items()} or None,
         "equal_kl": equal_kl["reward"],
         "equal_kl_watched": equal_kl["valid_reward"],
     }

@@ -119,13 +119,9 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
     about S ** (1 / 3) steps.
     """
     block = _blocks(len(steps))
-    table = pd.DataFrame(
-        {"step": steps["step"], "n": 0, "split": METRICS, "prompt_id": block, "group": block}
-    )
-    for name in _TRAINER_FIGURES:
-        if name == "reward" or has(steps, f"{name}_mean"):
-            table[name] = steps[f"{name}_mean"]
-    return table
+    ids = {"step": steps["step"], "n": 0, "split": METRICS, "prompt_id": block, "group": block}
+    names = [name for name in _TRAINER_FIGURES if name == "reward" or has(steps, f"{name}_mean")]
+    return pd.DataFrame(ids | {name: steps[f"{name}_mean"] for name in names})
 
 
 def _blocks(steps: int) -> Ints:
@@ -207,7 +203,9 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
             if column in _HASHES:
                 table[column] = np.array([int(text, 16) for text in values], np.uint64)
             elif column == "split" or is_text:
-                table[column] = values.map(_unescaped)
+                table[column] = values.map(
+                    lambda cell: unescape(cell) if isinstance(cell, str) else cell
+                )
             else:
                 table[column] = values.astype(np.float64)
     except LimitError as error:
@@ -216,10 +214,6 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
         raise UnusableInputError(f"{name}: its {PATH} is broken; build the report again") from error
     table["split"] = table["split"].fillna("train")
     return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
-
-
-def _unescaped(cell: object) -> object:
-    return unescape(cell) if isinstance(cell, str) else cell
 
 
 # Maximum size in bytes of the compressed response data, and of a one-file report

@@ -223,7 +223,7 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
     rewards = _rewards(steps)
     word, glyph = FIRST_WORDS.get(level, _text(level)), GLYPHS.get(level, GLYPHS["unjudged"])
     sentence = _text(section(about, "verdict").get("sentence"))
-    if language is not ENGLISH:  # a report has its sentence in English alone
+    if language != ENGLISH:  # a report has its sentence in English alone
         sentence = translatable_title(lead, _text(lead.get("title"))) if lead else ""
     elif sentence:  # the column before it has the level
         sentence = re.sub(rf"^{re.escape(word)}[^.:]*[.:]\s*", "", sentence)
