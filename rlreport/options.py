@@ -20,7 +20,6 @@ DEFAULT_PAD_TOKENS: tuple[str, ...] = (
     "<|finetune_right_pad_id|>", "<|vision_pad|>", "<unk_pad>",
 )  # fmt: skip
 
-RESTARTS: tuple[Literal["all"], Literal["last"]] = ("all", "last")
 FAIL_ON = ("worse", "guardrail", "new-critical", "any")
 
 Options = TypeVar("Options")
@@ -119,7 +118,7 @@ class ReadOptions(_Checked):
         "all",
         "If a run was restarted and logged a step twice, keep the rows of all attempts or only "
         "those of the last one.",
-        choices=RESTARTS,
+        choices=("all", "last"),
     )
     metrics: Paths = option(
         (), "File of trainer metrics. Default: files next to the logs.", metavar="FILE"
