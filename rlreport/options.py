@@ -20,7 +20,6 @@ DEFAULT_PAD_TOKENS: tuple[str, ...] = (
     "<|finetune_right_pad_id|>", "<|vision_pad|>", "<unk_pad>",
 )  # fmt: skip
 
-RESTARTS: tuple[Literal["all"], Literal["last"]] = ("all", "last")
 FAIL_ON = ("worse", "guardrail", "new-critical", "any")
 
 Options = TypeVar("Options")
@@ -67,7 +66,7 @@ class _Checked:
             choices = settings.get("choices", ())
             for choice in values if choices else ():
                 if choice not in choices:
-                    known = ", ".join(choices)
+                    known = ", ".join(map(str, choices))
                     raise UsageError(f"{entry.name} is one of {known}, not {choice!r:.40}")
             largest = 2**63 - 1 if isinstance(value, int) else math.inf  # int64
             low, high = settings.get("low", -math.inf), settings.get("high", largest)
@@ -119,7 +118,7 @@ class ReadOptions(_Checked):
         "all",
         "If a run was restarted and logged a step twice, keep the rows of all attempts or only "
         "those of the last one.",
-        choices=RESTARTS,
+        choices=("all", "last"),
     )
     metrics: Paths = option(
         (), "File of trainer metrics. Default: files next to the logs.", metavar="FILE"
@@ -186,6 +185,7 @@ class OutputOptions(_Checked):
         False,
         "Omit all text of prompts, responses and tokens; --redact=names also omits the names of "
         "extra fields and of files.",
+        choices=(False, True, "names"),
     )
     stamp: bool = option(
         False, "Show the build time. Without it, the same logs give byte-identical output."
@@ -208,8 +208,6 @@ class OutputOptions(_Checked):
         for name in ("title", "subject"):
             if text := getattr(self, name):
                 object.__setattr__(self, name, safe_text(text))
-        if self.redact not in (False, True, "names"):
-            raise UsageError(f"redact is True, False or 'names', not {self.redact!r:.40}")
 
     @property
     def language(self) -> Language:
@@ -291,15 +289,11 @@ class CompareOptions(ReadOptions, FigureOptions, OutputOptions):
         choices=FAIL_ON,
     )
     margin: float = option(0.0, "Reward drop tolerated by --fail-on worse.", low=0)
-    redact: bool | Literal["names"] = option(False, "Omit all text of prompts and responses.")
+    redact: bool | Literal["names"] = option(
+        False, "Omit all text of prompts and responses.", choices=(False, True)
+    )
     require_evidence: bool = option(
         False,
         "Exit with status 3 if the reward is neither significantly higher nor lower than BASE's.",
     )
     quiet: bool = option(True, "Print errors only.", "-q", "--quiet")
-
-    def __post_init__(self) -> None:
-        """Validate the values; refuse ``redact="names"``, which comparisons do not support."""
-        super().__post_init__()
-        if self.redact_names:
-            raise UsageError("redact is True or False for a comparison, not 'names'")

@@ -254,16 +254,13 @@ def _encode(row: dict[str, Any]) -> bytes:
     except TypeError:
         # orjson refuses lone surrogates and integers beyond 64 bits.
         try:
-            text = json.dumps(row, default=_list_or_number)
+            text = json.dumps(
+                row, default=lambda value: np.asarray(_array_or_number(value)).tolist()
+            )
         except (TypeError, ValueError) as error:
             raise UsageError(f"a field cannot be logged: {error}") from error
         plain = safe_value(json.loads(text, parse_constant=lambda name: None))
         return json.dumps(plain, ensure_ascii=False).encode() + b"\n"
-
-
-def _list_or_number(value: Any) -> Any:
-    converted = _array_or_number(value)
-    return converted.tolist() if isinstance(converted, np.ndarray) else converted
 
 
 def _array_or_number(value: Any) -> Any:

@@ -128,7 +128,7 @@ def word_sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSamp
 
 def steps_of(responses: pd.DataFrame) -> pd.DataFrame:
     """Return the table of steps of these responses: all of training, none failed."""
-    return step_tables(responses, responses[:0], step_bigrams(None, responses), {})[0]
+    return step_tables(responses, responses[:0], step_bigrams(None, responses), {}, {})[0]
 
 
 def table_of_rows(rows: list[dict[str, Any]]) -> pd.DataFrame:

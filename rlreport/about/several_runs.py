@@ -63,7 +63,7 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
     else:
         return None
     count = message("{count:count} folders", count=len(folders))
-    return _note(_enumeration(folders) if named else count, len(folders), why)
+    return _note(folders, why, "" if named else count)
 
 
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
@@ -79,16 +79,21 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
         return None
     count = message("{count:count} files", count=len(names))
     why = message("each has the same steps")
-    return _note(_enumeration(names) if named else count, len(names), why)
+    return _note(names, why, "" if named else count)
 
 
-def _note(names: str, runs: int, why: str) -> Note:
+def _note(names: list[str], why: str, count: str) -> Note:
+    first = tuple(names[:_MAX_NAMED])
+    if more := len(names) - len(first):
+        listed = message("{names} and {more:count} more", names=first, more=more)
+    else:
+        listed = message("{names} and {last}", names=first[:-1], last=first[-1])
     text = message(
         "{names} look like {runs:count} runs, as {why}: every figure here mixes them. Build a "
         "report of each; rlreport index lists them and rlreport compare compares two. If they are "
         "one run, pass --merge.",
-        names=names,
-        runs=runs,
+        names=count or listed,
+        runs=len(names),
         why=why,
     )
     return Note(SEVERAL_RUNS, text, 1)
@@ -103,10 +108,3 @@ def _has_configuration(logs: Sequence[str | Path], top: str) -> bool:
     folders = [root if root.name == top else root / top for root in roots]
     folders += [parent for root in roots for parent in root.parents if parent.name == top]
     return any(configured(folder) for folder in folders)
-
-
-def _enumeration(names: list[str]) -> str:
-    listed = tuple(names[:_MAX_NAMED])
-    if more := len(names) - len(listed):
-        return message("{names} and {more:count} more", names=listed, more=more)
-    return message("{names} and {last}", names=listed[:-1], last=listed[-1])

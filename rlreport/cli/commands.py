@@ -178,7 +178,7 @@ def _say_section(title: str, lines: Iterable[str]) -> None:
 
 
 def _say_steps(scan: Scan) -> None:
-    from rlreport.summarise import most_common
+    from rlreport.summarise.steps import most_common
 
     counts = scan.responses["step"].value_counts()
     usual_count = most_common(counts.to_numpy())

@@ -59,8 +59,7 @@ from rlreport.pages.views import (
     table,
 )
 from rlreport.read.rollouts import Rollout
-from rlreport.summarise import most_common
-from rlreport.summarise.steps import environment_steps, environments_of
+from rlreport.summarise.steps import environment_steps, environments_of, most_common
 from rlreport.tables import IN_BRANCH, Tables, length_column
 from rlreport.text.clean import shortened
 from rlreport.text.messages import (

@@ -23,7 +23,7 @@ from rlreport.pages.step import GROUP_COLUMNS, group_figures, step_rows, step_vi
 from rlreport.pages.templates import Addresses, Finish, rendered
 from rlreport.pages.views import PageContext, StepJob, StepPage, ending_texts, extra_key
 from rlreport.read.rollouts import Selection
-from rlreport.summarise import most_common
+from rlreport.summarise.steps import most_common
 from rlreport.text.messages import message
 
 _SECONDS_PER_PAGE = 0.02  # to decide whether several processes are worth their start

@@ -31,7 +31,7 @@ from rlreport.figures.tokens import (
     thinking_tokens,
 )
 from rlreport.formats.containers import iterate
-from rlreport.options import RESTARTS, FigureOptions, ReadOptions
+from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.files import (
     DAMAGED,
     MAX_LINE,
@@ -483,7 +483,7 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOption
     if not all(contents):
         return b""
     settings = replace(
-        options, workers=0, strict=False, restarts=RESTARTS[0], metrics=(), cache="", ray=None
+        options, workers=0, strict=False, restarts="all", metrics=(), cache="", ray=None
     )  # fmt: skip
     ranges = [
         (part.source.name, part.start, part.stop is None, content)

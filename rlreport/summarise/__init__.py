@@ -19,7 +19,6 @@ from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import (
     Grouped,
-    most_common,
     ratio,
     step_tables,
     trainer_steps,
@@ -106,16 +105,13 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
 
     everything = np.ones(len(texts.units), bool)
 
-    def total(values: NDArray[np.float32], rows: NDArray[np.bool_] = everything) -> Floats:
-        logged = rows & ~np.isnan(values)
-        weights = values[logged].astype(np.float64)
-        return np.bincount(texts.units[logged], weights, count).astype(np.float64)
-
     def mean(values: NDArray[np.float32], rows: NDArray[np.bool_] = everything) -> Floats:
         logged = rows & ~np.isnan(values)
-        return ratio(total(values, rows), np.bincount(texts.units[logged], minlength=count))
+        tokens = texts.units[logged]
+        total = np.bincount(tokens, values[logged], count).astype(np.float64)
+        return ratio(total, np.bincount(tokens, minlength=count))
 
-    kl = total(sample.kl)
+    kl = np.bincount(texts.units, np.where(np.isnan(sample.kl), 0.0, sample.kl), count)
     raw = np.asarray(texts.vocabulary, dtype=object)
     style = detect_style(raw)
     table = pd.DataFrame(
@@ -151,22 +147,18 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
     if texts is None:
         return pd.DataFrame({"step": [], "bigrams": [], "distinct": []}, dtype=np.int64)
     step = responses["step"].to_numpy()[texts.rows]
+    step_of_unit = np.repeat(step, np.diff(texts.offsets))
     pairs = texts.units[:-1].astype(np.int64) << 32 | texts.units[1:]
     inside = np.ones(len(texts.units), bool)
     inside[row_ends(texts.offsets)] = False
     if GAP in texts.vocabulary:
         gap = texts.units == texts.vocabulary.index(GAP)
         inside &= ~gap & ~np.append(gap[1:], False)
-    steps, starts = np.unique(step, return_index=True)
-    rows = []
-    for number, start, stop in zip(
-        steps.tolist(), starts.tolist(), [*starts[1:].tolist(), len(step)], strict=True
-    ):
-        units = slice(int(texts.offsets[start]), int(texts.offsets[stop]))
-        step_pairs = np.sort(pairs[units][inside[units][: len(pairs[units])]])
-        distinct = np.count_nonzero(step_pairs[1:] != step_pairs[:-1]) + min(len(step_pairs), 1)
-        rows.append((number, len(step_pairs), distinct))
-    return pd.DataFrame(rows, columns=["step", "bigrams", "distinct"])
+    is_pair, steps = inside[:-1], np.unique(step)
+    starts = np.searchsorted(step_of_unit[:-1][is_pair], steps[1:])
+    parts = np.split(pairs[is_pair], starts)  # of each step, which may be empty
+    distinct = [len(np.unique(part)) for part in parts]
+    return pd.DataFrame({"step": steps, "bigrams": [*map(len, parts)], "distinct": distinct})
 
 
 def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
@@ -203,8 +195,6 @@ def _windows(
         return np.zeros(len(step), bool), np.zeros(len(step), bool)
     return step <= steps[size - 1], step >= steps[-size]
 
-
-__all__ = ["most_common", "summarise"]
 
 MAX_NAMED = 10
 FEWEST_STEPS_COMPARED = 5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -221,7 +220,7 @@ def step_tables(
     validation: pd.DataFrame,
     bigrams: pd.DataFrame,
     failed: Mapping[int, int],  # step -> number of failed rollouts
-    filtered: Mapping[int, int] = MappingProxyType({}),  # and of those that were filtered out
+    filtered: Mapping[int, int],  # and of those that were filtered out
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return STEP_COLUMNS of training and validation (may be empty) over the steps of both."""
     steps = step_table(training, bigrams)
@@ -275,8 +274,7 @@ def most_common(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
 
 def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Return which steps have fewer responses (``counts``) than the most common number, bool."""
-    mode = most_common(counts)
-    return np.zeros(len(counts), bool) if mode is None else counts.astype(np.int64) < mode
+    return counts.astype(np.int64) < (most_common(counts) or 0)
 
 
 def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:

@@ -137,7 +137,7 @@ def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
         system.invalidate_cache()  # the log may have grown since the last listing
         infos: dict[str, dict[str, Any]]
         if has_magic(path) and not system.exists(path):
-            root, is_file, infos = re.split(r"[^/]*[*?\[]", path)[0], False, {}
+            root, is_file = re.split(r"[^/]*[*?\[]", path)[0], False
             infos = system.glob(path, detail=True)
         elif system.isdir(path):
             root, is_file, infos = path, False, system.find(path, detail=True)

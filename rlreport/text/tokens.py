@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import lru_cache, partial
 
 from rlreport.text.clean import REPLACEMENT, is_special, safe_text
 
@@ -44,9 +45,7 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 # Bytes of U+FFFD, which a model may generate itself, split over several tokens
 _UFFFD = REPLACEMENT.encode()
 
-_MOST_OUTSIDE = 0.02
-_MOST_SPACES = 0.02
-_MOST_KNOWN = 1 << 18
+_MOST_OTHERS = 0.02  # share of tokens that may look like those of another style
 
 
 def detect_style(vocabulary: Iterable[str]) -> Style:
@@ -74,9 +73,9 @@ def detect_style(vocabulary: Iterable[str]) -> Style:
             outside += not token.isspace()
         elif "Ġ" in token or "Ċ" in token or _holds_utf8(token):
             byte_marks += 1
-    if sentencepiece and spaces <= _MOST_SPACES * tokens:
+    if sentencepiece and spaces <= _MOST_OTHERS * tokens:
         return Style.SENTENCEPIECE
-    if byte_marks and outside <= _MOST_OUTSIDE * tokens:
+    if byte_marks and outside <= _MOST_OTHERS * tokens:
         return Style.BYTE_LEVEL
     return Style.PLAIN
 
@@ -87,8 +86,7 @@ def readable_tokens(raw: Sequence[str], style: Style) -> list[str]:
     A character that is split over tokens is in the text of the last of them; the others get ``""``.
     Bytes that do not form a character become U+FFFD.
     """
-    text_of_token = _WHOLE_TEXTS[style]
-    texts = [text for text in map(text_of_token.__getitem__, raw) if text is not None]
+    texts = [text for text in map(_WHOLE_TEXTS[style], raw) if text is not None]
     return texts if len(texts) == len(raw) else _with_split_characters(raw, style)
 
 
@@ -165,22 +163,14 @@ def _holds_utf8(token: str) -> bool:
     return False
 
 
-class _WholeTexts(dict[str, str | None]):
-    def __init__(self, style: Style) -> None:
-        self._style = style
-
-    def __missing__(self, token: str) -> str | None:
-        if len(self) >= _MOST_KNOWN:
-            self.clear()
-        encoded = token_bytes(token, self._style)
-        text: str | None = None
-        with suppress(UnicodeDecodeError):
-            text = safe_text(token if encoded is None else encoded.decode())
-        self[token] = text
-        return text
+def _whole_text(token: str, style: Style) -> str | None:
+    encoded = token_bytes(token, style)
+    with suppress(UnicodeDecodeError):
+        return safe_text(token if encoded is None else encoded.decode())
+    return None
 
 
-_WHOLE_TEXTS = {style: _WholeTexts(style) for style in Style}
+_WHOLE_TEXTS = {style: lru_cache(1 << 18)(partial(_whole_text, style=style)) for style in Style}
 
 
 # Scripts without spaces between words, in which each character is a unit of ``units``.
