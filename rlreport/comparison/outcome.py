@@ -207,7 +207,7 @@ def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptio
     return Gate(tuple(sorted(conditions)), tuple(failed), status)
 
 
-def flips(comparison: Comparison) -> list[Flip]:
+def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     """Return prompts whose mean reward differs, by difference shrunk as in ``shrunk``."""
     if not comparison.effect.paired:
         return []
@@ -223,7 +223,7 @@ def flips(comparison: Comparison) -> list[Flip]:
         Flip(pair, old, current, current - old, nearest_old, nearest)
         for pair, old, _, nearest_old, current, _, nearest in table.itertuples(name=None)
         if not isclose(current, old)
-    ][:MAX_FLIPS]
+    ][:most]
 
 
 def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
@@ -376,8 +376,7 @@ def sentence(outcome: Outcome) -> str:
     if len(parts) == len(outcome.runs):
         literal = translatable("{all}, so the difference between them means little.")
         parts.insert(0, message(literal, all=headline(outcome)))
-    comparison, name = outcome.comparison, _level(outcome)
-    effect = comparison.effect
+    comparison, effect, name = outcome.comparison, outcome.comparison.effect, _level(outcome)
     if comparison.level == "incomparable":
         parts.append(message("{name}: {why:small}", name=name, why=_reasons(outcome)[-1]))
         return sentences(parts)
@@ -469,10 +468,10 @@ def check_name(check: str) -> str:
 def caveats(outcome: Outcome) -> str:
     """Return sentences on figures (guardrails) that got worse and new critical findings, or ""."""
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
-    new = [finding.id for finding in outcome.changed["critical"] if finding.id != outcome.new.lead]
+    new = [check_name(f.id) for f in outcome.changed["critical"] if f.id != outcome.new.lead]
     lists = (
         (translatable("Guardrails that are worse in NEW: {names}."), worse),
-        (translatable("New critical findings: {names}."), [check_name(check) for check in new]),
+        (translatable("New critical findings: {names}."), new),
     )
     return sentences([message(text, names=listed(names)) for text, names in lists if names])
 
@@ -490,9 +489,9 @@ def _base_window(outcome: Outcome) -> str:
 
 
 def _reasons(outcome: Outcome) -> list[str]:
-    new = span(outcome.comparison.windows.new)
-    places = {"base_window": _base_window(outcome), "new_window": new}
-    return [message(REASONS[reason], **places) for reason in outcome.comparison.reasons]
+    comparison = outcome.comparison
+    places = {"base_window": _base_window(outcome), "new_window": span(comparison.windows.new)}
+    return [message(REASONS[reason], **places) for reason in comparison.reasons]
 
 
 def notes(outcome: Outcome) -> list[str]:
@@ -564,8 +563,8 @@ def texts_note(outcome: Outcome) -> str:
         "{missing} of {flips} pairs are shown without text, because an earlier report does "
         "not contain it."
     )
-    flips = whole(len(outcome.flips))
-    return message(literal, missing=whole(missing), flips=flips) if missing else ""
+    places = {"missing": whole(missing), "flips": whole(len(outcome.flips))}
+    return message(literal, **places) if missing else ""
 
 
 def equal_kl(outcome: Outcome) -> str:

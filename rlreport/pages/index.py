@@ -213,11 +213,10 @@ def _steps(about: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 def _row(report: Listed, language: Language) -> dict[str, Any]:
     about = report.about
-    empty = {"version": "", "trend": "", "rewards": ()}
     place = {"run": report.place, "place": report.place}
     if about is None:
-        verdict = {"verdict": message("– cannot be read"), "sentence": report.why}
-        return {**empty, **place, **verdict}
+        empty = {"version": "", "trend": "", "rewards": ()}
+        return place | empty | {"verdict": message("– cannot be read"), "sentence": report.why}
     level, lead = verdict_of(about)
     steps, courses = _steps(about), _courses(about)
     rewards = _rewards(steps)

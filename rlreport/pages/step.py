@@ -282,9 +282,9 @@ def token_metrics(
 
 def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
     """Return for each logged token figure whether any token has a value other than NaN."""
-    result, with_tokens = {}, [rollout for rollout in rollouts if rollout.raw_tokens]
+    result = {}
     for name in (figure.name for figure in TOKEN_FIGURES):
-        arrays = [_figure(rollout, name) for rollout in with_tokens]
+        arrays = [_figure(rollout, name) for rollout in rollouts if rollout.raw_tokens]
         if logged_arrays := [values for values in arrays if values is not None]:
             result[name] = any(not np.isnan(values).all() for values in logged_arrays)
     return result
@@ -391,7 +391,11 @@ def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> S
         values,
         {key: column[places] for key, column in values.items()},
         {
-            c.key: [shown_text(r, c.key, context.prefixes) for r in rollouts]
+            # A prompt is shown without chat template tags.
+            c.key: [
+                listed_prompt(r, context.prefixes) if c.key == "prompt" else getattr(r, c.key)
+                for r in rollouts
+            ]
             for c in context.text_columns
         },
     )
@@ -404,9 +408,6 @@ def step_view(
     overview = addresses.page("overview")
     index = linked.index(plan.step)
     all_steps = [Link(message("all of them"), overview)]
-    tokens = pack_tokens(
-        rows.with_tokens, plan.digits, context.options, advantages_logged=context.advantages_logged
-    )
     data = _data(job, rows, context)
     # Training responses are judged; if there are none, those of validation.
     training = job.columns["validation"] == 0
@@ -427,14 +428,16 @@ def step_view(
         "charts": charts,
         "findings": [{**finding_view(f, addresses), "steps": all_steps} for f in job.findings],
         "responses": _table(job, rows, context, addresses),
-        "data": {
-            **data,
-            "texts": {key: _not_in_table(texts) for key, texts in data["texts"].items()},
-        },
+        "data": data | {"texts": {key: _not_in_table(texts) for key, texts in rows.texts.items()}},
         "texts": packed_json(
             context.options.language.of({key: data[key] for key in _OF_TEXTS if key in data})
         ),
-        "tokens": tokens,
+        "tokens": pack_tokens(
+            rows.with_tokens,
+            plan.digits,
+            context.options,
+            advantages_logged=context.advantages_logged,
+        ),
         "incomplete": _incomplete(job),
         "in_progress": job.in_progress,
     }
@@ -466,13 +469,12 @@ def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addres
         hrefs=[addresses.response(step, n) if context.one_file else f"#r={n}" for n in names],
         badges=[findings.get(n, []) for n in names],
         note=note,
-        total=len(rows.rollouts),
+        total=count,
     )
 
 
 def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
     rollouts, keys = rows.rollouts, [column.key for column in context.columns]
-    unranked = SAMPLED_FIGURE if context.sampled else ""
     present = figures_present(rollouts)
     logged = job.columns["advantage_logged_mean"]
     ranked = job.columns["validation"] != IN_BRANCH
@@ -491,7 +493,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
         "ranks": {
             key: [None] * len(rollouts)
-            if key == unranked
+            if context.sampled and key == SAMPLED_FIGURE
             else _ranks(rows.values[key][ranked], rows.listed[key])
             for key in keys
         },
@@ -543,14 +545,6 @@ def strings_of(
     }
 
 
-def shown_text(rollout: Rollout, key: str, prefixes: Sequence[str]) -> str | None:
-    """Return a response's text as a table cell shows it: a prompt without chat template tags."""
-    if key == "prompt":
-        return listed_prompt(rollout, prefixes)
-    text: str | None = getattr(rollout, key)
-    return text
-
-
 def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
     """Return the first STATIC_ROWS cells of a column, with bars scaled to its largest value."""
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
@@ -587,11 +581,10 @@ def _sample_note(values: Floats, context: PageContext) -> str:
 
 
 def _incomplete(job: StepJob) -> str:
-    figures = job.figures
-    if not figures["incomplete"][-1]:
+    if not job.figures["incomplete"][-1]:
         return ""
     return message(
         "Incomplete: {some:count} of the usual {usual:count} responses.",
-        some=figures["responses"][-1],
+        some=job.figures["responses"][-1],
         usual=job.usual_responses,
     )
