@@ -249,5 +249,5 @@ def test_the_index_and_a_comparison_name_the_level_of_each_run(unclear, tmp_path
         assert "Unclear" not in made.sentence
         assert comparison_json(tmp_path / "out")["levels"] == {
             "base": ["unclear"],
-            "new": "unclear",
+            "new": ["unclear"],
         }

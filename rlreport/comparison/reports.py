@@ -116,7 +116,7 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
 
     ``split`` is METRICS. ``prompt_id`` is the number of a block of adjacent steps, as these are
     correlated like responses to one prompt. With S steps in the last fifth of the run, a block has
-    about S ** (1 / 3) steps.
+    about √S steps.
     """
     block = _blocks(len(steps))
     ids = {"step": steps["step"], "n": 0, "split": METRICS, "prompt_id": block, "group": block}
@@ -125,7 +125,7 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _blocks(steps: int) -> Ints:
-    size = max(1, round((steps / 5) ** (1 / 3)))
+    size = max(1, min(round((steps / 5) ** 0.5), steps // 15))
     return np.repeat(np.arange(steps, dtype=np.int64), size)[:steps]
 
 
