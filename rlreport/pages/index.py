@@ -117,6 +117,9 @@ def runs_view(groups: Sequence[Group]) -> dict[str, Any]:
     columns[_GROUP] = names
     if not any(names):
         del columns[_GROUP]
+    for column in _ENDS:
+        if not np.isfinite(np.array(columns[column], float)).any():
+            del columns[column]
     columns |= _setting_columns([*settings], [run.settings for run in runs])
     columns |= {column: [run.row.get(column.key) for run in runs] for column in (*_DETAILS, place)}
     summary = [plural("{count} report.", "{count} reports.", len(runs))]
