@@ -15,8 +15,11 @@ import pytest
 from click.testing import CliRunner
 
 import rlreport
+from rlreport.about.card import configured
 from rlreport.check import Thresholds
 from rlreport.cli import main
+from rlreport.comparison import groups
+from rlreport.comparison.groups import seeds_at
 from rlreport.comparison.outcome import Outcome, compare_json, notes, outcome_of, texts_note
 from rlreport.comparison.reports import MAX_PART
 from rlreport.comparison.run import ComparedRun, compared_run, settings_that_differ
@@ -448,6 +451,34 @@ def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
     # A seed that ended before the others begin leaves each side its own end.
     ahead = write_run(tmp_path / "ahead", seed=3, steps=range(-5, 0))
     assert compared([runs["main"], ahead], runs["same"])[0]["verdict"]["pairs"] == 48
+
+
+def test_a_folder_of_seeds_stands_for_its_runs(tmp_path):
+    for place, config in (("named/a_s1", ""), ("named/a_s2", ""), ("set/x", 1), ("set/y", 2)):
+        folder = write_run(tmp_path / place, prompts=range(4), seed=len(place))
+        if config:
+            (folder / "config.json").write_text(json.dumps({"lr": 1e-6, "seed": config}))
+    for place in ("named", "set"):
+        assert seeds_at(tmp_path / place) == sorted((tmp_path / place).iterdir())
+    made = rlreport.compare(tmp_path / "named", tmp_path / "set", tmp_path / "out.md")
+    assert "BASE has 2 runs, NEW 2: " in made.out.read_text()
+    (tmp_path / "set" / "y" / "config.json").write_text('{"lr": 1e-5, "seed": 2}')
+    assert seeds_at(tmp_path / "set") == [tmp_path / "set"]
+
+
+def test_folders_of_one_run_are_no_seeds_whatever_lies_beside_them(tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        groups, "configured", lambda folder: read.append(folder) or configured(folder)
+    )
+    for name in ("train", "val"):
+        write_run(tmp_path / name, prompts=range(4))
+    (tmp_path / "config.json").write_text('{"lr": 1e-6, "seed": 42}')
+    assert seeds_at(tmp_path) == [tmp_path]
+    assert read == [tmp_path / "train"]
+    for name in ("a.html", "b.zip"):
+        (tmp_path / name).write_bytes(b"PK\x03\x04 of others")
+        assert seeds_at(tmp_path) == [tmp_path]
 
 
 def test_a_second_seed_with_other_prompts_is_compared_unpaired_and_counted(runs, tmp_path):

@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from rlreport.about.card import card_texts, run_card
+from rlreport.about.card import card_texts, configured, run_card
 from rlreport.comparison.reports import REPORT, report_about, section
+from rlreport.errors import RlreportError
 from rlreport.read.files import is_url
 
+SEEDS = "seeds"  # Name of a group whose runs are named by their seed alone
 # Matches the seed in a name, such as ``_s1`` or ``seed_2``
 _SEED = re.compile(r"(?:^|[-_. ])(?:seed[-_.= ]?|s)\d+(?=$|[-_. ])", re.IGNORECASE)
 # Matches names of package versions, paths, ids and other settings that do not affect training
@@ -19,14 +21,14 @@ BOOKKEEPING = re.compile(
 )
 
 
-def group_of(name: str, settings: Mapping[str, object]) -> str:
-    """Return what the runs of a group share: their name, else their settings, without the seed.
-
-    It is "" for a run whose name and settings contain no seed.
-    """
+def name_without_seed(name: str) -> str:
+    """Return what the names of a group's runs share, "" for a name without a seed."""
     shared = _SEED.sub("", name).strip("-_. ")
-    if shared != name:
-        return shared or "seeds"
+    return "" if shared == name else shared or SEEDS
+
+
+def settings_without_seed(settings: Mapping[str, object]) -> str:
+    """Return what the settings of a group's runs share, "" for settings without a seed."""
     names = [key for key in settings if not BOOKKEEPING.search(key)]
     rest = [(key, str(settings[key])) for key in sorted(names) if "seed" not in key.lower()]
     return repr(rest) if len(rest) < len(names) else ""
@@ -39,12 +41,22 @@ def seeds_at(path: str | Path) -> list[str | Path]:
         return [path]
     children = [child for child in sorted(folder.iterdir()) if not child.name.startswith(".")]
     runs = [child for child in children if child.is_dir() or child.suffix in (".html", ".zip")]
-    groups = {group_of(run.stem if run.is_file() else run.name, _settings(run)) for run in runs}
-    return [*runs] if len(runs) > 1 and len(groups) == 1 and "" not in groups else [path]
+    groups = map(_group_at, runs)
+    first = next(groups, "")
+    alike = first and all(group == first for group in groups)
+    return [*runs] if alike and len(runs) > 1 else [path]
+
+
+def _group_at(run: Path) -> str:
+    by_name = name_without_seed(run.stem if run.is_file() else run.name)
+    return by_name or settings_without_seed(_settings(run))
 
 
 def _settings(run: Path) -> Mapping[str, object]:
-    about = report_about(run)
-    return card_texts(
-        section(section(about, "card"), "entries") if about else run_card([run]).entries
-    )
+    """Return a run's own configuration, not that of the folder that contains it."""
+    try:
+        if about := report_about(run):
+            return card_texts(section(section(about, "card"), "entries"))
+        return card_texts(run_card([], configs=configured(run)).entries)
+    except RlreportError:  # such as a page of others among logs
+        return {}

@@ -17,7 +17,7 @@ from rlreport.about.card import Scalar, card_values
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.verdict import translatable_title
 from rlreport.columns import STEP
-from rlreport.comparison.groups import BOOKKEEPING, group_of
+from rlreport.comparison.groups import BOOKKEEPING, SEEDS, name_without_seed, settings_without_seed
 from rlreport.comparison.reports import section, verdict_of
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import Frame, curve_chart, curves_of, sparkline
@@ -95,10 +95,10 @@ def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Gro
     for report, row in zip(reports, rows, strict=True):
         settings = card_values(section(section(report.about or {}, "card"), "entries"))
         name = row["run"]
-        shared = group_of(name, {}) if report.about else ""
-        if shared == "seeds":  # the name says nothing else, but its folder may
+        shared = name_without_seed(name) if report.about else ""
+        if shared == SEEDS:  # the name says nothing else, but its folder may
             shared = report.place.rpartition("/")[0] or shared
-        key = shared or group_of("", settings)
+        key = shared or settings_without_seed(settings)
         others = message("{name} and others", name=name if counts[name] == 1 else report.place)
         group = groups.setdefault(key or report.href, Group(shared or others, []))
         group.runs.append(Run(report, settings, row))
@@ -117,9 +117,9 @@ def runs_view(groups: Sequence[Group]) -> dict[str, Any]:
     columns[_GROUP] = names
     if not any(names):
         del columns[_GROUP]
-    for column in _ENDS:
-        if not np.isfinite(np.array(columns[column], float)).any():
-            del columns[column]
+    ends = [end for end in _ENDS if np.isfinite(np.array(columns[end], float)).any()]
+    for end in {*_ENDS}.difference(ends):
+        del columns[end]
     columns |= _setting_columns([*settings], [run.settings for run in runs])
     columns |= {column: [run.row.get(column.key) for run in runs] for column in (*_DETAILS, place)}
     summary = [plural("{count} report.", "{count} reports.", len(runs))]
@@ -131,18 +131,20 @@ def runs_view(groups: Sequence[Group]) -> dict[str, Any]:
     hrefs = [run.report.href for run in runs]
     return {
         "summary": sentences(summary),
-        "groups": _groups_table(readable, settings) if any(names) else None,
+        "groups": _groups_table(readable, ends, settings) if any(names) else None,
         "table": table("runs", message("Runs"), columns, hrefs=hrefs, note=note),
     }
 
 
-def _groups_table(groups: Sequence[Group], settings: Mapping[str, bool]) -> TableView:
+def _groups_table(
+    groups: Sequence[Group], ends: Sequence[ColumnView], settings: Mapping[str, bool]
+) -> TableView:
     columns: Columns = {
         replace(_GROUP, kind="link"): [group.name for group in groups],
         ColumnView("runs", message("Runs"), written="count"): [len(group.runs) for group in groups],
         _VERDICT: [_verdicts(group) for group in groups],
     }
-    for column in (_FIRST, _LAST, *_ENDS):
+    for column in (_FIRST, _LAST, *ends):
         columns[column] = [_mean_cell(group, column) for group in groups]
     between = [key for key, is_equal in settings.items() if is_equal]
     columns |= _setting_columns(between, [group.runs[0].settings for group in groups])
