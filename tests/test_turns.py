@@ -211,6 +211,15 @@ UNPARSED: dict[str, tuple[dict[str, Any], int]] = {
 }
 
 
+@pytest.mark.parametrize("calls", [{}, {"calls": []}])
+def test_calls_in_the_text_after_a_final_answer_are_late(calls: dict, tmp_path: Path) -> None:
+    text = 'The answer is \\boxed{4}. <tool_call>{"name": "c", "arguments": {}}</tool_call>'
+    log = write(
+        tmp_path / "log.jsonl", [row(1, turns=[{"role": "assistant", "text": text} | calls])]
+    )
+    assert read(log).responses["late_calls"].tolist() == [1]
+
+
 @pytest.mark.parametrize("case", UNPARSED)
 def test_calls_that_cannot_be_parsed_are_counted(case: str, tmp_path: Path) -> None:
     turn, unparsed = UNPARSED[case]

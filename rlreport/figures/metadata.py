@@ -78,6 +78,7 @@ _ENDINGS = {reason: end for end, reasons in _END_REASONS.items() for reason in r
 _LONGEST_REASON = 80
 _BLANKS, _REACHED = re.compile(r"[\s-]+"), re.compile(r"_(?:reached|exceeded|hit)$")
 
+_LARGEST_INTEGER = 2**53  # float64 represents all integers up to it
 _LONGEST_NAME = 80
 _OPEN, _CLOSE = "<think>", "</think>"
 _SPLITS = {
@@ -205,17 +206,15 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
     chars = calls = empty_turns = unparsed = markup = 0
     unclosed: list[bool] = []
     for i, turn in enumerate(sampled):
-        thought, turn_calls = turn.get("thinking"), turn.get("calls")
+        thought = turn.get("thinking")
         thought = thought if isinstance(thought, str) else ""
         # The prompt may open the thinking of the first turn, unless thinking is a separate field.
         thinking = _thinking(turn["text"], not i and not thought and _begins_thinking(prompt))
         chars += len(thought) + (thinking.chars if thinking else 0)
         unclosed += [thinking.unclosed] if thinking else []
         answered = thinking.answered if thinking else bool(turn["text"].strip())
-        # An empty list of calls is that of a parser that read none of those in the text.
-        written: list[Any] = turn_calls if isinstance(turn_calls, list) else []
-        written = written or calls_in_text(turn["text"])
-        unparsed += len(written) if turn_calls == [] else sum(map(is_unparsed, written))
+        written = _calls_of(turn)
+        unparsed += len(written) if turn.get("calls") == [] else sum(map(is_unparsed, written))
         count = len(written)
         calls += count
         empty_turns += not count and not answered
@@ -236,15 +235,19 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
     return figures
 
 
+def _calls_of(turn: Turn) -> list[Any]:
+    # An empty list of calls is that of a parser that read none of those in the text.
+    calls = turn.get("calls")
+    return calls if calls and isinstance(calls, list) else calls_in_text(turn["text"])
+
+
 def _late_calls(turns: Sequence[Turn]) -> int:
     """Return how many calls come with or after a final answer, and before a new question."""
     late, answered = 0, False
     for turn in turns:
         if turn["sampled"]:
             answered |= is_final(turn["text"])
-            written = turn.get("calls")
-            written = written if isinstance(written, list) else calls_in_text(turn["text"])
-            late += len(written) if answered else 0
+            late += len(_calls_of(turn)) if answered else 0
         elif turn["role"] == "user":
             answered = False
     return late
@@ -279,7 +282,8 @@ def split_named(value: object) -> str:
 
 def is_number(value: Any) -> TypeGuard[float]:
     """Return whether a value is a number, not NaN, that float64 represents without overflow."""
-    return type(value) in (int, float) and abs(value) <= LARGEST_NUMBER
+    most = _LARGEST_INTEGER if type(value) is int else LARGEST_NUMBER
+    return type(value) in (int, float) and abs(value) <= most
 
 
 def normalize_turns_and_mask(row: dict[str, Any], tokens: int) -> list[str]:

@@ -471,7 +471,7 @@ class _EmptyResults(Limits):
     rank="cause",
     needs=(Need("tool calls", ("empty_results",)),),
     charts=("empty_results", "reward"),
-    turn=lambda turn: turn.role == "tool" and not (turn.error or turn.text),
+    turn=lambda turn: turn.role == "tool" and not (turn.error or turn.text.strip()),
     limits=_EmptyResults,
     title={
         "named": "{share:percent} of the answers of the tool {tool:quoted} are empty "
