@@ -303,9 +303,9 @@ def compare(
     """Compare the run NEW with BASE: logs, or earlier reports (folder, .zip, .html).
 
     Give --base and --new several times for several seeds, or a folder of runs that differ only in
-    their seed. Exit status: 1 if a --fail-on condition is met, 2
-    for unusable input, 3 if --require-evidence found no difference, otherwise 0. With status 1
-    and 3 the comparison is still written.
+    their seed. Exit status: 1 if a --fail-on condition is met, 2 for unusable input, 3 if
+    --require-evidence found no difference, otherwise 0. With status 1 and 3 the comparison is
+    still written.
 
     \b
     Examples:

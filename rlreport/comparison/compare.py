@@ -36,7 +36,7 @@ from rlreport.text.messages import translatable
 # Prompts are paired if all runs share at least this fraction of the smallest run's prompts
 LEAST_SHARED = 0.3
 
-LEAST_RUNS = 3  # Minimum number of BASE runs for a verdict from trainer metrics alone
+LEAST_RUNS = 3  # Minimum number of runs of each side to judge the change, not only these runs
 # Fraction of the common steps, counted from the end, over which runs are compared
 WINDOW_SHARE = 0.2
 
@@ -298,16 +298,22 @@ class Comparison:
         """The compared responses of each side's first run."""
         return self.inside[0], self.inside[self.bases]
 
+    @cached_property
+    def _rewards(self) -> tuple[pd.Series, pd.Series]:
+        """Mean reward of the first BASE run and of NEW by step."""
+        base, new = (frame.groupby("step")["reward"].mean() for frame in self.ends)
+        return base, new
+
     @property
     def curves(self) -> tuple[Floats, Floats]:
         """Mean reward of the first BASE run and of NEW at each common step."""
-        means = (frame.groupby("step")["reward"].mean() for frame in self.ends)
-        base, new = (mean.reindex(self.windows.common).to_numpy(np.float64) for mean in means)
+        common = self.windows.common
+        base, new = (mean.reindex(common).to_numpy(np.float64) for mean in self._rewards)
         return base, new
 
     @cached_property
     def speed(self) -> dict[str, Reached]:
-        means = [frame.groupby("step")["reward"].mean().dropna() for frame in self.ends]
+        means = [mean.dropna() for mean in self._rewards]
         return speed_of(
             *(Series(m.index.to_numpy(np.int64), m.to_numpy(np.float64)) for m in means)
         )

@@ -98,7 +98,8 @@ class Chunk:
 
     rows: int = 0  # number of rows R, including failed rollouts
     # name -> array (R,): columns of the response table, plus ``group_hash``, ``finish_source``,
-    # ``carried`` (bits of FIELD_BITS) and ``left_out``. A column without any value is absent
+    # ``carried`` (bits of FIELD_BITS) and ``left_out``. Figures of turns or tokens that no row
+    # has are absent.
     columns: Columns = field(default_factory=dict)
     extras: dict[str, Extra] = field(default_factory=dict)  # the first MAX_CHUNK_EXTRAS by name
     extras_dropped: bool = False  # whether any extra field was left out because of this limit
