@@ -73,7 +73,7 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
     """
     settings = BuildOptions(**options)
     progress = Progress(settings.quiet, settings.language)
-    with Workers(settings.workers, settings.ray, progress.say) as workers:
+    with Workers(settings.workers, settings.ray) as workers:
         return build_report(_path_list(logs), destination(out), settings, progress, workers)
 
 

@@ -192,7 +192,7 @@ def build_report(
 def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     """Run the health checks on logs without building a report."""
     progress, limits = Progress(options.quiet, options.language), _limits(options)
-    with Workers(options.workers, options.ray, progress.say) as workers:
+    with Workers(options.workers, options.ray) as workers:
         card = _metadata(logs, options)
         _, rollouts, tables = _read(logs, options, card, progress, workers)
         verdict, _ = _judge(tables, rollouts, limits, options)

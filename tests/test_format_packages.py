@@ -19,9 +19,9 @@ from tests.reading import write
 from tests.running import rlreport
 
 MODULE = '''
-from rlreport.formats.base import Match, RowError
+from rlreport.formats.base import BaseFormat, Match, RowError
 
-class Diary:
+class Diary(BaseFormat):
     """Lines of a question, an answer and points; the step is called day."""
 
     id = "diary"

@@ -74,7 +74,6 @@ def test_no_other_file_of_this_machine_is_taken_for_rollouts() -> None:
         ("metrics.jsonl", {"step": 1, "reward": 0.1, "loss": 0.2}, "trainer metrics"),
         ("trainer_state.json", {"log_history": [], "global_step": 1}, "trainer metrics"),
         ("state.json", {"log_history": [{"step": 1}], "epoch": 1.0}, "trainer metrics"),
-        ("nb.json", {"cells": [], "nbformat": 4}, "notebook"),
         ("empty.jsonl", None, "no JSON object"),
         ("sft.jsonl", {"prompt": "q", "completion": "a"}, "no known log format"),
         ("pairs.jsonl", {"prompt": "q", "chosen": "a", "rejected": "b"}, "no known log format"),

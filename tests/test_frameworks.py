@@ -78,17 +78,6 @@ def test_trl_without_its_state_says_what_was_taken(tmp_path: Path) -> None:
     )
 
 
-def test_trl_says_where_its_mean_is_another(tmp_path: Path) -> None:
-    shutil.copytree(DUMPS / "trl", tmp_path / "run")
-    state = tmp_path / "run" / "trainer_state.json"
-    text = json.loads(state.read_text())
-    for entry in text["log_history"]:
-        if "reward" in entry:
-            entry["reward"] = 9.0
-    state.write_text(json.dumps(text))
-    assert "the trainer's is 9" in note(read(tmp_path), "format")
-
-
 def test_rollouts_given_to_write_are_read_in_place_of_trl_s(tmp_path: Path) -> None:
     shutil.copytree(DUMPS / "trl", tmp_path / "run")
     write(tmp_path / "run" / "rollouts" / "rank_0.jsonl", [row(1)])

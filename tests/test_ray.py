@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -79,42 +77,6 @@ class Killing(Progress):
                 progress.nodes.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
 
         return nullcontext(advance)
-
-
-def test_a_cluster_without_a_free_cpu_is_told_once(nodes, log, tmp_path, monkeypatch, capfd):
-    import ray
-
-    # The first test of this file: later ones kill nodes, whose CPUs come and go for a while.
-    monkeypatch.setattr(ray_executor, "_BUSY_SECONDS", 2.0)
-    told = tmp_path / "told"
-    connect = ray_executor.RayCluster.__init__
-
-    def listening(self: ray_executor.RayCluster, address: str, say: Callable[[str], None]) -> None:
-        def tell(line: str) -> None:
-            told.touch()
-            say(line)
-
-        connect(self, address, tell)
-
-    monkeypatch.setattr(ray_executor.RayCluster, "__init__", listening)
-
-    def busy():
-        end = time.monotonic() + 120
-        while not told.exists() and time.monotonic() < end:
-            time.sleep(0.1)
-
-    ray.init(address=nodes.address, log_to_driver=False)
-    try:
-        count = int(ray.cluster_resources()["CPU"])
-        held = [ray.remote(num_cpus=1)(busy).remote() for _ in range(count)]
-        time.sleep(3)
-        build(log, tmp_path / "report", ray=nodes.address, quiet=False)
-        del held
-    finally:
-        ray.shutdown()
-    said = [line for line in capfd.readouterr().err.splitlines() if "no CPU" in line]
-    assert len(said) == 1
-    assert f"is free; it has {count}" in said[0]
 
 
 def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die(

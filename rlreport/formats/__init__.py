@@ -16,7 +16,7 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_field, kind_of
 from rlreport.figures.metadata import split_named
 from rlreport.formats import simple
-from rlreport.formats.base import BaseFormat, Match, Row, Where, adapt
+from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.episodes import RLLM, NemoGym, SkyRL, Tinker
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.logged import KeyTracker, TokenNames, is_scalar, read_all
@@ -53,7 +53,9 @@ def formats() -> dict[str, BaseFormat]:
     by_id = {form.id: form for form in (create() for create in _FORMATS)}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:
-            form = adapt(entry.load()())
+            form = entry.load()()
+            if not isinstance(form, BaseFormat):
+                raise TypeError("not a subclass of BaseFormat")
         except Exception as error:
             raise UsageError(
                 f"the installed log format {entry.name!r} ({entry.value}) cannot be loaded: {error}"

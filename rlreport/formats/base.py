@@ -68,8 +68,6 @@ class FileStamp(NamedTuple):
 class BaseFormat:
     """A log format. It has no state, so that each object can be read separately, in any process.
 
-    An installed format may also be a class of its own: ``adapt`` says what it must have.
-
     Attributes:
         id: the name used on the command line.
         description: one line for ``rlreport formats``.
@@ -145,24 +143,6 @@ class BaseFormat:
     def split(self, name: str) -> str | None:
         """Return ``eval`` for formats of evaluations, else the split that the path contains."""
         return "eval" if self.evaluates else split_of(name)
-
-
-_REQUIRED = ("id", "description", "files", "container", "match", "rows", "split")
-_OPTIONAL = ("alone", "rewarded", "remark", "with_siblings")
-
-
-class _Adapted(BaseFormat):
-    cacheable = False
-
-
-def adapt(form: Any) -> BaseFormat:
-    """Return a format, also one of a class of its own with all _REQUIRED and any _OPTIONAL."""
-    if isinstance(form, BaseFormat):
-        return form
-    adapted = _Adapted()
-    names = (*_REQUIRED, *(name for name in _OPTIONAL if hasattr(form, name)))
-    vars(adapted).update({name: getattr(form, name) for name in names})
-    return adapted
 
 
 _SPLIT_WORDS = (

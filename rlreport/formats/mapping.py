@@ -21,15 +21,11 @@ _BY_NAME = {
     "aggregated_results.jsonl": translatable(
         "aggregated scores of an evaluation, not its rollouts"
     ),
-    "batch_summary.json": translatable("a summary of rLLM's episodes, not one of them"),
     "meta.json": translatable("metadata of an evaluation, not its rollouts"),
+    "batch_summary.json": translatable("a summary of rLLM's episodes, not one of them"),
     "trainer_state.json": translatable("trainer metrics, to plot with the rollouts"),
-    "config.json": translatable("a configuration, which the run's card may show"),
     "tokenizer.json": translatable("a tokenizer; give it with --tokenizer"),
-    "tokenizer_config.json": translatable("a tokenizer's configuration"),
-    "package.json": translatable("package metadata"),
     "rollouts_materialized_inputs.jsonl": translatable("requests of NeMo Gym, not rollouts"),
-    "dataset_info.json": translatable("metadata of a data set"),
 }
 _BY_KEYS = {
     ("log_history",): translatable("trainer metrics (`log_history`), to plot with the rollouts"),
@@ -42,7 +38,6 @@ _BY_KEYS = {
     ("title", "started_at", "root"): translatable(
         "a logtree, read with the rollout summaries next to it"
     ),
-    ("cells", "nbformat"): translatable("a notebook"),
 }
 # Canonical field -> other names for it in logs, the likeliest first
 _FIELD_ALIASES: dict[str, tuple[str, ...]] = {

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import xxhash
@@ -28,8 +26,6 @@ _TEXTS = ("prompt", "completion")
 _KEYS = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
 _REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
 _REWARD_NAME = re.compile(r"(?i:reward)|_(?:func|fn)$")
-# Relative tolerance when comparing mean rewards with those that TRL logs (float32)
-_TOLERANCE = 1e-3
 
 
 class TRL(BaseFormat):
@@ -78,7 +74,7 @@ class TRL(BaseFormat):
         form = TRL(max(stamps, key=lambda stamp: stamp.size, default=None))
         form.functions = functions or None
         form.evaluated = any(key.startswith("eval_") for entry in entries for key in entry)
-        form.remark = form._remark_on(path, entries)
+        form.remark = "" if functions else form._remark_on(path)
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -106,35 +102,19 @@ class TRL(BaseFormat):
         names = _float_columns(obj) if self.functions is None else self.functions
         return {name: coerce.number(obj[name]) for name in names if name in obj}
 
-    def _remark_on(self, path: Path, entries: Sequence[Row]) -> str:
-        """Return a remark if reward columns are guessed or their mean differs from TRL's, or ""."""
-        columns_to_read = None if self.functions is None else ["step", "reward", *self.functions]
+    def _remark_on(self, path: Path) -> str:
+        """Return a remark if the reward columns are guessed, or ""."""
         try:
             with path.open("rb") as stream:
-                objects = [obj for _, obj in parquet_rows(stream, columns=columns_to_read)]
+                objects = [obj for _, obj in parquet_rows(stream)]
         except (MissingExtraError, RowError, OSError):
             return ""
+        names = dict.fromkeys(f"`{name}`" for obj in objects for name in _float_columns(obj))
         if any("reward" in obj for obj in objects):
             return ""
-        if self.functions is None:
-            names = dict.fromkeys(f"`{name}`" for obj in objects for name in _float_columns(obj))
-            return message(
-                "no trainer_state.json names the reward functions; assumed: {names}",
-                names=tuple(names),
-            )
-        key = "eval_reward" if self.evaluated else "reward"
-        means = [mean for entry in entries if (mean := coerce.real(entry.get(key))) is not None]
-        totals = [logged.total(self._parts(obj).values()) for obj in objects]
-        sums = [value for value in totals if value is not None]
-        mean = fmean(sums) if sums else math.nan
-        if not means or not sums or abs(mean - means[-1]) <= _TOLERANCE * max(1.0, abs(means[-1])):
-            return ""
         return message(
-            "the mean of the summed rewards is {mean}, but the trainer's is {logged}: the "
-            "functions may have weights, which are not logged, or the trainer's mean covers "
-            "more generations",
-            mean=f"{mean:.4g}",
-            logged=f"{means[-1]:.4g}",
+            "no trainer_state.json names the reward functions; assumed: {names}",
+            names=tuple(names),
         )
 
 

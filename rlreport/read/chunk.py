@@ -397,8 +397,6 @@ class _RangeReader:
                     yield row, place
             except _UNUSABLE as error:
                 self._add_unread(offset, reason_of(error), torn=torn)
-        if lines.unended:
-            self._chunk.remarks.add("unended", self._position(_END))
         if lines.damage is not None:
             self.lines += 1
             why = message("cannot be read further: {why}", why=lines.damage)

@@ -15,7 +15,7 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import REQUIRED, UnreadFields
 from rlreport.figures.metadata import split_named
 from rlreport.formats import RowReader, detect, refusal
-from rlreport.formats.base import adapt, split_of
+from rlreport.formats.base import split_of
 from rlreport.formats.containers import container_of, iterate, zip_members
 from rlreport.formats.logged import STEP_WORD, TokenNames, step_in_path
 from rlreport.formats.trl import TRL, repeated_files
@@ -343,7 +343,7 @@ def _detect(
         configured = form.with_siblings(Path(source.path), listed)
         if isinstance(configured, str):
             return _Detection(None, configured)
-        form = adapt(configured)
+        form = configured
     elif not form.alone:
         remark = message(
             "this format needs other files next to the log, which cannot be read from an object "

@@ -256,7 +256,6 @@ _BUFFER = 1 << 20
 # Decompressed bytes per read; before damaged data, at most this many intact bytes are lost
 _SLICE = 16 << 10
 
-_FLUSHED = b"\x00\x00\xff\xff"
 BOM = b"\xef\xbb\xbf"
 # Exceptions raised when reading a broken file: disk errors and damaged compression
 DAMAGED = (OSError, EOFError, zlib.error, zstd.ZstdError)
@@ -337,18 +336,10 @@ class Lines:
     part: ByteRange
     max_line: int
     damage: str | None = None  # why the rest of the file could not be read
-    # whether the compressed stream lacks an end marker (its writer was killed) but no line is lost
-    unended: bool = False
-    _early: bool = False  # whether the compressed stream ends too early
 
     def __iter__(self) -> Iterator[Line]:
-        torn = False
         with closing(self._pieces()) as pieces:
-            for line in self._lines(io.BufferedReader(_Pieces(pieces), _BUFFER)):
-                torn = line.torn
-                yield line
-        if self._early and not torn and _ends_flushed(self.part.source):
-            self.damage, self.unended = None, True
+            yield from self._lines(io.BufferedReader(_Pieces(pieces), _BUFFER))
 
     def _pieces(self) -> Generator[bytes]:
         source, start = self.part.source, max(0, self.part.start - 1)
@@ -363,7 +354,7 @@ class Lines:
                 read1 = cast("io.BufferedIOBase", stream).read1
                 yield from iter(partial(read1, _SLICE if source.compression else _BUFFER), b"")
         except DAMAGED as error:
-            self.damage, self._early = reason_of(error), isinstance(error, EOFError)
+            self.damage = reason_of(error)
 
     def _lines(self, stream: io.BufferedIOBase) -> Iterator[Line]:
         part = self.part
@@ -410,14 +401,6 @@ def _skip_line(stream: io.BufferedIOBase) -> int:
         if piece.endswith(b"\n"):
             break
     return skipped
-
-
-def _ends_flushed(source: Source) -> bool:
-    if source.compression != "gz" or source.size < len(_FLUSHED):
-        return False
-    with source.open_packed() as packed:
-        packed.seek(-len(_FLUSHED), os.SEEK_END)
-        return packed.read() == _FLUSHED
 
 
 def reason_of(error: BaseException) -> str:

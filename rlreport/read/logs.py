@@ -82,7 +82,7 @@ def read_logs(
     options, figures = options or ReadOptions(), figures or FigureOptions()
     progress = progress or Progress()
     if workers is None:
-        with Workers(options.workers, options.ray, progress.say) as started_workers:
+        with Workers(options.workers, options.ray) as started_workers:
             return read_logs(paths, options, figures, progress, metrics, started_workers, used)
     listing = find_sources(paths)
     if options.ray is not None:  # relative paths mean something else on other nodes of a cluster

@@ -83,8 +83,6 @@ ODDITIES = {
         "tokens with a log-probability above 0, treated as padding and left out"
     ),
     "pads": translatable("pad tokens at the ends of responses, dropped"),
-    "coerced": translatable("numbers written as text, read as numbers"),
-    "array_strings": translatable("rows with text instead of numbers in token arrays"),
     "nested": translatable("token arrays that are lists of lists, left out"),
     "not_tokens": translatable("response_tokens that are not a list of strings, left out"),
     "not_a_number": translatable("optional rewards that are not numbers, left out"),
@@ -93,9 +91,6 @@ ODDITIES = {
         "lines of non-strict JSON (NaN, Infinity, lone surrogates), read anyway"
     ),
     "reasonless": translatable("unknown finish reasons, left out"),
-    "unended": translatable(
-        "compressed files without an end marker (writer was killed); no rows lost"
-    ),
     "bad_mask": translatable(
         "response masks that do not match the tokens or contain values other than 0 and 1, ignored"
     ),

@@ -138,8 +138,6 @@ def parse_record(record: dict[str, Any]) -> Row:
             raise RowError(message("no {field}", field=name))
     oddities: list[str] = []
     step = _step_of(record["step"])
-    if not isinstance(record["step"], int):
-        oddities.append("coerced")
     prompt, response = _text(record, "prompt"), _text(record, "response")
     rewards = _rewards(record, oddities)
     reference = record.get("ref_response")
@@ -168,8 +166,6 @@ def _rewards(record: dict[str, Any], oddities: list[str]) -> tuple[float, float,
         value, number = record.get(name), NAN
         try:
             number = _number(value)
-            if isinstance(value, str) and "coerced" not in oddities:
-                oddities.append("coerced")
         except RowError:
             if name == "reward":
                 text = message("reward is not a number: {value}", value=f"{value!r:.60}")
@@ -207,12 +203,10 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
                 continue
             values = [values] * fields.size if fields.size > 0 else values
         try:
-            floats, has_text = _floats_of(values)
+            floats = _floats_of(values)
         except RowError:
             oddities.append("nested")
             continue
-        if has_text:
-            oddities.append("array_strings")
         fields.arrays[name] = floats
         fields.fit(len(floats))
     return fields
@@ -285,14 +279,14 @@ def _step_of(value: object) -> int:
     return step
 
 
-def _floats_of(values: object) -> tuple[array[float], bool]:
+def _floats_of(values: object) -> array[float]:
     if not isinstance(values, list):
         raise RowError
     try:
         # ``array("d", values)`` takes twice as long.
-        return array("d", struct.pack(f"{len(values)}d", *values)), False
+        return array("d", struct.pack(f"{len(values)}d", *values))
     except struct.error:  # null, text, lists, integers beyond float64
-        return array("d", map(coerce.number, values)), str in map(type, values)
+        return array("d", map(coerce.number, values))
 
 
 def _text(record: dict[str, Any], name: str) -> str:

@@ -25,17 +25,15 @@ from rlreport.errors import MissingExtraError, RlreportError, UsageError
 from rlreport.system.cache import program
 
 _QUEUED = 2  # tasks submitted per CPU: the running one, and the next
-_BUSY_SECONDS = 30.0  # after waiting this long for the first result, tell the user
 _CONNECT_SECONDS = 10.0
 
 
 class RayCluster:
-    def __init__(self, address: str, say: Callable[[str], None]) -> None:
+    def __init__(self, address: str) -> None:
         self._ray, self._connected = _connect(address)
         # Tasks are spread over the nodes, as each reads its part of the logs.
         self._task = self._ray.remote(num_gpus=0, scheduling_strategy="SPREAD")(_run_task)
         self._running: set[Any] = set()
-        self._say, self._waits = say, True
         self._cpus = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def map(
@@ -61,9 +59,6 @@ class RayCluster:
 
     def _result(self, task: Any) -> Any:
         try:
-            if self._waits and not self._ray.wait([task], timeout=_BUSY_SECONDS)[0]:
-                self._say(f"--ray: no CPU of the cluster is free; it has {self._cpus:,}")
-            self._waits = False
             return pickle.loads(self._ray.get(task))
         except self._ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None)

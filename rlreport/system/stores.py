@@ -52,7 +52,7 @@ class Source:
     content: bytes = field(default=b"", repr=False, compare=False)
 
     def open(self) -> IO[bytes]:
-        raw = self.open_packed()
+        raw = self._open_packed()
         if self.compression == "gz":
             return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
         if self.compression == "zst":
@@ -60,7 +60,7 @@ class Source:
             return cast("IO[bytes]", zstd.ZstdFile(raw)) if self.size else BytesIO()
         return raw
 
-    def open_packed(self) -> IO[bytes]:
+    def _open_packed(self) -> IO[bytes]:
         if self.content:
             return BytesIO(self.content)
         return open_remote(self.path, self.store) if self.store else Path(self.path).open("rb")

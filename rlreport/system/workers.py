@@ -40,9 +40,7 @@ _KILLED = "a worker process was killed (out of memory?); try --workers 1"
 class Workers:
     """A context manager that runs jobs in several processes, and ends them."""
 
-    def __init__(
-        self, count: int = 0, ray: str | None = None, say: Callable[[str], None] = lambda line: None
-    ) -> None:
+    def __init__(self, count: int = 0, ray: str | None = None) -> None:
         """Connect to the Ray cluster, if any; local processes start with the first jobs."""
         self._count = count or os.cpu_count() or 1
         self._at_end = ExitStack()
@@ -50,7 +48,7 @@ class Workers:
         if ray is not None:
             from rlreport.system.ray_executor import RayCluster
 
-            self._cluster = RayCluster(ray, say)
+            self._cluster = RayCluster(ray)
             self._at_end.callback(self._cluster.close)
 
     def __enter__(self) -> Self:
@@ -289,11 +287,3 @@ class Progress:
                 dynamic_ncols=True,
             ) as bar:
                 yield bar.update
-
-    def say(self, line: str) -> None:
-        """Print a line above the bar, for example why the work is delayed; nothing if quiet."""
-        if not self._quiet:
-            from tqdm import tqdm
-
-            with suppress(OSError):
-                tqdm.write(line, file=sys.stderr)
