@@ -460,17 +460,20 @@ def test_a_folder_of_seeds_stands_for_its_runs(tmp_path):
             (folder / "config.json").write_text(json.dumps({"lr": 1e-6, "seed": config}))
     for place in ("named", "set"):
         assert seeds_at(tmp_path / place) == sorted((tmp_path / place).iterdir())
-    made = rlreport.compare(tmp_path / "named", tmp_path / "set", tmp_path / "out.md")
-    assert "BASE has 2 runs, NEW 2: " in made.out.read_text()
+    rlreport.compare(tmp_path / "named", tmp_path / "set", tmp_path / "out.md")
+    assert "BASE has 2 runs, NEW 2: " in (tmp_path / "out.md").read_text()
     (tmp_path / "set" / "y" / "config.json").write_text('{"lr": 1e-5, "seed": 2}')
     assert seeds_at(tmp_path / "set") == [tmp_path / "set"]
 
 
 def test_folders_of_one_run_are_no_seeds_whatever_lies_beside_them(tmp_path, monkeypatch):
     read = []
-    monkeypatch.setattr(
-        groups, "configured", lambda folder: read.append(folder) or configured(folder)
-    )
+
+    def listed(folder):
+        read.append(folder)
+        return configured(folder)
+
+    monkeypatch.setattr(groups, "configured", listed)
     for name in ("train", "val"):
         write_run(tmp_path / name, prompts=range(4))
     (tmp_path / "config.json").write_text('{"lr": 1e-6, "seed": 42}')
