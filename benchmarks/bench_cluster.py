@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.generate_log import generate
 from rlreport.api import build
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 
 NODES = 3
@@ -56,7 +56,7 @@ def _measure(given: argparse.Namespace, size: int, ray: str) -> None:
     peak = _Peak()
     start = time.perf_counter()
     if given.scan:
-        scan = read_logs([given.folder], ReadOptions(ray=ray), FigureOptions())
+        scan = read_logs([given.folder], ReadOptions(ray=ray), GaeOptions())
         rows = len(scan.responses)
     else:
         with tempfile.TemporaryDirectory() as out:

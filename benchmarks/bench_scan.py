@@ -23,7 +23,7 @@ import orjson
 import psutil
 
 from benchmarks.generate_log import generate
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 
 REPEATS = 3
@@ -54,7 +54,7 @@ def best(work: Callable[[], object]) -> float:
 
 def scan(folder: Path, workers: int) -> None:
     """Run the first pass, tables and all."""
-    read_logs([folder], ReadOptions(workers=workers), FigureOptions())
+    read_logs([folder], ReadOptions(workers=workers), GaeOptions())
 
 
 def peak_memory(command: list[str]) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from tests.store import BUCKET, Store, serving
 
@@ -44,7 +44,7 @@ def main() -> None:
 def _measure(store: Store, name: str, size: int, workers: int) -> None:
     store.forget()
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
-    scan = read_logs([f"s3://{BUCKET}/{name}"], ReadOptions(workers=workers), FigureOptions())
+    scan = read_logs([f"s3://{BUCKET}/{name}"], ReadOptions(workers=workers), GaeOptions())
     seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
     requests = store.requests()
     print(

@@ -28,7 +28,7 @@ from rlreport.comparison.compare import (
 )
 from rlreport.comparison.outcome import flips
 from rlreport.comparison.reports import response_data, trainer_rows
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise
 from rlreport.system.workers import Progress
@@ -193,7 +193,7 @@ def group_table(pairs: int) -> float:
 
 def run_of(logs: str) -> Side:
     """The figures of a run's responses."""
-    scan = read_logs([logs], ReadOptions(workers=1), FigureOptions(), Progress(), ())
+    scan = read_logs([logs], ReadOptions(workers=1), GaeOptions(), Progress(), ())
     data = response_data(summarise(scan))
     return side_of(scan.name, data)
 

@@ -29,7 +29,7 @@ from rlreport.check import load_thresholds
 from rlreport.comparison.reports import earlier_report, report_about, unpacked
 from rlreport.errors import RlreportError
 from rlreport.metrics import find_and_read
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -129,7 +129,7 @@ def _mutate_archive(content: bytes, rng: random.Random) -> bytes:
 def read(kind: str, path: Path) -> None:
     """Read a file as the program does."""
     if kind == "log":
-        scan = read_logs([path], ReadOptions(workers=1), FigureOptions())
+        scan = read_logs([path], ReadOptions(workers=1), GaeOptions())
         rows = range(min(4, len(scan.responses)))
         scan.rollouts.read(rows)
     elif kind == "metrics":

@@ -35,7 +35,7 @@ from rlreport.check.run import Run
 from rlreport.check.verdict import with_texts
 from rlreport.errors import RlreportError
 from rlreport.metrics import find_and_read
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise
 from rlreport.system.workers import Progress
@@ -76,7 +76,7 @@ def read(folder: Path) -> Tables:
     """Read the logs of a folder and the metrics beside them."""
     options = ReadOptions(workers=1)
     metrics = find_and_read([folder], ())
-    scan = read_logs([folder], options, FigureOptions(), Progress(), metrics.paths)
+    scan = read_logs([folder], options, GaeOptions(), Progress(), metrics.paths)
     return summarise(scan, metrics)
 
 

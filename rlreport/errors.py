@@ -21,7 +21,7 @@ class UnusableInputError(RlreportError):
 
 
 class UnreadableReportError(UnusableInputError):
-    """An earlier report is broken, or was written by a newer version of rlreport."""
+    """An earlier report is broken, or has another schema version than this rlreport."""
 
 
 class StrictError(RlreportError):

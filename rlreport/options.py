@@ -67,12 +67,12 @@ class _Checked:
             for choice in values if choices else ():
                 if choice not in choices:
                     known = ", ".join(map(str, choices))
-                    raise UsageError(f"{entry.name} is one of {known}, not {choice!r:.40}")
+                    raise UsageError(f"{entry.name} must be one of {known}; got {choice!r:.40}")
             largest = 2**63 - 1 if isinstance(value, int) else math.inf  # int64
             low, high = settings.get("low", -math.inf), settings.get("high", largest)
             if value is not None and "low" in settings and not low <= value <= high:
                 limit = "" if high == math.inf else f" and at most {high:g}"
-                raise UsageError(f"{entry.name} is at least {low:g}{limit}, not {value!r:.40}")
+                raise UsageError(f"{entry.name} must be at least {low:g}{limit}; got {value!r:.40}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ class ReadOptions(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigureOptions(_Checked):
+class GaeOptions(_Checked):
     """Parameters of generalized advantage estimation (GAE)."""
 
     gamma: float = option(1.0, "Discount factor γ of GAE.", low=0, high=1)
@@ -265,14 +265,14 @@ class ReportOptions(OutputOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(ReadOptions, FigureOptions, ReportOptions):
+class BuildOptions(ReadOptions, GaeOptions, ReportOptions):
     """All options of ``rlreport.build`` and ``rlreport build``."""
 
     quiet: bool = option(True, "Print errors only.", "-q", "--quiet")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(ReadOptions, FigureOptions, OutputOptions):
+class CompareOptions(ReadOptions, GaeOptions, OutputOptions):
     """All options of ``rlreport.compare`` and ``rlreport compare``."""
 
     pair_by: str = option(

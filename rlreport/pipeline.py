@@ -54,7 +54,7 @@ from rlreport.metrics import find_and_read, find_metrics
 from rlreport.options import (
     BuildOptions,
     CompareOptions,
-    FigureOptions,
+    GaeOptions,
     ReadOptions,
     ReportOptions,
     part,
@@ -221,12 +221,12 @@ def _read(
     workers: Workers,
 ) -> tuple[str, Rollouts, Tables]:
     """Read logs; return the run's name, the chosen responses with their texts, and all tables."""
-    read, figures = part(ReadOptions, options), part(FigureOptions, options)
+    read, gae = part(ReadOptions, options), part(GaeOptions, options)
     metrics = find_and_read(logs, read.metrics, read.run)
     named = (notes_file(logs, options.notes), options.thresholds, read.tokenizer, *options.charts)
     used = [*card.paths, *(Path(path) for path in named if path)]
     try:
-        scan = read_logs(logs, read, figures, progress, metrics.paths, workers, used)
+        scan = read_logs(logs, read, gae, progress, metrics.paths, workers, used)
     except UnusableInputError as error:
         reasons = [] if metrics.paths else [f"; {note.text}" for note in metrics.notes[:3]]
         raise UnusableInputError(f"{error}{''.join(reasons)}") from error

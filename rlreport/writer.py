@@ -274,5 +274,5 @@ def _array_or_number(value: Any) -> Any:
     if array.dtype.kind not in "biuf":
         if array.dtype.name == "bfloat16":
             return np.ascontiguousarray(array.astype(np.float32))
-        raise TypeError(f"{type(value).__name__} is no text, number, list, array or tensor")
+        raise TypeError(f"{type(value).__name__} is not a text, number, list, array or tensor")
     return array.item() if array.ndim == 0 else np.ascontiguousarray(array)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
 from rlreport.summarise import token_table
@@ -68,7 +68,7 @@ def damage(data: bytearray, rng: random.Random, tricks: Sequence[bytes]) -> None
 
 
 def read(*paths: Path | str, **options: Any) -> Scan:
-    return read_logs(list(paths), ReadOptions(workers=1, **options), FigureOptions())
+    return read_logs(list(paths), ReadOptions(workers=1, **options), GaeOptions())
 
 
 def kinds(scan: Scan) -> set[str]:

@@ -121,7 +121,7 @@ def test_short_of_bytes_or_not_the_page_derives_what_python_computes(
     in_page, digits, missing, masked
 ):
     rollouts = [random_rollout(n, missing=missing, masked=masked) for n in range(12)]
-    options = rlreport.options.FigureOptions(gamma=0.9, lam=0.8)
+    options = rlreport.options.GaeOptions(gamma=0.9, lam=0.8)
     shown = assert_same(pack_tokens(rollouts, digits, options), in_page)
     for name in set(NAMES) - {"sampler_logp"}:
         attribute = "return_" if name == "return" else name

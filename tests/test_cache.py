@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlreport.errors import UnusableInputError, UsageError
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read import chunk as chunks
 from rlreport.read.chunk import read_chunk
 from rlreport.read.files import byte_ranges
@@ -81,7 +81,7 @@ def found(logs: Path, cache: Path | str = "", **options: Any) -> bytes:
     """Return all that reading finds, as bytes; its message if that is nothing."""
     settings = ReadOptions(workers=1, cache=str(cache), **options)
     try:
-        return as_bytes(read_logs([logs], settings, FigureOptions()))
+        return as_bytes(read_logs([logs], settings, GaeOptions()))
     except UnusableInputError as error:
         return str(error).encode()
 
@@ -205,7 +205,7 @@ def test_other_options_figures_and_programs_find_nothing_of_these(
     found(logs, cache)
     monkeypatch.setattr("rlreport.read.chunk.program", lambda: program)
     starts_read.clear()
-    settings = (ReadOptions(workers=1, cache=cache, **options), FigureOptions(**figures))
+    settings = (ReadOptions(workers=1, cache=cache, **options), GaeOptions(**figures))
     warm = read_logs([logs], *settings)
     assert starts_read
     cold = read_logs([logs], replaced_fields(settings[0], cache=""), settings[1])
@@ -294,7 +294,7 @@ def test_an_entry_of_another_user_is_not_there(tmp_path, monkeypatch):
 def test_reasons_of_unread_lines_are_kept_as_messages(tmp_path: Path) -> None:
     logs = write(tmp_path / "log.jsonl", [row(0), b"[1]\n", b"{broken\n", row(1, reward="x")])
     options = ReadOptions(workers=1, cache=str(tmp_path / "cache"))
-    cold, warm = (read_logs([logs], options, FigureOptions()).bad_lines for _ in range(2))
+    cold, warm = (read_logs([logs], options, GaeOptions()).bad_lines for _ in range(2))
     assert warm == cold
     assert [type(line.reason) for line in warm] == [Message] * 3
     chinese = Language("zh")

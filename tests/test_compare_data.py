@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.comparison.reports import packed, unpacked
+from rlreport.comparison.reports import pack_table, unpacked
 from rlreport.text.clean import number_as_text
 from tests.reading import write
 from tests.test_compare import compared
@@ -54,14 +54,14 @@ def write_run(
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 def test_numbers_are_read_back_exactly(values):
-    data, _ = packed(table_of(np.array(values)), 1 << 30)
+    data, _ = pack_table(table_of(np.array(values)), 1 << 30)
     assert unpacked(data, "run")["extra:field"].tolist() == values
 
 
 @given(st.lists(st.text(min_size=1) | st.sampled_from(IDS + FORMULAS), min_size=1))
 def test_texts_are_read_back_as_they_were_and_begin_no_formula(texts):
     clean = [text.replace("\0", "-").encode("utf-8", "replace").decode() for text in texts]
-    data = packed(table_of(pd.Series(clean, dtype=object)), 1 << 30)[0]
+    data = pack_table(table_of(pd.Series(clean, dtype=object)), 1 << 30)[0]
     _, *rows = csv.reader(io.StringIO(gzip.decompress(data).decode(), newline=""))
     assert all(not row[-1].startswith(BEGINS) or number(row[-1]) for row in rows)
     found = unpacked(data, "run")["extra:field"].tolist()

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from rlreport.errors import StrictError, UnusableInputError, UsageError
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.chunk import read_chunk
 from rlreport.read.files import ByteRange, Lines, find_sources
 from rlreport.system.stores import zstd
@@ -340,7 +340,7 @@ def test_rows_appended_while_reading_are_not_read(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(path.read_bytes())
     part = ByteRange(0, source, 0, source.size)
-    assert read_chunk([part], ReadOptions(), FigureOptions()).rows == 2
+    assert read_chunk([part], ReadOptions(), GaeOptions()).rows == 2
 
 
 def text_of(*rows: dict) -> str:

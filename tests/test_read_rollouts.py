@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from rlreport.choose import extremes
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read import choice
 from rlreport.read.choice import (
     MAX_CHOSEN,
@@ -205,7 +205,7 @@ def test_rows_of_a_packed_log_are_kept_up_to_a_limit_only(tmp_path: Path) -> Non
     log = find_sources([tmp_path / "a.jsonl"])
     part = ByteRange(0, log.sources[0])
     few, none = (
-        read_chunk([part], ReadOptions(), FigureOptions(), keep=keep) for keep in (10**8, 10**6)
+        read_chunk([part], ReadOptions(), GaeOptions(), keep=keep) for keep in (10**8, 10**6)
     )
     assert sum(part.size for part in few.parts or ()) > 10**7
     assert (none.parts, none.rows) == (None, few.rows)

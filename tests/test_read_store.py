@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from rlreport.errors import RlreportError, UsageError
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.choice import Choice
 from rlreport.read.chunk import Chunk, read_chunk
 from rlreport.read.detect import LogFiles, detect_formats
@@ -67,7 +67,7 @@ def test_the_first_pass_moves_the_log_once_and_detection_a_hundredth(store, log)
     assert sum(request.sent for request in store.requests()) <= 0.01 * size
     store.forget()
     ranges = byte_ranges(found.sources, found.formats, range_bytes=8 << 20)
-    chunks = read_chunks(ranges, ReadOptions(), FigureOptions(), Progress(), Workers(1))
+    chunks = read_chunks(ranges, ReadOptions(), GaeOptions(), Progress(), Workers(1))
     assert sum(chunk.rows for chunk in chunks) == 2_500
     assert size <= sum(request.sent for request in store.requests()) <= 1.1 * size
 
@@ -230,7 +230,7 @@ def test_addresses_are_shown_without_what_they_are_signed_with() -> None:
     assert shown("sftp://user:secret@host/a@b") == "sftp://host/a@b"
 
 
-SETTINGS = ReadOptions(), FigureOptions()
+SETTINGS = ReadOptions(), GaeOptions()
 
 
 @pytest.fixture(scope="module")
@@ -390,7 +390,7 @@ def test_any_number_of_processes_reads_the_same(sources, monkeypatch, workers):
     assert byte_ranges.__kwdefaults__
     monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 7_000)
     assert len(byte_ranges(sources, [LogFormat()] * len(sources))) > 10
-    several = read_logs([folder], ReadOptions(workers=workers), FigureOptions())
+    several = read_logs([folder], ReadOptions(workers=workers), GaeOptions())
     for name in ("responses", "extras", "positions", "tools"):
         pd.testing.assert_frame_equal(getattr(several, name), getattr(one, name), check_exact=True)
     for name in ("failed", "reward_parts", "bad_lines", "notes", "fields"):
@@ -434,6 +434,6 @@ def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(sources, monkeyp
 
     counting = Counting()
     folder = Path(sources[0].path).parent
-    scan = read_logs([folder], ReadOptions(workers=1), FigureOptions(), counting)
+    scan = read_logs([folder], ReadOptions(workers=1), GaeOptions(), counting)
     size, rows = sum(source.size for source in sources), len(scan.responses)
     assert counting.counts == [[size, size], [rows, rows]]

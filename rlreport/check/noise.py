@@ -1,6 +1,6 @@
 """Compare means over the responses of two windows of steps, and test whether they differ.
 
-All findings compare the first and the last fifth of the steps. Responses to one prompt, and
+Most findings compare the first and the last fifth of the steps. Responses to one prompt, and
 responses of one step, are correlated. The standard error is therefore estimated twice, from
 responses (clustered by prompt) and from step means, and the larger estimate is used.
 """

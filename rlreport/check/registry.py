@@ -90,7 +90,7 @@ def load_thresholds(path: str | Path) -> Thresholds:
     try:
         # Pipes and devices may be endless.
         if file.exists() and not (file.is_file() and file.stat().st_size <= MAX_TOML):
-            raise UsageError(f"{path}: is no file of at most {MAX_TOML:,} bytes; give a TOML file")
+            raise UsageError(f"{path}: must be a TOML file of at most {MAX_TOML:,} bytes")
         tables = load_toml(read_bounded(file, MAX_TOML).decode())
     except OSError as error:
         raise UsageError(f"{path}: cannot read thresholds: {error.strerror or error}") from error

@@ -186,8 +186,8 @@ class Run:
         enough = self.responses.empty and len(series.steps) >= MIN_STEPS
         return enough or 2 * len(series.steps) >= len(self.steps)
 
-    def leading(self, role: str, column: str) -> Series | None:
-        """Return the trainer's metric (of all rollouts) if mostly logged, else the log's mean."""
+    def leading_series(self, role: str, column: str) -> Series | None:
+        """Return the trainer's metric if it covers the run or there is no column, else its mean."""
         metric = self.series_of(role)
         if metric is not None and (self.covers(metric) or not self.has(column)):
             return metric
@@ -196,18 +196,18 @@ class Run:
     @cached_property
     def reward(self) -> Series:
         """Mean reward by step: from the trainer's metric if mostly logged, or from responses."""
-        return self.leading("reward", "reward") or self.series_by_step("reward")
+        return self.leading_series("reward", "reward") or self.series_by_step("reward")
 
     @cached_property
     def courses(self) -> dict[Quantity, Course]:
         """The course of each quantity that is logged, by its leading series."""
-        kl = self.leading("kl", "kl_k1") or self.series_of("kl_token")
-        entropy = self.leading("entropy", "surprisal_mean")
-        length = self.leading("length", self.length)
+        kl = self.leading_series("kl", "kl_k1") or self.series_of("kl_token")
+        entropy = self.leading_series("entropy", "surprisal_mean")
+        length = self.leading_series("length", self.length)
         # The watched reward of training responses, or of validation responses
         watched = "valid_reward_mean" if self.has("valid_reward") else "validation_reward_mean"
         series: dict[Quantity, tuple[Series | None, str]] = {
-            "reward": (self.leading("reward", "reward"), "reward_mean"),
+            "reward": (self.leading_series("reward", "reward"), "reward_mean"),
             "watched_reward": (self.watched_reward, watched),
             "kl": (kl, "kl_k1_mean"),
             "length": (length, f"{self.length}_mean"),
@@ -279,7 +279,7 @@ class Run:
         z = noise.z_of(self.tables if by_step else None, values, weights, [before, after])
         return Change(before.mean, after.mean, z, self.limits[Trend].z)
 
-    def moved(
+    def change_and_series(
         self, column: str, role: str, weights: Floats | None = None
     ) -> tuple[Change, Series] | None:
         """Return change and series of a response column's mean or, without it, of a metric."""
@@ -293,7 +293,7 @@ class Run:
         self, limit: Limit[float], column: str, weights: Floats | None = None, op: Op = ">"
     ) -> LimitedFigure:
         """Return the mean of a column, or the metric of this role, with its limit; NaN without."""
-        moved, series = self.moved(column, column, weights) or (None, None)
+        moved, series = self.change_and_series(column, column, weights) or (None, None)
         if moved is None or series is None:
             return LimitedFigure(limit, op, np.full(len(self.steps), np.nan), np.nan)
         return LimitedFigure(limit, op, self.align(series), moved.last, series.source)

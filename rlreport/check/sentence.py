@@ -122,11 +122,11 @@ def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
     text = _dated(
         lead, lead.clause, verdict, translatable("{level}: {what}, starting at step {step}")
     )
-    told = COLLAPSES if lead.id in COLLAPSES else ()
+    already_stated = COLLAPSES if lead.id in COLLAPSES else ()
     effects = [
         effect
         for effect in verdict.effects_of(lead)
-        if effect.severity != "info" and effect.id not in told
+        if effect.severity != "info" and effect.id not in already_stated
     ]
     effects.sort(key=lambda effect: effect.id not in COLLAPSES)
     for effect in effects[:1]:

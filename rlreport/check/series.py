@@ -23,7 +23,7 @@ LMFLOW = translatable("LMFlow post on PPO training")
 
 MIN_STEPS = 5  # Minimum number of values that a series needs to be judged
 # Length of the first, best and last window: fraction of the steps, and minimum number of steps
-WINDOW_SHARE, MIN_WINDOW = 0.1, 3
+SHAPE_WINDOW_SHARE, MIN_WINDOW = 0.1, 3
 # Autocorrelation is estimated only from at least this many successive differences
 MIN_DRIFT_DIFFERENCES = 20
 # Noise counts as autocorrelated if sampling leaves this part of its variance unexplained
@@ -230,7 +230,7 @@ def shape_of(
     if steps < MIN_STEPS:
         return None
     noise = noise_of(series, independent=independent)
-    window = max(MIN_WINDOW, int(steps * WINDOW_SHARE))
+    window = max(MIN_WINDOW, int(steps * SHAPE_WINDOW_SHARE))
     means = running_mean(y, window)
     best_index = int(np.argmax(means))
     start, best, end = float(means[0]), float(means[best_index]), float(means[-1])

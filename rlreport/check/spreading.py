@@ -107,7 +107,7 @@ class _Text(NamedTuple):
 
 
 def prevalence(kind: str, counts: Floats) -> Floats:
-    """Return of each response what shows that a text spreads: whether it has it, or how often."""
+    """Return 1 or 0 per response (contains the text); for "often" its count, NaN if it is 0."""
     return np.where(counts > 0, counts, np.nan) if kind == "often" else has_text(counts)
 
 
@@ -274,27 +274,31 @@ def _word_ids(sample: TextSample, numbers: dict[str, int]) -> Ints:
 
 
 def _phrases(
-    words: Ints, names: list[str], response: Ints, in_end: Bools, least: float
+    words: Ints, vocabulary: list[str], response: Ints, in_end: Bools, least: float
 ) -> Iterator[tuple[tuple[str, ...], Ints]]:
-    """Yield phrases that ``least`` responses of the last window contain, and where they start."""
+    """Yield phrases that ``least`` responses of the last window contain, and where they start.
+
+    Phrases grow by a word in each pass. In pass n, ``index`` numbers the n-word phrase that starts
+    at each word (-1: none), and a key is that number × vocabulary size + next word (-1: none).
+    """
     phrases: list[tuple[str, ...]] = [()]
     holders = np.zeros(1)
-    index = np.zeros(len(words), np.int64)  # of the phrase that starts at each word
+    index = np.zeros(len(words), np.int64)
     for n in range(MAX_WORDS + 1):
         same_response = response[n:] == response[: len(words) - n]
         following = np.append(np.where(same_response, words[n:], -1), np.full(n, -1))[: len(words)]
-        keys = np.where((index >= 0) & (following >= 0), index * len(names) + following, -1)
+        keys = np.where((index >= 0) & (following >= 0), index * len(vocabulary) + following, -1)
         pairs = pd.DataFrame({"key": keys, "response": response})[(keys >= 0) & in_end]
         counted = pairs.drop_duplicates().groupby("key").size()
         counted = counted[counted >= least * (1 - 1e-9)]
         longer = {}
         for key in counted.index.tolist() if n < MAX_WORDS else ():
-            part, word = phrases[key // len(names)], names[key % len(names)]
+            part, word = phrases[key // len(vocabulary)], vocabulary[key % len(vocabulary)]
             if n < MAX_NGRAM or word not in part:
                 longer[key] = (*part, word)
         of_longer: Floats = np.asarray(counted[list(longer)], np.float64)
         numbers = {phrase: i for i, phrase in enumerate(phrases)}
-        # Numbers between punctuation marks are not text.
+        # Phrases that a longer one replaces; numbers between punctuation marks are not text.
         continued = {i for i, p in enumerate(phrases) if "0" in p and _BEFORE.issuperset(p)}
         for row, phrase in enumerate(longer.values()):
             distinct = len({*phrase}) == len(phrase)

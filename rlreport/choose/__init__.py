@@ -77,12 +77,12 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
 
 
 def rank_by_interest(
-    responses: pd.DataFrame, shown: int, evidence: Iterable[int] = ()
+    responses: pd.DataFrame, shown: int, pinned: Iterable[int] = ()
 ) -> NDArray[np.int64]:
-    """Return rows to show: ``evidence`` (n cited by findings), extremes, a sample over prompts."""
+    """Return rows to show: those of ``pinned`` n, extremes of the step, a sample over prompts."""
     rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
-    pinned = np.isin(responses["n"].to_numpy(), np.fromiter(evidence, np.int64))
-    rank[pinned] = -1
+    is_pinned = np.isin(responses["n"].to_numpy(), np.fromiter(pinned, np.int64))
+    rank[is_pinned] = -1
     branches = responses["validation"].to_numpy() == IN_BRANCH
     if branches.any():  # shown with the response that was trained
         trained = pd.Series(rank).mask(branches).groupby(responses["rollout"].to_numpy())
@@ -90,7 +90,7 @@ def rank_by_interest(
     order = rank.argsort(kind="stable")
     if len(order) <= shown:
         return order
-    leading = min(max(int(pinned.sum()), int(shown * EXTREME_SHARE)), shown)
+    leading = min(max(int(is_pinned.sum()), int(shown * EXTREME_SHARE)), shown)
     rest = np.sort(order[leading:])
     prompt = responses["prompt_id"].to_numpy()[rest]
     nth = pd.Series(prompt).groupby(prompt).cumcount()
@@ -147,7 +147,7 @@ class StepPlan:
 
     step: int
     rows: NDArray[np.int64]  # int64, row numbers in the response table, the most interesting first
-    pinned: int  # how many of ``rows``, the first ones, findings cite or are extremes of the run
+    pinned: int  # number of leading ``rows`` that findings cite or that are extremes of the run
     tokens: NDArray[np.float64]  # float64, number of tokens of each response in ``rows``
     arrays: int  # number of values that the page has for each token, 0 if no tokens are logged
     with_tokens: int = 0  # how many of ``rows``, from the first on, are shown with token values
@@ -248,7 +248,7 @@ def evenly(count: int, room: int) -> NDArray[np.int64]:
 
 
 # Logged fields with a value for each token that the pages of steps contain
-TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
+SHOWN_TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
 
 MOST_STEPS = 20_000  # Maximum number of steps in a report
 
@@ -266,14 +266,14 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
         return []
     responses = tables.responses.iloc[with_texts]
     steps, numbers = responses["step"].to_numpy(), responses["n"].to_numpy()
-    evidence: dict[int, set[int]] = {}
+    pinned: dict[int, set[int]] = {}  # step -> n that findings cite or that are extremes of the run
     for finding in verdict.findings:
         for ref in finding.shown:
-            evidence.setdefault(ref.step, set()).add(ref.n)
+            pinned.setdefault(ref.step, set()).add(ref.n)
     for extreme in extremes(responses):
-        evidence.setdefault(int(steps[extreme.row]), set()).add(int(numbers[extreme.row]))
+        pinned.setdefault(int(steps[extreme.row]), set()).add(int(numbers[extreme.row]))
     token_counts = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
-    array_count = sum(1 for name in TOKEN_ARRAYS if tables.fields.get(name))
+    array_count = sum(1 for name in SHOWN_TOKEN_ARRAYS if tables.fields.get(name))
     has_tokens = bool(tables.fields.get("response_tokens") or tables.fields.get("token_ids"))
     # Pages also contain three computed arrays: log-ratios, advantages and returns.
     arrays = array_count + 3 if has_tokens and array_count else int(has_tokens)
@@ -281,9 +281,9 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
     plans = []
     for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
         step = int(steps[start])
-        pinned = evidence.get(step, set())
-        rows = start + rank_by_interest(responses.iloc[start:stop], options.max_responses, pinned)
-        plans.append(StepPlan(step, with_texts[rows], len(pinned), token_counts[rows], arrays))
+        of_step = pinned.get(step, set())
+        rows = start + rank_by_interest(responses.iloc[start:stop], options.max_responses, of_step)
+        plans.append(StepPlan(step, with_texts[rows], len(of_step), token_counts[rows], arrays))
     return plans
 
 

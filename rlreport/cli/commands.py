@@ -24,7 +24,7 @@ from rlreport.cli.terminal import (
 )
 from rlreport.deliver import FORMS, form_of
 from rlreport.errors import OutputError, UsageError
-from rlreport.options import BuildOptions, CompareOptions, FigureOptions, ReadOptions, part
+from rlreport.options import BuildOptions, CompareOptions, GaeOptions, ReadOptions, part
 from rlreport.text.language import Language
 from rlreport.text.messages import steps_in_words
 from rlreport.text.numbers import byte_size, counted
@@ -109,7 +109,7 @@ def formats() -> None:
 def index(reports: tuple[str, ...], out: str, title: str, lang: str, quiet: bool) -> None:
     """List many REPORTS on one page: folders, .zip or .html files, or folders of these.
 
-    Reports that are broken, or written by a newer version, are listed as such.
+    Reports that are broken, or have another schema version, are listed as such.
 
     \b
     Examples:
@@ -144,9 +144,9 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.read.logs import read_logs
     from rlreport.system.workers import Progress
 
-    read, figures = part(ReadOptions, given), part(FigureOptions, given)
+    read, gae = part(ReadOptions, given), part(GaeOptions, given)
     metrics = find_and_read(logs, read.metrics, read.run)
-    scan = read_logs(logs, read, figures, Progress(given["quiet"]), metrics.paths)
+    scan = read_logs(logs, read, gae, Progress(given["quiet"]), metrics.paths)
     if len(scan.responses):
         _say_steps(scan)
     else:

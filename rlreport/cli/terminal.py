@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rlreport.errors import UsageError
-from rlreport.options import FigureOptions, ReadOptions, declared
+from rlreport.options import GaeOptions, ReadOptions, declared
 from rlreport.text.clean import REPLACEMENT, printable
 from rlreport.text.messages import Joined, message, phrases, plural
 from rlreport.text.numbers import byte_size
@@ -141,7 +141,7 @@ def location(bad: BadLine) -> str:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 # Names of the options for reading logs, and of those for GAE (``gamma``, ``lam``)
-READING = [field.name for kind in (ReadOptions, FigureOptions) for field in declared(kind)]
+READING = [field.name for kind in (ReadOptions, GaeOptions) for field in declared(kind)]
 
 
 def size(value: str | int) -> int:

@@ -276,8 +276,8 @@ class Comparison:
         return any((frame["split"] == METRICS).all() for frame in self.responses)
 
     @property
-    def claims(self) -> bool:
-        """Whether both sides have enough runs to judge the change, not only these runs."""
+    def has_enough_runs(self) -> bool:
+        """Whether each side has LEAST_RUNS runs, so that the verdict is about the change."""
         return min(self.bases, len(self.responses) - self.bases) >= LEAST_RUNS
 
     @property

@@ -173,7 +173,7 @@ def _is_undecided(
     guardrail: Guardrail, base: ComparedRun, new: ComparedRun, comparison: Comparison
 ) -> bool:
     """Return whether a difference is not judged: a collapse explains it, or there are few runs."""
-    if comparison.metrics_alone and not comparison.claims:
+    if comparison.metrics_alone and not comparison.has_enough_runs:
         return guardrail.level in ("better", "worse")
     if new.collapsed:
         return guardrail.level == "better"
@@ -196,7 +196,11 @@ def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptio
     failed = []
     # ``high`` is NaN for runs that cannot be compared; the comparison is false then.
     lower = comparison.effect.high < -options.margin
-    if "worse" in conditions and lower and (comparison.claims or not comparison.metrics_alone):
+    if (
+        "worse" in conditions
+        and lower
+        and (comparison.has_enough_runs or not comparison.metrics_alone)
+    ):
         failed.append("worse")
     if "guardrail" in conditions:
         failed += [f"guardrail:{g.id}" for g in comparison.guardrails if g.level == "worse"]
@@ -441,8 +445,9 @@ def _broken(outcome: Outcome) -> list[str]:
 
 
 def _level(outcome: Outcome) -> str:
-    level, claims = outcome.comparison.level, outcome.comparison.claims and not outcome.broken
-    names = _IN_A_PAIR if outcome.is_pair else _LEVELS if claims else _IN_THESE_RUNS
+    level, of_change = outcome.comparison.level, outcome.comparison.has_enough_runs
+    names = _LEVELS if of_change and not outcome.broken else _IN_THESE_RUNS
+    names = _IN_A_PAIR if outcome.is_pair else names
     return message(names.get(level, _LEVELS[level]))
 
 
@@ -509,10 +514,10 @@ def notes(outcome: Outcome) -> list[str]:
             "of each."
         )
         parts.append(message(literal, base=len(outcome.bases), new=len(outcome.news)))
-    if not comparison.claims and comparison.level in ("better", "worse"):
+    if not comparison.has_enough_runs and comparison.level in ("better", "worse"):
         few = message(
             "So few runs can show that they differ, but not that the change caused it: for that, "
-            "give each side three times or more, one run per seed."
+            "pass at least three runs per side, one per seed."
         )
         parts.append(few)
     for _, run in outcome.runs:
@@ -626,7 +631,7 @@ def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
     """Return the result for a guardrail, such as "worse"; "~" means no significant difference."""
     if guardrail.level == "none":
         return "~"
-    if guardrail.level != "changed" and comparison.claims:
+    if guardrail.level != "changed" and comparison.has_enough_runs:
         return message("better") if guardrail.level == "better" else message("worse")
     in_a_pair = len(comparison.responses) == 2
     if guardrail.effect.value > 0:
@@ -640,7 +645,9 @@ def gate_sentence(outcome: Outcome) -> str:
     if gate.failed:
         return message("The gate fails: {what}.", what=listed(gate.failed))
     if gate.exit:
-        return message("The gate is inconclusive: the evidence that was required is missing.")
+        return message(
+            "The gate is inconclusive: --require-evidence needs a significant difference."
+        )
     if gate.fail_on:
         return message("The gate passes ({what}).", what=listed(gate.fail_on))
     return ""

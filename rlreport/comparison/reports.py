@@ -141,7 +141,7 @@ def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"step": metrics["step"], "pair": _blocks(len(metrics)), **columns})
 
 
-def packed(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
+def pack_table(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
     """Return at most ``most`` bytes of gzipped CSV with the last rows, and how many these are."""
     names = ",".join(_quoted(str(name)) for name in table)
     head = gzip.compress(f"{names}\n".encode(), 9, mtime=0)
@@ -178,7 +178,7 @@ def _quoted(text: str) -> str:
 
 
 def unpacked(data: bytes, name: str) -> pd.DataFrame:
-    """Parse response data that ``packed`` wrote; ``data`` may be damaged or malicious."""
+    """Parse response data that ``pack_table`` wrote; ``data`` may be damaged or malicious."""
     try:
         with gzip.open(io.BytesIO(data)) as stream:
             text = read_stream(stream, MAX_BYTES)

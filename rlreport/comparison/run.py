@@ -29,7 +29,7 @@ from rlreport.comparison.reports import (
 )
 from rlreport.formats.logged import dicts
 from rlreport.metrics import find_and_read
-from rlreport.options import CompareOptions, FigureOptions, ReadOptions, part
+from rlreport.options import CompareOptions, GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
 from rlreport.summarise import summarise
@@ -88,9 +88,9 @@ def compared_run(
     """Read one run from its logs or from an earlier report (folder, zip or one file)."""
     if report := earlier_report(path):
         return _of_report(report, options.pair_by)
-    read, figures = part(ReadOptions, options), part(FigureOptions, options)
+    read, gae = part(ReadOptions, options), part(GaeOptions, options)
     metrics = find_and_read([path], read.metrics, read.run)
-    scan = read_logs([path], read, figures, progress, metrics.paths)
+    scan = read_logs([path], read, gae, progress, metrics.paths)
     tables = summarise(scan, metrics)
     verdict = with_texts(judge(Run(tables, thresholds)))
     return ComparedRun(
@@ -107,7 +107,7 @@ def compared_run(
         from_logs=True,
         tokens=tables.tokens[["token", "kl_share"]] if len(tables.tokens) else None,
         facts={
-            **{name: f"{value:g}" for name, value in vars(figures).items()},
+            **{name: f"{value:g}" for name, value in vars(gae).items()},
             **card_texts(run_card([path]).entries),
         },
         sample_note=tables.sample_note,

@@ -29,7 +29,7 @@ from rlreport.errors import UsageError
 from rlreport.pages.comparison import ComparisonBuilder
 from rlreport.pages.notes import plain_notes
 from rlreport.pages.report import STAMP_FORMAT
-from rlreport.pages.templates import GENERATOR, Page, assets, environment, packed
+from rlreport.pages.templates import GENERATOR, Page, assets, environment, gzip_base64
 from rlreport.pages.views import Shell
 from rlreport.text.clean import shortened
 from rlreport.text.language import Language
@@ -45,7 +45,7 @@ def encode_view(page: Page) -> tuple[tuple[str, bytes], int]:
     """Return (path, HTML element) of a page, and its size: all but the overview are compressed."""
     node = page.html.encode("utf-8", "replace")
     if page.view:
-        node = _NODE.format(page.view, page.title, packed(node)).encode("utf-8", "replace")
+        node = _NODE.format(page.view, page.title, gzip_base64(node)).encode("utf-8", "replace")
     return (page.path, node), len(node)
 
 
@@ -84,7 +84,7 @@ def assemble(
             style=Markup(shared.style),
             script=Markup(shared.one_file),
             overview=Markup(next(views).decode()),
-            vega=packed(vega_bundle().encode(), level=6) if charts else "",
+            vega=gzip_base64(vega_bundle().encode(), level=6) if charts else "",
             nodes=nodes,
             views=(Markup(view.decode()) for view in views),
         )

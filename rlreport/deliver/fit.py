@@ -42,23 +42,25 @@ def deliver(
     if limit <= form.small_size:
         builder = builder.with_data(0)  # its bytes are better spent on the steps' pages
     room, first = FOR_STEPS * limit, True  # in bytes by ``expected_bytes``
+    # Too large: try again with less room. Fits at once: try again if the measured sizes allow more
+    # detail. Too large in the least detail: drop the data files.
     while True:
-        steps, level = _choice(builder, room)
+        steps, level = _steps_and_level(builder, room)
         linked = replace(builder, plans=steps, listed=rows_listed(steps, limit))
         pages = render_steps(linked, level)
         report = replace(linked, step_pages=pages)
         size = _write(form, report, path)
         weight = sum(page.weight for page in pages)
         # What the other pages leave, in the unit of ``room``.
-        left = (limit - (size - weight)) * expected_bytes(steps, level) / weight
+        step_room = (limit - (size - weight)) * expected_bytes(steps, level) / weight
         if size <= limit:
-            better_steps, better = _choice(builder, CAUTION * left)
+            better_steps, better = _steps_and_level(builder, CAUTION * step_room)
             if not first or (len(better_steps), -better) <= (len(steps), -level):
                 return report, size
-            room = CAUTION * left
+            room = CAUTION * step_room
         elif len(steps) > 2 or level < len(LEVELS) - 1:
             # The expected sizes of steps may be off by different factors: never try the same again.
-            room = min(left, CAUTION * room)
+            room = min(step_room, CAUTION * room)
         elif builder.response_data[1] or builder.metrics_data:
             builder, room = builder.with_data(0), FOR_STEPS * limit
         else:
@@ -67,7 +69,7 @@ def deliver(
         del pages, report  # free their memory before the next ones are rendered
 
 
-def _choice(builder: ReportBuilder, room: float) -> tuple[list[StepPlan], int]:
+def _steps_and_level(builder: ReportBuilder, room: float) -> tuple[list[StepPlan], int]:
     steps = fewer_steps(builder.plans, affordable(builder.plans, room))
     return steps, fitting_level(steps, room)
 

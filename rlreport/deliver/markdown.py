@@ -152,7 +152,7 @@ _MARKUP = re.compile(r"([\\`*_\[\]{}|~$])")
 
 
 class _Detail(NamedTuple):
-    """How much is shown at most: responses or prompts as examples, characters of a text, steps."""
+    """Maximum numbers of examples (responses or prompts), characters of a text, and steps."""
 
     examples: int
     chars: int

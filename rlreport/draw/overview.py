@@ -62,7 +62,7 @@ class Curve:
     key: str = ""  # id of the curve in the chart's data; "" uses ``title``
     style: Style = (LIGHT["policy"], SOLID)
     role: str = ""  # trainer's metric of the same quantity, see ``metrics.roles``
-    apart: bool = False  # whether its unit may differ from that of the curves before it
+    own_scale: bool = False  # whether its unit may differ from that of the curves before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,10 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "Reward",
         Curve("reward_mean", "policy", "reward_std", role="reward"),
         Curve("ref_reward_mean", "reference", "ref_reward_std", style=REFERENCE),
-        Curve("validation_reward_mean", "validation", "", "", VALIDATION, "validation", apart=True),
-        Curve("valid_reward_mean", "valid, policy", key="valid", style=SECOND, apart=True),
+        Curve(
+            "validation_reward_mean", "validation", "", "", VALIDATION, "validation", own_scale=True
+        ),
+        Curve("valid_reward_mean", "valid, policy", key="valid", style=SECOND, own_scale=True),
         Curve("ref_valid_reward_mean", "valid, ref.", "", "ref_valid", (LIGHT["muted"], (2, 4))),
         wide=True,
     ),
@@ -379,15 +381,15 @@ def _parts(tables: Tables, run: Run, entry: CurveChart, band: float) -> list[Par
             by_step = pd.Series(metric.values, metric.steps).reindex(tables.steps["step"])
             values = drawable(np.asarray(by_step, dtype=np.float64))
             trainer = replace(series, values=values, low=None, high=None)
-            if not curve.apart:
+            if not curve.own_scale:
                 trainer = replace(trainer, key="trainer", title=message("trainer"))
             if not series.has_line and entry.name in ("reward", "length"):
                 series, axis = trainer, ""
-            elif series.has_line and trainer.has_line and not curve.apart:
+            elif series.has_line and trainer.has_line and not curve.own_scale:
                 leads = run.covers(metric)
                 (first if leads else last).append(("", [replace(trainer, **_LOOKS[leads])]))
                 series = replace(series, title=message("rollouts"), **_LOOKS[not leads])
-        if curve.apart or not parts:
+        if curve.own_scale or not parts:
             parts.append((axis, []))
         parts[-1][1].append(series)
     return [part for part in (*first, *parts, *last) if any(c.has_line for c in part[1])]

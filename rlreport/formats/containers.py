@@ -101,9 +101,9 @@ def _check(file: IO[bytes]) -> None:
     except LimitError:
         raise
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise RowError(message("no file of torch.save: {why}", why=str(error))) from None
+        raise RowError(message("not a file of torch.save: {why}", why=str(error))) from None
     if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
-        raise RowError(message("no file of torch.save: it is compressed"))
+        raise RowError(message("not a plain file of torch.save: it is compressed"))
     if sum(info.file_size for info in infos if info.filename.endswith(".pkl")) > MAX_PICKLE:
         why = message(
             "over {most:count} bytes that are no tensors; {export}", most=MAX_PICKLE, export=_EXPORT
@@ -189,7 +189,7 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError | PermissionError | RowError):
             raise
-        raise RowError(message("no parquet file: {why}", why=str(error))) from None
+        raise RowError(message("not a Parquet file: {why}", why=str(error))) from None
 
 
 def parquet_rows(

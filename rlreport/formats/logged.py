@@ -323,12 +323,12 @@ def _load(path: str) -> tuple[Any, Style]:
         ) from None
     # Only regular files: reading a pipe or a device might never end.
     if not Path(path).is_file() or Path(path).stat().st_size > MOST_BYTES:
-        raise UsageError(f"--tokenizer {path}: no file of at most {byte_size(MOST_BYTES)}")
+        raise UsageError(f"--tokenizer {path}: must be a file of at most {byte_size(MOST_BYTES)}")
     try:
         tokenizer = Tokenizer.from_file(path)
     except Exception as error:  # the library raises bare Exception
         raise UsageError(
-            f"{path} is no tokenizer file of the tokenizers library: {error}"
+            f"{path} is not a tokenizer file of the tokenizers library: {error}"
         ) from None
     vocabulary = tokenizer.get_vocab()
     return tokenizer, detect_style(vocabulary) if vocabulary else Style.PLAIN

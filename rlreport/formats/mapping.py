@@ -126,7 +126,7 @@ def _step_pattern(pattern: str) -> re.Pattern[str]:
         compiled = re.compile(pattern)
     except re.error as error:
         raise UsageError(
-            f"--step-from-path {pattern!r} is no regular expression: {error}"
+            f"--step-from-path {pattern!r} is not a regular expression: {error}"
         ) from None
     if not compiled.groups:
         raise UsageError(f"--step-from-path {pattern!r} has no group, such as step_(\\d+)")

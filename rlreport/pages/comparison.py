@@ -219,7 +219,7 @@ def _severity(outcome: Outcome, caveats: str) -> str:
         return "critical"
     if level == "better" and caveats:
         return "warning"
-    if outcome.broken or (level == "better" and not outcome.comparison.claims):
+    if outcome.broken or (level == "better" and not outcome.comparison.has_enough_runs):
         return "info"
     return LEVELS[level]
 

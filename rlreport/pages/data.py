@@ -92,9 +92,9 @@ def note_in_words(note: Note) -> str:
     if origin and note.line is not None:
         origin = message("{file}, line {line:count}", file=origin, line=note.line)
     if note.count > 1 and origin:
-        origin = message("{times:count} times, first in {place}", times=note.count, place=origin)
+        origin = message("{count:count} in total, first in {place}", count=note.count, place=origin)
     elif note.count > 1:
-        origin = message("{times:count} times", times=note.count)
+        origin = message("{count:count} in total", count=note.count)
     return message("{text} ({place})", text=note.text, place=origin) if origin else note.text
 
 

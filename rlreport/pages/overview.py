@@ -509,7 +509,7 @@ def _extreme_cell(extreme: Extreme) -> Cell:
 def _steps(context: RunContext, addresses: Addresses) -> TableView:
     steps, notes = context.tables.steps, []
     columns = [STEP[name] for name in columns_with_data(steps, STEPS_SHOWN)]
-    if not context.rollouts and len(steps) > MOST_ROWS:
+    if not context.has_rollouts and len(steps) > MOST_ROWS:
         text = message("{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps))
         notes, steps = [text], steps.iloc[evenly(len(steps), MOST_ROWS)]
     for name in ("failed_rollouts", "responses"):
@@ -517,7 +517,7 @@ def _steps(context: RunContext, addresses: Addresses) -> TableView:
             columns = [c for c in columns if c.name != name]
     names = steps["step"].tolist()
     trainer = pd.DataFrame()
-    if not context.rollouts:
+    if not context.has_rollouts:
         metrics = context.tables.metrics.set_index("step").reindex(names)
         roles = roles_of(map(str, metrics.columns))
         trainer = metrics[[roles[role] for role in ROLES_SHOWN if role in roles]]

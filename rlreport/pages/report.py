@@ -13,7 +13,7 @@ import numpy as np
 import xxhash
 
 from rlreport.choose import Extreme, shown_prompts
-from rlreport.comparison.reports import METRICS_FILE, REPORT, packed, response_data
+from rlreport.comparison.reports import METRICS_FILE, REPORT, pack_table, response_data
 from rlreport.comparison.reports import PATH as RESPONSES
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import arranged, overview_charts
@@ -93,8 +93,8 @@ class ReportBuilder(RunContext, Maker):
         charts = overview_charts(tables, lead, band=self.options.band, run=self.run)
         return {
             "overview": [*arranged(charts, verdict.findings, verdict.lead), *self.own_charts],
-            "prompts": prompt_charts(tables) if self.rollouts else [],
-            "tokens": token_charts(self.spreading.by_step) if self.rollouts else [],
+            "prompts": prompt_charts(tables) if self.has_rollouts else [],
+            "tokens": token_charts(self.spreading.by_step) if self.has_rollouts else [],
         }
 
     @property
@@ -119,7 +119,7 @@ class ReportBuilder(RunContext, Maker):
     def with_data(self, room: int) -> ReportBuilder:
         """Return a copy with the responses' data in ``room`` bytes, and the trainer's unless 0."""
         tables, metrics = self.tables, self.tables.metrics
-        data = packed(response_data(tables, redact=bool(self.options.redact)), room)
+        data = pack_table(response_data(tables, redact=bool(self.options.redact)), room)
         without_metrics = self.one_file or metrics.empty or not room
         return replace(
             self,
@@ -140,7 +140,7 @@ class ReportBuilder(RunContext, Maker):
         charts = drawings["overview"]
         overview = overview_view(self, addresses, charts, self.extremes, self.figures)
         views = {"overview": overview | {"notes": notes.html}}
-        if self.rollouts:
+        if self.has_rollouts:
             listed = [page.listed for page in self.step_pages]
             views |= {
                 "responses": responses_view(listed, self, addresses, self.shown),
@@ -252,7 +252,7 @@ def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: b
         prefixes=()
         if options.redact
         else prompt_prefixes(turns_as_text(turns(p)) or p for p in tables.prompts["prompt"]),
-        rollouts=not responses.empty,
+        has_rollouts=not responses.empty,
         first_step=first,
         first_rewards=judged.responses["reward"].to_numpy()[steps == first],
         one_file=one_file,

@@ -23,9 +23,9 @@ from rlreport.columns import TOKEN_FIGURES
 from rlreport.draw.chart import Chart, finite_or_none
 from rlreport.draw.step import CHARTED, step_charts
 from rlreport.figures.ragged import Floats, spans
-from rlreport.options import FigureOptions
+from rlreport.options import GaeOptions
 from rlreport.pages.overview import distinct_2_note, finding_view, step_figures
-from rlreport.pages.templates import Addresses, canonical_json, packed, packed_json
+from rlreport.pages.templates import Addresses, canonical_json, gzip_base64, packed_json
 from rlreport.pages.views import (
     SAMPLED_FIGURE,
     Cell,
@@ -209,7 +209,7 @@ _POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
 def pack_tokens(
     rollouts: Sequence[Rollout],
     digits: int,
-    figures: FigureOptions | None = None,
+    gae: GaeOptions | None = None,
     *,
     advantages_logged: bool = False,
 ) -> str:
@@ -234,12 +234,12 @@ def pack_tokens(
         masked = any(r.sampled is not None for r in rollouts)
         for name in _derivable(columns, advantages_logged, masked):
             del columns[name]
-    figures = figures or FigureOptions()
+    gae = gae or GaeOptions()
     header = canonical_json(
         {
             "digits": digits,
-            "gamma": figures.gamma,
-            "lam": figures.lam,
+            "gamma": gae.gamma,
+            "lam": gae.lam,
             "n": [r.n for r in rollouts],
             "lengths": [len(r.raw_tokens) for r in rollouts],
             "text": texts,
@@ -253,20 +253,20 @@ def pack_tokens(
         mantissa, exponent = decimal(values, digits)
         zigzag = ((mantissa << 1) ^ (mantissa >> 63)).astype(np.uint32)
         parts += [_planes(zigzag), exponent.tobytes()]
-    return packed(b"".join(parts))
+    return gzip_base64(b"".join(parts))
 
 
 def token_metrics(
-    present: Mapping[str, bool], figures: FigureOptions, *, advantages_logged: bool
+    present: Mapping[str, bool], gae: GaeOptions, *, advantages_logged: bool
 ) -> list[dict[str, Any]]:
     """Return name, label, unit and help of each token figure that is ``present``."""
-    gae = message(
+    by_gae = message(
         "computed from token rewards and values: GAE with γ = {gamma}, λ = {lam}",
-        gamma=figures.gamma,
-        lam=figures.lam,
+        gamma=gae.gamma,
+        lam=gae.lam,
     )
-    computed = {"return": message("value + advantage; {how}", how=gae)}
-    computed["advantage"] = message("as logged") if advantages_logged else gae
+    computed = {"return": message("value + advantage; {how}", how=by_gae)}
+    computed["advantage"] = message("as logged") if advantages_logged else by_gae
     return [
         {
             "key": f.name,

@@ -44,7 +44,7 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
     context = {item.name: getattr(builder, item.name) for item in fields(PageContext)}
     shared = builder.finish, PageContext(**context)
     seconds = _SECONDS_PER_PAGE * len(plans)
-    with builder.progress.phase(message("pages"), len(plans), message("pages")) as advance:
+    with builder.progress.phase(message("rendering"), len(plans), message("pages")) as advance:
         pages = builder.workers.map(_run, work, shared, seconds=seconds, ahead=_AHEAD)
         for _ in charts:
             builder.memo[DRAWINGS] = next(pages)

@@ -159,7 +159,7 @@ def shell(kind: str, context: PageContext, addresses: Addresses, step: int | Non
         nav=[
             (kind, Link(NAMES[kind], addresses.page(kind)))
             for kind in NAMES
-            if kind in ALWAYS_LISTED or (context.rollouts and kind in OF_ROLLOUTS)
+            if kind in ALWAYS_LISTED or (context.has_rollouts and kind in OF_ROLLOUTS)
         ],
         assets={name: addresses.root + path for name, path in context.asset_files.items()},
         csp="" if context.one_file else FOLDER_POLICY,
@@ -208,10 +208,10 @@ def script_json(value: Any) -> Markup:
 
 
 def packed_json(value: Any) -> str:
-    return packed(canonical_json(value))
+    return gzip_base64(canonical_json(value))
 
 
-def packed(content: bytes, *, level: int = 3) -> str:
+def gzip_base64(content: bytes, *, level: int = 3) -> str:
     """Compress with gzip and encode as base64; the result is reproducible and safe in HTML."""
     zipped = gzip.compress(content, compresslevel=level, mtime=0)
     return base64.b64encode(zipped).decode("ascii")

@@ -318,7 +318,7 @@ class PageContext:
     environment: str  # key of the string column that names the environment, "" without one
     text_columns: list[ColumnView]  # columns of the logged texts: prompt, response, …
     prefixes: tuple[str, ...]  # beginnings that most prompts share, which lists hide
-    rollouts: bool  # whether responses are logged, not only trainer metrics
+    has_rollouts: bool  # whether responses are logged, not only trainer metrics
     first_step: int  # the first step with training responses
     first_rewards: NDArray[np.float64]  # rewards of these responses
     one_file: bool

@@ -31,7 +31,7 @@ from rlreport.figures.tokens import (
     thinking_tokens,
 )
 from rlreport.formats.containers import iterate
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.files import (
     DAMAGED,
     MAX_LINE,
@@ -126,7 +126,7 @@ def batch_columns(
     rows: Sequence[Row],
     places: Sequence[Place],
     options: ReadOptions,
-    figures: FigureOptions,
+    gae: GaeOptions,
     chunk: Chunk,
 ) -> Columns:
     """Return table columns of ``rows``; add their other values to ``chunk``."""
@@ -142,7 +142,7 @@ def batch_columns(
         )
         sampled = None if tokens is None else tokens.sampled_only()
         if tokens is not None and sampled is not None:
-            token_figures = sampled.figures(figures)
+            token_figures = sampled.figures(gae)
             _add_token_columns(columns, tokens, sampled, token_figures)
     if chunk.parts is not None:
         chunk.parts.append(rollout_part(rows, tokens, token_figures, texts, options))
@@ -335,13 +335,13 @@ _UNUSABLE = (RowError, RecursionError, OverflowError)
 
 
 def read_chunk(
-    ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions, *, keep: int = 0
+    ranges: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, *, keep: int = 0
 ) -> Chunk:
     """Read byte ranges into one table; keep texts and tokens, too, if at most ``keep`` bytes."""
     chunk, columns = Chunk(parts=[] if keep else None), list[Columns]()
     for batch in in_batches(_rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES):
         rows, places = zip(*batch, strict=True)
-        columns.append(batch_columns(rows, places, options, figures, chunk))
+        columns.append(batch_columns(rows, places, options, gae, chunk))
         if chunk.parts and sum(part.size for part in chunk.parts) > keep:
             chunk.parts = None
     chunk.columns = joined_columns(columns)
@@ -458,23 +458,23 @@ class _RangeReader:
 
 
 def read_cached(
-    group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions, store: Store
+    group: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, store: Store
 ) -> Chunk:
     """Read byte ranges into one table, or load it from the cache if nothing has changed."""
-    key = _key(group, options, figures)
+    key = _key(group, options, gae)
     files = [part.file for part in group]
     if key and (data := store.get(key)):
         return _renumber_files(_decode(data), files)
     # Number only the files of these ranges: another build may list other files.
     numbered = [replace(part, file=number) for number, part in enumerate(group)]
-    chunk = read_chunk(numbered, options, figures)
-    if key and key == _key(group, options, figures):  # unchanged since the first key
+    chunk = read_chunk(numbered, options, gae)
+    if key and key == _key(group, options, gae):  # unchanged since the first key
         with suppress(TypeError):  # a value that JSON cannot represent
             store.put(key, _encode(chunk))
     return _renumber_files(chunk, files)
 
 
-def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> bytes:
+def _key(group: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions) -> bytes:
     formats = format_keys([part.format for part in group], options.tokenizer)
     if not formats:
         return b""
@@ -488,7 +488,7 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOption
         (part.source.name, part.start, part.stop is None, content)
         for part, content in zip(group, contents, strict=True)
     ]
-    parts = "chunk", program(), settings, options.pad_tokens, figures, ranges, formats
+    parts = "chunk", program(), settings, options.pad_tokens, gae, ranges, formats
     return repr(parts).encode(errors="surrogatepass")
 
 

@@ -77,7 +77,7 @@ class LogFormat:
 
     def _conversion_error(self, error: Exception) -> RowError:
         text = str(error) if isinstance(error, ValueError) else repr(error)
-        return RowError(f"no {self.id} row: {text:.200}")
+        return RowError(f"not a valid {self.id} row: {text:.200}")
 
 
 @dataclass(slots=True)

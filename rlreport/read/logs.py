@@ -15,7 +15,7 @@ from rlreport.errors import StrictError, UnusableInputError, UsageError
 from rlreport.fields import add_unread_field
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.choice import MAX_CHOSEN_BYTES, choose_rows
 from rlreport.read.chunk import Chunk, read_cached, read_chunk
 from rlreport.read.detect import FORMAT, PATH_STEP, SIBLING, LogFiles, detect_formats
@@ -29,7 +29,7 @@ from rlreport.read.files import (
 )
 from rlreport.read.notes import NO_STEP, ODDITIES, LogPosition, dropped_rows, missing_grade_notes
 from rlreport.read.reread import read_chosen
-from rlreport.read.rollouts import Places, RolloutSpool
+from rlreport.read.rollouts import RolloutSpool, RowIds
 from rlreport.read.sample import with_sample
 from rlreport.read.tables import (
     LogRows,
@@ -65,7 +65,7 @@ _MAX_NAMED = 3
 def read_logs(
     paths: Sequence[str | Path],
     options: ReadOptions | None = None,
-    figures: FigureOptions | None = None,
+    gae: GaeOptions | None = None,
     progress: Progress | None = None,
     metrics: Iterable[Path] = (),
     workers: Workers | None = None,
@@ -79,11 +79,11 @@ def read_logs(
         UnusableInputError: no response can be read; the message describes what was found.
         StrictError: ``options.strict`` is set and anything was skipped or repaired.
     """
-    options, figures = options or ReadOptions(), figures or FigureOptions()
+    options, gae = options or ReadOptions(), gae or GaeOptions()
     progress = progress or Progress()
     if workers is None:
         with Workers(options.workers, options.ray) as started_workers:
-            return read_logs(paths, options, figures, progress, metrics, started_workers, used)
+            return read_logs(paths, options, gae, progress, metrics, started_workers, used)
     listing = find_sources(paths)
     if options.ray is not None:  # relative paths mean something else on other nodes of a cluster
         if options.tokenizer:
@@ -97,7 +97,7 @@ def read_logs(
     # The cache keeps the table and the chosen rows apart, as the choice changes while a run grows.
     unpacked = sum(part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges)
     spool = RolloutSpool() if not options.cache and unpacked <= KEPT_BYTES else None
-    chunks = read_chunks(ranges, options, figures, progress, workers, spool)
+    chunks = read_chunks(ranges, options, gae, progress, workers, spool)
     name = safe_text(_name(paths))
     scan, order = _scan(name, chunks, listing, files, options, with_metrics=bool(metrics))
     if scan.responses.empty:
@@ -107,13 +107,11 @@ def read_logs(
     index = order[choice.rows]
     # Packed logs may be larger than expected, and the same rows lose tokens in every build.
     if spool is None or index.max() >= len(spool) or not choice.whole.all():
-        spool, index = read_chosen(
-            scan.responses, choice, files, options, figures, workers, progress
-        )
+        spool, index = read_chosen(scan.responses, choice, files, options, gae, workers, progress)
     scan.responses.loc[choice.rows, "has_texts"] = 1
     table = scan.responses.iloc[choice.rows]
     step, n, file, line = table[["step", "n", "file", "line"]].to_numpy(np.int64).T
-    places = Places(choice.rows, step, n, file, line, names)
+    places = RowIds(choice.rows, step, n, file, line, names)
     scan.rollouts = spool.rollouts(places, index)
     return with_sample(scan, choice.rows[choice.sample], options, workers)
 
@@ -121,7 +119,7 @@ def read_logs(
 def read_chunks(
     ranges: Sequence[ByteRange],
     options: ReadOptions,
-    figures: FigureOptions,
+    gae: GaeOptions,
     progress: Progress,
     workers: Workers,
     spool: RolloutSpool | None = None,
@@ -129,7 +127,7 @@ def read_chunks(
     """Read all byte ranges in groups; append texts and tokens to ``spool``, up to a limit."""
     groups = grouped_ranges(ranges)
     store = store_at(options.cache) if options.cache else None
-    shared = options, figures, store, spool is not None
+    shared = options, gae, store, spool is not None
     chunks: list[Chunk] = []
     size = sum(part.weight for part in ranges)
     with progress.phase(message("reading"), size, "B") as advance:
@@ -151,14 +149,14 @@ def read_chunks(
 
 
 def _read(
-    group: Sequence[ByteRange], shared: tuple[ReadOptions, FigureOptions, Store | None, bool]
+    group: Sequence[ByteRange], shared: tuple[ReadOptions, GaeOptions, Store | None, bool]
 ) -> Chunk:
-    options, figures, store, keep = shared
+    options, gae, store, keep = shared
     if options.ray is not None:
         _check_files_of_node(group)
     if store is None:
-        return read_chunk(group, options, figures, keep=MAX_CHOSEN_BYTES if keep else 0)
-    return read_cached(group, options, figures, store)
+        return read_chunk(group, options, gae, keep=MAX_CHOSEN_BYTES if keep else 0)
+    return read_cached(group, options, gae, store)
 
 
 def _check_files_of_node(group: Sequence[ByteRange]) -> None:

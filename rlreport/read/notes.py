@@ -135,6 +135,12 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
     return attempt < last.to_numpy()
 
 
+class _Attempt(NamedTuple):
+    first: int  # step
+    last: int  # step
+    file: int  # number of its first file
+
+
 def later_attempts(
     files: Ints, steps: Ints, prompts: NDArray[np.uint64], names: Sequence[str]
 ) -> list[tuple[Ints, Ints]]:
@@ -154,17 +160,19 @@ def later_attempts(
     table["attempt"] = table["file"].map(ranges["name"].map(units["attempt"]))
     spans = units.groupby("attempt").agg({"min": "min", "max": "max"})
     spans["file"] = table.groupby("attempt")["file"].min()
-    attempts, bounds = [rows for _, rows in table.groupby("attempt")], spans.to_numpy()
+    attempts = [rows for _, rows in table.groupby("attempt")]
+    bounds = [_Attempt(*values) for values in spans.to_numpy().tolist()]
     pairs: list[tuple[Ints, Ints]] = []
     for at in range(1, len(bounds)):
         # The one before, and the one that got furthest, which may go on after those inside it.
-        for before in sorted({at - 1, int(bounds[:at, 1].argmax())}):
+        furthest = max(range(at), key=lambda i: bounds[i].last)
+        for before in sorted({at - 1, furthest}):
             one, two = bounds[before], bounds[at]
             # Of two attempts, one inside the other, the file read first is the older one.
-            nested = two[1] <= one[1] and two[2] < one[2]
+            nested = two.last <= one.last and two.file < one.file
             older, newer = (attempts[i] for i in ((at, before) if nested else (before, at)))
-            continued = bool((two[:2] > one[:2]).all())
-            if two[0] <= one[1] and _logs_again(older, newer, continued=continued):
+            continued = bool(two.first > one.first and two.last > one.last)
+            if two.first <= one.last and _logs_again(older, newer, continued=continued):
                 pairs.append((older["file"].unique(), newer["file"].unique()))
     return pairs
 

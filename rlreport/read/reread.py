@@ -1,6 +1,6 @@
 """Read the chosen rows of the logs a second time, with their texts and tokens.
 
-Logs up to a few hundred megabytes need no second reading: ``read.chunk`` keeps all their rows.
+Without ``--cache``, ``read.chunk`` keeps all rows of logs up to ``KEPT_BYTES``: they are read once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import TokenFigures
 from rlreport.formats.containers import iterate
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.choice import Choice
 from rlreport.read.chunk import format_keys, in_batches, text_hash
 from rlreport.read.detect import LogFiles
@@ -37,7 +37,7 @@ _PART_BYTES, _PART_ROWS, _MIN_PART_BYTES = 16 << 20, 512, 1 << 20
 _BATCH_TOKENS = 1 << 17  # tokens of the rows that are held as Python objects at a time
 
 
-_Shared = tuple[LogFiles, ReadOptions, FigureOptions, Store | None]
+_Shared = tuple[LogFiles, ReadOptions, GaeOptions, Store | None]
 
 
 class _Rows(NamedTuple):
@@ -61,7 +61,7 @@ def read_chosen(
     choice: Choice,
     files: LogFiles,
     options: ReadOptions,
-    figures: FigureOptions,
+    gae: GaeOptions,
     workers: Workers,
     progress: Progress,
 ) -> tuple[RolloutSpool, Ints]:
@@ -71,10 +71,10 @@ def read_chosen(
     rows = _Rows._make([*columns, choice.whole])
     order = np.lexsort((rows.sub, rows.offset, rows.file))
     jobs = list(_jobs(rows.take(order), files))
-    shared = files, options, figures, store_at(options.cache) if options.cache else None
+    shared = files, options, gae, store_at(options.cache) if options.cache else None
     seconds = float(rows.length.sum()) / _BYTES_PER_SECOND
     spool = RolloutSpool()
-    with progress.phase(message("texts"), len(order), message("responses")) as advance:
+    with progress.phase(message("reading texts"), len(order), message("responses")) as advance:
         for job, parts in zip(
             jobs, workers.map(_read_parts, jobs, shared, seconds=seconds), strict=True
         ):
@@ -98,7 +98,7 @@ def _jobs(rows: _Rows, files: LogFiles) -> Iterator[_Rows]:
 
 
 def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
-    (files, options, figures, store), key = shared, b""
+    (files, options, gae, store), key = shared, b""
     if store is not None and (key := _key(rows, shared)) and (data := store.get(key)):
         return [RolloutPart.unpacked(part.tobytes()) for part in unpack(data)[1]]
     parts, stop = [], 0
@@ -108,7 +108,7 @@ def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
             tokens = token_rows([row.tokens for row in batch], frozenset(options.pad_tokens))
             values = TokenFigures()
             if tokens is not None:
-                values = tokens.sampled_only().figures(figures)
+                values = tokens.sampled_only().figures(gae)
             texts = [clean_text(row.response, options.pad_tokens) for row in batch]
             if list(map(text_hash, texts)) != rows.response_hash[start:stop].tolist():
                 raise RowError("another response")
@@ -130,14 +130,14 @@ def _weight(row: Row) -> int:
 
 
 def _key(rows: _Rows, shared: _Shared) -> bytes:
-    files, options, figures, _ = shared
+    files, options, gae, _ = shared
     numbers = np.unique(rows.file).tolist()
     formats = format_keys([files.formats[file] for file in numbers], options.tokenizer)
     if not formats or not rows.line_hash.all():
         return b""
     texts = options.pad_tokens, options.system_end_token, options.tokenizer, options.mapping
     names = [files.sources[file].name for file in numbers]
-    settings = "rollouts", program(), texts, options.step_from_path, figures, names, formats
+    settings = "rollouts", program(), texts, options.step_from_path, gae, names, formats
     arrays = rows.line_hash, rows.sub, rows.whole, np.searchsorted(numbers, rows.file)
     return repr(settings).encode(errors="surrogatepass") + b"".join(a.tobytes() for a in arrays)
 

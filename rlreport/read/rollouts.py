@@ -81,7 +81,7 @@ EDGE = 1024
 
 TEXTS = ("prompt", "response", "ref_response", "ground_truth", "details")
 # The other figures of a token follow from these, see ``TokenFigures.derive``
-LOGGED = (
+STORED = (
     *("logp", "ref_logp", "log_ratio", "token_reward", "value", "advantage", "return_"),
     "sampler_logp",
 )
@@ -115,7 +115,7 @@ class RolloutPart:
     flags: NDArray[np.uint8]  # (R,): HAS_TOKENS, HAS_MASK, IS_CUT
     ids: Ids  # (N,), tokens as indices of ``vocabulary``; 0 in responses without token strings
     sampled: NDArray[np.bool_]  # (N,), whether the policy sampled the token
-    figures: dict[str, Floats32]  # name in LOGGED -> (N,), NaN where not logged
+    figures: dict[str, Floats32]  # name in STORED -> (N,), NaN where not logged
     vocabulary: list[str] = field(repr=False)  # token strings as logged
 
     @property
@@ -213,7 +213,7 @@ def _add_tokens(
     part.vocabulary = list(numbers)
     part.sampled = np.ones(size, np.bool_) if tokens.sampled is None else tokens.sampled
     part.lengths[rows] = tokens.lengths
-    for name in LOGGED:
+    for name in STORED:
         if (values := getattr(figures, name)) is not None:
             part.figures[name] = np.full(size, np.nan, np.float32)
             part.figures[name][part.sampled] = _as_float32(values)
@@ -304,7 +304,7 @@ class RolloutSpool:
         self._ids.append(numbers[part.ids] if len(part.ids) else part.ids)
         self.size += part.size
 
-    def rollouts(self, places: Places, order: Ints) -> Rollouts:
+    def rollouts(self, places: RowIds, order: Ints) -> Rollouts:
         """Return the responses; ``order``: the index of each among all that were appended."""
         spans, lengths, flags = map(np.concatenate, zip(*self._rows, strict=True))
         starts, vocabulary = offsets_of(lengths)[:-1], list(self._numbers)
@@ -318,14 +318,14 @@ class RolloutSpool:
             ids=self._ids.mapped(),
             sampled=self._sampled.mapped(),
             figures={
-                name: self._figures[name].mapped() for name in LOGGED if name in self._figures
+                name: self._figures[name].mapped() for name in STORED if name in self._figures
             },
             vocabulary=vocabulary,
             style=detect_style(vocabulary[:_STYLE_TOKENS]),
         )
 
 
-class Places(NamedTuple):
+class RowIds(NamedTuple):
     """Which responses R rows are, int64 (R,) each, ascending by ``row``."""
 
     row: Ints  # row of the response table
@@ -335,15 +335,15 @@ class Places(NamedTuple):
     line: Ints
     names: list[str]  # names of the log files
 
-    def take(self, at: Ints) -> Places:
-        return Places._make([*(values[at] for values in self[:5]), self.names])
+    def take(self, at: Ints) -> RowIds:
+        return RowIds._make([*(values[at] for values in self[:5]), self.names])
 
 
 @dataclass(slots=True)
 class Rollouts(RolloutPart):
     """The chosen responses of a run: their texts, tokens and values per token."""
 
-    places: Places  # the R responses, ascending by row
+    places: RowIds  # the R responses, ascending by row
     starts: Ints  # int64 (R,), the first token of each response in ``ids``
     style: Style  # how the run's token strings encode bytes
 
@@ -441,7 +441,7 @@ class Rollouts(RolloutPart):
 
 def no_rollouts() -> Rollouts:
     nothing = np.zeros(0, np.int64)
-    places = Places(nothing, nothing, nothing, nothing, nothing, [])
+    places = RowIds(nothing, nothing, nothing, nothing, nothing, [])
     return RolloutSpool().rollouts(places, nothing)
 
 

@@ -38,7 +38,7 @@ from rlreport.figures.metadata import (
 )
 from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
 from rlreport.figures.tokens import TokenFigures, token_figures
-from rlreport.options import FigureOptions
+from rlreport.options import GaeOptions
 from rlreport.read.notes import LogPosition, Remarks, missing_grade
 from rlreport.system import coerce
 from rlreport.text.clean import safe_text, safe_value
@@ -360,12 +360,10 @@ class TokenRows:
         tokens.sampled = tokens.masked = None
         return tokens
 
-    def figures(self, options: FigureOptions) -> TokenFigures:
+    def figures(self, gae: GaeOptions) -> TokenFigures:
         """Return KL, advantage etc. per token, (N,); call it on the result of ``sampled_only``."""
         logged = {figure: self.arrays.get(name) for name, figure in _FIGURES.items()}
-        return token_figures(
-            TokenFigures(**logged), self.offsets, gamma=options.gamma, lam=options.lam
-        )
+        return token_figures(TokenFigures(**logged), self.offsets, gamma=gae.gamma, lam=gae.lam)
 
     def _select(self, keep: Bools) -> TokenRows:
         sizes = row_sums(keep.astype(np.float64), self.offsets).astype(np.int64)
@@ -453,7 +451,7 @@ def _masks(fields: Sequence[TokenFields]) -> tuple[Bools, Bools] | tuple[None, N
 
 
 def _sentinels(tokens: TokenRows) -> Bools:
-    """Return which tokens have a log-probability above 0, which marks padding, bool (N,)."""
+    """Return which tokens have a log-probability above PADDING_LOGP, bool (N,)."""
     drop = np.zeros(int(tokens.offsets[-1]), dtype=bool)
     for name in ("logprobs", "ref_logprobs"):
         if (logp := tokens.arrays.get(name)) is not None:

@@ -342,7 +342,7 @@ class Passes(NamedTuple):
 
 
 def passes_of(responses: pd.DataFrame) -> Passes:
-    """Return the chance that one of k responses is right, for k = 1 and the usual size of a group.
+    """Return pass@1 and pass@k of each group, where k is the usual size of a group.
 
     If c of the n responses of a group are right, pass@k = 1 − C(n − c, k) / C(n, k), which is
     unbiased (Chen et al. 2021, "Evaluating Large Language Models Trained on Code"). Groups with

@@ -60,7 +60,7 @@ class LimitError(RowError):
 def read_bounded(path: Path, most: int) -> bytes:
     """Return the content of a regular file: a pipe or a device may never end."""
     if not path.is_file():
-        raise OSError("is no regular file")
+        raise OSError("is not a regular file")
     with path.open("rb") as stream:
         return read_stream(stream, most)
 
@@ -124,9 +124,9 @@ def load_config(path: Path) -> Any:
             return load_json(text.encode())
         return load_toml(text) if suffix == ".toml" else load_yaml(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"is no JSON, line {error.lineno}") from None
+        raise ValueError(f"is not JSON, line {error.lineno}") from None
     except tomllib.TOMLDecodeError:
-        raise ValueError("is no TOML") from None
+        raise ValueError("is not TOML") from None
 
 
 def load_toml(text: str) -> dict[str, Any]:
@@ -151,11 +151,11 @@ def load_yaml(text: str) -> Any:
         if "nesting depth" in str(error.problem):  # libyaml has a limit of its own
             raise _too_deep(MAX_CONFIG_DEPTH) from None
         line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
-        raise ValueError(f"is no plain YAML{line}") from None
+        raise ValueError(f"is not plain YAML{line}") from None
     except LimitError:
         raise
     except (yaml.YAMLError, ValueError, OverflowError, TypeError, KeyError, AttributeError):
-        raise ValueError("is no plain YAML") from None
+        raise ValueError("is not plain YAML") from None
 
 
 def _check_yaml(events: Iterator[Any], text: str) -> None:

@@ -532,7 +532,7 @@ class _ToolDisuse(Limits):
     trend=True,
 )
 def tool_disuse(check: Check, run: Run) -> Result:
-    if (figure := run.moved("tool_calls", "tool_calls")) is None:
+    if (figure := run.change_and_series("tool_calls", "tool_calls")) is None:
         return None
     moved, series = figure
     ratio = run.met(_ToolDisuse.ratio, "<", moved.last, of=moved.first)
@@ -614,8 +614,8 @@ unclosed_thinking = Check(
     charts=("eos", "length"),
     limits=_UnclosedThinking,
     close={"share": "the thinking of {value:percent} of responses never ends"},
-    title="The thinking of {share:percent} of responses that think never ends ({before:percent} "
-    "at the start).",
+    title="{share:percent} of responses that think never close their thinking ({before:percent} at "
+    "the start).",
     statement="thinking never ends in {share:percent} of responses that think",
     why="Such a response has no final answer, so its reward judges an unfinished text.",
     suggestion="Allow more tokens, penalise length, or leave these responses out of the loss.",

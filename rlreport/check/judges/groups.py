@@ -161,8 +161,7 @@ class _UnevenGroups(Limits):
     looks_for="groups of unequal size, or one prompt under several group ids in a step",
     limits=_UnevenGroups,
     title={
-        "sizes": "{odd:percent} of groups do not have the usual {usual} responses: sizes are "
-        "{least} to {most}.",
+        "sizes": "{odd:percent} of groups differ in size from the usual {usual} ({least} to {most}).",
         "split": "{split:percent} of prompts have several group ids in one step.",
     },
     why="Advantages are computed from a group's mean and std, so wrong groups give wrong "
@@ -539,7 +538,7 @@ class _DroppedGroups(RiseOrShare):
         "hidden": "the reward rises only because responses are dropped",
         "many": "the trainer drops {share:percent} of responses",
     },
-    why="What is dropped is not learned from, and is missing in the trainer's mean reward.",
+    why="The policy learns nothing from dropped responses, and the trainer's mean omits them.",
     suggestion="Look at dropped responses, and choose prompts of medium difficulty.",
     explains=("reward_stalled",),
     trend=True,
@@ -548,7 +547,7 @@ def dropped_groups(check: Check, run: Run) -> Result:
     limits, dropped = _DroppedGroups, run.column("dropped")
     every = np.fmax(run.column("reward"), run.column("masked_reward"))
     kept = np.where(dropped == 0, every, np.nan)
-    if (figure := run.moved("dropped", "dropped")) is None:
+    if (figure := run.change_and_series("dropped", "dropped")) is None:
         return None
     (share, by_step), (of_kept, of_all) = figure, map(run.change, (kept, every))
     gap, by_metric = of_kept.difference - of_all.difference, by_step.source == "metrics"

@@ -116,7 +116,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
     category = _classify_text(run, counts)
     if category == "format":
         return None
-    carried, start, end = _carried_gain(run, has_text(counts))
+    carried = _carried_gain(run, has_text(counts))
     often = top["kind"] == "often"
     held_by_most = run.met(Spreading.held, ">=", 1.0 if often else top["share_last"])
     carries = run.met(Spreading.carried, ">=", carried)
@@ -130,9 +130,14 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
     ]
     by_lift = rewarded.sort_values("lift_z", ascending=False)["ngram"]
     others = [LogText(text) for text in by_lift if text not in top["ngram"]][: MAX_NAMED - 1]
-    facts: Facts = {"carried": carried, "reward_start": start, "reward_end": end}
     either = category == "either"
-    facts = {**facts, "others": () if either else tuple(others), "exploit": either}
+    facts: Facts = {
+        "carried": carried,
+        "reward_start": run.courses["reward"].first.value,
+        "reward_end": run.courses["reward"].last.value,
+        "others": () if either else tuple(others),
+        "exploit": either,
+    }
     finding = _text_finding(check, run, met, top, **facts)
     severity: Severity = "critical" if critical else "warning"
     texts = (*finding.texts, *others) if finding.texts else ()
@@ -194,16 +199,15 @@ def _does_harm(run: Run, counts: Floats) -> bool:
     )
 
 
-def _carried_gain(run: Run, shares: Floats) -> tuple[float, float, float]:
+def _carried_gain(run: Run, shares: Floats) -> float:
     if run.first is None:
-        return np.nan, np.nan, np.nan
+        return np.nan
     reward = run.column("reward")
     moved = run.change(reward)
     gains, has_text = (reward - moved.first)[run.last.rows], shares[run.last.rows]
     finite = np.isfinite(gains) & np.isfinite(has_text)
     total = float(gains[finite].sum())
-    part = float((gains * has_text)[finite].sum()) / total if total > 0 else np.nan
-    return part, moved.first, moved.last
+    return float((gains * has_text)[finite].sum()) / total if total > 0 else np.nan
 
 
 class _FormatLearned(Limits):

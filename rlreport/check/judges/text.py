@@ -31,7 +31,7 @@ from rlreport.check.series import (
     LMFLOW,
     MIN_STEPS,
     MIN_WINDOW,
-    WINDOW_SHARE,
+    SHAPE_WINDOW_SHARE,
     Series,
     onset,
     running_mean,
@@ -618,7 +618,7 @@ def loops(check: Check, run: Run) -> Result:
     if words is None:
         return _judge_loop_metric(check, run)
     in_loop, steps = np.sign(share), len(run.steps)
-    series, size = run.by_step(in_loop), max(MIN_WINDOW, int(steps * WINDOW_SHARE))
+    series, size = run.by_step(in_loop), max(MIN_WINDOW, int(steps * SHAPE_WINDOW_SHARE))
     peak = int(np.argmax(running_mean(np.nan_to_num(series), size)))
     start, end, high = (run.window(at, at + size) for at in (0, steps - size, peak))
     # A tenth of the steps may have too few responses for significance, a fifth has more.
