@@ -15,6 +15,7 @@ from benchmarks.lab import agents
 from rlreport.check import judge
 from rlreport.check.run import Run
 from rlreport.check.verdict import with_excerpts
+from rlreport.errors import UnusableInputError
 from rlreport.read.rollouts import Turn
 from rlreport.summarise import summarise
 from tests.browser import visiting
@@ -95,6 +96,17 @@ def test_rows_of_untrained_agents_without_a_rollout_are_left_out(tmp_path: Path)
     scan = read(write(tmp_path / "log.jsonl", rows))
     assert scan.responses["reward"].tolist() == [1.0] * 3
     assert "untrained" in kinds(scan)
+
+
+def test_branches_at_a_step_where_no_row_was_trained_are_left_out(tmp_path: Path) -> None:
+    rows = [row(step, trainable=step < 2, rollout_id=f"r{step}") for step in range(3)]
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    assert scan.responses["step"].tolist() == [0, 1]
+    assert "untrained" in kinds(scan)
+    rlreport.build(tmp_path / "log.jsonl", tmp_path / "out")
+    alone = write(tmp_path / "alone.jsonl", rows[2:])
+    with pytest.raises(UnusableInputError, match="1 rows of agents that are not trained"):
+        read(alone)
 
 
 @pytest.mark.parametrize("redact", [False, True, "names"])

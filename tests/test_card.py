@@ -21,6 +21,8 @@ SNIPPETS: dict[str, tuple[str, ...]] = {
     ".yaml": (
         # Names: nested, abbreviated, in several languages, above a list or a mapping.
         "api_key: «otter41hush»",
+        "mdp: «otter110hush»",
+        "note: the password is «otter111hush»",
         "Authorization: «otter42hush»",
         "headers:\n  Authorization: Token «otter43hush»",
         "headers: {X-Api-Key: «otter44hush», Cookie: «sid=otter45hush»}",

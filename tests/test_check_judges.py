@@ -677,7 +677,7 @@ def test_uneven_groups_need_ids() -> None:
     columns = {"step": STEP, "prompt_id": INDEX // 4, "group": group, "group_hash": group + 1}
     uneven = make_tables({name: values[kept] for name, values in columns.items()})
     result = find("uneven_groups", uneven)
-    assert "usual 4 responses: sizes are 3 to 4." in title(result)
+    assert "differ in size from the usual 4 (3 to 4)." in title(result)
 
 
 def test_one_text_that_is_repeated_was_not_cut() -> None:

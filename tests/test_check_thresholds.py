@@ -74,7 +74,7 @@ def test_a_changed_threshold_changes_the_verdict(check: str, text: str, toml: Pa
         ("[kl_explosion]\nwarn = 1" + "0" * 400, "must be finite"),
         ("[kl_explosion]\nwarn = 1" + "0" * 9000, "not valid TOML"),
         ("x = " + "[" * 100_000, "nested too deep"),
-        ("#" * 1_000_001, "is no file of at most"),
+        ("#" * 1_000_001, "must be a TOML file of at most"),
     ],
 )
 def test_a_wrong_file_is_refused_by_name_and_cause(toml: Path, text: str, said: str) -> None:
@@ -90,7 +90,7 @@ def test_a_missing_file_a_pipe_or_a_device_is_refused_and_not_waited_for(toml: P
         load_thresholds(toml)
     os.mkfifo(toml)
     for endless in (toml, "/dev/zero"):
-        with pytest.raises(UsageError, match="is no file of at most"):
+        with pytest.raises(UsageError, match="must be a TOML file of at most"):
             load_thresholds(endless)
 
 

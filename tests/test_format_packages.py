@@ -96,7 +96,7 @@ def test_it_can_be_asked_for_by_its_id(installed: dict[str, str], log: Path) -> 
     done = rlreport("inspect", log, "--log-format", "diary", env=installed)
     assert done.returncode == 0
     assert "6 responses over 2 steps" in done.stdout
-    assert "mine.jsonl:7: no diary row: a day without points" in done.stdout
+    assert "mine.jsonl:7: not a valid diary row: a day without points" in done.stdout
     done = rlreport("inspect", log, "--log-format", "diary")
     assert done.returncode == 2
     assert "there is no log format 'diary'; formats are rlboard, trl," in done.stderr
@@ -129,5 +129,5 @@ def test_an_installed_format_that_is_none_is_named(fresh_registry: Path, entry: 
 def test_an_object_that_a_format_did_not_foresee_costs_itself_only(fresh_registry: Path) -> None:
     install(fresh_registry)
     diary = LogFormat("diary", reader=RowReader(format_by_id("diary")))
-    with pytest.raises(RowError, match="no diary row: KeyError"):
+    with pytest.raises(RowError, match="not a valid diary row: KeyError"):
         diary.rows({}, "a.jsonl", 1, 0)

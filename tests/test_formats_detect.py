@@ -139,7 +139,7 @@ def test_the_step_can_come_from_the_path() -> None:
 def test_slips_in_a_mapping_are_named() -> None:
     with pytest.raises(UsageError, match="no field 'rewrd'"):
         detect("x.jsonl", [ODD], mapping={"rewrd": "score"})
-    with pytest.raises(UsageError, match="no regular expression"):
+    with pytest.raises(UsageError, match="not a regular expression"):
         detect("x.jsonl", [ODD], mapping=MAPPING, step_from_path="(")
     with pytest.raises(UsageError, match="no group"):
         detect("x.jsonl", [ODD], mapping=MAPPING, step_from_path="step")
@@ -195,7 +195,7 @@ def test_ids_without_a_tokenizer_are_shown_as_numbers() -> None:
 
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text("{}")
-    with pytest.raises(UsageError, match=r"t\.json is no tokenizer file"):
+    with pytest.raises(UsageError, match=r"t\.json is not a tokenizer file"):
         TokenNames(str(tmp_path / "t.json"))
 
 

@@ -134,7 +134,7 @@ def test_damaged_files_cost_a_reason_and_no_crash(kind: str, tmp_path: Path) -> 
 def test_a_tokenizer_that_is_no_file_is_refused_at_once(place: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(UsageError, match="no file of at most"):
+    with pytest.raises(UsageError, match="must be a file of at most"):
         TokenNames(str(tmp_path / place))
 
 
@@ -160,7 +160,7 @@ def test_broken_files_cost_a_reason_and_no_crash(tmp_path_factory, name, data):
     try:
         objects = [obj for _, obj in iterate(path.open("rb"), container_of(name) or "")]
     except RowError as error:
-        assert str(error).startswith("no ")
+        assert str(error).startswith(("no ", "not "))
     else:
         assert all(isinstance(obj, dict) for obj in objects)
 

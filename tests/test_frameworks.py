@@ -255,7 +255,9 @@ def test_a_row_without_a_needed_key_costs_itself_alone(good: int, tmp_path: Path
     write(tmp_path / "1.jsonl", rows)
     scan = read(tmp_path)
     assert len(scan.responses) == good
-    assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [(1, "no verl row: no `score`")]
+    assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [
+        (1, "not a valid verl row: no `score`")
+    ]
 
 
 Row = dict[str, Any]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import html
 import json
 import re
 import sqlite3
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import rlreport
 from rlreport.check.finding import Verdict
@@ -643,3 +647,32 @@ def test_a_column_that_names_several_runs_separates_them(key: str, tmp_path: Pat
     levels = [rlreport.build(path, tmp_path / name, run=name).verdict.level for name in ("01", "B")]
     assert levels == ["healthy", "critical"]
     assert "2 reports" in rlreport_command("index", path, "-o", tmp_path / "index.html").stdout
+
+
+def test_damaged_files_of_metrics_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    table(tmp_path / "a.csv", events())
+    packed = gzip.compress((tmp_path / "a.csv").read_bytes())
+    database = trackio(tmp_path / "a.db", one=events())
+    for path in (write(tmp_path / "cut.csv.gz", [packed[:30]]), database):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:100] + b"\0" * (len(whole) - 100) if path == database else whole)
+        with pytest.raises(UnusableInputError, match="cannot be read as metrics"):
+            find_and_read([], [path])
+
+
+def test_steps_of_a_database_that_are_no_numbers_cost_their_row(tmp_path: Path) -> None:
+    path = trackio(tmp_path / "a.db", one=[*events(3), {**events(1)[0], "step": None}])
+    found = find_and_read([], [path])
+    assert found.table["step"].tolist() == [0, 1, 2]
+    assert "whole number" in found.notes[0].text
+
+
+@given(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=6))
+def test_a_damaged_run_file_of_wandb_is_read_or_refused(tmp_path_factory, changes) -> None:
+    path = tmp_path_factory.getbasetemp() / "run-1a2b.wandb"
+    data = bytearray(wandb(path, events(20)).read_bytes())
+    for at, byte in changes:
+        data[at % len(data)] = byte
+    path.write_bytes(data)
+    with suppress(UnusableInputError):
+        find_and_read([], [path])

@@ -145,7 +145,7 @@ def test_a_note_has_its_place_and_its_count():
         Note("x", "odd", 1): "odd",
         Note("x", "odd", 1, "a.jsonl"): "odd (a.jsonl)",
         Note("x", "odd", 1, "a.jsonl", 1200): "odd (a.jsonl, line 1,200)",
-        Note("x", "odd", 2, "a.jsonl", 3): "odd (2 times, first in a.jsonl, line 3)",
-        Note("x", "odd", 2): "odd (2 times)",
+        Note("x", "odd", 2, "a.jsonl", 3): "odd (2 in total, first in a.jsonl, line 3)",
+        Note("x", "odd", 2): "odd (2 in total)",
     }
     assert [note_in_words(note) for note in words] == list(words.values())

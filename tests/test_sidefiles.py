@@ -97,8 +97,8 @@ LONG_TEXT = f"a: &a {'x' * 1_000_000}\n" + f"b: [{'*a,' * 100}]\n" * 500
         ("c.yaml", MERGES, "100,000 values with aliases expanded"),
         ("c.yaml", LONG_TEXT, "2,000,000 characters with aliases expanded"),
         ("c.yaml", "".join(f"%TAG !a{i}! b\n" for i in range(120_000)), "100 directives"),
-        ("c.yaml", f"a: {':'.join(['1'] * 900_000)}", "is no plain YAML"),
-        ("c.yaml", f"a: {':'.join(['1'] * 900)}.5", "is no plain YAML"),
+        ("c.yaml", f"a: {':'.join(['1'] * 900_000)}", "is not plain YAML"),
+        ("c.yaml", f"a: {':'.join(['1'] * 900)}.5", "is not plain YAML"),
         ("c.yaml", f"0x{'f' * 20_000}: [0x{'f' * 20_000}]", ""),
         ("c.json", '{"k":' * 22 + f"[{','.join(['{}'] * 600_000)}]" + "}" * 22, ""),
         ("c.yaml", "a: " + "x" * 2_000_000, "larger than 2,000,000 bytes"),
@@ -209,7 +209,7 @@ def nested(path: Path) -> None:
         ("a.parquet", parquet(lambda pa: {"a": pa.repeat(1.0, 25_000_000)}), "too many for its"),
         ("a.parquet", parquet(lambda _: {"a": ["x" * 300_000_000]}), "uncompressed, too much for"),
         ("a.parquet", parquet(lambda _: {f"c{i}": [1] for i in range(5_001)}), "5,000 columns"),
-        ("a.parquet", nested, "no parquet file"),
+        ("a.parquet", nested, "not a Parquet file"),
     ],
 )
 def test_a_log_that_unfolds_is_refused(name: str, write: Write, said: str, tmp_path: Path) -> None:

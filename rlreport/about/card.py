@@ -27,7 +27,7 @@ Scalar = str | int | float | bool | None
 _SUSPECT = re.compile(
     r"token|key|secret|pass|pwd|auth|cred|bearer|cookie|private|webhook|mnemonic|session_?id"
     r"|conn(?:ection)?_?str|密码|口令|[密秘私]钥|令牌|凭[证据]|授权|パスワード|トークン|парол|senha"
-    r"|kennwort|contrase",
+    r"|kennwort|contrase|mot_?de_?passe|(?<![a-z])mdp(?![a-z])",
     re.IGNORECASE,
 )
 _SUSPECT_WORD = re.compile(
@@ -111,7 +111,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE
 _ASSIGNED = re.compile(
     r"""
     (?<![\w.-]) (?P<name>[\w.-]{1,200}+) ["'\]]{0,2}
-    (?P<sign> \s*(?:=>|:=|[=:](?!=))\s* | > | [\s,]+ )
+    (?P<sign> \s*(?:=>|:=|[=:](?!=))\s* | \ is\s+ | > | [\s,]+ )
     ["'\[]{0,3} (?P<value>[^\s"',;&<>(){}\[\]|\\]{1,200})
     """,
     re.VERBOSE,
@@ -219,7 +219,11 @@ def _assigns_secret(text: str) -> bool:
             in_list = is_whole or "," in sign or text[: match.start()].endswith(("ENV ", "setenv "))
             if not (is_flag or (in_list and (is_variable or name_in_list))):
                 continue
-        elif prose and value.isalpha() and not _NAME_BEFORE_VALUE.fullmatch(bare_name):
+        elif (
+            (prose or sign.strip() == "is")
+            and value.isalpha()
+            and not _NAME_BEFORE_VALUE.fullmatch(bare_name)
+        ):
             continue
         if not _is_harmless(bare_name, value.rstrip(".")):
             return True

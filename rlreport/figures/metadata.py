@@ -286,13 +286,16 @@ def is_number(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and abs(value) <= most
 
 
-def normalize_turns_and_mask(row: dict[str, Any], tokens: int) -> list[str]:
+def normalize_turns_and_mask(row: dict[str, Any], tokens: int, *, cut: bool = False) -> list[str]:
     """Normalize a row's turns in place, delete invalid turns or masks; return what was invalid.
 
-    ``tokens``: number of the row's tokens, -1 without strings and numbers of tokens.
+    ``tokens``: number of the row's tokens, -1 without strings and numbers of tokens; ``cut``:
+    whether longer arrays were cut to it, as the mask is then.
     """
     problems: list[str] = []
     mask, logged_turns, ids = row.get("response_mask"), row.get("turns"), row.get("token_ids")
+    if cut and isinstance(mask, list):
+        mask = row["response_mask"] = mask[:tokens]
     if mask is not None and not (_is_mask(mask) and len(mask) == tokens):
         del row["response_mask"]
         problems.append("bad_mask")

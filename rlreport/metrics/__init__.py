@@ -7,7 +7,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -24,7 +24,7 @@ from rlreport.formats.logged import MAX_NAME, STEP_KEYS, TEXT_KEYS, Record, is_e
 from rlreport.metrics import readers
 from rlreport.metrics.readers import LeftOut
 from rlreport.metrics.roles import roles_of
-from rlreport.read.files import COMPRESSIONS, name_in_logs
+from rlreport.read.files import COMPRESSIONS, DAMAGED, name_in_logs
 from rlreport.system.documents import load_json
 from rlreport.tables import MetricsFile, Note
 from rlreport.text.clean import safe_text
@@ -265,7 +265,8 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     run, kind = _run_of(path, root), _kind(path)
     read = partial(_READERS[kind], path)
     if kind in (".db", ".csv"):
-        runs = readers.trackio_runs(path) if kind == ".db" else readers.csv_runs(path) or [""]
+        with _unreadable(path):
+            runs = readers.trackio_runs(path) if kind == ".db" else readers.csv_runs(path) or [""]
         return [MetricsSource(path, partial(read, run=name), name or run) for name in runs]
     return [MetricsSource(path, read, readers.wandb_run(path) if kind == ".wandb" else run)]
 
@@ -390,14 +391,20 @@ def find_and_read(
     return result
 
 
+@contextmanager
+def _unreadable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (*DAMAGED, ValueError, OverflowError, sqlite3.Error) as error:
+        why = f"{path.name}: cannot be read as metrics: {error}"
+        raise UnusableInputError(why) from error
+
+
 def read_metrics(source: MetricsSource, left_out: LeftOut) -> MetricsTable:
     """Read a metrics file into a table; count rows that cannot be used in ``left_out``."""
     table = MetricsTable()
-    try:
+    with _unreadable(source.path):
         table.add(source.read(left_out))
-    except (OSError, ValueError, OverflowError, sqlite3.Error) as error:
-        why = f"{source.path.name}: cannot be read as metrics: {error}"
-        raise UnusableInputError(why) from error
     if not table.parts:
         raise UnusableInputError(f"{source.path.name}: no steps with numbers in it")
     return table

@@ -354,13 +354,15 @@ def trackio_runs(path: Path) -> list[str]:
         return [str(row["run_name"]) for row in rows]
 
 
-def trackio_records(path: Path, _: LeftOut, run: str) -> Iterator[Record]:
+def trackio_records(path: Path, left_out: LeftOut, run: str) -> Iterator[Record]:
     query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
     with closing(open_database(path)) as database:
         for step, metrics in database.execute(query, (run,)):
             numbers = dict(flat_numbers(json_object(metrics)))
-            if numbers:
-                yield int(step), numbers
+            if not isinstance(step, int):
+                left_out.add(STEP, None)
+            elif numbers:
+                yield step, numbers
 
 
 def wandb_run(path: Path) -> str:
@@ -373,7 +375,7 @@ def wandb_run(path: Path) -> str:
         fields = (field for entry in islice(_wandb_entries(path), 20) for field in _fields(entry))
         about = (value for number, value in fields if number == 17)
         names = [value for number, value in _fields(next(about, b"")) if number == 8]
-    return "-".join([*(name.decode(errors="replace") for name in names[:1]), run])
+    return "-".join([*map(_text, names[:1]), run])
 
 
 def wandb_records(path: Path, _: LeftOut) -> Iterator[Record]:
@@ -424,7 +426,7 @@ def _history(data: bytes) -> Record | None:
             continue
         if number == 1:
             fields = list(_fields(item))
-            keys = [v.decode(errors="replace") for n, v in fields if n in (1, 2) and v]
+            keys = [_text(v) for n, v in fields if n in (1, 2) and v]
             values = [(n, v) for n, v in fields if n in (5, 6, 8, 16)]
             if keys and values:
                 event["/".join(keys)] = _value(*values[-1])
@@ -435,19 +437,23 @@ def _history(data: bytes) -> Record | None:
     return (step, metrics) if step is not None and metrics else None
 
 
-def _value(number: int, value: Any) -> Any:
-    if number == 6:
-        return struct.unpack("<d", value)[0]
-    if number == 5:
+def _text(value: int | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _value(number: int, value: int | bytes) -> Any:
+    if isinstance(value, int):
         return value - (1 << 64) if value >> 63 else value
     try:
-        return load_json(value)
-    except ValueError:
+        return struct.unpack("<d", value)[0] if number == 6 else load_json(value)
+    except (ValueError, struct.error):
         return None
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+def _fields(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield (field number, value) of a protocol buffer: varints as int, other values as bytes."""
+    if isinstance(data, int):  # a damaged file may have a number where a message should be
+        return
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

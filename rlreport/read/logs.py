@@ -188,7 +188,9 @@ def _scan(
     rows.chunk.extras_dropped |= overflow
     notes = [*_notes(rows, files), *files.notes]
     if not len(rows.order):
-        raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
+        raise UnusableInputError(
+            _no_data_message(files, bad_lines, bad_count, [*notes, *rows.notes])
+        )
     steps = rows.chunk.columns["step"][rows.order].astype(np.int64)
     if files.numbered and np.ptp(steps) == 0 and options.step_from_path is None:
         text = message(

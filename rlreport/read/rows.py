@@ -146,7 +146,7 @@ def parse_record(record: dict[str, Any]) -> Row:
         reference = None
     ending = _ending(record, oddities)
     tokens = _tokens(record, oddities)
-    oddities += normalize_turns_and_mask(record, tokens.size)
+    oddities += normalize_turns_and_mask(record, tokens.size, cut=tokens.uneven)
     tokens.mask = _mask(record, tokens.size)
     extras, parts, unread = _extras(record)
     group = record.get("group_id")

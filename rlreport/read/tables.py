@@ -27,16 +27,23 @@ from rlreport.read.chunk import (
     joined_columns,
 )
 from rlreport.read.detect import LogFiles
-from rlreport.read.notes import clear_missing_grades, later_attempts, restart_note, superseded_rows
+from rlreport.read.notes import (
+    ODDITIES,
+    clear_missing_grades,
+    later_attempts,
+    restart_note,
+    superseded_rows,
+)
 from rlreport.read.rollouts import Rollouts, no_rollouts
 from rlreport.tables import IN_BRANCH, LogTables, Note, TextSample, TokenSample
 from rlreport.text.clean import number_as_text
-from rlreport.text.messages import message
+from rlreport.text.messages import message, translatable
 
 Hashes = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
 MAX_PROMPTS = 2_000  # Prompts whose text is read; further ones are listed without it
+_BRANCHES = translatable("branches of rollouts: shown, but only the trained row counts")
 PROMPT_CHARS = 400  # maximum characters of a prompt in the prompt table
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -119,11 +126,8 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
             repeats = pd.DataFrame(keys).duplicated(keep="last").to_numpy()
             branches = repeats & ~np.isnan(rollout[index]) & responses[index] | untrained[index]
             columns["validation"][index[branches]] = IN_BRANCH
-            if branches.any():
-                text = message("branches of rollouts: shown, but only the trained row counts")
-                name = files.sources[file].name
-                rows.notes.append(Note("branches", text, int(branches.sum()), name))
     _leave_out_older_files(rows, keep, repeated, files, kept=keep_restarted)
+    responses &= ~_without_trained_row(rows, responses & keep, files)
     training = keep & (columns["validation"] == 0)
     rows.failed = _by_step(columns, training & (left_out == FAILED))
     rows.filtered = _by_step(columns, training & (left_out == FILTERED))
@@ -132,6 +136,22 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     names = ("sub", "offset", "file", "validation", "step")
     rows.order = response_rows[np.lexsort([columns[name][response_rows] for name in names])]
     return rows
+
+
+def _without_trained_row(rows: LogRows, responses: Mask, files: LogFiles) -> Mask:
+    """Note the branches, and return those at steps where no row was trained, bool (R,)."""
+    step, file = (rows.chunk.columns[name].astype(np.int64) for name in ("step", "file"))
+    branches = responses & (rows.chunk.columns["validation"] == IN_BRANCH)
+    alone: Mask = branches & ~np.isin(step, step[responses & ~branches])
+    kinds = (
+        ("branches", branches & ~alone, _BRANCHES),
+        ("untrained", alone, ODDITIES["untrained"]),
+    )
+    for kind, mask, text in kinds:
+        for number in np.unique(file[mask]).tolist():
+            count, name = int((file[mask] == number).sum()), files.sources[number].name
+            rows.notes.append(Note(kind, message(text), count, name))
+    return alone
 
 
 def _by_step(columns: Columns, selection: Mask) -> dict[int, int]:

@@ -10,6 +10,7 @@ import math
 import re
 from array import array
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from rlreport.errors import RowError
@@ -25,6 +26,8 @@ _WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
 
 def number(value: object) -> float:
     """Return a value as a float: NaN for null and beyond float64; strings are parsed."""
+    if isinstance(value, Decimal):  # of Parquet
+        value = float(value)
     if value is None or isinstance(value, int | float):
         return math.nan if (found := real(value)) is None else found
     if isinstance(value, list) and len(value) == 1:

@@ -161,7 +161,8 @@ class _UnevenGroups(Limits):
     looks_for="groups of unequal size, or one prompt under several group ids in a step",
     limits=_UnevenGroups,
     title={
-        "sizes": "{odd:percent} of groups differ in size from the usual {usual} ({least} to {most}).",
+        "sizes": "{odd:percent} of groups differ in size from the usual {usual} ({least} to "
+        "{most}).",
         "split": "{split:percent} of prompts have several group ids in one step.",
     },
     why="Advantages are computed from a group's mean and std, so wrong groups give wrong "
