@@ -434,8 +434,8 @@ def test_a_table_of_a_wandb_history_may_hold_texts(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     row = "{0},0.{0},\"{{'_type': 'table-file', 'path': 'a.json'}}\",True\n"
     path.write_text("_step,reward,completions,ok\n" + "".join(row.format(s) for s in range(9)))
-    for given in (path, tmp_path):
-        assert find_and_read([given]).table["reward"].tolist() == [s / 10 for s in range(9)]
+    for place in (path, tmp_path):
+        assert find_and_read([place]).table["reward"].tolist() == [s / 10 for s in range(9)]
     path.write_text("step,prompt,response,reward\n1,2+2?,4,1\n")
     assert find_and_read([tmp_path]).table.empty
 

@@ -32,6 +32,8 @@ LONG_PART = 0.2
 
 STILL = 0.1  # What stays ends, and began, within this part of its mean
 
+LARGE = 1 / 3  # A change of this part of the larger value is told also where noise explains it
+
 NAMES: dict[Quantity, str] = {
     "reward": translatable("the reward"),
     "watched_reward": translatable("validation"),
@@ -129,11 +131,17 @@ def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
         if effect.severity != "info" and effect.id not in already_stated
     ]
     effects.sort(key=lambda effect: effect.id not in COLLAPSES)
+    if lead.onset and lead.id not in COLLAPSES:  # a fall that recovered is a note
+        effects += [f for f in verdict.findings if _is_dip(f) and (f.until or 0) >= lead.onset.step]
     for effect in effects[:1]:
         both = message("{cause}; {effect}", cause=text, effect=effect.clause)
         if len(f"{both} {_keep_sentence(verdict)}".split()) <= MAX_WORDS:
             text = both
     return message("{text}.", text=text)
+
+
+def _is_dip(finding: Finding) -> bool:
+    return finding.facts.get("kind") == "dip"
 
 
 def _keep_sentence(verdict: Verdict) -> str:
@@ -163,7 +171,7 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
     rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
     by_other_means = verdict.level == "healthy" and not any(map(_rose, rewards))
     is_lower = best > last and texts[1] != texts[2]
-    dip = next((f.facts for f in verdict.findings if f.facts.get("kind") == "dip"), None)
+    dip = next((f.facts for f in verdict.findings if _is_dip(f)), None)
     if is_lower and (course.lost or (collapsed and course.best.steps[1] < course.last.steps[0])):
         facts["at"] = span(course.best.steps)
         if not course.gained or texts[0] == texts[1]:
@@ -202,10 +210,16 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
         literal = translatable("{name} did not clearly change: {first} in {start}, {last} in {end}")
         if verdict.level == "healthy":
             literal = translatable("{name} is {last} in {end} ({first} in {start})")
+        elif abs(last - first) > LARGE * max(abs(first), abs(last)):
+            literal = translatable(
+                "{name} went from {first} in {start} to {last} in {end}, which may be noise"
+            )
     clause = format_message(literal, facts)
     mixed = quantity == "reward" and any(f.id == "mix_changed" for f in verdict.findings)
     if mixed and (course.lost or course.direction < 0):
         clause = message("{clause}, as harder tasks came in", clause=clause)
+    elif quantity == "reward" and verdict.one_prompt and course.direction:
+        clause = message("{clause}, with another prompt at each step", clause=clause)
     for phase, after in pairwise(course.phases):
         if phase.kind != "rise" and after.kind == "recovery" and phase.end < min(first, last) / 2:
             low = {"clause": clause, "low": short(phase.end, 2), "when": span(phase.steps)}

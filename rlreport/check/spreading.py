@@ -41,7 +41,7 @@ MIN_RECURRENCE = 5
 ANY_STRUCTURE = "structure"
 COLUMNS = (
     *("kind", "ngram", "share_first", "share_last", "z", "reward_lift", "lift", "lift_z"),
-    *("of_gain", "asked", "examples"),
+    *("often_first", "often_last", "of_gain", "asked", "examples"),
 )
 
 _SUFFIX = re.compile(
@@ -82,9 +82,10 @@ class SpreadingTexts:
     # one row per text: ``kind`` (text, stem, opening, closing, structure or often: a text of most
     # responses from the start that occurs far more often in each), ``ngram`` (in its
     # usual spelling), ``share_first`` and ``share_last`` (share of responses that contain it, in
-    # the baseline and in the last window), ``z`` (of the log-odds ratio of both), ``reward_lift``
-    # (mean reward of responses with the text minus that of others of the same step and prompt,
-    # since its onset), ``lift`` (the same in std of the reward), ``lift_z``, ``of_gain`` (fraction
+    # the baseline and in the last window), ``often_first`` and ``often_last`` (for the kind often,
+    # how often responses that contain it do), ``z`` (of the log-odds ratio), ``reward_lift`` (mean
+    # reward of responses with the text minus that of others of the same step and prompt, since
+    # its onset), ``lift`` (the same in std of the reward), ``lift_z``, ``of_gain`` (fraction
     # of the reward's gain due to its spread), ``asked`` (fraction of its responses whose prompt
     # contains it), ``examples`` ((step, n) of responses in the last window, best reward first)
     table: pd.DataFrame
@@ -145,15 +146,17 @@ def spreading_texts(run: Run) -> SpreadingTexts:
             {
                 "kind": text.kind,
                 "ngram": text.name,
-                "share_first": moved.first if text.often else text.before,
-                "share_last": moved.last if text.often else text.after,
+                "share_first": run.change(shares).first if text.often else text.before,
+                "share_last": run.change(shares).last if text.often else text.after,
+                "often_first": moved.first,
+                "often_last": moved.last,
                 "z": text.z,
                 **_lift(run, counts, series, often=text.often),
                 "asked": _asked_share(text.words, best["prompt_id"], run.tables.prompts),
                 "examples": list(zip(best["step"][:EXAMPLES], best["n"][:EXAMPLES], strict=True)),
             }
         )
-        shares_of_text = {"step": run.steps, "ngram": text.name, "share": series}
+        shares_of_text = {"step": run.steps, "ngram": text.name, "share": run.by_step(shares)}
         by_step.append(pd.DataFrame(shares_of_text).dropna())
         counts_of[text.name] = counts
         if len(rows) == MAX_TEXTS:

@@ -249,6 +249,8 @@ def judge(
         last_step=int(run.steps[-1]) if len(run.steps) else None,
         basis=_basis(run),
         reward_count=int(np.isfinite(run.reward.values).sum()),
+        one_prompt=run.responses["prompt_id"].nunique() > 1
+        and float(run.tables.steps["prompts"].median()) == 1,
     )
 
 

@@ -182,7 +182,7 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
     if (omitted := max(0, len(found) - len(PALETTE))) > 0:
         places = {"some": len(PALETTE), "all": len(found)}
         axis.append(format_message("the {some} of {all} that are highest at the end", places))
-        found.sort(key=lambda one: -pd.Series([rewards.iloc[-1] for rewards in one[1]]).mean())
+        found.sort(key=lambda one: -pd.Series([r.row["reward_last"] for r in one[0].runs]).mean())
         found = found[: len(PALETTE)]
     steps = np.unique(np.concatenate([r.index for _, rewards in found for r in rewards]))
     tables = [

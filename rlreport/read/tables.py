@@ -44,7 +44,7 @@ Mask = NDArray[np.bool_]
 
 MAX_PROMPTS = 2_000  # Prompts whose text is read; further ones are listed without it
 _BRANCHES = translatable("branches of rollouts: shown, but only the trained row counts")
-PROMPT_CHARS = 400  # maximum characters of a prompt in the prompt table
+PROMPT_CHARS = 2_000  # maximum characters of a prompt in the prompt table
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 

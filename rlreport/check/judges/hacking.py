@@ -148,7 +148,8 @@ def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **fact
     counts, kind = run.once(spreading_texts).counts[top["ngram"]], str(top["kind"])
     text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
     look_for = "" if kind == "structure" else text.rstrip("*")
-    names = {"share": "share_last", "share_start": "share_first", "lift": "reward_lift"}
+    figure = "often" if kind == "often" else "share"
+    names = {"share": f"{figure}_last", "share_start": f"{figure}_first", "lift": "reward_lift"}
     figures = {name: float(top[column]) for name, column in names.items()}
     return check.finding(
         run,

@@ -22,7 +22,6 @@ from rlreport.check.finding import (
 from rlreport.check.noise import Window
 from rlreport.check.run import MixChange, Ranking, RewardStalled, Run
 from rlreport.check.series import (
-    RISE_Z,
     Dip,
     RewardCollapse,
     Shape,
@@ -67,7 +66,7 @@ EVIDENT = 5.0
         "gap to the reference did not fall.",
     },
     statement={
-        "dead": "the reward collapses to {end:short} and stays there",
+        "dead": "the reward collapses and stays at {end:short}",
         "late": "the reward falls to {end:short}",
         "fell": "the reward falls to {end:short}",
         "dip": "the reward falls to {low:short}",
@@ -261,9 +260,8 @@ def reward_stalled(check: Check, run: Run) -> Result:
     if shape is not None and not run.learned and not run.solved and not run.once(mix_of_fall):
         windows = run.reward_windows()
         loss = windows["start"] - windows["end"]
-        fell = shape.fell or shape.dead is not None or shape.rise_z <= -RISE_Z
-        fell |= loss > (shape.best - windows["end"]) / 2
-        kind = "fell" if fell and loss > 0 else "flat"
+        course = run.courses["reward"]
+        kind = "fell" if loss > 0 and (course.direction < 0 or course.lost) else "flat"
         facts = {"kind": kind, "series_from": run.reward.source, **windows}
     elif len(end) and np.mean(end > 0) <= np.mean(end < 0):
         wins, losses = float(np.mean(end > 0)), float(np.mean(end < 0))
