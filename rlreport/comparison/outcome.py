@@ -405,8 +405,8 @@ def sentence(outcome: Outcome) -> str:
 
 
 _REACHED = {
-    "half": translatable("half of the gain ({reward}): NEW {new}, BASE {base}"),
-    "most": translatable("90% ({reward}): NEW {new}, BASE {base}"),
+    "half": translatable("{reward} (half of the gain): NEW {new}, BASE {base}"),
+    "most": translatable("{reward} (90% of it): NEW {new}, BASE {base}"),
 }
 
 

@@ -246,7 +246,9 @@ def _ink(colour: str, **look: Any) -> Look:
 
 def _x(field: str, **axis: Any) -> alt.X:
     """Return the x channel; axis labels that would overlap in a narrow column are dropped."""
-    look = alt.Axis(titleAnchor="end", titleY=TITLES["x"], labelOverlap="greedy", **axis)
+    look = alt.Axis(
+        titleAnchor="end", titleY=TITLES["x"], labelOverlap="greedy", labelSeparation=6, **axis
+    )
     return alt.X(f"{field}:Q", scale=alt.Scale(nice=False, zero=False), axis=look)
 
 

@@ -122,7 +122,9 @@ def _prompts(context: RunContext, addresses: Addresses, shown: Container[int]) -
     ids = prompts["prompt_id"].tolist()
     rows = tables.responses[tables.responses["prompt_id"].isin(ids)]
     means = rows.groupby(["prompt_id", "step"])["reward"].mean()
-    columns = [PROMPT[name] for name in _SHOWN if prompts[name].notna().any()]
+    has_reference = prompts["win_rate"].notna().any()
+    names = [name for name in _SHOWN if name != "losing_streak" or has_reference]
+    columns = [PROMPT[name] for name in names if prompts[name].notna().any()]
     questions = [
         PromptText(turns_as_text(turns(text)) or text, context.prefixes, SNIPPET_CHARS)
         for text in prompts["prompt"].astype(str)
