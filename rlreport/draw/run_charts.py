@@ -14,8 +14,6 @@ from rlreport.draw.chart import (
     Axis,
     Chart,
     Scale,
-    bins,
-    counts,
     drawable,
     fill,
     finite_or_none,
@@ -26,16 +24,13 @@ from rlreport.draw.chart import (
     varies,
 )
 from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, curves_of, floats, path_chart
-from rlreport.draw.theme import DASHED, LIGHT, PALETTE
+from rlreport.draw.theme import PALETTE
 from rlreport.figures.metadata import ENDING_WORDS, several_endings
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import guide_for, roles_of
 from rlreport.summarise.steps import ROLE_COLUMNS, environment_steps, environments_of
 from rlreport.tables import Tables
 from rlreport.text.messages import figure, format_message, message, plural
-
-# Rewards with at most this many distinct values are treated as grades, such as right or wrong
-FEW_VALUES = 12
 
 QUANTILES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 MOST_PARTS = 6  # maximum number of reward parts in a chart
@@ -282,99 +277,7 @@ def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         yield chart and replace(chart, switch=column)
 
 
-# A histogram of reward gains needs at least this many prompts that occur in several steps
-LEAST_PROMPTS = 5
-
 MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
-
-
-def prompt_charts(tables: Tables) -> list[Chart]:
-    if tables.steps.empty:
-        return []
-    prompts, steps = tables.prompts, tables.steps
-    if not tables.validation.empty:
-        prompts = prompts[prompts["validation"] == 0]
-    frame = Frame(floats(steps, "step"))
-    best = floats(steps, "group_best_mean")
-    mean = np.where(np.isnan(best), np.nan, floats(steps, "reward_mean"))
-    no_variance = floats(steps, "zero_variance_groups")
-    solved_shares, grade = _solved_shares(tables.training().responses, frame.steps)
-    charts = (
-        _gains(prompts),
-        curve_chart(
-            frame,
-            "group_best",
-            message("Best of a group"),
-            [
-                DrawnCurve("best", message("best"), best),
-                DrawnCurve("mean", message("mean"), mean, LIGHT["muted"], DASHED),
-            ],
-            axis=message("mean reward: best response of each group, all responses"),
-            note=message(
-                "The gap shows how much the mean reward would rise if only the best "
-                "response of each group counted."
-            ),
-        ),
-        curve_chart(
-            frame,
-            "group_shares",
-            message("Groups solved, and groups without variance"),
-            [
-                DrawnCurve("solved", message("solved"), solved_shares),
-                DrawnCurve("zero", message("no variance"), no_variance, LIGHT["reference"], DASHED),
-            ],
-            axis=message("share of groups"),
-            percent=True,
-            note=""
-            if grade is None
-            else message(
-                "A group is solved if at least one response earns {grade}, the highest reward of "
-                "the run.",
-                grade=figure(grade),
-            ),
-        ),
-    )
-    return [chart for chart in charts if chart is not None]
-
-
-def _gains(prompts: pd.DataFrame) -> Chart | None:
-    gain = floats(prompts[prompts["steps"] > 1], "reward_gain")
-    gain = gain[np.isfinite(gain)]
-    if len(gain) < LEAST_PROMPTS:
-        return None
-    step, low, high = bins(gain)
-    starts, ends, numbers = counts(gain, step, low, high)
-    rows = records({"from": starts, "to": ends, "y": numbers})
-    x = Axis(low, high, message("gain of mean reward, first to last step of the prompt"))
-    top = limits([numbers])[1]
-    return Chart(
-        "prompt_gain",
-        message("Reward gain of the prompts"),
-        message(
-            "Of {seen:count} prompts seen in two steps or more, {rose:count} gained reward and "
-            "{fell:count} lost; median gain {median}, from {low} to {high}.",
-            seen=len(gain),
-            rose=int((gain > 0).sum()),
-            fell=int((gain < 0).sum()),
-            median=figure(float(np.median(gain))),
-            low=figure(float(gain.min())),
-            high=figure(float(gain.max())),
-        ),
-        *fill("columns", {"rows": rows}, (x, Axis(0.0, top, message("prompts")))),
-    )
-
-
-def _solved_shares(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, float | None]:
-    """Return per step the share of groups that contain the run's best reward, and that reward."""
-    graded = responses[np.isfinite(responses["reward"])]
-    values = graded["reward"].unique()
-    groups = graded.groupby(["step", "group"])["reward"].agg(["max", "size"])
-    groups = groups[groups["size"] > 1]
-    if not 1 < len(values) <= FEW_VALUES or groups.empty:
-        return np.full(len(steps), np.nan), None
-    best = float(values.max())
-    share = (groups["max"] == best).groupby(level="step").mean()
-    return share.reindex(steps.astype(np.int64)).to_numpy(np.float64), best
 
 
 def token_charts(by_step: pd.DataFrame) -> list[Chart]:
