@@ -187,7 +187,6 @@ def every_chart(run: list[list[tuple[float, ...]]]) -> None:
             extras={"right": figures, "style": table["kl_k1"].to_numpy()},
             metrics=pd.DataFrame({"step": range(len(table)), "kl": figures}),
         )
-        tables.positions = pd.DataFrame({"decile": range(len(table)), "abs_error_mean": figures})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check(overview_charts(tables))

@@ -75,7 +75,6 @@ def test_pages_with_figures_of_the_sample_say_so(report):
     assert f"Counts of texts and tokens come {NOTE}." in index
     assert index.count(f"Distinct-2 is {NOTE}.") == 2  # the key figures, the table of steps
     assert f"(distinct-2), {NOTE}<" in index
-    assert f"Error of the critic by position, {NOTE}<" in index
     assert f"Counted {NOTE}." in index  # the finding that counts texts
     assert "The sample consists of whole groups" in pages["data"]
 

@@ -108,17 +108,6 @@ def paths() -> Spec:
     )
 
 
-def columns() -> Spec:
-    look = _ink("policy", binSpacing=2)
-    tooltip = [
-        _tip("from", title=translatable("from")),
-        _tip("to", title=translatable("to")),
-        _tip("y"),
-    ]
-    bars = _layer("columns", "bar", look, x=_x("from"), x2="to:Q", y=_y("y"), y2=alt.datum(0))
-    return _design(bars.encode(tooltip=tooltip))
-
-
 def histogram() -> Spec:
     """Return the design of a histogram of rewards.
 
@@ -299,8 +288,8 @@ def _brush(encodings: list[Any], **places: Any) -> Any:
 
 def compile_designs() -> bytes:
     """Build and compile every design; return the content of ``designs.json``."""
-    specs = {function.__name__: function() for function in (paths, columns)}
-    specs |= {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
+    specs = {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
+    specs |= {"paths": paths()}
     designs = {name: {"spec": spec, "vega": _compile(spec)} for name, spec in specs.items()}
     # Charts of step pages are drawn by ``draw.direct``.
     for function in (histogram, ordered_bars, scatter):

@@ -1,4 +1,4 @@
-"""Charts of the run: rewards, the critic, tools, prompts, tokens, metrics and logged fields."""
+"""Charts of the run: rewards, tools, environments, tokens, metrics and logged fields."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ import pandas as pd
 
 from rlreport.columns import STEP
 from rlreport.draw.chart import (
-    Axis,
     Chart,
     Scale,
     drawable,
-    fill,
     finite_or_none,
     label,
-    limits,
-    records,
     unique_names,
     varies,
 )
@@ -152,37 +148,6 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
         message("From reward {first} to {last}; highest reward {highest}.", **words),
         STEP["kl_k1_mean"].title,
         [(DrawnCurve("policy", message("policy"), reward), step, kl, labels)],
-    )
-
-
-def error_by_position_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
-    """Yield a chart of the critic's mean |value − return| for each tenth of the response."""
-    positions = tables.positions
-    if positions.empty:
-        return
-    table = positions.sort_values("decile")
-    errors, tenths = floats(table, "abs_error_mean"), floats(table, "decile")
-    if not np.isfinite(errors).any():
-        return
-    x = Axis(0.0, 1.0, message("position in the response"), percent=True)
-    y = Axis(0.0, limits([errors])[1], message("mean |value − return|"))
-    largest = int(np.nanargmax(errors))
-    yield Chart(
-        "error_by_position",
-        message("Error of the critic by position"),
-        message(
-            "{first} in the first tenth of the response, {last} in the last; largest {largest}, "
-            "in tenth {tenth}.",
-            first=figure(errors[0]),
-            last=figure(errors[-1]),
-            largest=figure(errors[largest]),
-            tenth=f"{tenths[largest] + 1:.0f}",
-        ),
-        *fill(
-            "columns",
-            {"rows": records({"from": tenths / 10, "to": (tenths + 1) / 10, "y": errors})},
-            (x, y),
-        ),
     )
 
 
