@@ -45,9 +45,9 @@ def curves(scale: Any) -> Spec:
 
     Data: ``step``, ``series``, ``value``, ``low``, ``high`` (band), ``min``, ``max`` (range of the
     steps that a value is the mean of). Layers with their own data:
-    ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``guide`` (usual
-    range ``low``, ``high``), ``zero``, ``raw`` (logged values behind smoothed lines) and ``point``
-    (both with the fields of the data), ``label`` (``step``, ``series``, ``y``, ``label``).
+    ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``zero``,
+    ``raw`` (logged values behind smoothed lines) and ``point`` (both with the fields of the data),
+    ``label`` (``step``, ``series``, ``y``, ``label``).
     """
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
     stroke, width = _by_series(alt.Stroke), _by_series(alt.Size)
@@ -67,7 +67,6 @@ def curves(scale: Any) -> Spec:
     at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
     return _design(
         *_mark_layers(),
-        _data_layer("guide", "rect", _ink("healthy", fillOpacity=0.1), y="low:Q", y2="high:Q"),
         _zero(),
         _layer(
             "band", "area", {"fillOpacity": 0.13}, x="step:Q", y="low:Q", y2="high:Q", color=color

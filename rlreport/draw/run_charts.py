@@ -23,10 +23,10 @@ from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, curves_of, floa
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.metadata import ENDING_WORDS, several_endings
 from rlreport.figures.ragged import Floats
-from rlreport.metrics.roles import guide_for, roles_of
+from rlreport.metrics.roles import roles_of
 from rlreport.summarise.steps import ROLE_COLUMNS, environment_steps, environments_of
 from rlreport.tables import Tables
-from rlreport.text.messages import figure, format_message, message, plural
+from rlreport.text.messages import figure, message, plural
 
 QUANTILES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 MOST_PARTS = 6  # maximum number of reward parts in a chart
@@ -338,9 +338,8 @@ class _Group:
 
     @property
     def drawn(self) -> list[str]:
-        """Names of up to ``most`` columns to draw, preferably those with a known healthy range."""
-        preferred = set(sorted(self.varied, key=lambda name: guide_for(name) is None)[: self.most])
-        return [name for name in self.varied if name in preferred]
+        """Names of up to ``most`` columns to draw."""
+        return self.varied[: self.most]
 
 
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
@@ -356,13 +355,6 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
                 if chart_name in finding.charts
             ]
             metric_frame = Frame(group.steps, findings, frame.extent)
-            note, guide = "", guide_for(name)
-            if guide is not None:
-                values = {"low": f"{guide.low:g}", "high": f"{guide.high:g}"}
-                values |= {"meaning": message(guide.meaning), "source": message(guide.source)}
-                note = format_message(
-                    "Shaded: the usual range, {low} to {high}: {meaning} ({source}).", values
-                )
             chart = curve_chart(
                 metric_frame,
                 group.prefix + key,
@@ -370,8 +362,6 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
                 [DrawnCurve(group.prefix + key, name, group.values[name])],
                 axis=group.axis,
                 labels=0,
-                note=note,
-                guide=None if guide is None else (guide.low, guide.high),
                 scale=_scale(group.values[name]),
             )
             main = rank < MOST_METRICS
