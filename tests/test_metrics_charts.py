@@ -188,7 +188,7 @@ def charted(**metrics: list[float]) -> dict[str, Chart]:
     return {c.title: c for c in drawn(overview_charts(made)) if c.name.startswith("metric_")}
 
 
-def test_what_is_looked_for_first_stands_first_and_constants_are_one_line(tmp_path):
+def test_metrics_with_a_role_stand_first_and_constants_are_one_line(tmp_path):
     varied = ("lr", "misc", "loss", "actor/entropy", "objective/kl", "clip_ratio/region_mean")
     metrics = {name: [1.0, 2.0, 3.0] for name in varied} | {"gamma": [0.5] * 3}
     tables = tables_of(
@@ -196,7 +196,7 @@ def test_what_is_looked_for_first_stands_first_and_constants_are_one_line(tmp_pa
         metrics=pd.DataFrame({"step": STEPS, **metrics}),
     )
     titles = [c.title for c in overview_charts(tables) if c.name.startswith("metric_")]
-    first = ["objective/kl", "actor/entropy", "clip_ratio/region_mean", "loss", "lr", "misc"]
+    first = ["objective/kl", "actor/entropy", "loss", "clip_ratio/region_mean", "lr", "misc"]
     assert titles == first
     assert not_drawn(tables) == ["Trainer metrics, constant: gamma 0.500."]
 

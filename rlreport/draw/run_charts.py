@@ -23,7 +23,7 @@ from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, curves_of, floa
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.metadata import ENDING_WORDS, several_endings
 from rlreport.figures.ragged import Floats
-from rlreport.metrics.roles import roles_of
+from rlreport.metrics.roles import ROLES, roles_of
 from rlreport.summarise.steps import ROLE_COLUMNS, environment_steps, environments_of
 from rlreport.tables import Tables
 from rlreport.text.messages import figure, message, plural
@@ -306,19 +306,6 @@ _IDENTIFIER = re.compile(
     r"(^|[/_. -])(ids?|idx|index|indices|uu?id|guid|hash|seed|line_?(no|number)?)$|[a-z]I[dD]$"
 )
 
-# Patterns of metric names to draw first, in this order; others follow in the log's order
-_FIRST = (
-    r"(^|[/_.])(approx_?)?kl",
-    r"entropy",
-    r"clip_?(ratio|frac)|frac_clipped|ratio",
-    r"reward|score|return",
-    r"loss",
-    r"grad",
-    r"length|tokens",
-    r"value|critic|vf_|explained",
-    r"lr|learning_rate",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class _Group:
@@ -333,8 +320,10 @@ class _Group:
 
     @property
     def varied(self) -> list[str]:
-        """Names of the columns that vary, the most important first."""
-        return sorted((name for name in self.values if varies(self.values[name])), key=_rank)
+        """Names of the columns that vary: those with a role in the order of ROLES, then others."""
+        roles = roles_of(self.values)
+        names = dict.fromkeys([*(roles[role] for role in ROLES if role in roles), *self.values])
+        return [name for name in names if varies(self.values[name])]
 
     @property
     def drawn(self) -> list[str]:
@@ -343,7 +332,7 @@ class _Group:
 
 
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart per trainer metric and extra column but reward parts, important ones first."""
+    """Yield a chart per trainer metric and extra column but reward parts, with a role first."""
     for group in _groups(tables):
         roles = {metric: role for role, metric in roles_of(group.values).items()}
         keys = zip(unique_names(group.drawn), group.drawn, strict=True)
@@ -428,8 +417,3 @@ def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
 def _scale(values: Floats) -> Scale:
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     return "log" if low > 0 and high / low > DECADES else "linear"
-
-
-def _rank(name: str) -> int:
-    matching = (i for i, pattern in enumerate(_FIRST) if re.search(pattern, name, re.IGNORECASE))
-    return next(matching, len(_FIRST))
