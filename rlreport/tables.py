@@ -99,8 +99,6 @@ class LogTables:
     Attributes:
         responses: one row per response, see RESPONSE_COLUMNS.
         extras: one row per response; a column per other logged scalar (float64; text: object).
-        positions: the critic's error by position in a response: ``decile`` 0-9 (which tenth),
-            ``count``, ``abs_error_mean``, ``value_mean``, ``return_mean``; may be empty.
         ngrams: tokens (or words) of the sampled responses, for counting n-grams; None if no
             texts are logged, or after ``without_samples()``.
         words: words of the sampled responses, each with its leading space; may be None, too.
@@ -117,7 +115,6 @@ class LogTables:
 
     responses: pd.DataFrame
     extras: pd.DataFrame
-    positions: pd.DataFrame
     ngrams: TextSample | None = None
     words: TextSample | None = None
     ref_words: TextSample | None = None

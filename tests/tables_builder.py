@@ -58,7 +58,6 @@ def make_tables(
         "steps": steps_of(responses),
         "prompts": pd.DataFrame({"prompt_id": range(len(prompt_texts)), "prompt": prompt_texts}),
         "tokens": EMPTY,
-        "positions": EMPTY,
         "extras_by_step": EMPTY,
         "ngrams": texts and sample([texts[i] for i in order], unit),
         "words": words,
@@ -159,7 +158,6 @@ def tables_of(
         steps=steps_of(responses),
         prompts=pd.DataFrame(columns=[c.name for c in PROMPT_COLUMNS]),
         tokens=pd.DataFrame(columns=[c.name for c in TOKEN_COLUMNS]),
-        positions=EMPTY,
         extras_by_step=more.groupby(responses["step"].to_numpy())
         .mean()
         .rename_axis("step")

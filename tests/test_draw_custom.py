@@ -44,6 +44,13 @@ BAD = """
     def elsewhere(tables):
         return alt.Chart("https://example.org/a.csv").mark_point().encode(x="a:Q")
 
+    def local(tables):
+        return alt.Chart("/etc/hostname").mark_point().encode(x="a:Q")
+
+    def picture(tables):
+        url = alt.value("https://example.org/a.png")
+        return alt.hconcat(fine(tables), alt.Chart(tables.steps).mark_image().encode(url=url))
+
     def large(tables):
         rows = [{"a": "x" * 900} for _ in range(1000)]
         return alt.Chart(alt.InlineData(rows)).mark_point().encode(x="a:N")
@@ -94,6 +101,8 @@ def test_a_function_that_fails_costs_its_chart_and_is_named(logs, tmp_path):
         ("raises", "KeyError: 'no such column'"),
         ("number", "returned int, not an altair chart"),
         ("elsewhere", "https://example.org/a.csv"),
+        ("local", "External data url not allowed"),
+        ("picture", "reports load no pictures"),
         ("large", "aggregate"),
     )
     assert len(notes) == len(expected)

@@ -20,7 +20,7 @@ from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart, correlation, drawable, label, limits, unique_names
 from rlreport.draw.curves import sparkline
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.run_charts import prompt_charts, token_charts
+from rlreport.draw.run_charts import token_charts
 from rlreport.draw.svg import drawn, png
 from rlreport.draw.theme import tokens
 from rlreport.text.clean import printable
@@ -79,7 +79,6 @@ def test_a_run_of_any_shape_draws(steps, each, columns):
     tables = tables_of(responses)
     charts = overview_charts(tables)
     check(charts)
-    check(prompt_charts(tables))
     assert charts[0].name == "reward"
     last = responses[responses["step"] == steps - 1]
     for first in (last, responses[responses["step"] == 0]):
@@ -127,7 +126,6 @@ def test_steps_too_large_for_floats_draw_and_no_table_has_no_chart():
     check(overview_charts(tables_of(responses[responses["step"] == 2**60])))
     nothing = tables_of(noise(1, 1).iloc[:0])
     assert overview_charts(nothing) == []
-    assert prompt_charts(nothing) == []
     assert token_charts(pd.DataFrame({"step": [], "ngram": [], "share": []})) == []
 
 
@@ -189,13 +187,9 @@ def every_chart(run: list[list[tuple[float, ...]]]) -> None:
             extras={"right": figures, "style": table["kl_k1"].to_numpy()},
             metrics=pd.DataFrame({"step": range(len(table)), "kl": figures}),
         )
-        tables.prompts = pd.DataFrame({"reward_gain": figures, "steps": 2})
-        tables.positions = pd.DataFrame({"decile": range(len(table)), "abs_error_mean": figures})
-        tables.steps["group_best_mean"] = tables.steps["reward_mean"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check(overview_charts(tables))
-        check(prompt_charts(tables))
         shares = table.assign(ngram="a", share=np.clip(figures, 0.0, 1.0))
         check(token_charts(shares))
         first = table[table["step"] == 0]

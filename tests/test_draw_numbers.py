@@ -12,10 +12,9 @@ import pytest
 from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.run_charts import prompt_charts, token_charts
+from rlreport.draw.run_charts import token_charts
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import PADDING
-from rlreport.tables import Tables
 from tests.reading import read
 from tests.tables_builder import charts_of_run, charts_of_step, table_of_rows, tables_of
 
@@ -134,43 +133,6 @@ def test_labels_of_curves_never_overlap():
     height = {mark.text: y + float(mark.get("y", 0)) for mark, y in marks if mark.text}
     places = sorted(height[name] for name in ("policy", "reference", "valid, policy"))
     assert all(below - above >= 12 for above, below in pairwise(places))
-
-
-def solved(tables: Tables) -> list[float]:
-    (chart,) = (c for c in prompt_charts(tables) if c.name == "group_shares")
-    values = pd.DataFrame(chart.spec["data"]["values"])
-    return values.query("series == 'solved'")["value"].tolist()
-
-
-def test_solved_groups_of_training_are_counted_by_the_best_reward():
-    rewards = {(0, 0): [0, 1], (0, 1): [0, 0], (1, 2): [1, 1], (1, 3): [0, 1], (1, 4): [1]}
-    rows = [
-        {"step": step, "group": group, "reward": float(reward)}
-        for (step, group), held in rewards.items()
-        for reward in held
-    ]
-    assert solved(tables_of(table_of_rows(rows))) == [0.5, 1.0]
-    rows = [
-        {"step": step, "group": group, "reward": float(reward), "validation": group}
-        for step in (0, 1)
-        for group, held in enumerate([(0, 1), (0, 0)])
-        for reward in held
-    ]
-    tables = tables_of(table_of_rows(rows))
-    tables.validation = tables.steps
-    tables.prompts["validation"] = 0
-    assert solved(tables) == [1.0, 1.0]
-
-
-def test_gains_count_prompts_seen_twice_or_more():
-    tables = tables_of(table_of_rows([{"step": s, "reward": float(s)} for s in range(3)]))
-    gains = [-0.5, 0.0, 0.25, 0.25, 0.75, np.nan, 9.0]
-    tables.prompts = pd.DataFrame({"reward_gain": gains, "steps": [2, 2, 3, 2, 2, 2, 1]})
-    chart = next(c for c in drawn(prompt_charts(tables)) if c.name == "prompt_gain")
-    assert sum(row["y"] for row in chart.spec["data"]["values"]) == 5
-    assert chart.description.startswith(
-        "Of 5 prompts seen in two steps or more, 3 gained reward and 1 lost; median gain 0.250"
-    )
 
 
 def test_spreading_texts_are_drawn_most_telling_first():

@@ -23,9 +23,7 @@ from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.formats import refusal
 from rlreport.metrics import MAX_BROKEN, find_and_read, find_metrics
 from rlreport.metrics.roles import (
-    GUIDANCE,
     ROLES,
-    guide_for,
     in_unit_of,
     known_keys,
     roles_of,
@@ -246,14 +244,6 @@ def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) 
     trainer_state(tmp_path / "checkpoint-3", steps=3)
     jsonl(tmp_path / ".cache" / "metrics.jsonl", {"step": 0, "loss": 1.0})
     assert _found(tmp_path) == sorted(expected)
-
-
-def test_guides_are_found_under_any_prefix() -> None:
-    for name, low, high in (("train/val/ratio", 0.8, 1.2), ("objective/kl", 0.0, 10.0)):
-        guide = guide_for(name)
-        assert guide is not None and (guide.low, guide.high) == (low, high)
-    assert guide_for("loss") is None
-    assert all(guide.low < guide.high and guide.source for guide in GUIDANCE)
 
 
 def test_art_swift_and_easyr1_files_as_their_writers_write_them(tmp_path: Path) -> None:

@@ -1,26 +1,22 @@
-"""Trainer metrics beside the logs become charts over the same steps, with guidance shaded."""
+"""Trainer metrics beside the logs become charts over the same steps."""
 
 import html
 import json
 import re
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
 import pytest
-import vl_convert
 
 import rlreport
 from rlreport.check.run import Run
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.run_charts import MOST_METRICS, not_drawn
+from rlreport.draw.run_charts import not_drawn
 from rlreport.draw.svg import drawn
-from rlreport.draw.theme import LIGHT
 from rlreport.errors import StrictError, UnusableInputError
-from rlreport.metrics.roles import GUIDANCE
 from tests.reading import jsonl, row, write
 from tests.running import rlreport as rlreport_command
 from tests.tables_builder import line_of, table_of_rows, tables_of
@@ -192,71 +188,7 @@ def charted(**metrics: list[float]) -> dict[str, Chart]:
     return {c.title: c for c in drawn(overview_charts(made)) if c.name.startswith("metric_")}
 
 
-def shaded(chart: Chart) -> list[dict[str, float]]:
-    layers = [layer for layer in chart.spec["layer"] if layer["name"] == "guide"]
-    return [datum for layer in layers for datum in layer["data"]["values"]]
-
-
-def test_the_guided_range_is_shaded_and_said(recwarn):
-    found = charted(**{"val/ratio": [0.5, 1.0, 1.5], "loss": [0.5, 1.0, 1.5]})
-    ratio, loss = found["val/ratio"], found["loss"]
-    assert shaded(ratio) == [{"low": 0.8, "high": 1.2}]
-    assert (
-        "Shaded: the usual range, 0.8 to 1.2: floats around 1.0; 2.0 or 0.1 means updates too"
-        in (ratio.description)
-    )
-    assert "TRL's guide" in ratio.description
-    assert "as logged; shaded: 0.8 to 1.2" in ratio.svg
-    assert "val/ratio" not in re.sub(r'aria-label="[^"]*"', "", ratio.svg)  # the title says it
-    assert shaded(loss) == []
-    assert "haded" not in loss.svg + loss.description
-    assert not recwarn.list
-
-
-def test_the_shade_is_drawn_where_the_axis_has_its_range():
-    chart = charted(**{"val/ratio": [0.5, 1.0, 1.5]})["val/ratio"]
-    (outline,) = (
-        path.get("d", "")
-        for path in ET.fromstring(chart.svg).iter("{http://www.w3.org/2000/svg}path")
-        if path.get("fill") == "var(--healthy)"
-    )
-    rectangle = re.fullmatch(r"M([\d.]+),([\d.]+)h([\d.]+)v([\d.]+)h-[\d.]+Z", outline)
-    assert rectangle
-    left, top, width, height = map(float, rectangle.groups())
-    assert (left, width) == (0, chart.spec["width"])
-    low, high = extent(chart.spec, "y")
-    unit = chart.spec["height"] / (high - low)
-    assert top == pytest.approx((high - 1.2) * unit, abs=0.1)
-    assert height == pytest.approx((1.2 - 0.8) * unit, abs=0.1)
-
-
-@pytest.mark.parametrize(
-    ("metric", "seen"),
-    [
-        ([20.0, 30.0, 40.0], "the edge that they are beyond"),
-        ([-4.0, -3.0, -2.0], "the edge that they are below"),
-        ([4.0, 5.0, 6.0], "as much of it as the curve's own extent shows"),
-    ],
-)
-def test_values_out_of_the_range_still_show_where_it_ends(metric, seen):
-    chart = charted(**{"objective/kl": metric})["objective/kl"]
-    (part,) = shaded(chart)
-    low, high = extent(chart.spec, "y")
-    assert low <= part["low"] < part["high"] <= high
-    inside = 0 < metric[0] < 10
-    assert (part["high"] == 10 or part["low"] == 0) is not inside, seen
-    assert low <= min(metric) <= max(metric) <= high
-
-
-def test_charts_of_guided_metrics_are_those_drawn_where_there_are_many():
-    many = {f"a{i:02}": [1.0, 2.0, 3.0] for i in range(2 * MOST_METRICS)}
-    guided = {guide.metric: [0.1, 0.2, 0.3] for guide in GUIDANCE}
-    found = charted(**many, **guided)
-    assert len(found) == MOST_METRICS
-    assert guided.keys() <= found.keys()
-
-
-def test_what_is_looked_for_first_stands_first_and_constants_are_one_line(tmp_path):
+def test_metrics_with_a_role_stand_first_and_constants_are_one_line(tmp_path):
     varied = ("lr", "misc", "loss", "actor/entropy", "objective/kl", "clip_ratio/region_mean")
     metrics = {name: [1.0, 2.0, 3.0] for name in varied} | {"gamma": [0.5] * 3}
     tables = tables_of(
@@ -264,7 +196,7 @@ def test_what_is_looked_for_first_stands_first_and_constants_are_one_line(tmp_pa
         metrics=pd.DataFrame({"step": STEPS, **metrics}),
     )
     titles = [c.title for c in overview_charts(tables) if c.name.startswith("metric_")]
-    first = ["objective/kl", "actor/entropy", "clip_ratio/region_mean", "loss", "lr", "misc"]
+    first = ["objective/kl", "actor/entropy", "loss", "clip_ratio/region_mean", "lr", "misc"]
     assert titles == first
     assert not_drawn(tables) == ["Trainer metrics, constant: gamma 0.500."]
 
@@ -288,19 +220,6 @@ def test_positive_metrics_over_decades_have_a_logarithmic_axis():
     assert line_of(found["lr"].spec)["y"]["scale"]["type"] == "log"
     assert "logarithmic" in found["lr"].svg
     assert "logarithmic" not in found["loss"].svg
-
-
-def test_a_shaded_chart_is_a_chart_elsewhere_too():
-    chart = charted(**{"val/ratio": [0.5, np.nan, 1.5]})["val/ratio"]
-    svg = vl_convert.vegalite_to_svg(json.dumps(chart.spec))
-    assert f'fill="{LIGHT["healthy"]}"' in svg
-
-
-def test_the_guidance_is_that_of_the_documentation():
-    page = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\S+)` \| (\S+) to (\S+) \|", page, re.MULTILINE)
-    expected = [(guide.metric, f"{guide.low:g}", f"{guide.high:g}") for guide in GUIDANCE]
-    assert rows == expected
 
 
 @pytest.fixture

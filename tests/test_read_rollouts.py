@@ -44,7 +44,6 @@ from tests.net import logs
 from tests.reading import read, row, token_figures, tokens, write
 from tests.running import SEARCH
 from tests.tables_builder import response_table
-from tests.test_report_numbers import gae
 
 
 def assert_same(left: list[Rollout], right: list[Rollout]) -> None:
@@ -75,7 +74,6 @@ def test_rows_that_are_read_again_are_those_that_were_kept(shared_data, tmp_path
         for other in others:  # read again, and from the cache
             pd.testing.assert_frame_equal(other.responses, kept.responses)
             assert_same(other.rollouts.read(rows), kept.rollouts.read(rows))
-            pd.testing.assert_frame_equal(other.positions, kept.positions)
 
 
 def run_of(rng: np.random.Generator, steps: int, each: int, length: float) -> pd.DataFrame:
@@ -429,22 +427,6 @@ def test_token_figures_equal_numpys_on_the_sampled_rows(large_run: tuple[Scan, l
         np.testing.assert_allclose(found[name], wanted[name], rtol=2e-6, atol=1e-7)
     share = frame["kl_mean"].groupby(names).sum() / frame["kl_mean"].sum()
     np.testing.assert_allclose(found["kl_share"], share.loc[found.index], rtol=1e-6)
-
-
-def test_critic_errors_by_tenth_of_the_response_equal_a_plain_loop(large_run):
-    scan, rows = large_run
-    errors: list[list[float]] = [[] for _ in range(10)]
-    values: list[list[float]] = [[] for _ in range(10)]
-    for one in rows:
-        value = np.array(one["values"])
-        error = np.abs(gae(np.array(one["token_rewards"]), value))
-        for t, decile in enumerate(10 * np.arange(len(value)) // len(value)):
-            errors[decile].append(error[t])
-            values[decile].append(value[t])
-    assert scan.positions["decile"].tolist() == list(range(10))
-    assert scan.positions["count"].tolist() == list(map(len, errors))
-    np.testing.assert_allclose(scan.positions["abs_error_mean"], list(map(np.mean, errors)))
-    np.testing.assert_allclose(scan.positions["value_mean"], list(map(np.mean, values)))
 
 
 def test_words_are_sampled_where_no_training_row_logs_tokens(tmp_path: Path) -> None:

@@ -391,7 +391,7 @@ def test_any_number_of_processes_reads_the_same(sources, monkeypatch, workers):
     monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 7_000)
     assert len(byte_ranges(sources, [LogFormat()] * len(sources))) > 10
     several = read_logs([folder], ReadOptions(workers=workers), GaeOptions())
-    for name in ("responses", "extras", "positions", "tools"):
+    for name in ("responses", "extras", "tools"):
         pd.testing.assert_frame_equal(getattr(several, name), getattr(one, name), check_exact=True)
     for name in ("failed", "reward_parts", "bad_lines", "notes", "fields"):
         assert getattr(several, name) == getattr(one, name)

@@ -43,7 +43,6 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Field": ((2,), ()),
     "not_run": ((0,), ()),
     "Ranking": ((), ("unit",)),
-    "Guide": ((3, 4), ()),
     "Extreme": ((0,), ()),
     "_chart": ((1,), ("axis", "note")),
     "Check": (

@@ -184,8 +184,6 @@ def sparkline(values: Floats, steps: Ints | None = None) -> str:
 
 LABEL_GAP = 13  # Minimum vertical distance of two curve labels, in pixels
 MANY_STEPS = 6  # A step axis that spans fewer steps than this has ticks at whole steps only
-# Low and high end of a range of the y axis that is shaded, such as a metric's usual range
-Guide = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,15 +274,13 @@ def curve_chart(
     omitted: int = 0,
     labels: int = 92,
     scale: Scale = "linear",
-    guide: Guide | None = None,
 ) -> Chart | None:
     """Return a chart of curves over the steps; None if no series has a value.
 
     The first of ``series`` is on top. ``axis`` is the title of y with its unit; "" for "as logged"
     where no steps are averaged. ``percent``: values are fractions of 1. ``omitted``: number of
     curves that are not in ``series``. ``labels``: pixels for the names of curves. ``log`` needs
-    positive values; ``symlog`` takes effect beyond ±2. ``guide``: range of y to shade; ``note``,
-    the end of the description, should explain it.
+    positive values; ``symlog`` takes effect beyond ±2. ``note`` ends the description.
     """
     curves = [curve.map(drawable) for curve in series]
     curves = [curve for curve in curves if curve.has_line or curve.has_band]
@@ -295,10 +291,7 @@ def curve_chart(
     axis_titles = [axis, message("mean and range of {every} steps", every=group_size)]
     if group_size == 1:
         axis_titles = [axis or message("as logged")]
-    if guide is not None:
-        shades = {"low": f"{guide[0]:g}", "high": f"{guide[1]:g}"}
-        axis_titles.append(format_message("shaded: {low} to {high}", shades))
-    y = _value_axis(curves, clauses(axis_titles), percent, scale, guide)
+    y = _value_axis(curves, clauses(axis_titles), percent, scale)
     rows = [row for curve in reversed(curves) for row in _rows(steps, curve)]
     noisy = [curve.key for curve in curves if curve.noisy]
     drawn_rows = [row | {"value": row["ema_6"]} if row["series"] in noisy else row for row in rows]
@@ -312,7 +305,6 @@ def curve_chart(
         "raw": [row for row in rows if row["series"] in noisy],
         "marked": marked,
         "marked_bar": marked,
-        "guide": _guide_rows(guide, y),
         "zero": [{"zero": 0}] if y.low < 0 < y.high else [],
         "point": _point_rows(rows),
     }
@@ -405,15 +397,10 @@ def path_chart(
     return Chart(name, title, description, *forms)
 
 
-def _value_axis(
-    series: Sequence[DrawnCurve], title: str, percent: bool, scale: Scale, guide: Guide | None
-) -> Axis:
+def _value_axis(series: Sequence[DrawnCurve], title: str, percent: bool, scale: Scale) -> Axis:
     values = np.concatenate([array for curve in series for array in curve.arrays().values()])
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    # If all values are outside the guide, include its nearest edge. Otherwise ignore it, as a
-    # wide guide would flatten the curves.
-    edges = [e for e in guide or () if guide and (low > guide[1] == e or high < guide[0] == e)]
-    extent = limits([values, np.array(edges)], percent)
+    extent = limits([values], percent)
     if scale == "log":
         factor = (high / low) ** 0.06
         extent = (low / factor, high * factor)
@@ -424,13 +411,6 @@ def _value_axis(
         else:
             scale = "linear"
     return Axis(*extent, title, percent, scale=scale)
-
-
-def _guide_rows(guide: Guide | None, y: Axis) -> Rows:
-    if guide is None:
-        return []
-    low, high = max(guide[0], y.low), min(guide[1], y.high)
-    return [{"low": low, "high": high}] if low < high else []
 
 
 def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:

@@ -134,10 +134,6 @@ def _to_chart(result: Any, name: str, title: str, summary: str) -> Chart:
 
 
 def _apply_theme(spec: Spec) -> Spec:
-    if address := _find_url(spec):
-        raise ValueError(
-            f"loads {address}, but reports make no requests: embed the data in the chart"
-        )
     size = len(orjson.dumps(spec))
     if size > MOST_BYTES:
         raise ValueError(
@@ -162,19 +158,6 @@ def _apply_theme(spec: Spec) -> Spec:
         spec["autosize"] = {"type": "fit", "contains": "padding"}
     padding = dict.fromkeys(("left", "right", "top", "bottom"), PADDING)
     return {**spec, "config": config, "padding": padding}
-
-
-def _find_url(value: Any) -> str:
-    if isinstance(value, list):
-        return next(filter(None, map(_find_url, value)), "")
-    if not isinstance(value, dict):
-        return ""
-    if isinstance(value.get("url"), str):
-        return str(value["url"])[:80]
-    mark = value.get("mark")
-    if mark == "image" or (isinstance(mark, dict) and mark.get("type") == "image"):
-        return "a picture"
-    return _find_url([part for key, part in value.items() if key not in ("values", "datasets")])
 
 
 def _reason(error: BaseException) -> str:

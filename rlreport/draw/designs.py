@@ -45,9 +45,9 @@ def curves(scale: Any) -> Spec:
 
     Data: ``step``, ``series``, ``value``, ``low``, ``high`` (band), ``min``, ``max`` (range of the
     steps that a value is the mean of). Layers with their own data:
-    ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``guide`` (usual
-    range ``low``, ``high``), ``zero``, ``raw`` (logged values behind smoothed lines) and ``point``
-    (both with the fields of the data), ``label`` (``step``, ``series``, ``y``, ``label``).
+    ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``zero``,
+    ``raw`` (logged values behind smoothed lines) and ``point`` (both with the fields of the data),
+    ``label`` (``step``, ``series``, ``y``, ``label``).
     """
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
     stroke, width = _by_series(alt.Stroke), _by_series(alt.Size)
@@ -67,7 +67,6 @@ def curves(scale: Any) -> Spec:
     at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
     return _design(
         *_mark_layers(),
-        _data_layer("guide", "rect", _ink("healthy", fillOpacity=0.1), y="low:Q", y2="high:Q"),
         _zero(),
         _layer(
             "band", "area", {"fillOpacity": 0.13}, x="step:Q", y="low:Q", y2="high:Q", color=color
@@ -106,17 +105,6 @@ def paths() -> Spec:
         _data_layer("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
         _data_layer("label", "text", place, x="x:Q", y="y:Q", text="label:N", color=color),
     )
-
-
-def columns() -> Spec:
-    look = _ink("policy", binSpacing=2)
-    tooltip = [
-        _tip("from", title=translatable("from")),
-        _tip("to", title=translatable("to")),
-        _tip("y"),
-    ]
-    bars = _layer("columns", "bar", look, x=_x("from"), x2="to:Q", y=_y("y"), y2=alt.datum(0))
-    return _design(bars.encode(tooltip=tooltip))
 
 
 def histogram() -> Spec:
@@ -301,8 +289,8 @@ def _brush(encodings: list[Any], **places: Any) -> Any:
 
 def compile_designs() -> bytes:
     """Build and compile every design; return the content of ``designs.json``."""
-    specs = {function.__name__: function() for function in (paths, columns)}
-    specs |= {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
+    specs = {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
+    specs |= {"paths": paths()}
     designs = {name: {"spec": spec, "vega": _compile(spec)} for name, spec in specs.items()}
     # Charts of step pages are drawn by ``draw.direct``.
     for function in (histogram, ordered_bars, scatter):

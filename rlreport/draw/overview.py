@@ -18,7 +18,6 @@ from rlreport.draw.run_charts import (
     distribution_charts,
     ending_charts,
     environment_charts,
-    error_by_position_charts,
     frontier_charts,
     reward_part_charts,
     small_multiples,
@@ -35,7 +34,7 @@ USUAL = ("reward", "reward_validation", "kl", "length", "surprisal", "tool_error
 SIZES: dict[PageSlot, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
 
 # Names of charts that are computed from the sample of responses, not from all of them
-SAMPLED = ("distinct_2", "loops", "error_by_position")
+SAMPLED = ("distinct_2", "loops")
 
 # Function of the tables and the page's step axis; yields charts, None for one without data
 ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
@@ -150,7 +149,6 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("value_mean", "value", "value_std"),
         Curve("return_mean", "return", style=(LIGHT["healthy"], DOTTED)),
     ),
-    error_by_position_charts,
     _chart(
         "groups",
         "Groups without variance",

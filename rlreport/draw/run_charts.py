@@ -1,4 +1,4 @@
-"""Charts of the run: rewards, the critic, tools, prompts, tokens, metrics and logged fields."""
+"""Charts of the run: rewards, tools, environments, tokens, metrics and logged fields."""
 
 from __future__ import annotations
 
@@ -11,31 +11,22 @@ import pandas as pd
 
 from rlreport.columns import STEP
 from rlreport.draw.chart import (
-    Axis,
     Chart,
     Scale,
-    bins,
-    counts,
     drawable,
-    fill,
     finite_or_none,
     label,
-    limits,
-    records,
     unique_names,
     varies,
 )
 from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, curves_of, floats, path_chart
-from rlreport.draw.theme import DASHED, LIGHT, PALETTE
+from rlreport.draw.theme import PALETTE
 from rlreport.figures.metadata import ENDING_WORDS, several_endings
 from rlreport.figures.ragged import Floats
-from rlreport.metrics.roles import guide_for, roles_of
+from rlreport.metrics.roles import ROLES, roles_of
 from rlreport.summarise.steps import ROLE_COLUMNS, environment_steps, environments_of
 from rlreport.tables import Tables
-from rlreport.text.messages import figure, format_message, message, plural
-
-# Rewards with at most this many distinct values are treated as grades, such as right or wrong
-FEW_VALUES = 12
+from rlreport.text.messages import figure, message, plural
 
 QUANTILES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 MOST_PARTS = 6  # maximum number of reward parts in a chart
@@ -160,37 +151,6 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     )
 
 
-def error_by_position_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
-    """Yield a chart of the critic's mean |value − return| for each tenth of the response."""
-    positions = tables.positions
-    if positions.empty:
-        return
-    table = positions.sort_values("decile")
-    errors, tenths = floats(table, "abs_error_mean"), floats(table, "decile")
-    if not np.isfinite(errors).any():
-        return
-    x = Axis(0.0, 1.0, message("position in the response"), percent=True)
-    y = Axis(0.0, limits([errors])[1], message("mean |value − return|"))
-    largest = int(np.nanargmax(errors))
-    yield Chart(
-        "error_by_position",
-        message("Error of the critic by position"),
-        message(
-            "{first} in the first tenth of the response, {last} in the last; largest {largest}, "
-            "in tenth {tenth}.",
-            first=figure(errors[0]),
-            last=figure(errors[-1]),
-            largest=figure(errors[largest]),
-            tenth=f"{tenths[largest] + 1:.0f}",
-        ),
-        *fill(
-            "columns",
-            {"rows": records({"from": tenths / 10, "to": (tenths + 1) / 10, "y": errors})},
-            (x, y),
-        ),
-    )
-
-
 MOST_TOOLS = 5  # Maximum number of curves; the tools that answered the most calls are drawn
 
 
@@ -282,99 +242,7 @@ def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         yield chart and replace(chart, switch=column)
 
 
-# A histogram of reward gains needs at least this many prompts that occur in several steps
-LEAST_PROMPTS = 5
-
 MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
-
-
-def prompt_charts(tables: Tables) -> list[Chart]:
-    if tables.steps.empty:
-        return []
-    prompts, steps = tables.prompts, tables.steps
-    if not tables.validation.empty:
-        prompts = prompts[prompts["validation"] == 0]
-    frame = Frame(floats(steps, "step"))
-    best = floats(steps, "group_best_mean")
-    mean = np.where(np.isnan(best), np.nan, floats(steps, "reward_mean"))
-    no_variance = floats(steps, "zero_variance_groups")
-    solved_shares, grade = _solved_shares(tables.training().responses, frame.steps)
-    charts = (
-        _gains(prompts),
-        curve_chart(
-            frame,
-            "group_best",
-            message("Best of a group"),
-            [
-                DrawnCurve("best", message("best"), best),
-                DrawnCurve("mean", message("mean"), mean, LIGHT["muted"], DASHED),
-            ],
-            axis=message("mean reward: best response of each group, all responses"),
-            note=message(
-                "The gap shows how much the mean reward would rise if only the best "
-                "response of each group counted."
-            ),
-        ),
-        curve_chart(
-            frame,
-            "group_shares",
-            message("Groups solved, and groups without variance"),
-            [
-                DrawnCurve("solved", message("solved"), solved_shares),
-                DrawnCurve("zero", message("no variance"), no_variance, LIGHT["reference"], DASHED),
-            ],
-            axis=message("share of groups"),
-            percent=True,
-            note=""
-            if grade is None
-            else message(
-                "A group is solved if at least one response earns {grade}, the highest reward of "
-                "the run.",
-                grade=figure(grade),
-            ),
-        ),
-    )
-    return [chart for chart in charts if chart is not None]
-
-
-def _gains(prompts: pd.DataFrame) -> Chart | None:
-    gain = floats(prompts[prompts["steps"] > 1], "reward_gain")
-    gain = gain[np.isfinite(gain)]
-    if len(gain) < LEAST_PROMPTS:
-        return None
-    step, low, high = bins(gain)
-    starts, ends, numbers = counts(gain, step, low, high)
-    rows = records({"from": starts, "to": ends, "y": numbers})
-    x = Axis(low, high, message("gain of mean reward, first to last step of the prompt"))
-    top = limits([numbers])[1]
-    return Chart(
-        "prompt_gain",
-        message("Reward gain of the prompts"),
-        message(
-            "Of {seen:count} prompts seen in two steps or more, {rose:count} gained reward and "
-            "{fell:count} lost; median gain {median}, from {low} to {high}.",
-            seen=len(gain),
-            rose=int((gain > 0).sum()),
-            fell=int((gain < 0).sum()),
-            median=figure(float(np.median(gain))),
-            low=figure(float(gain.min())),
-            high=figure(float(gain.max())),
-        ),
-        *fill("columns", {"rows": rows}, (x, Axis(0.0, top, message("prompts")))),
-    )
-
-
-def _solved_shares(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, float | None]:
-    """Return per step the share of groups that contain the run's best reward, and that reward."""
-    graded = responses[np.isfinite(responses["reward"])]
-    values = graded["reward"].unique()
-    groups = graded.groupby(["step", "group"])["reward"].agg(["max", "size"])
-    groups = groups[groups["size"] > 1]
-    if not 1 < len(values) <= FEW_VALUES or groups.empty:
-        return np.full(len(steps), np.nan), None
-    best = float(values.max())
-    share = (groups["max"] == best).groupby(level="step").mean()
-    return share.reindex(steps.astype(np.int64)).to_numpy(np.float64), best
 
 
 def token_charts(by_step: pd.DataFrame) -> list[Chart]:
@@ -438,19 +306,6 @@ _IDENTIFIER = re.compile(
     r"(^|[/_. -])(ids?|idx|index|indices|uu?id|guid|hash|seed|line_?(no|number)?)$|[a-z]I[dD]$"
 )
 
-# Patterns of metric names to draw first, in this order; others follow in the log's order
-_FIRST = (
-    r"(^|[/_.])(approx_?)?kl",
-    r"entropy",
-    r"clip_?(ratio|frac)|frac_clipped|ratio",
-    r"reward|score|return",
-    r"loss",
-    r"grad",
-    r"length|tokens",
-    r"value|critic|vf_|explained",
-    r"lr|learning_rate",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class _Group:
@@ -465,18 +320,19 @@ class _Group:
 
     @property
     def varied(self) -> list[str]:
-        """Names of the columns that vary, the most important first."""
-        return sorted((name for name in self.values if varies(self.values[name])), key=_rank)
+        """Names of the columns that vary: those with a role in the order of ROLES, then others."""
+        roles = roles_of(self.values)
+        names = dict.fromkeys([*(roles[role] for role in ROLES if role in roles), *self.values])
+        return [name for name in names if varies(self.values[name])]
 
     @property
     def drawn(self) -> list[str]:
-        """Names of up to ``most`` columns to draw, preferably those with a known healthy range."""
-        preferred = set(sorted(self.varied, key=lambda name: guide_for(name) is None)[: self.most])
-        return [name for name in self.varied if name in preferred]
+        """Names of up to ``most`` columns to draw."""
+        return self.varied[: self.most]
 
 
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart per trainer metric and extra column but reward parts, important ones first."""
+    """Yield a chart per trainer metric and extra column but reward parts, with a role first."""
     for group in _groups(tables):
         roles = {metric: role for role, metric in roles_of(group.values).items()}
         keys = zip(unique_names(group.drawn), group.drawn, strict=True)
@@ -488,13 +344,6 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
                 if chart_name in finding.charts
             ]
             metric_frame = Frame(group.steps, findings, frame.extent)
-            note, guide = "", guide_for(name)
-            if guide is not None:
-                values = {"low": f"{guide.low:g}", "high": f"{guide.high:g}"}
-                values |= {"meaning": message(guide.meaning), "source": message(guide.source)}
-                note = format_message(
-                    "Shaded: the usual range, {low} to {high}: {meaning} ({source}).", values
-                )
             chart = curve_chart(
                 metric_frame,
                 group.prefix + key,
@@ -502,8 +351,6 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
                 [DrawnCurve(group.prefix + key, name, group.values[name])],
                 axis=group.axis,
                 labels=0,
-                note=note,
-                guide=None if guide is None else (guide.low, guide.high),
                 scale=_scale(group.values[name]),
             )
             main = rank < MOST_METRICS
@@ -570,8 +417,3 @@ def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
 def _scale(values: Floats) -> Scale:
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     return "log" if low > 0 and high / low > DECADES else "linear"
-
-
-def _rank(name: str) -> int:
-    matching = (i for i, pattern in enumerate(_FIRST) if re.search(pattern, name, re.IGNORECASE))
-    return next(matching, len(_FIRST))

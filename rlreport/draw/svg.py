@@ -62,10 +62,15 @@ def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
 
 
 def drawn_alone(chart: Chart) -> Chart:
-    """Return a custom chart with ``vega`` compiled from its ``spec``, and ``svg`` rendered."""
+    """Return a custom chart with ``vega`` compiled from its ``spec``, and ``svg`` rendered.
+
+    Data from an address is an error of the renderer; pictures it would leave out without a word.
+    """
     vega = _vl_convert().vegalite_to_vega(_json(chart.spec))
-    svg = _page_svg(_svg(_json(vega)), chart.name, chart.description)
-    return replace(chart, vega=vega, svg=svg)
+    drawing = _svg(_json(vega))
+    if any("mark-image" in element.get("class", "") for element in drawing.iter()):
+        raise ValueError("has image marks, but reports load no pictures")
+    return replace(chart, vega=vega, svg=_page_svg(drawing, chart.name, chart.description))
 
 
 def png(chart: Chart, width: int, font: str = FONT) -> bytes:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import message, translatable
+from rlreport.text.messages import message
 
 _MEAN = r"(?:[_/.](?:all[_/.])?(?:mean|avg|average))?"
 _AVG = r"(?:(?:mean|avg|average)_)?"
@@ -199,49 +199,6 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
         if role not in roles and (metric := next(matching, None)):
             roles[role] = metric
     return roles
-
-
-class Guide(NamedTuple):
-    """The healthy range of a metric (``low`` to ``high``), its meaning and the range's source."""
-
-    metric: str
-    low: float
-    high: float
-    meaning: str
-    source: str
-
-
-_TRL = translatable("TRL's guide to the metrics of PPO")
-
-# Known healthy ranges; metric names are written as the trainers log them
-GUIDANCE: tuple[Guide, ...] = (
-    Guide("objective/kl", 0.0, 10.0, "KL to the reference; keep it between 0 and 10", _TRL),
-    Guide(
-        "val/ratio", 0.8, 1.2, "floats around 1.0; 2.0 or 0.1 means updates too drastic", _TRL
-    ),
-    Guide(
-        "clip_ratio/region_mean", 0.0, 0.3, "share of clipped tokens; more means updates too large",
-        "TRL's GRPO metrics; the threshold of ratio_drift",
-    ),
-    Guide(
-        "frac_reward_zero_std", 0.0, 0.5, "groups without variance give no learning signal",
-        "DAPO; the threshold of zero_variance_groups",
-    ),
-    Guide(
-        "sampling/importance_sampling_ratio/mean", 0.95, 1.05,
-        "sampler and trainer agree at 1", "NeMo-RL's guides; the threshold of engine_mismatch",
-    ),
-    Guide(
-        "critic/vf_explained_var", 0.0, 1.0, "below 0 the critic is worse than a constant",
-        "verl's metrics; PPO practice",
-    ),
-)  # fmt: skip
-
-
-def guide_for(metric: str) -> Guide | None:
-    """Return the healthy range of a metric, None if unknown; ignore prefixes like ``train/``."""
-    plain = metric.removeprefix("train/").removeprefix("eval/").removeprefix("eval_")
-    return next((guide for guide in GUIDANCE if guide.metric == plain), None)
 
 
 ROLLOUT_WRITER = (

@@ -80,8 +80,8 @@ def _sample(tables: Tables) -> str:
     method = message(
         "The sample consists of whole groups, selected by a hash of their position in the logs, "
         "with equally many responses per step. Distinct-2, spreading texts, languages, "
-        "templates, token figures and the critic's error by position are computed from the "
-        "sample, all other figures from all responses."
+        "templates and token figures are computed from the sample, all other figures from all "
+        "responses."
     )
     return sentences([sampling(tables), method if tables.sample_note else ""])
 

@@ -102,13 +102,12 @@ def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
 
 
 def prompts_view(
-    context: RunContext, charts: Sequence[Chart], addresses: Addresses, shown: Container[int]
+    context: RunContext, addresses: Addresses, shown: Container[int]
 ) -> dict[str, Any]:
     """Return what the page prints; ``shown``: prompts with a row on the responses page."""
     return {
         "table": _prompts(context, addresses, shown),
         "groups": _groups(context.tables, addresses),
-        "charts": charts,
     }
 
 

@@ -40,7 +40,6 @@ from rlreport.pages.views import (
     RESPONSE_TEXT,
     REWARD_PATH,
     RUN_TILES,
-    SAMPLED_FIGURE,
     STEP_LINK,
     Cell,
     Change,
@@ -507,11 +506,11 @@ def _extreme_cell(extreme: Extreme) -> Cell:
 
 
 def _steps(context: RunContext, addresses: Addresses) -> TableView:
-    steps, notes = context.tables.steps, []
+    steps, note = context.tables.steps, ""
     columns = [STEP[name] for name in columns_with_data(steps, STEPS_SHOWN)]
     if not context.has_rollouts and len(steps) > MOST_ROWS:
-        text = message("{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps))
-        notes, steps = [text], steps.iloc[evenly(len(steps), MOST_ROWS)]
+        note = message("{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps))
+        steps = steps.iloc[evenly(len(steps), MOST_ROWS)]
     for name in ("failed_rollouts", "responses"):
         if not steps[name].any():
             columns = [c for c in columns if c.name != name]
@@ -521,8 +520,6 @@ def _steps(context: RunContext, addresses: Addresses) -> TableView:
         metrics = context.tables.metrics.set_index("step").reindex(names)
         roles = roles_of(map(str, metrics.columns))
         trainer = metrics[[roles[role] for role in ROLES_SHOWN if role in roles]]
-    if any(c.name == SAMPLED_FIGURE for c in columns):
-        notes.append(distinct_2_note(context.tables.sample_note))
     return table(
         "steps",
         message("Steps"),
@@ -537,7 +534,7 @@ def _steps(context: RunContext, addresses: Addresses) -> TableView:
             _step_badges(context, step, incomplete)
             for step, incomplete in zip(names, steps["incomplete"].tolist(), strict=True)
         ],
-        note=sentences(notes),
+        note=note,
     )
 
 
@@ -612,15 +609,13 @@ def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
 
 
 def windows_in_words(context: RunContext) -> str:
-    """Return what the numbers of key figures are, and what distinct-2 counts."""
+    """Return what the numbers of key figures are."""
     windows = (course.window for course in context.verdict.courses.values())
-    words = plural(
+    return plural(
         "First → last, or first → best → last.",
         "First → last, or first → best → last: means of up to {count} consecutive values.",
         max(windows, default=1),
     )
-    shown = SAMPLED_FIGURE in context.tile_names
-    return sentences([words, distinct_2_note(context.tables.sample_note) if shown else ""])
 
 
 def _logged_part(context: RunContext) -> str:
@@ -637,11 +632,6 @@ def _logged_part(context: RunContext) -> str:
         "logged.",
         count,
     )
-
-
-def distinct_2_note(sample_note: str) -> str:
-    """Return a note that distinct-2 is computed from a sample, "" without a sample."""
-    return message("Distinct-2 is {sample}.", sample=sample_note) if sample_note else ""
 
 
 def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:

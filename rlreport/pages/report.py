@@ -17,7 +17,7 @@ from rlreport.comparison.reports import METRICS_FILE, REPORT, pack_table, respon
 from rlreport.comparison.reports import PATH as RESPONSES
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import arranged, overview_charts
-from rlreport.draw.run_charts import prompt_charts, token_charts
+from rlreport.draw.run_charts import token_charts
 from rlreport.draw.svg import drawn
 from rlreport.options import BuildOptions, OutputOptions
 from rlreport.pages.data import chart_path, csv, data_view, exports, report_json
@@ -84,7 +84,7 @@ class ReportBuilder(RunContext, Maker):
 
     @property
     def page_charts(self) -> dict[str, list[Chart]]:
-        """Charts of the pages "overview", "prompts" and "tokens", which are not drawn yet."""
+        """Charts of the pages "overview" and "tokens", which are not drawn yet."""
         return self.once("charts", self._page_charts)
 
     def _page_charts(self) -> dict[str, list[Chart]]:
@@ -93,7 +93,6 @@ class ReportBuilder(RunContext, Maker):
         charts = overview_charts(tables, lead, band=self.options.band, run=self.run)
         return {
             "overview": [*arranged(charts, verdict.findings, verdict.lead), *self.own_charts],
-            "prompts": prompt_charts(tables) if self.has_rollouts else [],
             "tokens": token_charts(self.spreading.by_step) if self.has_rollouts else [],
         }
 
@@ -144,7 +143,7 @@ class ReportBuilder(RunContext, Maker):
             listed = [page.listed for page in self.step_pages]
             views |= {
                 "responses": responses_view(listed, self, addresses, self.shown),
-                "prompts": prompts_view(self, drawings["prompts"], addresses, self._listed_prompts),
+                "prompts": prompts_view(self, addresses, self._listed_prompts),
                 "tokens": tokens_view(self, drawings["tokens"], addresses),
             }
         views |= {

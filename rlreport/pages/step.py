@@ -24,7 +24,7 @@ from rlreport.draw.chart import Chart, finite_or_none
 from rlreport.draw.step import CHARTED, step_charts
 from rlreport.figures.ragged import Floats, spans
 from rlreport.options import GaeOptions
-from rlreport.pages.overview import distinct_2_note, finding_view, step_figures
+from rlreport.pages.overview import finding_view, step_figures
 from rlreport.pages.templates import Addresses, canonical_json, gzip_base64, packed_json
 from rlreport.pages.views import (
     SAMPLED_FIGURE,
@@ -47,7 +47,7 @@ from rlreport.pages.views import (
 from rlreport.read.rollouts import Rollout, Turn
 from rlreport.summarise.steps import NO_VARIANCE
 from rlreport.tables import IN_BRANCH, length_column
-from rlreport.text.messages import Joined, message, sample_note
+from rlreport.text.messages import Joined, message
 from rlreport.text.numbers import NumberKind
 from rlreport.text.tokens import Style, spelled
 
@@ -424,7 +424,6 @@ def step_view(
         "first": _step_link(linked[0], addresses),
         "all": Link(message("All steps"), overview + ("" if context.one_file else "#steps")),
         "figures": step_figures(context, job),
-        "sample_note": _sample_note(job.columns[SAMPLED_FIGURE][judged], context),
         "charts": charts,
         "findings": [{**finding_view(f, addresses), "steps": all_steps} for f in job.findings],
         "responses": _table(job, rows, context, addresses),
@@ -572,12 +571,6 @@ def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dic
         "href": addresses.any_step("{step}"),
         "prompt": addresses.prompt("{prompt}"),
     }
-
-
-def _sample_note(values: Floats, context: PageContext) -> str:
-    if not context.sampled or SAMPLED_FIGURE not in context.tile_names:
-        return ""
-    return distinct_2_note(sample_note(int((~np.isnan(values)).sum()), len(values)))
 
 
 def _incomplete(job: StepJob) -> str:

@@ -231,7 +231,6 @@ def _scan(
         responses=responses,
         extras=extras,
         reward_parts=reward_parts,
-        positions=pd.DataFrame(),
         bad_lines=bad_lines,
         bad_count=bad_count,
         notes=notes,

@@ -24,7 +24,6 @@ from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, un
 
 FIGURES = ("kl", "log_ratio", "prob", "ref_prob", "value_error")
 _MAX_STRING = 200
-DECILES = 10
 _LARGEST = 2.0**40  # Values per token are clipped to ± this, as the KL estimate k3 may be infinite
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _JOB_ROWS = 256
@@ -52,9 +51,6 @@ class Part(NamedTuple):
     labels: NDArray[np.int8]  # (R,), see ``holds_label``
     # float32 (len(FIGURES), ids of ``units``): KL etc. of each, NaN where not logged
     figures: NDArray[np.float32]
-    # float64 (4, DECILES), per tenth of the response: number of tokens with a critic's error, and
-    # their sums of absolute errors, of values and of returns
-    tenths: Floats
     strings: list[str]
 
 
@@ -92,7 +88,6 @@ class _Collector:
         self._distinct_2: list[float] = []
         self._labels: list[int] = []
         self._values: list[NDArray[np.float32]] = []
-        self._tenths = np.zeros((4, DECILES))
 
     def add(self, row: int, index: int, figures: TokenFigures) -> None:
         rollouts = self._rollouts
@@ -123,23 +118,10 @@ class _Collector:
             for i, name in enumerate(FIGURES):
                 if (logged := getattr(figures, name)) is not None:
                     values[i] = np.clip(logged[sampled], -_LARGEST, _LARGEST)
-            if not cut:
-                self._add_positions(figures, sampled)
         if cut or len(ids) > 2 * EDGE:
             gap = np.full((len(FIGURES), 1), np.nan, np.float32)
             values = np.concatenate([values[:, :EDGE], gap, values[:, -EDGE:]], axis=1)
         self._values.append(values)
-
-    def _add_positions(self, figures: TokenFigures, sampled: NDArray[np.bool_]) -> None:
-        """Sum the critic's error by tenth of the response: token t of T is in floor(10 t / T)."""
-        if figures.value is None or figures.return_ is None or figures.value_error is None:
-            return
-        errors = np.abs(figures.value_error[sampled])
-        finite = np.isfinite(errors)
-        tenth = (DECILES * np.arange(len(errors)) // max(len(errors), 1))[finite]
-        self._tenths[0] += np.bincount(tenth, minlength=DECILES)
-        summed = errors, figures.value[sampled], figures.return_[sampled]
-        self._tenths[1:] += [np.bincount(tenth, part[finite], DECILES) for part in summed]
 
     def _edges(self, ids: Ids, *, cut: bool = False) -> Ids:
         if len(ids) <= 2 * EDGE and not cut:
@@ -161,7 +143,6 @@ class _Collector:
             np.array(self._distinct_2, np.float64),
             np.array(self._labels, np.int8),
             np.concatenate(self._values, axis=1),
-            self._tenths,
             [string[:_MAX_STRING] for string in self._numbers],
         )
 
@@ -243,7 +224,6 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
         ref_words=_text_sample(references, training[references.rows], strings, "word")[0],
         tokens=tokens,
         every=every,
-        positions=_positions(np.sum([part.tenths for part in parts], axis=0)),
         sampled=len(rows),
         sampled_of=len(training) if len(rows) == len(training) else int(training.sum()),
         notes=[*scan.notes, *notes],
@@ -265,11 +245,3 @@ def _text_sample(
     strings = [vocabulary[number] for number in used.tolist()]
     sample = TextSample(units.rows[keep], offsets, ids.astype(np.int32), strings, unit, labels)
     return sample, places
-
-
-def _positions(tenths: Floats) -> pd.DataFrame:
-    deciles = np.flatnonzero(tenths[0])
-    counts, *sums = tenths[:, deciles]
-    names = ("abs_error_mean", "value_mean", "return_mean")
-    means = dict(zip(names, (total / counts for total in sums), strict=True))
-    return pd.DataFrame({"decile": deciles, "count": counts.astype(np.int64), **means})

@@ -78,7 +78,6 @@ def no_responses(name: str, notes: list[Note]) -> Scan:
         name=name,
         responses=pd.DataFrame(responses),
         extras=pd.DataFrame(index=pd.RangeIndex(0)),
-        positions=pd.DataFrame(),
         notes=notes,
     )
 
