@@ -106,10 +106,12 @@ $(OLDEST)/installed: pyproject.toml
 test-oldest: $(OLDEST)/installed browser
 	PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/pytest -n 3 --dist loadfile -m 'not slow and not ci and not timed'
 
-# What CI runs after it: packaging, integrations and long runs; then the floor of coverage over both.
+# What CI runs after it: packaging, integrations and long runs, with the floor of coverage over both;
+# then tests that look for counterexamples, ten times as long, which runs the same lines again.
 test-ci: $(VENV)/installed-integrations browser
 	$(PYTEST) -m 'ci and not slow' $(COVERED)
 	$(if $(COVER),$(BIN)/coverage report --skip-covered)
+	RLREPORT_SEARCH=10 $(PYTEST) -m '(hypothesis or search) and not slow'
 
 # What differs from the kept reports and rows of tests/data/net; then, to keep what is there now.
 net: $(VENV)/installed-test
