@@ -11,10 +11,12 @@ import pytest
 
 import rlreport
 from rlreport.about.card import MOST_ENTRIES, is_secret, run_card
-from rlreport.about.several_runs import SEVERAL_RUNS
+from rlreport.about.several_runs import SEVERAL_RUNS, several_runs
 from rlreport.errors import UsageError
+from rlreport.summarise import summarise
 from tests.forms import FORMS, everything
 from tests.hostile import write_log
+from tests.reading import read
 from tests.running import build
 
 SNIPPETS: dict[str, tuple[str, ...]] = {
@@ -370,7 +372,13 @@ def folders(root, *names):
     return root
 
 
-def mixed(out, logs, **options):
+def mixed(*logs):
+    """Return what is told of logs that look like several runs."""
+    note = several_runs(logs, summarise(read(*logs)))
+    return note.text if note else ""
+
+
+def reported(out, logs, **options):
     """Return what a report tells of several runs, which is a warning, too."""
     report = rlreport.build(logs, out / "out.md", workers=1, **options)
     found = {finding.id: finding.severity for finding in report.verdict.findings}
@@ -389,23 +397,23 @@ def test_two_runs_are_told_beside_the_verdict_and_on_the_data_page(tmp_path):
         assert said in text
         assert "rlreport index" in text
         assert "rlreport compare" in text
-    assert not mixed(tmp_path, logs, merge=True)
-    assert mixed(tmp_path, [logs / "kl_low", logs / "kl_high"])
+    assert not reported(tmp_path, logs, merge=True)
+    assert reported(tmp_path, [logs / "kl_low", logs / "kl_high"])
     assert "look like 2 runs" in (tmp_path / "out.md").read_text()
-    assert "kl_low" not in mixed(tmp_path, logs, redact="names")
+    assert "kl_low" not in reported(tmp_path, logs, redact="names")
 
 
 def test_folders_with_a_configuration_each_are_runs_whatever_their_files(tmp_path):
     for i, name in enumerate("ab"):
         write_rows(tmp_path / name / f"{i}.jsonl", (i, 1 + i), i)
-    assert not mixed(tmp_path, tmp_path)
+    assert not mixed(tmp_path)
     for name in "ab":
         (tmp_path / name / "config.yaml").write_text("lr: 1\n")
-    assert "its own configuration" in mixed(tmp_path, tmp_path)
+    assert "its own configuration" in mixed(tmp_path)
 
 
 def test_runs_of_different_lengths_are_several_runs(shared_data, tmp_path):
-    told = mixed(tmp_path, [shared_data / "ppo_healthy", shared_data / "ppo_reward_hacking"])
+    told = mixed(shared_data / "ppo_healthy", shared_data / "ppo_reward_hacking")
     assert "look like 2 runs, as they share 40 steps" in told
 
 
@@ -413,7 +421,7 @@ def test_runs_of_different_lengths_are_several_runs(shared_data, tmp_path):
     "names", [("rank_0", "rank_1"), ("worker-0", "worker-1"), ("train", "val"), ("0", "1")]
 )
 def test_folders_that_one_run_writes_are_one_run(names, tmp_path):
-    assert not mixed(tmp_path, folders(tmp_path / "logs", *names))
+    assert not mixed(folders(tmp_path / "logs", *names))
 
 
 @pytest.mark.parametrize(
@@ -430,4 +438,4 @@ def test_folders_that_one_run_writes_are_one_run(names, tmp_path):
 def test_files_of_several_runs_in_one_folder(names, prompt, expected, tmp_path):
     for name in names:
         write_rows(tmp_path / f"{name}.jsonl", range(6), 1, prompt or name)
-    assert bool(mixed(tmp_path, tmp_path)) == expected
+    assert bool(mixed(tmp_path)) == expected

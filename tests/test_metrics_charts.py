@@ -1,8 +1,8 @@
 """Trainer metrics beside the logs become charts over the same steps, with guidance shaded."""
 
-import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -20,8 +20,12 @@ from rlreport.draw.run_charts import MOST_METRICS, not_drawn
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
 from rlreport.errors import StrictError, UnusableInputError
+from rlreport.metrics import find_and_read
 from rlreport.metrics.roles import GUIDANCE
-from tests.reading import jsonl, row, write
+from rlreport.options import BuildOptions
+from rlreport.pipeline import check_logs
+from rlreport.summarise import summarise
+from tests.reading import jsonl, read, row, write
 from tests.running import rlreport as rlreport_command
 from tests.tables_builder import line_of, table_of_rows, tables_of
 
@@ -88,9 +92,8 @@ def test_metrics_that_are_named_take_the_place_of_those_found(logs, tmp_path):
     state(logs / "trainer_state.json", loss=[1.0, 2.0, 3.0])
     other = tmp_path / "other.csv"
     other.write_text("step,kl\n10,1\n20,2\n30,4\n")
-    found, _ = charts(logs, metrics=[other])
-    assert found.keys() == {"kl"}
-    assert values(found["kl"]) == {10: 1.0, 20: 2.0, 30: 4.0}
+    table = find_and_read([logs], [other]).table
+    assert table.to_dict("list") == {"step": list(STEPS), "kl": [1.0, 2.0, 4.0]}
 
 
 def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs):
@@ -103,7 +106,7 @@ def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs
     assert note.text.startswith("trainer metrics not read: trainer_state.json")
     assert "trainer metrics not read" in (Path(report.out) / "data.html").read_text("utf-8")
     with pytest.raises(UnusableInputError, match=r"trainer_state\.json"):
-        charts(logs, metrics=[broken])
+        find_and_read([logs], [broken])
 
 
 def main_of(page: Path) -> str:
@@ -165,13 +168,13 @@ def test_files_that_are_used_are_not_said_to_be_unread(logs):
 def test_metrics_that_are_read_are_nothing_odd_to_strict(logs):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     (logs / "progress.csv").write_text("step,lr\n10,0.5\n20,0.25\n")
-    found, _ = charts(logs, strict=True)
-    assert found.keys() == {"loss", "lr"}
+    strict = BuildOptions(strict=True, workers=1)
+    check_logs([logs], strict)
     with pytest.raises(StrictError, match=r"progress\.csv"):
-        charts(logs, strict=True, metrics=[logs / "trainer_state.json"])
+        check_logs([logs], replace(strict, metrics=[logs / "trainer_state.json"]))
     (logs / "trainer_state.json").write_text("{")
     with pytest.raises(StrictError, match=r"trainer_state\.json"):
-        charts(logs, strict=True)
+        check_logs([logs], strict)
 
 
 @pytest.mark.parametrize("command", ["check", "inspect"])
@@ -347,8 +350,7 @@ def test_the_chart_of_the_reward_has_the_trainers_mean_and_validation(learning):
 @pytest.mark.parametrize(("offset", "named"), [(0.0, False), (0.2, True)])
 def test_a_trainer_that_disagrees_with_the_rollouts_is_a_note(learning, offset, named):
     events = [{"step": s, "reward_mean": 0.5 + offset + 0.01 * (-1) ** s} for s in range(10)]
-    _, report = charts(jsonl(learning / "metrics.jsonl", *events).parent)
+    metrics = find_and_read([jsonl(learning / "metrics.jsonl", *events)])
     said = "the mean reward of the rollouts is 0.500, the trainer's “reward_mean” 0.700 over"
-    assert any(note.text.startswith(said) for note in report.tables.notes) == named
-    page = (Path(report.out) / "data.html").read_text("utf-8")
-    assert (said in html.unescape(page)) == named
+    notes = summarise(read(learning / "rank_0.jsonl"), metrics).notes
+    assert any(note.text.startswith(said) for note in notes) == named
