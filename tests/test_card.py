@@ -15,8 +15,7 @@ from rlreport.about.several_runs import SEVERAL_RUNS, several_runs
 from rlreport.errors import UsageError
 from rlreport.summarise import summarise
 from tests.forms import FORMS, everything
-from tests.hostile import write_log
-from tests.reading import read
+from tests.reading import read, row, write
 from tests.running import build
 
 SNIPPETS: dict[str, tuple[str, ...]] = {
@@ -319,8 +318,7 @@ def test_no_form_of_a_report_holds_a_secret_and_pages_show_the_card(form, tmp_pa
 
 @pytest.mark.parametrize("redact", [True, "names"])
 def test_a_redacted_card_has_no_prose_and_one_without_names_nothing(redact, tmp_path):
-    row = {"step": 0, "prompt": "p", "response": "r", "reward": 1}
-    logs = write_log(tmp_path / "a.jsonl", [row] * 4)
+    logs = write(tmp_path / "a.jsonl", [row()] * 4)
     texts = {
         "system_prompt": "Think",
         "note": "two words",
@@ -348,7 +346,7 @@ def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> No
         for step in range(12)
         for i in range(8)
     ]  # fmt: skip
-    write_log(folder / "log.jsonl", rows)
+    write(folder / "log.jsonl", rows)
     (folder / "config.yaml").write_text(
         "algorithm:\n  kl_coef: 0.05\n  other: 3\nactor:\n  lr: 1e-6\n  beta: yes\n"
     )
@@ -362,8 +360,7 @@ def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> No
 
 
 def write_rows(path, steps, reward, prompt="p"):
-    rows = [{"step": s, "prompt": prompt, "response": "r", "reward": reward} for s in steps]
-    return write_log(path, rows)
+    return write(path, [row(step, prompt=prompt, reward=reward) for step in steps])
 
 
 def folders(root, *names):

@@ -25,7 +25,7 @@ from rlreport.metrics.roles import GUIDANCE
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
 from rlreport.summarise import summarise
-from tests.reading import jsonl, read, row, write
+from tests.reading import read, row, write
 from tests.running import rlreport as rlreport_command
 from tests.tables_builder import line_of, table_of_rows, tables_of
 
@@ -75,7 +75,7 @@ def test_each_kind_of_file_beside_the_logs_becomes_charts_on_our_steps(logs):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     (logs / "progress.csv").write_text("step,lr\n10,0.5\n30,0.25\n")
     verl = [{"step": s, "data": {"actor/entropy": s / 10}} for s in (0, *STEPS, 40)]
-    jsonl(logs / "project" / "experiment.jsonl", *verl)
+    write(logs / "project" / "experiment.jsonl", verl)
     found, report = charts(logs)
     assert found.keys() == {"loss", "lr", "actor_entropy"}
     assert values(found["loss"]) == {10: 0.5, 20: 0.25, 30: 0.125}
@@ -115,7 +115,7 @@ def main_of(page: Path) -> str:
 
 def test_pages_name_the_files_that_the_metrics_come_from(logs, tmp_path):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
-    jsonl(logs / "project" / "experiment.jsonl", {"step": 10, "data": {"kl": 1.0, "lr": 2.0}})
+    write(logs / "project" / "experiment.jsonl", [{"step": 10, "data": {"kl": 1.0, "lr": 2.0}}])
     _, report = charts(logs)
     overview, data = (main_of(Path(report.out) / name) for name in ("index.html", "data.html"))
     assert "Trainer metrics from project/experiment.jsonl, trainer_state.json." in overview
@@ -319,7 +319,7 @@ def test_key_figures_are_the_trainers_where_it_logged_them(learning):
         {"step": s, "reward": 0.1 * s, "val_accuracy": 0.05 * s, "kl": 0.01 * s, "token_entropy": 1}
         for s in range(10)
     ]
-    _, report = charts(jsonl(learning / "metrics.jsonl", *events).parent)
+    _, report = charts(write(learning / "metrics.jsonl", events).parent)
     tiles = {tile.key: tile for tile in report.figures}
     windows = Run(report.tables).reward_windows()
     assert tiles["reward_mean"].now.value == pytest.approx(windows["end"])
@@ -341,7 +341,7 @@ def test_key_figures_are_the_trainers_where_it_logged_them(learning):
 def test_the_chart_of_the_reward_has_the_trainers_mean_and_validation(learning):
     events = [{"step": s, "reward": 0.1 * s} for s in range(10)]
     events += [{"step": s, "eval_reward": 0.5} for s in (4, 9)]
-    _, report = charts(jsonl(learning / "metrics.jsonl", *events).parent)
+    _, report = charts(write(learning / "metrics.jsonl", events).parent)
     spec = json.loads((Path(report.out) / "data" / "charts" / "reward.vl.json").read_bytes())
     drawn = {d["series"] for d in spec["data"]["values"] if d.get("value") is not None}
     assert drawn == {"policy", "trainer", "validation"}
@@ -350,7 +350,7 @@ def test_the_chart_of_the_reward_has_the_trainers_mean_and_validation(learning):
 @pytest.mark.parametrize(("offset", "named"), [(0.0, False), (0.2, True)])
 def test_a_trainer_that_disagrees_with_the_rollouts_is_a_note(learning, offset, named):
     events = [{"step": s, "reward_mean": 0.5 + offset + 0.01 * (-1) ** s} for s in range(10)]
-    metrics = find_and_read([jsonl(learning / "metrics.jsonl", *events)])
+    metrics = find_and_read([write(learning / "metrics.jsonl", events)])
     said = "the mean reward of the rollouts is 0.500, the trainer's “reward_mean” 0.700 over"
     notes = summarise(read(learning / "rank_0.jsonl"), metrics).notes
     assert any(note.text.startswith(said) for note in notes) == named
