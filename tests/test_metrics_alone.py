@@ -323,11 +323,11 @@ def test_the_index_builds_a_report_of_each_run(tmp_path: Path) -> None:
 
 def _outcome(bases: list[Path], news: list[Path], **given: Any) -> words.Outcome:
     options = CompareOptions(**given)
-    runs = [
+    base, new = (
         [compared_run(path, options, Thresholds(), Progress()) for path in side]
         for side in (bases, news)
-    ]
-    return words.outcome_of(*runs, options)
+    )
+    return words.outcome_of(base, new, options)
 
 
 def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tmp_path):
