@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUT ?= report
 OLDEST := $(VENV)-oldest
 
-.PHONY: report pictures docs lint lint-style lint-types lint-scripts lint-files test test-ci test-oldest net net-accept release-check browser format clean
+.PHONY: report pictures docs lint lint-style lint-types lint-scripts lint-files test test-ci search test-oldest net net-accept release-check browser format clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -110,6 +110,10 @@ test-oldest: $(OLDEST)/installed browser
 test-ci: $(VENV)/installed-integrations browser
 	$(PYTEST) -m 'ci and not slow' $(COVERED)
 	$(if $(COVER),$(BIN)/coverage report --skip-covered)
+
+# Tests that look for counterexamples, ten times as long.
+search: $(VENV)/installed-test browser
+	RLREPORT_SEARCH=10 $(PYTEST) -m '(hypothesis or search) and not slow'
 
 # What differs from the kept reports and rows of tests/data/net; then, to keep what is there now.
 net: $(VENV)/installed-test

@@ -34,6 +34,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Files that take longest are begun first, lest workers of xdist wait for the last of them.
+SLOW = {
+    *("browser_interaction", "browser_list", "browser_one_file", "browser_pages"),
+    *("browser_responses", "cache_pages", "compare", "deliver_ownership", "deliver_redact"),
+    *("deliver_same", "deliver_size", "deliver_store", "languages", "notes", "read_rollouts"),
+    "read_store",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in SLOW)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     # pytest-cov's own no_cover does nothing in a worker of xdist, where two measure at once.

@@ -48,10 +48,6 @@ def write(path: Path, rows: Sequence[Mapping[str, Any] | bytes | str]) -> Path:
     return path
 
 
-def jsonl(path: Path, *objects: Any) -> Path:
-    return write(path, objects)
-
-
 def damage(data: bytearray, rng: random.Random, tricks: Sequence[bytes]) -> None:
     """Flip, overwrite, cut or splice a few bytes of a log, in place."""
     at = rng.randrange(len(data))

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from rlreport.cli import main
 
 SEARCH = int(os.environ.get("RLREPORT_SEARCH", "1"))
-"""How many times longer than for every change tests look for a counterexample; CI says 10."""
+"""How many times longer than usual tests look for a counterexample; make search says 10."""
 
 
 def rlreport(*arguments: object, **extra: Any) -> subprocess.CompletedProcess[str]:

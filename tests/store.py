@@ -113,14 +113,15 @@ def short_log(folder: Path) -> Path:
     return write(folder / "a.jsonl", rows)
 
 
-def long_log(path: Path) -> Path:
-    """Write a log of 40 MB: 2,500 rows of some 16 kB in 20 steps."""
+def long_log(path: Path, rows: int = 2_500) -> Path:
+    """Write a log of 40 MB: 2,500 rows of some 16 kB in 20 steps; or of fewer."""
     path.parent.mkdir()
     arrays = tokens(*[f"word{i % 97}" for i in range(300)])
     lines = []
-    for i in range(2_500):
+    for i in range(rows):
         arrays["logprobs"][i % 300] = -1 / (i + 1)
-        lines.append(json.dumps({**arrays, "step": i // 125, "response": f"{i} " * 900}).encode())
+        fields = {"step": 20 * i // rows, "response": f"{i} " * 900}
+        lines.append(json.dumps({**arrays, **fields}).encode())
     path.write_bytes(b"\n".join(lines) + b"\n")
     return path
 

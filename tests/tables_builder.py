@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -221,11 +221,3 @@ def tables(**columns: Any) -> Tables:
     """Make a run of 40 steps with 100 responses each; a scalar fills its column."""
     filled = {name: np.broadcast_to(np.asarray(v), STEP.shape) for name, v in columns.items()}
     return make_tables({"step": STEP, "reward": SIGN, **filled})
-
-
-def solve(z: float, z_of: Callable[[float], float], low: float, high: float) -> float:
-    """Return the shift at which an increasing ``z_of`` meets ``z``."""
-    for _ in range(16):
-        middle = (low + high) / 2
-        low, high = (middle, high) if z_of(middle) < z else (low, middle)
-    return (low + high) / 2

@@ -12,7 +12,7 @@ from rlreport.deliver.email import assemble, encode_view
 from rlreport.pages.templates import Page, environment
 from rlreport.pages.views import Link, Shell
 from rlreport.text.language import ENGLISH
-from tests import test_browser_list, test_browser_response, test_browser_tokens
+from tests import test_browser_list, test_browser_response
 from tests.browser import serious, until, visiting
 from tests.pages import Made, step_view, write_step
 
@@ -47,7 +47,7 @@ def write_one_file(folder: Path, made: Made) -> Path:
     return out
 
 
-def in_one_file(module: ModuleType, made: Made, query: str = "", ready: str = ".page.step") -> type:
+def in_one_file(module: ModuleType, made: Made) -> type:
     """The tests of a folder page as a class whose pages are views of one file."""
 
     @pytest.fixture(scope="class")
@@ -60,8 +60,8 @@ def in_one_file(module: ModuleType, made: Made, query: str = "", ready: str = ".
 
     @pytest.fixture
     def page(self, browser, one_file):
-        with visiting(browser, one_file, f"#/steps/100{query}") as opened:
-            opened.wait_for_selector(ready)
+        with visiting(browser, one_file, "#/steps/100") as opened:
+            opened.wait_for_selector(".page.step")
             yield opened
 
     given = {"page", "step"}
@@ -77,9 +77,6 @@ def in_one_file(module: ModuleType, made: Made, query: str = "", ready: str = ".
 
 TestList = in_one_file(test_browser_list, Made(responses=37, tokens=20))
 TestResponse = in_one_file(test_browser_response, Made(with_tokens=3))
-TestTokens = in_one_file(
-    test_browser_tokens, test_browser_tokens.MADE, "?r=1", ready=".token-text .t"
-)
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ def built(tmp_path: Path) -> Callable[..., dict[str, bytes]]:
     return build
 
 
-@pytest.mark.parametrize("options", [{}, {"redact": "names"}, {"max_size": 1_700_000}])
+@pytest.mark.parametrize("options", [{"redact": "names"}, {"max_size": 1_700_000}])
 def test_a_grown_log_gives_the_report_that_it_gives_without_a_cache(tmp_path, built, options):
     log = write(tmp_path / "log.jsonl", rows(range(6)))
     built(**options)
@@ -59,6 +59,7 @@ def test_only_pages_that_changed_are_written(tmp_path, built):
     pages = {path: path.stat() for path in (tmp_path / "out" / "steps").iterdir()}
     write(log, rows(range(STEPS + 1)))
     after = built()
+    assert after == built("cold", "")
     changed = {name for name in after if after[name] != before.get(name)}
     # The last page has a later neighbour now, some other a response that is an extreme of the run.
     assert len([name for name in changed if name.startswith("steps/")]) < STEPS // 2

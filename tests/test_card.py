@@ -11,10 +11,11 @@ import pytest
 
 import rlreport
 from rlreport.about.card import MOST_ENTRIES, is_secret, run_card
-from rlreport.about.several_runs import SEVERAL_RUNS
+from rlreport.about.several_runs import SEVERAL_RUNS, several_runs
 from rlreport.errors import UsageError
+from rlreport.summarise import summarise
 from tests.forms import FORMS, everything
-from tests.hostile import write_log
+from tests.reading import read, row, write
 from tests.running import build
 
 SNIPPETS: dict[str, tuple[str, ...]] = {
@@ -319,8 +320,7 @@ def test_no_form_of_a_report_holds_a_secret_and_pages_show_the_card(form, tmp_pa
 
 @pytest.mark.parametrize("redact", [True, "names"])
 def test_a_redacted_card_has_no_prose_and_one_without_names_nothing(redact, tmp_path):
-    row = {"step": 0, "prompt": "p", "response": "r", "reward": 1}
-    logs = write_log(tmp_path / "a.jsonl", [row] * 4)
+    logs = write(tmp_path / "a.jsonl", [row()] * 4)
     texts = {
         "system_prompt": "Think",
         "note": "two words",
@@ -348,7 +348,7 @@ def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> No
         for step in range(12)
         for i in range(8)
     ]  # fmt: skip
-    write_log(folder / "log.jsonl", rows)
+    write(folder / "log.jsonl", rows)
     (folder / "config.yaml").write_text(
         "algorithm:\n  kl_coef: 0.05\n  other: 3\nactor:\n  lr: 1e-6\n  beta: yes\n"
     )
@@ -362,8 +362,7 @@ def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> No
 
 
 def write_rows(path, steps, reward, prompt="p"):
-    rows = [{"step": s, "prompt": prompt, "response": "r", "reward": reward} for s in steps]
-    return write_log(path, rows)
+    return write(path, [row(step, prompt=prompt, reward=reward) for step in steps])
 
 
 def folders(root, *names):
@@ -372,7 +371,13 @@ def folders(root, *names):
     return root
 
 
-def mixed(out, logs, **options):
+def mixed(*logs):
+    """Return what is told of logs that look like several runs."""
+    note = several_runs(logs, summarise(read(*logs)))
+    return note.text if note else ""
+
+
+def reported(out, logs, **options):
     """Return what a report tells of several runs, which is a warning, too."""
     report = rlreport.build(logs, out / "out.md", workers=1, **options)
     found = {finding.id: finding.severity for finding in report.verdict.findings}
@@ -391,23 +396,23 @@ def test_two_runs_are_told_beside_the_verdict_and_on_the_data_page(tmp_path):
         assert said in text
         assert "rlreport index" in text
         assert "rlreport compare" in text
-    assert not mixed(tmp_path, logs, merge=True)
-    assert mixed(tmp_path, [logs / "kl_low", logs / "kl_high"])
+    assert not reported(tmp_path, logs, merge=True)
+    assert reported(tmp_path, [logs / "kl_low", logs / "kl_high"])
     assert "look like 2 runs" in (tmp_path / "out.md").read_text()
-    assert "kl_low" not in mixed(tmp_path, logs, redact="names")
+    assert "kl_low" not in reported(tmp_path, logs, redact="names")
 
 
 def test_folders_with_a_configuration_each_are_runs_whatever_their_files(tmp_path):
     for i, name in enumerate("ab"):
         write_rows(tmp_path / name / f"{i}.jsonl", (i, 1 + i), i)
-    assert not mixed(tmp_path, tmp_path)
+    assert not mixed(tmp_path)
     for name in "ab":
         (tmp_path / name / "config.yaml").write_text("lr: 1\n")
-    assert "its own configuration" in mixed(tmp_path, tmp_path)
+    assert "its own configuration" in mixed(tmp_path)
 
 
 def test_runs_of_different_lengths_are_several_runs(shared_data, tmp_path):
-    told = mixed(tmp_path, [shared_data / "ppo_healthy", shared_data / "ppo_reward_hacking"])
+    told = mixed(shared_data / "ppo_healthy", shared_data / "ppo_reward_hacking")
     assert "look like 2 runs, as they share 40 steps" in told
 
 
@@ -415,7 +420,7 @@ def test_runs_of_different_lengths_are_several_runs(shared_data, tmp_path):
     "names", [("rank_0", "rank_1"), ("worker-0", "worker-1"), ("train", "val"), ("0", "1")]
 )
 def test_folders_that_one_run_writes_are_one_run(names, tmp_path):
-    assert not mixed(tmp_path, folders(tmp_path / "logs", *names))
+    assert not mixed(folders(tmp_path / "logs", *names))
 
 
 @pytest.mark.parametrize(
@@ -432,4 +437,4 @@ def test_folders_that_one_run_writes_are_one_run(names, tmp_path):
 def test_files_of_several_runs_in_one_folder(names, prompt, expected, tmp_path):
     for name in names:
         write_rows(tmp_path / f"{name}.jsonl", range(6), 1, prompt or name)
-    assert bool(mixed(tmp_path, tmp_path)) == expected
+    assert bool(mixed(tmp_path)) == expected

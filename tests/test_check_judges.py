@@ -15,7 +15,7 @@ import pytest
 from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.check import run_checks
 from rlreport.check.finding import Finding, NotRun, Onset
-from rlreport.check.noise import log_odds_z, mean_of
+from rlreport.check.noise import log_odds_z
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.check.spreading import spreading_texts
@@ -37,7 +37,6 @@ from tests.tables_builder import (
     sample,
     severity,
     share,
-    solve,
     tables,
     title,
     word_sample,
@@ -192,6 +191,10 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
     "negative_kl: more than rounding": (
         lambda mean: tables(kl_k1=mean),
         {-0.009: None, -0.01: None, -0.011: "warning"},
+    ),
+    "negative_kl: 2.9 and 3.1 standard errors below zero": (
+        lambda mean: tables(kl_k1=NOISE + mean),
+        {-0.17467: None, -0.19075: "warning"},
     ),
     "negative_kl: half of the responses below zero": (
         lambda size: tables(kl_k1=size * SIGN),
@@ -402,18 +405,6 @@ def test_an_excursion_of_the_kl_is_a_note_and_a_long_one_a_warning(name, small, 
     assert found.onset is not None
     assert (found.onset.step, found.until) == (12, 11 + steps)
     assert severity("kl_explosion", with_metrics(tables(), **{name: kl / 1000})) is None
-
-
-@pytest.mark.parametrize(("z", "expected"), [(-2.9, None), (-3.1, "warning")])
-def test_negative_kl_asks_for_more_than_chance(z: float, expected: str | None) -> None:
-    noise = np.random.default_rng(5).normal(size=len(STEP))
-
-    def z_of(shift: float) -> float:
-        run_ = tables(kl_k1=noise + shift)
-        return mean_of(run_, run_.responses["kl_k1"].to_numpy(), Run(run_).last)[1]
-
-    shift = solve(z, z_of, -1, 1)
-    assert severity("negative_kl", tables(kl_k1=noise + shift)) == expected
 
 
 def test_a_critic_that_only_follows_itself_is_judged_by_what_came() -> None:
@@ -901,9 +892,8 @@ RIGHT = np.where(np.arange(len(STEP)) % 3, 1.0, 0.0)
         (np.full(len(STEP), 0.3), {}, None),
         (np.where(STEP < 20, 0.0, 0.3), {"reward": RIGHT}, "info"),
         (np.where(STEP < 20, 0.0, 0.3), {"reward": np.full(len(STEP), np.nan)}, "info"),
-        (np.where((STEP < 10) | (STEP >= 20), 0.0, 0.4), {}, "info"),
     ],
-    ids=["loops that earn less", "few", "from the start", "earn the same", "no reward", "past"],
+    ids=["loops that earn less", "few", "from the start", "earn the same", "no reward"],
 )
 def test_loops_warn_if_their_share_rises_and_they_earn_less(share, columns, expected) -> None:
     assert severity("loops", looping(share, **columns)) == expected
@@ -923,6 +913,7 @@ def test_a_loop_is_shown_with_its_share_its_step_and_its_reward() -> None:
 
 def test_loops_that_ended_are_a_note_with_both_steps() -> None:
     found = find("loops", looping(np.where((STEP < 10) | (STEP >= 20), 0.0, 0.4)))
+    assert found.severity == "info"
     assert found.onset is not None and abs(found.onset.step - 10) <= 1
     assert found.until is not None and abs(found.until - 19) <= 1
     assert title(found).endswith("(0% at the start, 0% at the end).")
@@ -1289,10 +1280,9 @@ def test_tables_without_text_have_no_ngrams() -> None:
     assert spreading_texts(Run(tables())).table.empty
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("hacks", [True, False], ids=["hack", "twin"])
-def test_a_text_of_most_responses_that_comes_ever_more_often_is_a_hack(hacks, seed):
-    rng, late = np.random.default_rng(seed), np.maximum(STEP - STEPS // 3, 0)
+def test_a_text_of_most_responses_that_comes_ever_more_often_is_a_hack(hacks):
+    rng, late = np.random.default_rng(0), np.maximum(STEP - STEPS // 3, 0)
     mean = 1.3 + (0.6 * late if hacks else 0 * late)
     often = np.clip(rng.normal(mean, 0.6).round(), 1, 12).astype(int)
     longer = rng.integers(8, 12, len(STEP)) + (0 if hacks else STEP // 2)

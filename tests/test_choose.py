@@ -24,7 +24,7 @@ from rlreport.choose import (
     shown_prompts,
 )
 from rlreport.errors import UnusableInputError
-from tests.hostile import write_log
+from tests.reading import row, write
 from tests.tables_builder import response_table
 
 
@@ -134,8 +134,7 @@ def test_thinned_steps_keep_both_ends_and_what_is_pinned(count, room, pinned):
 
 
 def test_more_steps_than_a_report_can_list_are_refused_with_what_to_do(tmp_path):
-    row = {"prompt": "p", "response": "r", "reward": 1.0}
-    log = write_log(tmp_path / "log.jsonl", [row | {"step": step} for step in range(20_001)])
+    log = write(tmp_path / "log.jsonl", [row(step) for step in range(20_001)])
     with pytest.raises(UnusableInputError, match=r"20,001 steps.*--map step=FIELD"):
         rlreport.build(log, tmp_path / "report", workers=1)
     assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]

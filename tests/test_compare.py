@@ -317,10 +317,11 @@ def test_the_effect_is_the_mean_of_the_prompts_differences(runs, loss):
         assert flip["delta"] == pytest.approx(new[flip["prompt"]] - base[flip["prompt"]])
 
 
-@pytest.mark.parametrize("form", ["report", "report.zip", "report.html"])
-def test_an_earlier_report_says_what_its_logs_say(runs, loss, tmp_path, form):
-    base = tmp_path / form
-    rlreport.build(runs["main"], base, workers=1)
+@pytest.mark.parametrize("suffix", ["", ".zip", ".html"])
+def test_an_earlier_report_says_what_its_logs_say(runs, built, loss, tmp_path, suffix):
+    base = tmp_path / f"report{suffix}" if suffix else built
+    if suffix:
+        rlreport.build(runs["main"], base, workers=1)
     of_logs, (of_report, outcome) = comparison_json(loss[1]), compared(base, runs["lost"])
     assert of_report["verdict"] == of_logs["verdict"]
     assert of_report["flips"] == of_logs["flips"]
@@ -330,9 +331,11 @@ def test_an_earlier_report_says_what_its_logs_say(runs, loss, tmp_path, form):
 
 def test_the_same_runs_give_the_same_bytes(runs, loss, tmp_path):
     run_at.cache_clear()
-    for suffix in SUFFIXES:
+    for suffix in ("", ".eml"):
         rlreport.compare(runs["main"], runs["lost"], tmp_path / f"out{suffix}")
-    assert files_below(loss[1].parent) == files_below(tmp_path)
+    first = files_below(loss[1].parent)
+    first = {name: first[name] for name in first if name.startswith(("out/", "out.eml"))}
+    assert first == files_below(tmp_path)
 
 
 def test_the_gate_fails_on_what_it_is_told_and_writes_first(runs, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import email
 import email.policy
 import html
@@ -23,13 +22,15 @@ from click.testing import CliRunner
 import rlreport
 from rlreport.check import run_checks
 from rlreport.check.course import course_of
-from rlreport.check.finding import Finding, Verdict
+from rlreport.check.finding import Finding, Verdict, findings_json
 from rlreport.check.series import Series
 from rlreport.cli import main
+from rlreport.metrics import find_and_read
 from rlreport.pages.overview import verdict_view
 from rlreport.pages.templates import Addresses, environment
+from rlreport.summarise import summarise
 from rlreport.text.language import ENGLISH
-from tests.reading import write
+from tests.reading import read, write
 from tests.running import build
 from tests.schemas import validate
 from tests.tables_builder import make_tables
@@ -77,11 +78,11 @@ def window(count: int, minimum: int) -> int:
     return min(max(minimum, min(10, math.floor(count / 20 + 0.5))), max(1, count // 3))
 
 
-def assert_course(course: dict[str, Any], data: Path) -> None:
-    """Recompute first, best and last from the exported tables, and check the phases' order."""
-    with (data / course["series"]["file"]).open(newline="") as file:
-        rows = [(int(row["step"]), row[course["series"]["column"]]) for row in csv.DictReader(file)]
-    steps, values = zip(*((step, float(cell)) for step, cell in rows if cell), strict=True)
+def assert_course(course: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:
+    """Recompute first, best and last from the table of its series, and check the phases' order."""
+    column = course["series"]["column"]
+    table = tables[course["series"]["file"]].dropna(subset=column)
+    steps, values = table["step"].tolist(), table[column].tolist()
     size = window(len(values), 1 if course["quantity"] == "watched_reward" else 3)
     means = [sum(values[i : i + size]) / size for i in range(len(values) - size + 1)]
     best = (min if course["lower_is_better"] else max)(means)
@@ -116,16 +117,28 @@ def assert_words_agree(sentence: str) -> None:
 
 @pytest.mark.parametrize("metrics", [False, True], ids=["rollouts", "metrics"])
 @pytest.mark.parametrize("name", RUNS)
-def test_sentence_tile_and_data_agree(name: str, metrics: bool, tmp_path: Path) -> None:
+def test_sentence_and_data_agree(name: str, metrics: bool, tmp_path: Path) -> None:
+    write_log(tmp_path, RUNS[name], metrics=metrics)
+    tables = summarise(read(tmp_path / "rollouts.jsonl"), find_and_read([tmp_path]))
+    verdict = findings_json(run_checks(tables))["verdict"]
+    for course in verdict["course"]:
+        assert_course(course, {"steps.csv": tables.steps, "metrics.csv": tables.metrics})
+    assert_words_agree(verdict["sentence"])
+    assert verdict["course"][0]["quantity"] == "reward"
+
+
+@pytest.mark.parametrize(
+    ("name", "metrics"), [("rises", False), ("falls_by_half", True), ("is_solved", False)]
+)
+def test_tile_and_exported_data_agree(name: str, metrics: bool, tmp_path: Path) -> None:
     write_log(tmp_path / "logs", RUNS[name], metrics=metrics)
     report = tmp_path / "report"
     build(tmp_path / "logs", report, "--workers", 1)
-    verdict = json.loads((report / "data/findings.json").read_text())["verdict"]
-    for course in verdict["course"]:
-        assert_course(course, report / "data")
-    assert_words_agree(verdict["sentence"])
-    reward = verdict["course"][0]
-    assert reward["quantity"] == "reward"
+    courses = json.loads((report / "data/findings.json").read_text())["verdict"]["course"]
+    for course in courses:
+        file = course["series"]["file"]
+        assert_course(course, {file: pd.read_csv(report / "data" / file)})
+    reward = courses[0]
     tile = (report / "index.html").read_text().split('data-figure="reward_mean"')[1]
     numbers = re.findall(r'class="num"(?: title="([^",]+)[^"]*")?>([^<]+)<', tile.split("</dd>")[0])
     shown = [float(exact or text) for exact, text in numbers]

@@ -31,7 +31,7 @@ from rlreport.metrics.roles import (
 from rlreport.summarise.steps import ROLE_COLUMNS
 from rlreport.system.stores import zstd
 from tests.net import WRITTEN
-from tests.reading import jsonl
+from tests.reading import write
 
 
 def _table(path: Path) -> pd.DataFrame:
@@ -70,12 +70,12 @@ def test_transformers_log_history(tmp_path: Path) -> None:
 
 def test_verl_metrics_lines(tmp_path: Path) -> None:
     events = [{"step": s, "data": {"actor/loss": s / 2, "note": "x"}} for s in (2, 1)]
-    table = _table(jsonl(tmp_path / "exp.jsonl", *events))
+    table = _table(write(tmp_path / "exp.jsonl", events))
     assert table.to_dict("list") == {"step": [1, 2], "actor/loss": [0.5, 1.0]}
 
 
 def test_flat_and_nested_metrics_lines_with_a_torn_end(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "metrics.jsonl", {"step": 1, "reward": {"mean": 0.5}, "lr": math.nan})
+    path = write(tmp_path / "metrics.jsonl", [{"step": 1, "reward": {"mean": 0.5}, "lr": math.nan}])
     path.write_text(path.read_text() + '{"step": 2, "rew')
     table = _table(path)
     assert table["step"].tolist() == [1]
@@ -125,17 +125,17 @@ def test_zeros_of_steps_without_an_evaluation_are_no_validation_reward(tmp_path:
         {"step": s, "val_accuracy": 0.5 if s % 2 else None, "val_reward": 0.25 if s % 2 else 0.0}
         for s in range(4)
     ]
-    table = _table(jsonl(tmp_path / "metrics.jsonl", *rows))
+    table = _table(write(tmp_path / "metrics.jsonl", rows))
     assert table["val_reward"].isna().tolist() == [True, False, True, False]
     dead = [{"step": s, "val_reward": float(s < 2), "val_pass@8": None} for s in range(4)]
-    table = _table(jsonl(tmp_path / "metrics.jsonl", *dead))
+    table = _table(write(tmp_path / "metrics.jsonl", dead))
     assert table["val_reward"].tolist() == [1.0, 1.0, 0.0, 0.0]
 
 
 def test_files_merge_by_step_and_a_restart_replaces_what_came_before(tmp_path: Path) -> None:
     events = [{"step": 1, "x": 1.0, "y": 5.0}, {"step": 2, "x": 9.0}, {"step": 1, "x": 2.0}]
-    first = jsonl(tmp_path / "a.jsonl", *events)
-    second = jsonl(tmp_path / "b.jsonl", {"step": 2, "x": 3.0})
+    first = write(tmp_path / "a.jsonl", events)
+    second = write(tmp_path / "b.jsonl", [{"step": 2, "x": 3.0}])
     table = find_and_read([], [str(first), str(second)]).table
     assert table["x"].tolist() == [2.0, 3.0]
     assert table["y"].tolist()[0] == 5.0
@@ -147,7 +147,7 @@ def test_several_updates_at_a_step_are_their_mean_and_the_largest_gradient(tmp_p
         for k in (1, 2, 6)
     ]
     rows += [{"type": "train", "grpo_step": 2, "optimizer_step": 7, "loss": 4, "grad_norm": 3}]
-    table = _table(jsonl(tmp_path / "metrics.jsonl", *rows))
+    table = _table(write(tmp_path / "metrics.jsonl", rows))
     assert table.to_dict("list") == {"step": [1, 2], "grad_norm": [6.0, 3.0], "loss": [3.0, 4.0]}
 
 
@@ -157,7 +157,7 @@ def test_rows_of_another_kind_than_training_keep_their_metrics_apart(tmp_path: P
         {"type": "rollout", "grpo_step": 1, "reward": 0.5, "rollout_seconds": 3},
         {"type": "train", "grpo_step": 1, "optimizer_step": 1, "loss": 0.125, "reward": 0.75},
     ]
-    path = jsonl(tmp_path / "metrics.jsonl", *rows)
+    path = write(tmp_path / "metrics.jsonl", rows)
     expected = ["step", "eval/reward", "loss", "reward", "rollout/reward", "rollout_seconds"]
     assert list(_table(path).columns) == expected
     assert _found(tmp_path) == [path]
@@ -174,7 +174,7 @@ def test_the_step_of_the_rollouts_is_preferred_to_that_of_the_optimizer(tmp_path
         ({"global_step": 8, "iteration": 2, "kl": 1.0}, 2),
         ({"optimizer_step": 8, "kl": 1.0}, 8),
     ):
-        table = _table(jsonl(tmp_path / "metrics.jsonl", row))
+        table = _table(write(tmp_path / "metrics.jsonl", [row]))
         assert table.to_dict("list") == {"step": [step], "kl": [1.0]}
 
 
@@ -236,13 +236,15 @@ def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) 
     (tmp_path / "answers.csv").write_text("step,answer\n1,four\n")
     expected = {
         trainer_state(tmp_path / "checkpoint-9", steps=9),
-        jsonl(tmp_path / "project" / "experiment.jsonl", {"step": 1, "data": {"actor/loss": 1.0}}),
-        jsonl(tmp_path / "metrics.jsonl", {"step": 0, "env/reward": 1.0, "name": "x"}),
+        write(
+            tmp_path / "project" / "experiment.jsonl", [{"step": 1, "data": {"actor/loss": 1.0}}]
+        ),
+        write(tmp_path / "metrics.jsonl", [{"step": 0, "env/reward": 1.0, "name": "x"}]),
         events_file(tmp_path / "runs"),
         tmp_path / "table.csv",
     }
     trainer_state(tmp_path / "checkpoint-3", steps=3)
-    jsonl(tmp_path / ".cache" / "metrics.jsonl", {"step": 0, "loss": 1.0})
+    write(tmp_path / ".cache" / "metrics.jsonl", [{"step": 0, "loss": 1.0}])
     assert _found(tmp_path) == sorted(expected)
 
 
@@ -261,7 +263,7 @@ def test_art_swift_and_easyr1_files_as_their_writers_write_them(tmp_path: Path) 
         "experiment_log.jsonl": (easy, "critic/score/mean", 0.75),
     }  # fmt: skip
     for name, (event, metric, value) in expected.items():
-        path = jsonl(tmp_path / name, event)
+        path = write(tmp_path / name, [event])
         table = _table(path)
         assert (table["step"].tolist(), table[metric].tolist()) == ([3], [value])
         assert "metrics" in refusal(name, [event])

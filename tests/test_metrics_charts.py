@@ -1,8 +1,8 @@
 """Trainer metrics beside the logs become charts over the same steps."""
 
-import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,11 @@ from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import not_drawn
 from rlreport.draw.svg import drawn
 from rlreport.errors import StrictError, UnusableInputError
-from tests.reading import jsonl, row, write
+from rlreport.metrics import find_and_read
+from rlreport.options import BuildOptions
+from rlreport.pipeline import check_logs
+from rlreport.summarise import summarise
+from tests.reading import read, row, write
 from tests.running import rlreport as rlreport_command
 from tests.tables_builder import line_of, table_of_rows, tables_of
 
@@ -67,7 +71,7 @@ def test_each_kind_of_file_beside_the_logs_becomes_charts_on_our_steps(logs):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     (logs / "progress.csv").write_text("step,lr\n10,0.5\n30,0.25\n")
     verl = [{"step": s, "data": {"actor/entropy": s / 10}} for s in (0, *STEPS, 40)]
-    jsonl(logs / "project" / "experiment.jsonl", *verl)
+    write(logs / "project" / "experiment.jsonl", verl)
     found, report = charts(logs)
     assert found.keys() == {"loss", "lr", "actor_entropy"}
     assert values(found["loss"]) == {10: 0.5, 20: 0.25, 30: 0.125}
@@ -84,9 +88,8 @@ def test_metrics_that_are_named_take_the_place_of_those_found(logs, tmp_path):
     state(logs / "trainer_state.json", loss=[1.0, 2.0, 3.0])
     other = tmp_path / "other.csv"
     other.write_text("step,kl\n10,1\n20,2\n30,4\n")
-    found, _ = charts(logs, metrics=[other])
-    assert found.keys() == {"kl"}
-    assert values(found["kl"]) == {10: 1.0, 20: 2.0, 30: 4.0}
+    table = find_and_read([logs], [other]).table
+    assert table.to_dict("list") == {"step": list(STEPS), "kl": [1.0, 2.0, 4.0]}
 
 
 def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs):
@@ -99,7 +102,7 @@ def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs
     assert note.text.startswith("trainer metrics not read: trainer_state.json")
     assert "trainer metrics not read" in (Path(report.out) / "data.html").read_text("utf-8")
     with pytest.raises(UnusableInputError, match=r"trainer_state\.json"):
-        charts(logs, metrics=[broken])
+        find_and_read([logs], [broken])
 
 
 def main_of(page: Path) -> str:
@@ -108,7 +111,7 @@ def main_of(page: Path) -> str:
 
 def test_pages_name_the_files_that_the_metrics_come_from(logs, tmp_path):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
-    jsonl(logs / "project" / "experiment.jsonl", {"step": 10, "data": {"kl": 1.0, "lr": 2.0}})
+    write(logs / "project" / "experiment.jsonl", [{"step": 10, "data": {"kl": 1.0, "lr": 2.0}}])
     _, report = charts(logs)
     overview, data = (main_of(Path(report.out) / name) for name in ("index.html", "data.html"))
     assert "Trainer metrics from project/experiment.jsonl, trainer_state.json." in overview
@@ -161,13 +164,13 @@ def test_files_that_are_used_are_not_said_to_be_unread(logs):
 def test_metrics_that_are_read_are_nothing_odd_to_strict(logs):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     (logs / "progress.csv").write_text("step,lr\n10,0.5\n20,0.25\n")
-    found, _ = charts(logs, strict=True)
-    assert found.keys() == {"loss", "lr"}
+    strict = BuildOptions(strict=True, workers=1)
+    check_logs([logs], strict)
     with pytest.raises(StrictError, match=r"progress\.csv"):
-        charts(logs, strict=True, metrics=[logs / "trainer_state.json"])
+        check_logs([logs], replace(strict, metrics=[logs / "trainer_state.json"]))
     (logs / "trainer_state.json").write_text("{")
     with pytest.raises(StrictError, match=r"trainer_state\.json"):
-        charts(logs, strict=True)
+        check_logs([logs], strict)
 
 
 @pytest.mark.parametrize("command", ["check", "inspect"])
@@ -235,7 +238,7 @@ def test_key_figures_are_the_trainers_where_it_logged_them(learning):
         {"step": s, "reward": 0.1 * s, "val_accuracy": 0.05 * s, "kl": 0.01 * s, "token_entropy": 1}
         for s in range(10)
     ]
-    _, report = charts(jsonl(learning / "metrics.jsonl", *events).parent)
+    _, report = charts(write(learning / "metrics.jsonl", events).parent)
     tiles = {tile.key: tile for tile in report.figures}
     windows = Run(report.tables).reward_windows()
     assert tiles["reward_mean"].now.value == pytest.approx(windows["end"])
@@ -257,7 +260,7 @@ def test_key_figures_are_the_trainers_where_it_logged_them(learning):
 def test_the_chart_of_the_reward_has_the_trainers_mean_and_validation(learning):
     events = [{"step": s, "reward": 0.1 * s} for s in range(10)]
     events += [{"step": s, "eval_reward": 0.5} for s in (4, 9)]
-    _, report = charts(jsonl(learning / "metrics.jsonl", *events).parent)
+    _, report = charts(write(learning / "metrics.jsonl", events).parent)
     spec = json.loads((Path(report.out) / "data" / "charts" / "reward.vl.json").read_bytes())
     drawn = {d["series"] for d in spec["data"]["values"] if d.get("value") is not None}
     assert drawn == {"policy", "trainer", "validation"}
@@ -266,8 +269,7 @@ def test_the_chart_of_the_reward_has_the_trainers_mean_and_validation(learning):
 @pytest.mark.parametrize(("offset", "named"), [(0.0, False), (0.2, True)])
 def test_a_trainer_that_disagrees_with_the_rollouts_is_a_note(learning, offset, named):
     events = [{"step": s, "reward_mean": 0.5 + offset + 0.01 * (-1) ** s} for s in range(10)]
-    _, report = charts(jsonl(learning / "metrics.jsonl", *events).parent)
+    metrics = find_and_read([write(learning / "metrics.jsonl", events)])
     said = "the mean reward of the rollouts is 0.500, the trainer's “reward_mean” 0.700 over"
-    assert any(note.text.startswith(said) for note in report.tables.notes) == named
-    page = (Path(report.out) / "data.html").read_text("utf-8")
-    assert (said in html.unescape(page)) == named
+    notes = summarise(read(learning / "rank_0.jsonl"), metrics).notes
+    assert any(note.text.startswith(said) for note in notes) == named

@@ -16,7 +16,7 @@ from rlreport.api import build
 from rlreport.errors import RlreportError, UsageError
 from rlreport.options import BuildOptions
 from rlreport.pipeline import build_report
-from rlreport.read import logs
+from rlreport.read import logs, reread
 from rlreport.read.files import byte_ranges, find_sources
 from rlreport.system import ray_executor
 from rlreport.system.workers import Progress, Workers
@@ -47,14 +47,15 @@ def nodes(store):  # whose address the nodes inherit
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory) -> Path:
-    return long_log(tmp_path_factory.mktemp("log") / "run" / "a.jsonl")
+    return long_log(tmp_path_factory.mktemp("log") / "run" / "a.jsonl", rows=320)
 
 
 @pytest.fixture
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Byte ranges of 2 MiB, a task each."""
+    """Byte ranges of 256 KiB and parts of 16 texts, a task each."""
+    monkeypatch.setattr(reread, "_PART_ROWS", 16)
     assert byte_ranges.__kwdefaults__
-    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 2 << 20)
+    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 256 << 10)
 
 
 class Killing(Progress):

@@ -194,6 +194,7 @@ def test_rows_with_arbitrary_values_are_read_or_reported(rows, good):
 
 
 @pytest.mark.untraced
+@pytest.mark.search
 @pytest.mark.parametrize("run", ["ppo_healthy", "grpo_math", "eval_poem_task"])
 def test_flipped_cut_and_spliced_bytes_cost_their_lines_only(shared_data: Path, run: str) -> None:
     lines = next((shared_data / run).glob("*.jsonl")).read_bytes().splitlines(keepends=True)

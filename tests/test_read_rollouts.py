@@ -376,59 +376,6 @@ def test_figures_of_sampled_tokens_lie_at_their_tokens(long_run: Scan) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def large_log(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """A log of 9,000 short responses, in two files."""
-    rng = np.random.default_rng(1)
-    folder = tmp_path_factory.mktemp("large")
-    lines: list[list[dict[str, object]]] = [[], []]
-    for i in range(9000):
-        size = int(rng.integers(1, 12))
-        logp, ref = rng.uniform(-2, 0, (2, size)).round(4).tolist()
-        words = [f"t{j}" for j in rng.integers(0, 40, size)]
-        fields = {"logprobs": logp, "ref_logprobs": ref, "values": ref, "token_rewards": logp}
-        lines[i % 2].append(tokens(*words, step=i // 90, prompt=f"p{i // 6}", **fields))
-    return [write(folder / f"rank_{rank}.jsonl", rows) for rank, rows in enumerate(lines)]
-
-
-@pytest.fixture(scope="module")
-def large_run(large_log: list[Path]) -> tuple[Scan, list[dict[str, object]]]:
-    """The log as read, and the sampled rows as the log holds them."""
-    scan = read(*large_log)
-    assert scan.ngrams is not None
-    parsed = [[json.loads(line) for line in path.read_text().splitlines()] for path in large_log]
-    table = scan.responses.iloc[scan.ngrams.rows]
-    places = zip(table["file"], table["line"], strict=True)
-    return scan, [parsed[file][line - 1] for file, line in places]
-
-
-def test_token_figures_equal_numpys_on_the_sampled_rows(large_run: tuple[Scan, list]) -> None:
-    scan, rows = large_run
-    assert scan.sampled == len(rows) == 100 * 64
-    assert len(scan.responses) == 9000
-    flat = {
-        name: np.concatenate([row[name] for row in rows]) for name in ("logprobs", "ref_logprobs")
-    }
-    names = np.concatenate([row["response_tokens"] for row in rows])
-    ratio = flat["logprobs"] - flat["ref_logprobs"]
-    frame = pd.DataFrame(
-        {
-            "kl_mean": np.expm1(-ratio) + ratio,
-            "log_ratio_mean": ratio,
-            "abs_log_ratio_mean": np.abs(ratio),
-            "prob_mean": np.exp(flat["logprobs"]),
-            "ref_prob_mean": np.exp(flat["ref_logprobs"]),
-        }
-    )
-    found = token_figures(scan)
-    wanted = frame.groupby(names).mean().loc[found.index]
-    assert found["count"].to_dict() == pd.Series(names).value_counts().to_dict()
-    for name in wanted:
-        np.testing.assert_allclose(found[name], wanted[name], rtol=2e-6, atol=1e-7)
-    share = frame["kl_mean"].groupby(names).sum() / frame["kl_mean"].sum()
-    np.testing.assert_allclose(found["kl_share"], share.loc[found.index], rtol=1e-6)
-
-
 def test_words_are_sampled_where_no_training_row_logs_tokens(tmp_path: Path) -> None:
     rows = [row(i, response="one two three", ref_response="one four") for i in range(3)]
     rows.append(tokens("a", "b", step=1, split="val"))

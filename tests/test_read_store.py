@@ -170,15 +170,6 @@ def test_ranges_are_those_asked_for_in_the_order_asked_for(store: Store) -> None
     assert read_ranges(asked) == wanted
 
 
-def test_a_source_says_what_changes_with_its_content(store: Store) -> None:
-    store.put("version/a.jsonl", b"x\n")
-    (before,) = find_sources([f"s3://{BUCKET}/version"]).sources
-    store.put("version/a.jsonl", b"y\n")
-    (after,) = find_sources([f"s3://{BUCKET}/version"]).sources
-    assert before.version
-    assert before.version != after.version
-
-
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
@@ -332,16 +323,10 @@ def test_small_buffers_and_small_batches_change_nothing(sources, whole, monkeypa
     assert_same(tables([read_chunk(ranges, *SETTINGS)], sources), whole)
 
 
-def test_ranges_end_at_multiples_so_that_a_growing_file_keeps_its_earlier_ones() -> None:
-    def cuts(size: int) -> list[tuple[int, int | None]]:
-        source = Source("a.jsonl", "/a.jsonl", size)
-        return [(r.start, r.stop) for r in byte_ranges([source], [LogFormat()], range_bytes=100)]
-
-    assert cuts(250) == [(0, 100), (100, 200), (200, 250)]
-    assert cuts(330)[:2] == cuts(250)[:2]
-    assert cuts(0) == [(0, 0)]
-    packed = Source("a.jsonl.gz", "/a.jsonl.gz", 10**9, "gz")
-    assert [(r.start, r.stop) for r in byte_ranges([packed], [LogFormat()])] == [(0, None)]
+def test_a_file_without_bytes_and_a_compressed_one_are_one_range_each() -> None:
+    files = [Source("a.jsonl", "/a.jsonl", 0), Source("a.jsonl.gz", "/a.jsonl.gz", 10**9, "gz")]
+    ranges = byte_ranges(files, [LogFormat()] * 2)
+    assert [(one.start, one.stop) for one in ranges] == [(0, 0), (0, None)]
 
 
 def test_small_files_are_read_together_and_large_ones_alone() -> None:

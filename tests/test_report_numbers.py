@@ -48,7 +48,7 @@ def expected(row: dict) -> dict[str, float]:
     """The figures of one row, written as the formulas stand in textbooks."""
     figures = {"reward": row["reward"], "ref_reward": row.get("ref_reward", np.nan)}
     size = min(len(row["logprobs"]), len(row["response_tokens"]))
-    by_token = {name: values[:size] for name, values in token_figures(row).items()}
+    by_token = {name: values[:size] for name, values in row["figures"].items()}
     ratio, kl, reward = (by_token[name] for name in ("log_ratio", "kl", "token_reward"))
     figures |= {
         "response_tokens": size,
@@ -90,6 +90,8 @@ def expected(row: dict) -> dict[str, float]:
 def token_run(request, shared_data, real_report):
     logs = sorted((shared_data / request.param).glob("*.jsonl"))
     rows = [json.loads(line) for log in logs for line in log.read_text("utf-8").splitlines()]
+    for row in rows:
+        row["figures"] = token_figures(row)
     return rows, real_report(request.param)
 
 
@@ -118,7 +120,7 @@ def test_steps_equal_numpy(token_run):
     steps = pd.read_csv(out / "data" / "steps.csv").set_index("step")
     for step in steps.index:
         mine = [row for row in rows if row["step"] == step]
-        figures = [token_figures(row) for row in mine]
+        figures = [row["figures"] for row in mine]
         reward = np.array([row["reward"] for row in mine])
         logp = np.concatenate([f["logp"] for f in figures])
         pairs = [p for row in mine for p in pairwise(row["response_tokens"])]
@@ -171,7 +173,7 @@ def test_token_values_in_the_pages_equal_numpy(token_run):
     compared = 0
     for step in picked:
         n = random.Random(step).randrange(len(by_step[step]))
-        expected = token_figures(by_step[step][n])
+        expected = by_step[step][n]["figures"]
         raw, shown = page_tokens(out / "steps" / f"{step}.html")[n]
         assert raw == by_step[step][n]["response_tokens"]
         for name, values in shown.items():
@@ -204,8 +206,8 @@ def test_key_figures_of_the_overview_are_means_over_the_named_windows(token_run)
     assert said and f": means of up to {size} consecutive values." in said[1]
     of_row = {
         "reward_mean": lambda row: row["reward"],
-        "kl_k1_mean": lambda row: token_figures(row)["log_ratio"].sum(),
-        "kl_k3_mean": lambda row: token_figures(row)["kl"].sum(),
+        "kl_k1_mean": lambda row: row["figures"]["log_ratio"].sum(),
+        "kl_k3_mean": lambda row: row["figures"]["kl"].sum(),
         "response_tokens_mean": lambda row: len(row["logprobs"]),
     }
     for name, value in of_row.items():

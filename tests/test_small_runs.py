@@ -8,17 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
+from rlreport.draw.overview import overview_charts
+from rlreport.draw.svg import drawn
 from rlreport.pages.step import number_cells
 from tests.reading import row, write
+from tests.tables_builder import table_of_rows, tables_of
 
 
 @pytest.mark.parametrize("steps", [2, 3, 4, 6])
-def test_no_tick_lies_between_two_steps(steps, tmp_path):
-    rows = [row(step, reward=0.1 * n + 0.01 * step) for step in range(steps) for n in range(8)]
-    rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run", workers=1)
-    page = (tmp_path / "run" / "index.html").read_text("utf-8")
-    chart = page.split('data-chart="reward"')[1].split("</svg>")[0]
-    ticks = re.findall(r"<text[^>]*>(\d+)</text>", chart)  # those of rewards have a point
+def test_no_tick_lies_between_two_steps(steps):
+    rows = [{"step": s, "reward": 0.1 * n + 0.01 * s} for s in range(steps) for n in range(8)]
+    tables = tables_of(table_of_rows(rows))
+    (chart,) = (one for one in drawn(overview_charts(tables)) if one.name == "reward")
+    ticks = re.findall(r"<text[^>]*>(\d+)</text>", chart.svg)  # those of rewards have a point
     assert ticks == [str(step) for step in range(steps)]
 
 

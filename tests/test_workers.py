@@ -53,7 +53,13 @@ def below():
     return workers
 
 
-@pytest.mark.parametrize("count", [1, 3])
+WAYS = pytest.mark.parametrize(
+    ("count", "start"), [(1, "forked"), (3, "forked"), (3, "spawned")], indirect=["start"]
+)
+"""One worker is this process, however others would start."""
+
+
+@WAYS
 def test_results_come_in_the_order_of_their_jobs(count, start):
     with Workers(count) as workers:
         for jobs_in_all in (0, 1, 7, 60):
@@ -141,7 +147,7 @@ def test_a_killed_process_is_one_clear_error(job, capfd, start):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@WAYS
 def test_the_first_error_of_a_job_reaches_the_caller(count, start, below):
     with Workers(count) as workers, pytest.raises(RlreportError, match=r"^job 9 cannot be done$"):
         list(workers.map(jobs.fail_at, range(MANY), 9))
@@ -198,8 +204,9 @@ def test_nothing_is_left_when_the_parent_is_stopped(number, to_all):
         assert said.count("Traceback") == said.count("KeyboardInterrupt") == 1
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn"])
-@pytest.mark.parametrize("kind", ["script", "-c", "-m"])
+@pytest.mark.parametrize(
+    ("kind", "how"), [("script", "fork"), ("script", "spawn"), ("-c", "spawn"), ("-m", "spawn")]
+)
 def test_no_process_imports_from_the_current_folder(kind, how, tmp_path, capfd):
     # Modules that Python, multiprocessing, NumPy and we import. ``python -m`` itself imports
     # types, from the current folder, before there is a program.
