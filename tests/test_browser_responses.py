@@ -342,7 +342,7 @@ def test_one_file_lists_within_its_size_and_says_what_it_left_out(browser, tmp_p
         assert int(count) <= 0.15 * 900_000 / 200
         assert page.text_content(".count") == f"{count} of {count}"
         assert (page.text_content("tbody td[data-key=prompt]") or "").startswith("say ")
-        assert page.text_content('th[data-key="extra:format_reward"]') == "Format reward"
+        assert page.text_content('th[data-key="extra:format_reward"]') == "format_reward"
         page.click("tbody tr[data-n] td.text")
         page.wait_for_selector(".response h2")
         page.click(".response-more a:has-text('Tokens and charts')")

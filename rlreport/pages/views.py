@@ -244,9 +244,6 @@ RUN_TILES = (TILES[0], "validation_reward_mean", *(n for n in TILES[1:] if "char
 # If more logged fields than this are in a group of columns, all are hidden by default
 EXTRAS_SHOWN = 6
 
-LONGEST_NAME = 40  # Names of fields with more characters are shown as logged, not as words
-
-
 # Minimum characters of a shared beginning of prompts, and minimum prompts that have it: a number
 # and a fraction; all beginnings together must be those of MOST_PROMPTS
 LEAST_SHARED, LEAST_PROMPTS, LEAST_SHARE, MOST_PROMPTS = 20, 4, 0.1, 0.8
@@ -462,28 +459,11 @@ def number_columns(tables: Tables) -> list[ColumnView]:
 def extra_columns(
     names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
 ) -> list[ColumnView]:
-    """Return headers such as "Format reward" for ``format_reward``, as logged if two were equal."""
-    words = [in_words(str(name)) for name in names]
-    clear = len(set(words)) == len(words)
+    """Return columns of logged fields, named as logged."""
     return [
-        ColumnView(
-            extra_key(name),
-            label if clear else str(name),
-            kind=kind,
-            help=message("“{name}” as logged", name=name),
-            hidden=hidden,
-            group=group,
-        )
-        for name, label in zip(names, words, strict=True)
+        ColumnView(extra_key(name), str(name), kind=kind, hidden=hidden, group=group)
+        for name in names
     ]
-
-
-def in_words(name: str) -> str:
-    """Return a field's name as words ("Format reward" for ``format_reward``) where possible."""
-    if not re.fullmatch(r"[A-Za-z0-9]+([_/.-][A-Za-z0-9]+)*", name) or len(name) > LONGEST_NAME:
-        return name
-    words = re.sub(r"[_/.-]+(?=\D)", " ", name)
-    return words[0].upper() + words[1:]
 
 
 def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) -> list[ColumnView]:
