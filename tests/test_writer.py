@@ -116,7 +116,7 @@ def test_any_values_are_one_line_of_json(tmp_path_factory, fields, text):
 
 
 def test_a_value_that_is_no_data_is_refused(tmp_path: Path) -> None:
-    with RolloutWriter(tmp_path) as writer, pytest.raises(UsageError, match="object is no text"):
+    with RolloutWriter(tmp_path) as writer, pytest.raises(UsageError, match="object is not a text"):
         writer.write(**ROW, odd=object())
     assert writer.path.read_bytes() == b""
 
