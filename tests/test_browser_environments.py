@@ -39,7 +39,7 @@ def test_the_table_of_environments_leads_to_their_responses_alone(browser, repor
         assert (cells[:2], cells[-1]) == (["code", "33.3%"], "–")  # no ends are logged
         assert 0.55 < float(cells[3]) < float(cells[5]) < 1.1
         table.get_by_role("link", name="math", exact=True).click()
-        select = page.get_by_role("combobox", name="Data source")
+        select = page.get_by_role("combobox", name="data_source")
         until(page, "document.querySelectorAll('.responses .count').length > 0")
         assert select.input_value() == "math"  # and not those of math_hard
         assert page.inner_text(".responses .count") == "120 of 360"
@@ -49,7 +49,7 @@ def test_the_table_of_environments_leads_to_their_responses_alone(browser, repor
         select.select_option(label="All environments")
         assert page.inner_text(".responses .count") == "360 of 360"
     with visiting(browser, report / "steps" / "3.html") as page:
-        page.get_by_role("combobox", name="Data source").select_option(label="math")
+        page.get_by_role("combobox", name="data_source").select_option(label="math")
         assert len(listed(page)) == 6
 
 

@@ -290,11 +290,11 @@ def test_a_given_file_that_cannot_be_read_ends_the_build(log, tmp_path):
     cases = {
         "large.md": "larger than 64,000 bytes",
         "none.md": "there is no such file",
-        "": "no regular file",
+        "": "not a regular file",
     }
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe.md")
-        cases["pipe.md"] = "no regular file"
+        cases["pipe.md"] = "not a regular file"
     for name, why in cases.items():
         done = command("build", log, "-o", tmp_path / "out", "--notes", tmp_path / name)
         assert done.returncode == 2 and why in done.stderr and "--notes" in done.stderr, name
