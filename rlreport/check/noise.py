@@ -230,16 +230,20 @@ def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> 
 
     ``after`` and ``before`` count the responses that contain the n-gram, out of ``of_after`` and
     ``of_before`` responses. The prior is the n-gram's share of both together, with the weight of
-    ``PRIOR`` responses. Monroe, Colaresi, Quinn 2008, "Fightin' Words", equations 15 and 19. Their
-    variance (22) leaves out the responses without the n-gram, which are few if most contain it.
+    ``PRIOR`` responses. Monroe, Colaresi, Quinn 2008, "Fightin' Words", equations 15, 19 and 22.
+    Of n-grams that most responses contain on both sides, it is too large: see ``share_z``.
     """
-    prior = PRIOR * (after + before + 0.5) / (of_after + of_before + 1)
-    odds = np.zeros_like(prior)
-    variance = np.zeros_like(prior)
-    for sign, count, total in ((1, after, of_after), (-1, before, of_before)):
-        with_it = count + prior
-        without = total + PRIOR - with_it
-        odds += sign * np.log(with_it / without)
-        variance += 1 / with_it + 1 / without
-    z: Floats = odds / np.sqrt(variance)
+    share = (after + before + 0.5) / (of_after + of_before + 1)
+    prior = PRIOR * share
+    odds = np.log((after + prior) / (of_after + PRIOR - after - prior))
+    odds -= np.log((before + prior) / (of_before + PRIOR - before - prior))
+    z: Floats = odds / np.sqrt(1 / (after + prior) + 1 / (before + prior))
+    return z
+
+
+def share_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
+    """Return the z of the difference of two shares, with their pooled variance."""
+    share = (after + before + 0.5) / (of_after + of_before + 1)
+    error = np.sqrt(share * (1 - share) * (1 / of_after + 1 / of_before))
+    z: Floats = (after / of_after - before / of_before) / error
     return z

@@ -215,10 +215,10 @@ METHOD = (
         "Units are words in lower case, numbers, single CJK characters and runs of punctuation; "
         "texts are one to four of them in a row. A text spreads if the share of sampled "
         "responses that contain it rose significantly, by its log-odds ratio with an "
-        "informative Dirichlet prior (Monroe, Colaresi and Quinn 2008, equations 15 and 19, "
-        "with the binomial variance). Responses are counted, not occurrences. It is called reward "
-        "hacking only if responses that contain it earn more than others of the same step, fewer "
-        "than half of the prompts contain it, and something else got worse.",
+        "informative Dirichlet prior (Monroe, Colaresi and Quinn 2008, equations 15, 19 and "
+        "22). Responses are counted, not occurrences. It is called reward hacking only if "
+        "responses that contain it earn more than others of the same step, fewer than half of "
+        "the prompts contain it, and something else got worse.",
     ),
     _section(
         "Evidence",

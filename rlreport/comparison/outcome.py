@@ -13,7 +13,7 @@ import pandas as pd
 
 from rlreport import __version__
 from rlreport.check.finding import FIRST_WORDS, Finding
-from rlreport.check.noise import log_odds_z
+from rlreport.check.noise import log_odds_z, share_z
 from rlreport.check.registry import BY_ID
 from rlreport.comparison.compare import (
     GUARDRAILS,
@@ -263,7 +263,8 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
     ngrams = sorted(ngram for ngram, count in after.items() if count >= 2)
     new_counts = np.array([after[ngram] for ngram in ngrams], np.float64)
     base_counts = np.array([before[ngram] for ngram in ngrams], np.float64)
-    z = log_odds_z(new_counts, len(new), base_counts, len(base))
+    counts = new_counts, len(new), base_counts, len(base)
+    z = np.minimum(log_odds_z(*counts), share_z(*counts))
     chosen: list[int] = []
     for i in np.argsort(-z, kind="stable").tolist():
         if z[i] < MIN_Z or len(chosen) == MAX_LISTED:

@@ -31,6 +31,7 @@ from rlreport.formats.logged import (
     step_in,
 )
 from rlreport.read.files import COMPRESSIONS, ByteRange, Lines
+from rlreport.system.coerce import integer
 from rlreport.system.documents import (
     MAX_COLUMNS,
     MAX_JSON,
@@ -359,10 +360,10 @@ def trackio_records(path: Path, left_out: LeftOut, run: str) -> Iterator[Record]
     with closing(open_database(path)) as database:
         for step, metrics in database.execute(query, (run,)):
             numbers = dict(flat_numbers(json_object(metrics)))
-            if not isinstance(step, int):
+            if (at := integer(step)) is None:
                 left_out.add(STEP, None)
             elif numbers:
-                yield step, numbers
+                yield at, numbers
 
 
 def wandb_run(path: Path) -> str:
