@@ -91,7 +91,7 @@ def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die
     assert len([name for name in wanted if name.startswith("steps/")]) == 20
     build(url, tmp_path / "whole", ray=nodes.address)
     assert files_below(tmp_path / "whole") == wanted
-    killing = Killing(nodes, ["reading", "texts", "pages"])
+    killing = Killing(nodes, ["reading", "reading texts", "rendering"])
     with Workers(ray=nodes.address) as workers:
         build_report(
             [url],
