@@ -89,8 +89,8 @@ class Series:
         errors = None if self.errors is None else self.errors[finite]
         return Series(self.steps[finite], self.values[finite], errors, self.source, self.name)
 
-    def change(self, first: int = 0) -> Change:
-        """Return the change from the first steps (0: a window) to the last window, without gaps."""
+    def change(self, first: int | None = None) -> Change:
+        """Return the change from the first steps (a window if None) to the last window."""
         values = self.values
         size = max(MIN_WINDOW, int(len(values) * Trend.share.default))
         start = min(first or size, len(values))

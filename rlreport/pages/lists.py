@@ -51,6 +51,8 @@ _SHOWN = (
     *("responses", "reward_first", "reward_last", "reward_gain", "reward_min", "reward_max"),
     *("ref_reward_mean", "win_rate", "losing_streak", "kl_k1_mean", "group_std_mean"),
 )
+# Columns that compare the steps of a prompt
+_OVER_STEPS = frozenset({"reward_first", "reward_gain", "reward_min", "reward_max"})
 _OF_GROUPS = ("groups", "group_best_mean", "reward_mean", "group_std_mean", "zero_variance_groups")
 
 TOKENS_SHOWN = 40
@@ -121,9 +123,16 @@ def _prompts(context: RunContext, addresses: Addresses, shown: Container[int]) -
     ids = prompts["prompt_id"].tolist()
     rows = tables.responses[tables.responses["prompt_id"].isin(ids)]
     means = rows.groupby(["prompt_id", "step"])["reward"].mean()
-    has_reference = prompts["win_rate"].notna().any()
-    names = [name for name in _SHOWN if name != "losing_streak" or has_reference]
+    recurs = means.index.get_level_values("prompt_id").has_duplicates
+    hidden = set() if recurs else set(_OVER_STEPS)
+    if prompts["win_rate"].isna().all():
+        hidden.add("losing_streak")
+    names = [name for name in _SHOWN if name not in hidden]
     columns = [PROMPT[name] for name in names if prompts[name].notna().any()]
+    paths = [
+        Cell(sparkline(means[prompt_id].to_numpy()), float(last))
+        for prompt_id, last in zip(ids, prompts["reward_last"], strict=True)
+    ]
     questions = [
         PromptText(turns_as_text(turns(text)) or text, context.prefixes, SNIPPET_CHARS)
         for text in prompts["prompt"].astype(str)
@@ -149,10 +158,7 @@ def _prompts(context: RunContext, addresses: Addresses, shown: Container[int]) -
                 Cell(text, text.rest[:80], "" if prompt_id in shown else absent)
                 for prompt_id, text in zip(ids, questions, strict=True)
             ],
-            REWARD_PATH: [
-                Cell(sparkline(means[prompt_id].to_numpy()), float(last))
-                for prompt_id, last in zip(ids, prompts["reward_last"], strict=True)
-            ],
+            **({REWARD_PATH: paths} if recurs else {}),
             **number_columns_of(prompts, columns),
         },
         ids=[f"prompt-{prompt_id}" for prompt_id in ids],

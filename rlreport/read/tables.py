@@ -125,7 +125,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
             repeats = pd.DataFrame(keys).duplicated(keep="last").to_numpy()
             branches = repeats & ~np.isnan(rollout[index]) & responses[index] | untrained[index]
             columns["validation"][index[branches]] = IN_BRANCH
-    _leave_out_older_files(rows, keep, repeated, files, kept=keep_restarted)
+    _mark_older_files(rows, keep, repeated, files, keep_restarted=keep_restarted)
     responses &= ~_without_trained_row(rows, responses & keep, files)
     training = keep & (columns["validation"] == 0)
     rows.failed = _by_step(columns, training & (left_out == FAILED))
@@ -158,8 +158,8 @@ def _by_step(columns: Columns, selection: Mask) -> dict[int, int]:
     return dict(zip(steps.tolist(), rows.tolist(), strict=True))
 
 
-def _leave_out_older_files(
-    rows: LogRows, keep: Mask, repeated: Mask, files: LogFiles, *, kept: bool
+def _mark_older_files(
+    rows: LogRows, keep: Mask, repeated: Mask, files: LogFiles, *, keep_restarted: bool
 ) -> None:
     columns, names = rows.chunk.columns, [source.name for source in files.sources]
     file, step, validation = (
@@ -175,8 +175,8 @@ def _leave_out_older_files(
         if not again.any():  # an attempt before has left them out
             continue
         name = names[int(older.min())]
-        rows.notes.append(restart_note(step[again], name, kept=kept, in_other_file=True))
-        keep[again] = kept
+        rows.notes.append(restart_note(step[again], name, kept=keep_restarted, in_other_file=True))
+        keep[again] = keep_restarted
         repeated |= again
 
 

@@ -212,6 +212,8 @@ class _ZeroVarianceGroups(RiseOrShare):
         "{best:count} are solved, and harder prompts would teach more.",
         "mixed": "{equal:count} of the last {groups:count} groups give no learning signal: in "
         "{lowest:count} all responses earn the lowest reward, in {best:count} the best.",
+        "wrong": "{equal:count} of the last {groups:count} groups give no learning signal: all of "
+        "their responses earn the lowest reward.",
         "constant": "{equal:count} of the last {groups:count} groups give no learning signal: all "
         "responses of the run earn the same reward.",
     },
@@ -246,7 +248,7 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     before = by_step[:window].mean()
     too_hard = meets(">", wrong, limits.share) and meets(">=", wrong, before["wrong"])
     among = run.responses["group"].isin(groups.index[groups["equal"]]).to_numpy()
-    kind = "solved" if 2 * solved > share else "mixed"
+    kind = "solved" if 2 * solved > share else "mixed" if solved else "wrong"
     if np.ptp(rewards[graded]) == 0:
         kind = "constant"
     always = met_from_start(series, met[0]) or meets(">", before["equal"], limits.share)
