@@ -340,7 +340,9 @@ def _ngrams(outcome: Outcome) -> TableView:
 
 def _tokens(outcome: Outcome) -> TableView:
     tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
-    note = message("Not compared, as a run has no KL of tokens, or is a report in one file.")
+    note = message(
+        "Not available for both runs: it needs log-probabilities, from logs, a folder or a zip."
+    )
     caption = message("Tokens by change of their share of the KL")
     columns = {column: tokens[column.key].tolist() for column in _TOKENS}
     return table("kl_tokens", caption, columns, note="" if len(tokens) else note)
