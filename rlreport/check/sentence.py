@@ -144,6 +144,10 @@ def _is_dip(finding: Finding) -> bool:
     return finding.facts.get("kind") == "dip"
 
 
+def _is_dead(finding: Finding) -> bool:
+    return finding.id == "reward_collapse" and finding.facts.get("kind") == "dead"
+
+
 def _keep_sentence(verdict: Verdict) -> str:
     step = verdict.keep_step
     if step is None or verdict.level == "unjudged":
@@ -159,11 +163,14 @@ def _rose(course: Course) -> bool:
 
 def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quantity) -> str:
     first, best, last = (part.value for part in (course.first, course.best, course.last))
+    dead = next((f.facts for f in verdict.findings if quantity == "reward" and _is_dead(f)), None)
+    if dead and isinstance(end := dead["end"], float):
+        last = end  # the last window may begin before the collapse
     texts = numbers_of((first, best, last), course)
     facts: dict[str, Fact] = dict(zip(("first", "best", "last"), texts, strict=True))
     facts["name"] = message(name)
     facts["since"] = since = course.settled_since
-    steps, end = course.steps, course.phases[-1].kind
+    steps, last_phase = course.steps, course.phases[-1].kind
     is_long = since is not None and steps[-1] - since >= LONG_PART * (steps[-1] - steps[0])
     collapsed = {f.id for f in verdict.findings if f.severity != "info"} & set(COLLAPSES)
     mean = float(course.values.mean())
@@ -176,7 +183,8 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
         facts["at"] = span(course.best.steps)
         if not course.gained or texts[0] == texts[1]:
             literal = translatable("{name} fell from {best} ({at}) to {last}")
-        elif is_long and end == "dead" and verdict.lead not in COLLAPSES:
+        elif (dead or (is_long and last_phase == "dead")) and verdict.lead not in COLLAPSES:
+            facts["since"] = dead["since"] if dead else since
             literal = translatable(
                 "{name} rose from {first} to {best} ({at}) and is {last} since step {since}"
             )
@@ -190,7 +198,7 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
             literal = translatable(
                 "{name} rose from {first} to {best} ({at}) and is {last} at the end"
             )
-        elif is_long and end == "flat" and abs(last - after) <= 2 * course.error:
+        elif is_long and last_phase == "flat" and abs(last - after) <= 2 * course.error:
             literal = translatable(
                 "{name} rose from {first} to {last} and is flat since step {since}"
             )
