@@ -45,7 +45,7 @@ from rlreport.read.files import (
 )
 from rlreport.read.notes import MAX_UNREAD, NO_STEP, LogPosition, Oddity, Remarks, UnreadLine
 from rlreport.read.rollouts import RolloutPart, rollout_part
-from rlreport.read.rows import Row, TokenRows, load_object, parse_record, token_rows
+from rlreport.read.rows import ParsedRow, TokenRows, load_object, parse_record, token_rows
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.messages import Message, message
@@ -123,7 +123,7 @@ class Place(NamedTuple):
 
 
 def batch_columns(
-    rows: Sequence[Row],
+    rows: Sequence[ParsedRow],
     places: Sequence[Place],
     options: ReadOptions,
     gae: GaeOptions,
@@ -151,7 +151,9 @@ def batch_columns(
     return columns
 
 
-def _collect_remarks(rows: Sequence[Row], positions: Sequence[LogPosition], chunk: Chunk) -> None:
+def _collect_remarks(
+    rows: Sequence[ParsedRow], positions: Sequence[LogPosition], chunk: Chunk
+) -> None:
     remarks, extras = chunk.remarks, chunk.extras
     for number, (row, position) in enumerate(zip(rows, positions, strict=True), chunk.rows):
         kinds = list(row.oddities)
@@ -181,7 +183,7 @@ def _collect_remarks(rows: Sequence[Row], positions: Sequence[LogPosition], chun
 
 
 def _row_columns(
-    rows: Sequence[Row], places: Sequence[Place], texts: Sequence[str], options: ReadOptions
+    rows: Sequence[ParsedRow], places: Sequence[Place], texts: Sequence[str], options: ReadOptions
 ) -> Columns:
     pads = options.pad_tokens
     prompts = [_prompt_figures(row.prompt, pads, options.system_end_token) for row in rows]
@@ -277,12 +279,12 @@ def text_hash(text: str) -> int:
     return xxhash.xxh3_64_intdigest(text.encode(errors="surrogatepass"))
 
 
-def _rollout(row: Row) -> float:
+def _rollout(row: ParsedRow) -> float:
     rollout = row.carried.get("rollout_id")
     return float(text_hash(str(rollout)) >> 11) if isinstance(rollout, str | int) else np.nan
 
 
-def _field_bits(row: Row) -> int:
+def _field_bits(row: ParsedRow) -> int:
     names = ["prompt", "response", *row.carried, *row.tokens.arrays]
     names += [
         name for name, reward in zip(REWARDS, row.rewards, strict=True) if math.isfinite(reward)
@@ -299,7 +301,7 @@ def _field_bits(row: Row) -> int:
 
 
 def _set_finished(
-    columns: Columns, rows: Sequence[Row], texts: Sequence[str], tokens: TokenRows | None
+    columns: Columns, rows: Sequence[ParsedRow], texts: Sequence[str], tokens: TokenRows | None
 ) -> None:
     ending = np.array([row.ending or 0 for row in rows], np.int8)
     finished: Floats = (ending == Ending.FINISHED).astype(np.float64)
@@ -363,7 +365,7 @@ def in_batches(
         yield batch
 
 
-def _rows(ranges: Sequence[ByteRange], chunk: Chunk) -> Iterator[tuple[Row, Place]]:
+def _rows(ranges: Sequence[ByteRange], chunk: Chunk) -> Iterator[tuple[ParsedRow, Place]]:
     sources = [part.source for part in ranges]
     if len(ranges) > 1:  # small files
         sources = with_content(sources, RANGE_BYTES)
@@ -380,7 +382,7 @@ class _RangeReader:
         self.lines = self.unread = 0
         self._part, self._chunk = part, chunk
 
-    def rows_of_lines(self) -> Iterator[tuple[Row, Place]]:
+    def rows_of_lines(self) -> Iterator[tuple[ParsedRow, Place]]:
         lines = Lines(self._part, MAX_LINE)
         for offset, line, torn in lines:
             self.lines += 1
@@ -402,7 +404,7 @@ class _RangeReader:
             why = message("cannot be read further: {why}", why=lines.damage)
             self._add_unread(_END, why, torn=True)
 
-    def rows_of_container(self) -> Iterator[tuple[Row, Place]]:
+    def rows_of_container(self) -> Iterator[tuple[ParsedRow, Place]]:
         part = self._part
         try:
             with part.source.open() as stream:
@@ -419,7 +421,7 @@ class _RangeReader:
 
     def _rows_of_object(
         self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
-    ) -> Iterator[tuple[Row, Place]]:
+    ) -> Iterator[tuple[ParsedRow, Place]]:
         part, name, remarks = self._part, self._part.source.name, self._chunk.remarks
         position = self._position(offset)
         records = part.format.rows(obj, name, self.lines, offset)

@@ -25,7 +25,7 @@ from rlreport.read.chunk import format_keys, in_batches, text_hash
 from rlreport.read.detect import LogFiles
 from rlreport.read.files import DAMAGED, reason_of
 from rlreport.read.rollouts import RolloutPart, RolloutSpool, rollout_part
-from rlreport.read.rows import Row, load_object, parse_record, token_rows
+from rlreport.read.rows import ParsedRow, load_object, parse_record, token_rows
 from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.system.stores import Source, read_ranges
 from rlreport.system.workers import Progress, Workers
@@ -125,7 +125,7 @@ def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
     return parts
 
 
-def _weight(row: Row) -> int:
+def _weight(row: ParsedRow) -> int:
     return max(row.tokens.size, len(row.response) // 4, 16)
 
 
@@ -142,7 +142,7 @@ def _key(rows: _Rows, shared: _Shared) -> bytes:
     return repr(settings).encode(errors="surrogatepass") + b"".join(a.tobytes() for a in arrays)
 
 
-def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[Row]:
+def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[ParsedRow]:
     records: list[dict[str, Any]] = []
     last = None
     for i, logged in _objects(rows, files):

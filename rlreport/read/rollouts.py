@@ -24,7 +24,7 @@ from rlreport.figures.metadata import is_number
 from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
 from rlreport.figures.tokens import TokenFigures
 from rlreport.options import ReadOptions
-from rlreport.read.rows import Row, TokenRows
+from rlreport.read.rows import ParsedRow, TokenRows
 from rlreport.system.cache import pack, unpack
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
@@ -138,7 +138,7 @@ class RolloutPart:
 
 
 def rollout_part(
-    rows: Sequence[Row],
+    rows: Sequence[ParsedRow],
     tokens: TokenRows | None,
     figures: TokenFigures,
     responses: Sequence[str],

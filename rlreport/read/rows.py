@@ -1,4 +1,4 @@
-"""Parse logged JSON objects (dicts) into typed ``Row``s, and concatenate their token arrays.
+"""Parse each logged JSON object (a dict) into a ``ParsedRow``, and concatenate token arrays.
 
 Invalid values are recorded, and padding is dropped.
 """
@@ -46,7 +46,7 @@ from rlreport.text.messages import message, translatable
 
 NAN = float("nan")
 MAX_EXTRA_CHARS = 200  # Texts longer than this in extra (non-standard) fields are not kept
-# Standard fields kept in ``Row.carried``; the response table only stores whether they exist
+# Standard fields kept in ``ParsedRow.carried``; the response table only stores whether they exist
 _CARRIED = (
     "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
     "errors", "seconds", "trainable", "filtered_out", "rollout_id",
@@ -80,7 +80,7 @@ class TokenFields:
             self.size = min(self.size, size)
 
 
-class Row(NamedTuple):
+class ParsedRow(NamedTuple):
     """The parsed values of one logged row: one response to one prompt."""
 
     step: int
@@ -131,7 +131,7 @@ def _load_lenient(line: bytes) -> object:
         raise RowError(message("not valid JSON: {why}", why=str(error))) from None
 
 
-def parse_record(record: dict[str, Any]) -> Row:
+def parse_record(record: dict[str, Any]) -> ParsedRow:
     """Parse a dict with the standard field names (``fields.CANONICAL``), or raise RowError."""
     for name in REQUIRED:
         if name not in record:
@@ -152,7 +152,7 @@ def parse_record(record: dict[str, Any]) -> Row:
     group = record.get("group_id")
     # NaN is not a group. ``str`` may raise RecursionError, which the caller reports as a bad row.
     group = None if group is None or group != group else str(group)
-    return Row(
+    return ParsedRow(
         step, prompt, response, rewards, reference, group, ending, tokens, extras,
         {name: record[name] for name in _CARRIED if record.get(name) is not None},
         parts, oddities, unread, row_metadata(record, step, prompt, response),
