@@ -13,13 +13,13 @@ from importlib.metadata import entry_points
 from typing import NamedTuple
 
 from rlreport.errors import RowError, UnreadRow, UsageError
-from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_field, kind_of
+from rlreport.fields import AssumedStep, UnreadFields, add_unread_field, kind_of
 from rlreport.figures.metadata import split_named
 from rlreport.formats import simple
 from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.episodes import RLLM, NemoGym, SkyRL, Tinker
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
-from rlreport.formats.logged import KeyTracker, TokenNames, is_scalar, read_all
+from rlreport.formats.logged import KeyTracker, TokenNames
 from rlreport.formats.mapping import Mapped, certain_refusal, refusal, suggest
 from rlreport.formats.simple import NemoRL, NemoRLDistillation
 from rlreport.formats.slime import Slime
@@ -119,14 +119,8 @@ class RowReader:
 
     def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the canonical rows of ``obj``; an ``UnreadRow`` for each that cannot be read."""
-        return self._rows(obj, where, {})
-
-    def _rows(self, obj: Row, where: Where, unread: UnreadFields) -> Iterator[Row]:
         for row in self.format.rows(obj, where):
-            if isinstance(row, UnreadRow):
-                yield row
-            else:
-                yield self._complete(read_all(row) if row is obj else row, where, unread)
+            yield row if isinstance(row, UnreadRow) else self._complete(row, where)
 
     def preview(self, objects: Collection[Row], name: str) -> Preview:
         """Convert a file's first objects, tracking which of their keys are read."""
@@ -136,7 +130,7 @@ class RowReader:
             tracked, member = KeyTracker(obj), getattr(obj, "member", "")
             # Formats may raise anything on invalid objects; reading the row reports it.
             with suppress(Exception):
-                rows += self._rows(tracked, Where(name, step=AssumedStep(1), member=member), unread)
+                rows += self(tracked, Where(name, step=AssumedStep(1), member=member))
                 with suppress(AttributeError, LookupError, TypeError, ValueError):
                     self.format.writer(tracked)  # so that the keys of the version count as read
                 for key, value in tracked.unread():
@@ -144,12 +138,8 @@ class RowReader:
         stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
         return Preview({split_named(row.get("split")) for row in rows}, stepless, unread)
 
-    def _complete(self, row: Row, where: Where, unread: UnreadFields) -> Row:
+    def _complete(self, row: Row, where: Where) -> Row:
         row = self._names.fill(row)
         if row.get("split") is None and (split := self.format.split(where.name)):
             row["split"] = split
-        for name in [n for n in row if not (n in CANONICAL or is_scalar(row[n]))]:
-            value = row.pop(name)
-            if value not in (None, "", [], {}):
-                add_unread_field(unread, name, kind_of(value))
         return row

@@ -13,7 +13,7 @@ from typing import Any
 from rlreport.errors import RowError
 from rlreport.fields import AssumedStep
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Match, Row, Where
+from rlreport.formats.base import BaseFormat, Match, Row, Where, has_keys
 from rlreport.formats.logged import after_prompt, columns, fields, mapping, mask_runs
 from rlreport.system import coerce
 from rlreport.text.chat import (
@@ -35,13 +35,18 @@ _PRIME_RL_ARRAYS = {
 
 
 class RLBoard(BaseFormat):
-    """Logs that already are canonical rows; ``rlreport.read`` usually reads these by itself."""
+    """Logs that already are canonical rows; a line that lacks a field is reported when read."""
 
     id = "rlboard"
     description = "RLLoggingBoard and its OpenRLHF fork: one response a line, token arrays"
     files = ("*.jsonl",)
     claims = (("step", *_TEXTS, "reward"),)
     confidence = 60
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Return a claim if any object is a row."""
+        rows = [obj for obj in objects if has_keys([obj], *self.claims[0])]
+        return super().match(name, [obj for obj in rows if self.recognizes(obj)])
 
     def recognizes(self, obj: Row) -> bool:
         tokens = obj.get("response_tokens")

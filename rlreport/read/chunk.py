@@ -31,11 +31,11 @@ from rlreport.figures.tokens import (
     thinking_tokens,
 )
 from rlreport.formats.containers import iterate
+from rlreport.formats.simple import RLBoard
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.files import (
     DAMAGED,
     MAX_LINE,
-    NATIVE,
     RANGE_BYTES,
     ByteRange,
     Lines,
@@ -394,7 +394,7 @@ class _RangeReader:
                 obj, lenient = load_object(line)
                 digest = xxhash.xxh3_64_intdigest(line)
                 for row, place in self._rows_of_object(obj, offset, len(line), digest, torn=torn):
-                    if lenient and self._part.format.reader is None:
+                    if lenient and self._part.format.id == RLBoard.id:
                         self._chunk.remarks.add("tolerant", self._position(offset))
                     yield row, place
             except _UNUSABLE as error:
@@ -498,9 +498,9 @@ def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str
     """Return hashes of the formats and the tokenizer for a cache key; [] if not cacheable."""
     keys: list[str] = []
     for log_format in formats:
-        reader = log_format.reader
-        cacheable = reader.format.cacheable if reader else log_format.id == NATIVE
-        if not cacheable or log_format.container == "sqlite":  # a database may have further files
+        if (
+            not log_format.reader.format.cacheable or log_format.container == "sqlite"
+        ):  # a database may have further files
             return []
         keys.append(xxhash.xxh3_128_hexdigest(pickle.dumps(log_format, 5)))
     return [*keys, _digest_of(tokenizer) if tokenizer else ""]

@@ -12,19 +12,17 @@ from typing import Any, NamedTuple
 
 from rlreport.about.several_runs import RANK
 from rlreport.errors import RowError, UnreadRow, UsageError
-from rlreport.fields import REQUIRED, UnreadFields
-from rlreport.figures.metadata import split_named
-from rlreport.formats import RowReader, detect, refusal
-from rlreport.formats.base import split_of
+from rlreport.fields import UnreadFields
+from rlreport.formats import Detected, RowReader, detect, refusal
 from rlreport.formats.containers import container_of, iterate, zip_members
 from rlreport.formats.logged import STEP_WORD, TokenNames, step_in_path
+from rlreport.formats.simple import RLBoard
 from rlreport.formats.trl import TRL, repeated_files
 from rlreport.options import ReadOptions
 from rlreport.read.files import (
     DAMAGED,
     LINE_SUFFIXES,
     MAX_LINE,
-    NATIVE,
     ByteRange,
     Lines,
     Listing,
@@ -56,7 +54,7 @@ _MAX_PEEKED_FILES = 16
 # First objects of a file, and the error that ended reading ("" without an error)
 _Peek = tuple[list[dict[str, Any]], str]
 
-_NUMBERED_BY_STEP = (NATIVE, "plain", "verl")  # other formats may number files by task or part
+_NUMBERED_BY_STEP = (RLBoard.id, "plain", "verl")  # other formats may number files by task or part
 _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 # Numbers in paths that are no steps: of ranks, runs, versions, …
 _NO_STEPS = re.compile(
@@ -110,7 +108,7 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
     listed = frozenset(Path(source.path) for source in listing.sources if not is_url(source.path))
     detections = _detections(listing.sources, options, listed)
     used_paths = {path.resolve() for path in used}
-    readers = {one.format.reader for one in detections if one.format and one.format.reader}
+    readers = {one.format.reader for one in detections if one.format}
     siblings = {Path(stamp.path).resolve() for one in readers for stamp in one.format.siblings}
     read_together: list[str] = []
 
@@ -311,23 +309,6 @@ def _detect(
     source: Source, options: ReadOptions, listed: frozenset[Path], peek: _Peek
 ) -> _Detection:
     container, (objects, problem) = _container(source), peek
-    no_conversion = not options.mapping and options.step_from_path is None
-    if options.log_format in (None, NATIVE) and no_conversion and container == "lines":
-        # Rows whose prompt or response is a list of messages belong to another format.
-        native = any(
-            all(name in obj for name in REQUIRED)
-            and not any(isinstance(obj[name], list) for name in ("prompt", "response"))
-            for obj in objects
-        )
-        # Treat a file with the name of a log but no readable line as a log, to report its lines.
-        broken = not objects and source.name.lower().endswith(LINE_SUFFIXES)
-        if options.log_format == NATIVE or native or broken:
-            fields = ", ".join(f"`{name}`" for name in REQUIRED)
-            why = f"has {fields}" if native else "as named"
-            by_path = split_of(source.name)
-            row_splits = {split_named(o.get("split")) for o in objects}
-            log_format = LogFormat(why=why, split=by_path or "train")
-            return _Detection(log_format, "", splits=_row_splits(row_splits, by_path))
     detected = detect(
         source.name,
         objects,
@@ -335,6 +316,9 @@ def _detect(
         mapping=options.mapping,
         step_from_path=options.step_from_path,
     )
+    if not objects and source.name.lower().endswith(LINE_SUFFIXES):
+        # A file with the name of a log but no readable line is a log, to report its lines.
+        detected = detected or Detected(RLBoard(), "as named")
     if detected is None:
         damaged = bool(problem) and container == "parquet"
         return _Detection(None, problem or refusal(source.name, objects), damaged=damaged)

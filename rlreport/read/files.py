@@ -21,13 +21,13 @@ from rlreport.errors import RlreportError, RowError, UnreadRow, UsageError
 from rlreport.fields import AssumedStep
 from rlreport.formats import RowReader
 from rlreport.formats.base import Where
+from rlreport.formats.simple import RLBoard
 from rlreport.system.stores import Source, list_remote, range_pieces, read_ranges, shown, zstd
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-NATIVE = "rlboard"  # Id of the native format, whose rows need no conversion
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 _SUFFIXES = (
     *(*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval"),
@@ -43,9 +43,9 @@ COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 class LogFormat:
     """The format of a log file, and how to convert its JSON objects to rows; picklable."""
 
-    id: str = NATIVE
+    id: str = RLBoard.id
     container: str = "lines"  # file structure: ``lines``, ``json``, ``parquet``, …
-    reader: RowReader | None = None  # None for the native format
+    reader: RowReader = RowReader(RLBoard())  # noqa: RUF009 - it has no state
     why: str = ""  # text that explains why this format was chosen
     split: str = "train"  # data split (``train``, ``val``, …) of rows that do not name one
     main: str = "train"  # the split in which the checks look for problems, usually ``train``
@@ -59,8 +59,6 @@ class LogFormat:
 
     def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
         """Convert a logged dict to rows with standard fields, ``UnreadRow`` for unreadable ones."""
-        if self.reader is None:
-            return [obj]
         try:
             where = Where(
                 name, line, index, self.step_in_path(obj, name), getattr(obj, "member", "")

@@ -208,8 +208,7 @@ def _scan(
     fields = carried_fields(rows)
     chunks.clear()
     responses = response_table(rows)
-    readers = enumerate(log_format.reader for log_format in files.formats)
-    unrewarded = [i for i, reader in readers if reader and not reader.format.rewarded]
+    unrewarded = [i for i, one in enumerate(files.formats) if not one.reader.format.rewarded]
     # A reward missing from a format that never logs rewards is not counted as a NaN value.
     without = responses["file"].isin(unrewarded) & responses["reward"].isna()
     responses.loc[without, "nan_values"] -= 1
