@@ -148,7 +148,7 @@ def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
     lengths = {"response_tokens": moved(50, 10)}
     verdict = run_checks(tables(reward=STEP / 40 + SIGN, kl_k1=moved(1, 20), **lengths))
     assert verdict.level == "warning"
-    shrunk = "Warning: responses shrink to 10 tokens (50 at the start), starting at step 32."
+    shrunk = "Warning: responses shrink to 10 tokens (50 in steps 0–2), starting at step 32."
     assert verdict.sentence.startswith(shrunk)
     alarms = [(f.id, f.explained_by) for f in verdict.findings if f.severity != "info"]
     assert alarms == [("length_collapse", None), ("kl_explosion", None)]

@@ -175,8 +175,7 @@ def test_reports_of_one_name_are_told_apart_by_their_places(runs, tmp_path):
 def test_rewards_of_the_runs_are_curves_of_one_chart(runs, tmp_path):
     shutil.copytree(runs, tmp_path / "runs")
     hostile = json.loads((tmp_path / "runs/run:0#<i>/data/report.json").read_text())
-    for step, value in zip(hostile["steps"], (None, "x", 1e308, -1e308, "[]"), strict=False):
-        step["reward_mean"] = value
+    hostile["reward"]["values"][:5] = [None, "x", 1e308, -1e308, "[]"]
     (tmp_path / "runs/run:0#<i>/data/report.json").write_text(json.dumps(hostile))
     rlreport.index(tmp_path / "runs", tmp_path / "runs/index.html")
     for page in ((runs / "index.html"), (tmp_path / "runs/index.html")):
@@ -199,9 +198,8 @@ def run_folder(
         "generator": {"name": "rlreport", "version": "1"},
         "run": run or place,
     }
-    about["steps"] = [
-        {"step": s, "responses": 4, "reward_mean": reward} for s, reward in enumerate(rewards)
-    ]
+    about["steps"] = [{"step": s, "responses": 4} for s in range(len(rewards))]
+    about["reward"] = {"steps": list(range(len(rewards))), "values": rewards}
     parts = {"first": rewards[0], "best": max(rewards), "last": rewards[-1]}
     course = {"quantity": "reward", "series": {"file": "steps.csv", "column": "reward_mean"}}
     course |= {name: {"value": value, "steps": [0, 0]} for name, value in parts.items()}
@@ -360,7 +358,9 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
             assert part == "best" or f'title="{exact(value)}, step' in overview
         assert rows[kind]["steps"] == "30"
         curves[kind] = np.array([step["reward_mean"] for step in about["steps"]])
-        assert sparkline(curves[kind]) in page
+        leading = about["reward"]["values"]
+        assert sparkline(np.array(leading)) in page
+        assert (leading == curves[kind].tolist()) == (kind != "both")  # else of the trainer
     for base, new in (("rollouts", "metrics"), ("both", "rollouts")):
         one, other = (tmp_path / "reports" / name for name in (base, new))
         comparison = rlreport.compare(one, other, tmp_path / base).outcome.comparison

@@ -86,7 +86,7 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
         direction=int(np.sign(change)) if abs(change) > CLAIM_Z * error else 0,
         gained=sign * (best.value - first.value) > margin,
         lost=sign * (best.value - last.value) > margin or fell,
-        slipped=sign * (best.value - last.value) > luck / math.sqrt(2),
+        slipped=sign * (best.value - last.value) > (luck / math.sqrt(2) if evaluated else luck),
     )
 
 

@@ -43,14 +43,15 @@ NAMES: dict[Quantity, str] = {
 def with_sentence(verdict: Verdict) -> Verdict:
     """Return the verdict with its headline, its course in words, and both with the checkpoint."""
     lead = next((f for f in verdict.findings if f.id == verdict.lead), None)
+    cause = "" if lead is None else _lead_sentence(lead, verdict)
     told_courses = [
-        (quantity, _course_clause(NAMES[quantity], verdict.courses[quantity], verdict, quantity))
+        (quantity, _course_clause(verdict.courses[quantity], verdict, quantity, cause))
         for quantity in NAMES
         if quantity in verdict.courses and verdict.windows and verdict.level != "unjudged"
     ]
     keep = _keep_sentence(verdict)
     if lead is not None:
-        first = _lead_sentence(lead, verdict)
+        first = cause
     elif verdict.level == "unjudged" and verdict.windows is None:
         first = plural(
             "Not judged: only {count} step, too few to judge a trend.",
@@ -121,9 +122,12 @@ def _level_words(verdict: Verdict) -> str:
 
 
 def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
-    text = _dated(
-        lead, lead.clause, verdict, translatable("{level}: {what}, starting at step {step}")
-    )
+    lasting = translatable("{level}: {what}, starting at step {step}")
+    text = _dated(lead, lead.clause, verdict, lasting)
+    if _is_dead(lead):
+        literal = translatable("{level}: {what} from step {since} on")
+        facts = {"level": FIRST_WORDS[verdict.level], "what": lead.clause, **lead.facts}
+        text = format_message(literal, facts)
     already_stated = COLLAPSES if lead.id in COLLAPSES else ()
     effects = [
         effect
@@ -161,14 +165,15 @@ def _rose(course: Course) -> bool:
     return course.direction > 0 or (course.gained and course.last.value > course.first.value)
 
 
-def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quantity) -> str:
+def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: str) -> str:
+    """Return a clause on the course of a quantity, without what the sentence ``cause`` told."""
     first, best, last = (part.value for part in (course.first, course.best, course.last))
-    dead = next((f.facts for f in verdict.findings if quantity == "reward" and _is_dead(f)), None)
-    if dead and isinstance(end := dead["end"], float):
+    dead = next((f for f in verdict.findings if quantity == "reward" and _is_dead(f)), None)
+    if dead and isinstance(end := dead.facts["end"], float):
         last = end  # the last window may begin before the collapse
     texts = numbers_of((first, best, last), course)
     facts: dict[str, Fact] = dict(zip(("first", "best", "last"), texts, strict=True))
-    facts["name"] = message(name)
+    facts["name"] = message(NAMES[quantity])
     facts["since"] = since = course.settled_since
     steps, last_phase = course.steps, course.phases[-1].kind
     is_long = since is not None and steps[-1] - since >= LONG_PART * (steps[-1] - steps[0])
@@ -183,17 +188,18 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
         facts["at"] = span(course.best.steps)
         if not course.gained or texts[0] == texts[1]:
             literal = translatable("{name} fell from {best} ({at}) to {last}")
-        elif (dead or (is_long and last_phase == "dead")) and verdict.lead not in COLLAPSES:
-            facts["since"] = dead["since"] if dead else since
+        elif dead and dead.clause in cause:
+            literal = translatable("{name} had risen from {first} to {best} ({at})")
+        elif is_long and last_phase == "dead" and verdict.lead not in COLLAPSES:
             literal = translatable(
-                "{name} rose from {first} to {best} ({at}) and is {last} since step {since}"
+                "{name} rose from {first} to {best} ({at}) and is near {last} since step {since}"
             )
         else:
             literal = translatable("{name} rose from {first} to {best} ({at}), then fell to {last}")
     elif texts[0] != texts[2] and (_rose(course) or (last > first and by_other_means)):
         literal = translatable("{name} rose from {first} to {last}")
         after = course.values[steps >= (since or 0)][: course.window].mean() if is_long else last
-        if quantity == "watched_reward" and course.slipped and is_lower:
+        if course.slipped and is_lower:
             facts["at"] = span(course.best.steps)
             literal = translatable(
                 "{name} rose from {first} to {best} ({at}) and is {last} at the end"
@@ -226,8 +232,10 @@ def _course_clause(name: str, course: Course, verdict: Verdict, quantity: Quanti
     mixed = quantity == "reward" and any(f.id == "mix_changed" for f in verdict.findings)
     if mixed and (course.lost or course.direction < 0):
         clause = message("{clause}, as harder tasks came in", clause=clause)
-    elif quantity == "reward" and verdict.one_prompt and course.direction:
+    elif quantity == "reward" and verdict.one_prompt and course.direction > 0:
         clause = message("{clause}, with another prompt at each step", clause=clause)
+    elif quantity == "reward" and verdict.one_prompt and course.direction < 0:
+        clause = message("{clause}, but each step has another prompt", clause=clause)
     for phase, after in pairwise(course.phases):
         if phase.kind != "rise" and after.kind == "recovery" and phase.end < min(first, last) / 2:
             low = {"clause": clause, "low": short(phase.end, 2), "when": span(phase.steps)}

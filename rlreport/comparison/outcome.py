@@ -419,7 +419,7 @@ def learning(outcome: Outcome) -> str:
         for name, reached in speed.items():
             sides = {"new": _reached(reached.new), "base": _reached(reached.base)}
             parts.append(message(_REACHED[name], reward=figure(reached.reward), **sides))
-        result.append(message("Reached {parts}.", parts=clauses(parts)))
+        result.append(message("Reached {parts} (means of windows).", parts=clauses(parts)))
     evaluations = [
         message(
             "{side} {last} at the end, {best} at best (step {step})",

@@ -218,6 +218,7 @@ def chart_path(chart: Chart) -> str:
 
 def report_json(context: RunContext) -> dict[str, Any]:
     tables, verdict = context.tables, findings_json(context.verdict)
+    reward = context.verdict.courses.get("reward")  # by its leading series
     return {
         "schema": verdict.pop("schema"),
         "generator": {"name": "rlreport", "version": __version__},
@@ -230,6 +231,7 @@ def report_json(context: RunContext) -> dict[str, Any]:
         "versions": dict(versions()),
         "card": context.card.as_json(),
         "steps": tables.steps.dropna(axis="columns", how="all").to_dict("records"),
+        "reward": {"steps": reward.steps, "values": reward.values} if reward else None,
         **verdict,
         "files": [
             {"name": file.name, "format": file.format, "lines": file.lines}

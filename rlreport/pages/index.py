@@ -66,6 +66,7 @@ _FIRST = ColumnView("reward_first", message("Reward, first"), help=_FIRST_WINDOW
 _BEST = ColumnView("reward_best", message("Reward, best"), help=message("best mean of a window"))
 _LAST = ColumnView("reward_last", message("Reward, last"), help=_LAST_WINDOW)
 _ENDS = (
+    ColumnView("validation", message("Validation, last"), help=_LAST_WINDOW),
     ColumnView("kl", message("KL, end"), STEP["kl_k1_mean"].unit, help=_LAST_WINDOW),
     ColumnView("length", message("Length, end"), _LENGTH_UNIT, help=_LAST_WINDOW),
     ColumnView("steps", message("Steps"), written="count"),
@@ -203,10 +204,11 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
     return chart and replace(chart, interactive=False)
 
 
-def _rewards(steps: Sequence[Mapping[str, Any]]) -> pd.Series:
-    """Return the mean reward by step, without steps that have none."""
-    pairs = ((_number(step.get("step")), _number(step.get("reward_mean"))) for step in steps)
-    rewards = {step: reward for step, reward in pairs if math.isfinite(step)}
+def _rewards(about: Mapping[str, Any]) -> pd.Series:
+    """Return the mean reward by step, of the series that the verdict quotes."""
+    both = (section(about, "reward").get(key) for key in ("steps", "values"))
+    steps, values = (map(_number, one if isinstance(one, list) else []) for one in both)
+    rewards = {step: value for step, value in zip(steps, values, strict=False) if step == step}
     return pd.Series(rewards, dtype=float).dropna().sort_index()
 
 
@@ -224,7 +226,7 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
         return place | empty | {"verdict": message("– cannot be read"), "sentence": report.why}
     level, lead = verdict_of(about)
     steps, courses = _steps(about), _courses(about)
-    rewards = _rewards(steps)
+    rewards = _rewards(about)
     word, glyph = FIRST_WORDS.get(level, _text(level)), GLYPHS.get(level, GLYPHS["unjudged"])
     sentence = _text(section(about, "verdict").get("sentence"))
     if language != ENGLISH:  # a report has its sentence in English alone
@@ -242,6 +244,7 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
         **{f"reward_{part}": _mean(courses, "reward", part) for part in ("first", "best", "last")},
         "rewards": rewards,
         "trend": sparkline(rewards.to_numpy()),
+        "validation": _mean(courses, "watched_reward", "last"),
         "kl": _mean(courses, "kl", "last"),
         "length": _mean(courses, "length", "last"),
         "steps": len(steps),

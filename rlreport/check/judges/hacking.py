@@ -366,9 +366,11 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
         return None
     in_training, series = run.has("valid_reward"), watched.series
     facts: Facts = {"kind": "fell" if fell else "apart"}
-    facts = {**facts, "start": watched.start, "best": watched.best, "end": watched.end}
+    course = run.courses["watched_reward"]
+    ends = {"start": course.first.value, "best": course.best.value, "end": course.last.value}
     start, end = (trained.start, trained.end) if trained else (None, None)
-    facts = {**facts, "trained_start": start, "trained_end": end, "series_from": series.source}
+    facts = {**facts, **ends, "trained_start": start, "trained_end": end}
+    facts = {**facts, "series_from": series.source}
     return check.finding(
         run,
         "critical" if fell and -watched.rise_z > FALL_Z else "warning",

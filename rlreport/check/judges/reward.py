@@ -53,7 +53,7 @@ EVIDENT = 5.0
     charts=("reward", "reward_distribution"),
     limits=RewardCollapse,
     title={
-        "dead": "The reward stays at {end:figure} from step {since} on, after {best:figure} at "
+        "dead": "The reward stays near {end:figure} from step {since} on, after {best:figure} at "
         "its best (smoothed).",
         "late": "The reward fell from {best:figure} to {end:figure} in the last steps, from step "
         "{since} on.",
@@ -66,7 +66,7 @@ EVIDENT = 5.0
         "gap to the reference did not fall.",
     },
     statement={
-        "dead": "the reward collapses and stays at {end:short}",
+        "dead": "the reward collapses and stays near {end:short}",
         "late": "the reward falls to {end:short}",
         "fell": "the reward falls to {end:short}",
         "dip": "the reward falls to {low:short}",
@@ -105,7 +105,8 @@ def _fall(run: Run) -> Result:
     if since is None:
         facts = {**facts, **run.reward_windows()}
     else:
-        end, step = float(shape.series.values[since:].mean()), int(shape.series.steps[since])
+        values, step = shape.series.values[since:], int(shape.series.steps[since])
+        end = float(np.median(values) if dead else values.mean())
         facts = {**facts, "end": end, "since": step, "kind": "dead" if dead else "late"}
         peak = peak if dead else max(since - shape.window, 0)
     met = run.met(RewardCollapse.lost, ">", lost_part(shape, end))

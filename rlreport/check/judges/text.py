@@ -39,7 +39,7 @@ from rlreport.check.series import (
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import find_loops, is_cut_off
 from rlreport.tables import TextSample
-from rlreport.text.messages import format_message, translatable
+from rlreport.text.messages import format_message, span, translatable
 
 DISTINCT = translatable("LMFlow's post on PPO: distinct-2 fell from 0.39 to 0.22")
 RAGEN_2 = translatable("RAGEN-2 (template collapse)")
@@ -438,8 +438,8 @@ class _LengthCollapse(Limits):
     },
     statement={
         "empty": "every response is empty",
-        "shrunk": "responses shrink to {end:short} {unit} ({start:short} at the start)",
-        "finished": "finished responses shrink to {end:short} {unit} ({start:short} at the start)",
+        "shrunk": "responses shrink to {end:short} {unit} ({start:short} in {early})",
+        "finished": "finished responses shrink to {end:short} {unit} ({start:short} in {early})",
         "stubs": "{stubs:percent} of responses are under {tokens} tokens",
     },
     why="Stopping at once is often the cheapest way to avoid a penalty.",
@@ -490,15 +490,17 @@ def _shrunk(check: Check, run: Run) -> Result:
         severe, moved = run.change(length, first=first), run.change(length)
         series, unit = Series(run.steps, run.by_step(length)), run.length_unit
     met = run.met(_LengthCollapse.severe, "<", severe.last, of=severe.first) if severe.fell else []
+    early: object = run.window(0, MIN_WINDOW).span
     if not met:
-        severe = moved
+        severe, early = moved, run.first and run.first.span
         if moved.fell and (not run.learned or _shortness_pays(run, length)):
             met = run.met(_LengthCollapse.ratio, "<", moved.last, of=moved.first)
     if not met:
         return None
     ranking = Ranking(run.column(run.length), highest=False, unit=run.length_unit)
     kind = "finished" if _finish_known(run) else "shrunk"
-    facts: Facts = {"kind": kind, "start": severe.first, "end": severe.last, "unit": unit}
+    facts: Facts = {"kind": kind, "start": severe.first, "early": span(early)}
+    facts = {**facts, "end": severe.last, "unit": unit}
     return check.finding(run, "warning", met, facts, ranking, series=series)
 
 
