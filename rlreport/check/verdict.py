@@ -232,12 +232,15 @@ def judge(
     active = [finding for finding in findings if finding.id not in reasons]
     ordered = _order(active, {check.id: check for check in checks}, run)
     lead = next((f.id for f in ordered if f.severity != "info" and not f.explained_by), None)
+    breaks = [f.onset.step for f in ordered if f.severity == "critical" and f.onset]
+    # Where the run broke within its first window, changes from that window are too small.
+    comparable = not run.first or min(breaks, default=math.inf) > run.first.steps[-1]
     return Verdict(
         level=_level(ordered, run),
         lead=lead,
         keep_step=_keep_step(run, ordered),
         findings=ordered,
-        close=tuple(close[name] for name in results if name in close),
+        close=tuple(close[name] for name in results if name in close) if comparable else (),
         passed=[name for name, result in results.items() if result is None and name not in close],
         not_run=[result for result in results.values() if isinstance(result, NotRun)],
         not_observed=_not_observed(run),
