@@ -23,7 +23,7 @@ CHECKS: tuple[Check, ...] = (
     *(log.nan_metrics, log.mixed_runs, log.broken_log),
     # Causes.
     *(reward.reward_shift, groups.missing_grades, hacking.reward_hacking_token),
-    *(text.length_hacking, engine.stale_rollouts, engine.mismatch_by_turn),
+    *(text.length_hacking, engine.stale_rollouts),
     *(engine.engine_mismatch, engine.off_policy_weights, engine.failed_rollouts),
     *(engine.tool_errors, engine.unparsed_calls, engine.markup_turns, engine.empty_results),
     engine.tool_disuse,
