@@ -94,12 +94,6 @@ def groups(alike: int, reward_of_alike: float = 0.0) -> Tables:
     return tables(prompt_id=group, reward=reward)
 
 
-def losers(count: int, gap: float = -1.0) -> Tables:
-    """100 prompts, each seen in every step; ``count`` of them never win."""
-    reward = np.where(count > INDEX, gap, np.where(STEP % 2, 1.0, -1.0))
-    return tables(prompt_id=INDEX, reward=reward, ref_reward=0.0)
-
-
 def shortened(step: int, left: int) -> Tables:
     """One step has fewer responses than the others."""
     kept = (step != STEP) | (left > INDEX)
@@ -242,10 +236,6 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
     "zero_variance_groups: groups of one reward, and groups that are solved": (
         groups,
         {24: None, 25: None, 26: "warning", (40, 1.0): "info"},
-    ),
-    "persistent_losers: prompts that never win, and ties": (
-        losers,
-        {4: None, 5: "info", 6: "info", (50, 0.0): None},
     ),
     "broken_log: steps with fewer responses": (
         shortened,
@@ -453,13 +443,6 @@ def test_hard_groups_are_a_note_where_the_run_learns_and_they_become_fewer() -> 
     wrong = np.where(STEP < STEPS - 8, 45, 30) > group
     reward = np.where(wrong, 0.0, np.where(INDEX % 2, 1.0, 0.0))
     assert severity("zero_variance_groups", tables(prompt_id=group, reward=reward)) == "info"
-
-
-@pytest.mark.parametrize(("seen", "judged"), [(4, False), (5, True)])
-def test_prompts_seen_too_seldom_are_not_judged(seen: int, judged: bool) -> None:
-    prompts = {"step": np.repeat(np.arange(seen), 20), "prompt_id": np.tile(np.arange(20), seen)}
-    made = make_tables({**prompts, "reward": np.zeros(20 * seen), "ref_reward": np.ones(20 * seen)})
-    assert isinstance(run("persistent_losers", made), Finding) == judged
 
 
 def test_many_nan_rewards_are_critical_and_their_first_step_is_named() -> None:

@@ -51,7 +51,7 @@ class EnvironmentFall(Limits):
     suggestion="Read its responses; change its share, its reward scale or its learning signal, or "
     "go back to a checkpoint before its fall.",
     source=translatable("the rules of reward collapse; Holm (1979) over environments"),
-    explains=("reward_stalled", "watched_reward_fall", "persistent_losers"),
+    explains=("reward_stalled", "watched_reward_fall"),
     of_reward=True,
     trend=True,
     needs_also=ENVIRONMENTS,

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from rlreport.check.check import (
     FAILURES,
     FALLS,
-    REF_REWARD,
     REWARD,
     Check,
     Need,
@@ -314,42 +313,6 @@ def group_std_fall(check: Check, run: Run) -> Result:
     severity: Severity = "info" if run.learned or run.solved else "warning"
     facts = {"start": start, "end": float(last.mean())}
     return check.finding(run, severity, met, facts, series=series)
-
-
-class _PersistentLosers(Limits):
-    seen = Limit(5, "responses", "a prompt seen less often is not judged", RL_BOARD)
-    share = Limit(0.05, "of prompts", "share that never beat the reference", RL_BOARD)
-
-
-@Check(
-    name="prompts that never win",
-    rank="note",
-    needs=(REWARD, REF_REWARD),
-    charts=("win_rate",),
-    limits=_PersistentLosers,
-    title="{losers:count} of {prompts:count} prompts ({share:percent}) never beat the reference, "
-    "each seen at least {seen} times.",
-    why="The mean can rise while some prompts are lost for good.",
-    suggestion="Open them on the prompts page: they may be mislabelled, or out of reach.",
-    of_reward=True,
-)
-def persistent_losers(check: Check, run: Run) -> Result:
-    min_responses, gap = run.limits[_PersistentLosers].seen, run.column("reward_gap")
-    rows = run.responses.dropna(subset=["reward_gap"])
-    prompts = rows.groupby("prompt_id")["reward_gap"].agg(["size", "max", "mean"])
-    prompts = prompts[prompts["size"] >= min_responses]
-    if prompts.empty:
-        return check.not_run(message("prompts seen at least {times} times", times=min_responses))
-    losers = prompts[(prompts["max"] <= 0) & (prompts["mean"] < 0)]
-    share = len(losers) / len(prompts)
-    met = run.met(_PersistentLosers.share, ">=", share)
-    if losers.empty or not met:
-        return None
-    worst = losers.sort_values("mean", kind="stable").index[:5]
-    among = run.responses["prompt_id"].isin(worst).to_numpy()
-    ranking, steps = Ranking(gap, highest=False, among=among), run.steps[run.steps_of(among)]
-    facts = {"losers": len(losers), "prompts": len(prompts), "share": share, "seen": min_responses}
-    return check.finding(run, "info", met, facts, ranking, steps=steps.tolist())
 
 
 @Check(

@@ -229,7 +229,7 @@ class _EntropyExplosion(Limits):
     source="too large an entropy bonus; threads of TRL and verl",
     explains=(
         *(*FALLS, "kl_explosion", "missing_eos", "length_collapse", "diversity_collapse"),
-        *("language_drift", "reward_stalled", "persistent_losers", "ratio_drift", "loops"),
+        *("language_drift", "reward_stalled", "ratio_drift", "loops"),
     ),
     needs_also="logprobs, or the trainer's entropy",
     trend=True,
