@@ -303,19 +303,6 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
         lambda last: tables(response_tokens=np.where(share(0, last) == 1, 256.0, 50.0 + INDEX)),
         {0.19: None, 0.21: "warning"},
     ),
-    "not_sharpening: the std before and after, where the reward rose": (
-        lambda before, after, rose: tables(reward=moved(0, rose) + SIGN * moved(before, after)),
-        {
-            (0.5, 0.5, 1.0): "info",
-            (0.5, 0.51, 1.0): "info",
-            (0.5, 0.49, 1.0): None,
-            (0.5, 0.6, 0.0): None,
-        },
-    ),
-    "not_sharpening: a reward of two values": (
-        lambda first, last: tables(reward=share(first, last)),
-        {(0.1, 0.6): None},
-    ),
     "sharpening: of each step's groups of ten, how many any response solves, and how many solve": (
         narrowing,
         {

@@ -17,7 +17,7 @@ from rlreport.check.check import (
     Result,
     RiseOrShare,
 )
-from rlreport.check.finding import RL_BOARD, Facts, Limit, Limits, Severity, meets
+from rlreport.check.finding import Facts, Limit, Limits, Severity, meets
 from rlreport.check.noise import TINY, Trend, correlation_within
 from rlreport.check.run import Ranking, Run, has, mean, median, met_from_start
 from rlreport.check.series import MIN_WINDOW, running_mean
@@ -31,7 +31,6 @@ RAGEN = translatable("RAGEN (reward std falls before the collapse)")
 
 WINDOW = 3  # Number of steps in the running mean of the share of missing grades
 MIN_SHARE = 0.05  # A step with a smaller share of responses without a grade is never considered bad
-FOLLOWS = 0.9  # The mean explains a std that is at least this fraction of the largest one it allows
 PROBABLY_SOLVED = 0.5  # Above this mean reward, groups with equal rewards are taken for solved
 EQUAL = 1e-6  # Rewards of a group are equal if their population std is smaller than this
 
@@ -313,37 +312,6 @@ def group_std_fall(check: Check, run: Run) -> Result:
     severity: Severity = "info" if run.learned or run.solved else "warning"
     facts = {"start": start, "end": float(last.mean())}
     return check.finding(run, severity, met, facts, series=series)
-
-
-@Check(
-    name="the reward does not narrow",
-    rank="note",
-    needs=(REWARD,),
-    charts=("reward_distribution",),
-    title="The reward rose from {start:figure} to {end:figure}, but the std of the rewards of a "
-    "step did not fall: it went from {std_start:figure} to {std_end:figure}.",
-    why="Some prompts may be gaining while others are left behind.",
-    suggestion="Look at the lowest responses of the last steps, and at rewards by prompt.",
-    source=RL_BOARD,
-    of_reward=True,
-    trend=True,
-)
-def not_sharpening(check: Check, run: Run) -> Result:
-    # If the mean determines the std, as for a reward of 0 or 1, the std tells nothing: a reward
-    # between a and b with mean m has a variance of at most (m - a)(b - m) (Bhatia and Davis 2000).
-    reward = run.column("reward")
-    moved = run.change(reward)
-    stds: Floats = np.sqrt(run.by_step((reward - run.by_step(reward)[run.step_index]) ** 2))
-    ends = (stds[: len(run.last.steps)], run.last_values(stds))
-    before, after = (float(np.sqrt(mean(part**2))) for part in ends)
-    if not (moved.rose and before > 0 and meets(">=", after, before)):
-        return None
-    low, high = np.nanmin(reward), np.nanmax(reward)
-    pairs = ((before, moved.first), (after, moved.last))
-    if all(std**2 >= FOLLOWS**2 * (mean - low) * (high - mean) for std, mean in pairs):
-        return None
-    facts = {"start": moved.first, "end": moved.last, "std_start": before, "std_end": after}
-    return check.finding(run, "info", (), facts, Ranking(reward, False, "reward"))
 
 
 @Check(

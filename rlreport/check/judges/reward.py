@@ -297,7 +297,7 @@ class _RewardShift(Limits):
     event=True,
     why="Rewards before and after are not comparable; checks judge the gap or the longer part.",
     suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data.",
-    explains=("reward_collapse", "reward_stalled", "not_sharpening"),
+    explains=("reward_collapse", "reward_stalled"),
     trend=True,
 )
 def reward_shift(check: Check, run: Run) -> Result:

@@ -383,7 +383,7 @@ class _LengthHacking(Limits):
     suggestion="Normalise or penalise length, or retrain the reward model on equally long pairs.",
     explains=(
         *("kl_explosion", "missing_eos", "diversity_collapse", "entropy_collapse"),
-        *("not_sharpening", "reward_part_dominance", "watched_reward_fall"),
+        *("reward_part_dominance", "watched_reward_fall"),
     ),
     of_reward=True,
     trend=True,
