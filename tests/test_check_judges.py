@@ -647,14 +647,6 @@ def test_one_text_that_is_repeated_was_not_cut() -> None:
     assert severity("cut_texts", same) is None
 
 
-def test_columns_that_end_are_named() -> None:
-    made = tables(ref_reward=np.where(STEP < 20, 1.0, np.nan))
-    made.extras["tool"] = np.where(STEP < 30, 1.0, np.nan)
-    made.extras["rare"] = np.where((STEP < 30) & (INDEX == 0), 1.0, np.nan)
-    result = find("lost_columns", made)
-    assert (result.onset, result.facts["names"]) == (Onset(20, 20, 20), ("ref_reward", "tool"))
-
-
 def test_a_dip_that_recovers_is_no_collapse() -> None:
     dip = np.where((STEP > 15) & (STEP < 22), -1.0, 0.0)
     assert severity("reward_collapse", tables(reward=1 + dip + 0.1 * SIGN)) is None

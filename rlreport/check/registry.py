@@ -44,8 +44,7 @@ CHECKS: tuple[Check, ...] = (
     *(policy.kl_explosion, text.language_drift, groups.group_std_fall),
     # Notes.
     *(environments.mix_changed, hacking.format_learned, reward.reward_stalled, groups.sharpening),
-    *(hacking.reward_part_dominance, groups.uneven_groups, text.cut_texts, log.lost_columns),
-    log.repeated_steps,
+    *(hacking.reward_part_dominance, groups.uneven_groups, text.cut_texts, log.repeated_steps),
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}
