@@ -22,7 +22,7 @@ CHECKS: tuple[Check, ...] = (
     # What makes a run invalid.
     *(log.nan_metrics, log.mixed_runs, log.broken_log),
     # Causes.
-    *(reward.reward_shift, groups.missing_grades, hacking.reward_hacking_token),
+    *(reward.reward_shift, hacking.reward_hacking_token),
     *(text.length_hacking, engine.stale_rollouts),
     *(engine.engine_mismatch, engine.off_policy_weights, engine.failed_rollouts),
     *(engine.tool_errors, engine.unparsed_calls, engine.markup_turns, engine.empty_results),
@@ -43,6 +43,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     *(policy.kl_explosion, text.language_drift, groups.group_std_fall),
     # Notes.
+    groups.missing_grades,
     *(environments.mix_changed, hacking.format_learned, reward.reward_stalled, groups.sharpening),
     *(hacking.reward_part_dominance, groups.uneven_groups, text.cut_texts, log.repeated_steps),
 )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from rlreport.check.check import (
     FAILURES,
-    FALLS,
     REWARD,
     Check,
     Need,
@@ -40,23 +36,6 @@ class _MissingGrades(Limits):
         0.3, "of responses", "share without a grade in any three consecutive steps (warning)"
     )
     part = Limit(0.1, "of steps", "part of the run where this holds, or its end")
-    unlike = Limit(2.0, "times", "length relative to graded ones: they could not be parsed")
-
-
-_REASONS = {
-    "always": translatable(
-        "Grades are missing in all steps: most samples give no learning signal."
-    ),
-    "judge": translatable(
-        "The judge was down: graded responses of these steps earn no less than those around them."
-    ),
-    "policy": translatable(
-        "Graded responses of these steps earn less, too: the policy got worse, not only the judge."
-    ),
-    "parser": translatable(
-        "They are cut off, or longer or shorter than graded ones: the grader could not parse them."
-    ),
-}
 
 
 def _missing_title(facts: Facts) -> str:
@@ -67,9 +46,8 @@ def _missing_title(facts: Facts) -> str:
             "failed, {masked:count} masked, {error:count} grader errors."
         )
     ]
-    if facts["reason"] != "few":
+    if "window" in facts:
         lines.append(translatable("In steps {low} to {high}, {window:percent} were not graded."))
-        lines.append(_REASONS[str(facts["reason"])])
     if facts["groups"]:
         lines.append(
             translatable(
@@ -82,7 +60,7 @@ def _missing_title(facts: Facts) -> str:
 
 @Check(
     name="missing grades",
-    rank="cause",
+    rank="note",
     looks_for="responses without a grade: null rewards, failed judges, masks, errors",
     charts=("reward",),
     limits=_MissingGrades,
@@ -90,7 +68,6 @@ def _missing_title(facts: Facts) -> str:
     statement="rewards are missing",
     why="A failed grade that counts as 0 gives the others of its group an unearned advantage.",
     suggestion="Grade again, or mask these responses in the loss; look at the judge's time limits.",
-    explains=(*FALLS, "reward_stalled", "reward_shift", "zero_variance_groups", "group_std_fall"),
     whole_run=True,
 )
 def missing_grades(check: Check, run: Run) -> Result:
@@ -108,15 +85,16 @@ def missing_grades(check: Check, run: Run) -> Result:
     many = float(bad_steps.mean()) > run.limits[_MissingGrades].part
     steps = run.steps[bad_steps if met and bad_steps.any() else by_step > 0]
     since, last = int(steps[0]), int(steps[-1])
-    reason = _reason(run, missing, bad_steps) if met else "few"
     grades = run.responses.assign(graded=~missing).groupby("group")["graded"].agg(["size", "sum"])
     partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
     facts: Facts = {kind.name.lower(): int((kinds == kind).sum()) for kind in Missing}
-    facts = {**facts, "missing": int(missing.sum()), "responses": len(missing), "reason": reason}
-    facts = {**facts, "share": float(missing.mean()), "window": float(windows[at])}
-    facts = {**facts, "low": int(run.steps[at]), "high": int(run.steps[at + size - 1])}
+    facts = {**facts, "missing": int(missing.sum()), "responses": len(missing)}
     facts = {**facts, "groups": len(partial), "silent": int((partial["sum"] < 2).sum())}
-    finding = check.finding(
+    facts = {**facts, "share": float(missing.mean())}
+    if met:
+        low, high = int(run.steps[at]), int(run.steps[at + size - 1])
+        facts = {**facts, "window": float(windows[at]), "low": low, "high": high}
+    return check.finding(
         run,
         "warning" if met and (many or bad_steps[-size:].any()) else "info",
         met,
@@ -127,25 +105,6 @@ def missing_grades(check: Check, run: Run) -> Result:
         until=last if last < run.steps[-1] else None,
         steps=steps[:200].tolist(),
     )
-    # Only a failed judge can explain changes of the reward.
-    return finding if reason == "judge" else replace(finding, rank="note")
-
-
-def _reason(run: Run, missing: NDArray[np.bool_], bad_steps: NDArray[np.bool_]) -> str:
-    """Return why grades are missing: "always", "parser", "policy" (it got worse) or "judge"."""
-    if bad_steps.all():
-        return "always"
-    in_bad_steps = bad_steps[run.step_index]
-    missing_rows, graded = in_bad_steps & missing, in_bad_steps & ~missing
-    length, finished, reward = (run.column(name) for name in (run.length, "finished", "reward"))
-    lengths = mean(length[missing_rows]), mean(length[graded])
-    other_length = max(lengths) > run.limits[_MissingGrades].unlike * max(min(lengths), 1.0)
-    if other_length or mean(finished[graded]) - mean(finished[missing_rows]) > 0.5:
-        return "parser"
-    first, last = np.flatnonzero(bad_steps)[[0, -1]]
-    around = (run.step_index >= first - 5) & (run.step_index <= last + 5) & ~in_bad_steps & ~missing
-    error = run.spread() * np.sqrt(1 / max(graded.sum(), 1) + 1 / max(around.sum(), 1))
-    return "policy" if mean(reward[around]) - mean(reward[graded]) > 4 * error else "judge"
 
 
 class _UnevenGroups(Limits):
