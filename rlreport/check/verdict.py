@@ -38,15 +38,7 @@ from rlreport.check.series import smooth
 from rlreport.metrics.roles import MISMATCHES
 from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
-from rlreport.text.messages import listed, message, sentences, translatable
-
-# Phrase in a suggestion that means a setting -> names of that setting in configurations
-SETTINGS = {
-    "KL coefficient": ("kl_coef", "kl_coefficient", "init_kl_coef", "kl_loss_coef", "beta"),
-    "learning rate": ("learning_rate", "lr"),
-}
-
-MAX_SETTINGS = 3
+from rlreport.text.messages import listed, message, translatable
 
 # Findings about a quantity whose clause prints the first and last of its course
 OF_COURSES: dict[str, Quantity] = {
@@ -100,15 +92,12 @@ def _excerpt(text: str, rollout: Rollout, example: Example) -> str:
     return ("…" if start else "") + part + ("…" if start + len(part) < len(text) else "")
 
 
-def with_texts(
-    verdict: Verdict, card: Mapping[str, object] | None = None, sample_note: str = ""
-) -> Verdict:
+def with_texts(verdict: Verdict, sample_note: str = "") -> Verdict:
     """Return the verdict with its sentence and its findings' texts filled in.
 
-    Suggestions quote settings from ``card``, the run's configuration (dotted name -> value).
     ``sample_note`` says in which responses phrases were counted, "" if in all.
     """
-    filled = verdict.map(lambda finding: _fill_texts(finding, verdict, card or {}, sample_note))
+    filled = verdict.map(lambda finding: _fill_texts(finding, verdict, sample_note))
     return with_sentence(filled)
 
 
@@ -125,9 +114,7 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
     return retitled if retitled == title else title
 
 
-def _fill_texts(
-    finding: Finding, verdict: Verdict, card: Mapping[str, object], sample_note: str
-) -> Finding:
+def _fill_texts(finding: Finding, verdict: Verdict, sample_note: str) -> Finding:
     check = BY_ID.get(finding.id)
     if check is None:
         return finding
@@ -139,7 +126,7 @@ def _fill_texts(
         clause=check.format_statement({**finding.facts, **_course_facts(finding, verdict)}),
         why=message(check.why),
         sample=message("Counted {sample}.", sample=sample_note) if sampled else "",
-        suggestion=_suggestion(check.suggestion, card),
+        suggestion=message(check.suggestion),
         source=message(check.source),
     )
 
@@ -151,22 +138,6 @@ def _course_facts(finding: Finding, verdict: Verdict) -> dict[str, float]:
     if course is None or finding.facts.get("kind") == "finished":
         return {}
     return {"start": course.first.value, "end": course.last.value}
-
-
-def _suggestion(literal: str, card: Mapping[str, object]) -> str:
-    """Return a suggestion, plus this run's values of its settings ("This run had lr = 1e-6.")."""
-    names = {name for phrase, keys in SETTINGS.items() if phrase in literal for name in keys}
-    settings = {n: v for n, v in card.items() if n.rpartition(".")[2].lower() in names}
-    values = tuple(f"{name} = {value}" for name, value in settings.items() if _is_number(value))
-    current = message("This run had {settings}.", settings=values[:MAX_SETTINGS]) if values else ""
-    return sentences([message(literal), current])
-
-
-def _is_number(value: object) -> bool:
-    try:  # YAML reads 1e-6 as a string
-        return math.isfinite(float(str(value)))
-    except ValueError:
-        return False
 
 
 # Check that runs first: after a change of the reward function, rewards are not comparable
