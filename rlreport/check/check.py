@@ -191,15 +191,16 @@ class Check:
         ``facts`` are the values filled into the finding's texts (NaN becomes None), ``met`` the
         thresholds that were met. ``ranking`` selects example responses. ``fields`` are other fields
         of ``Finding``: by default, ``onset`` (the step at which the problem began, also as a
-        number) is computed from ``series`` (the first step if ``always``), and ``steps`` are all
-        steps from the onset on. ``series`` may be a ``Series``, whose source becomes a fact.
+        number) is computed from ``series``, the values by step that the check judged (the first
+        step if ``always``), and ``steps`` are all steps from the onset on. ``series`` may be a
+        ``Series``, whose source becomes a fact.
         """
         first = run.first.span if run.first else None
         values = {**(facts or {}), "first_window": first, "last_window": run.last.span}
-        series, always = fields.get("series"), fields.pop("always", False)
+        series, always = fields.pop("series", None), fields.pop("always", False)
         if isinstance(series, Series):
             values["series_from"] = series.source
-            fields["series"] = series = run.align(series)
+            series = run.align(series)
         if "onset" not in fields:
             fields["onset"] = None if series is None else run.onset(series, always=always)
         elif isinstance(step := fields["onset"], int):

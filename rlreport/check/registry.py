@@ -134,8 +134,8 @@ METHOD = (
         "makes the run invalid (NaN, holes in the log), then causes, consequences and notes, in "
         "the order below. A cause explains a consequence, or a death, if it can lead to it and "
         "did not begin later: the interval of its onset begins at most one step after that of "
-        "the consequence ends. A consequence without an onset is explained if at least half of "
-        "its change comes after the cause began. Explained findings are listed under their cause.",
+        "the consequence ends. A consequence without an onset is explained, too. Explained "
+        "findings are listed under their cause.",
         "The bold sentence says what happened and since when, its gravest effect if both fit into "
         "25 words, and which checkpoint to keep; the second line is the course of the reward and "
         "of the watched reward, a second reward of training (valid_reward) or else that of "

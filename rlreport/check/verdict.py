@@ -34,7 +34,6 @@ from rlreport.check.judges.log import invalid_since, nan_metrics
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_sentence
-from rlreport.check.series import smooth
 from rlreport.metrics.roles import MISMATCHES
 from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
@@ -298,7 +297,7 @@ def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> li
         top: Finding | None = finding
         while top:
             roots[finding.id] = top.id
-            top = next((g for g in ranked if _explains(g, top, checks, run)), None)
+            top = next((g for g in ranked if _explains(g, top, checks)), None)
 
     def worst(top: Finding) -> tuple[int, int, int]:
         severity = min(SEVERITIES.index(f.severity) for f in ranked if roots[f.id] == top.id)
@@ -325,7 +324,7 @@ def _rank_index(finding: Finding) -> int:
     return -1 if _is_death(finding) else RANKS.index(finding.rank)
 
 
-def _explains(cause: Finding, other: Finding, checks: Mapping[str, Check], run: Run) -> bool:
+def _explains(cause: Finding, other: Finding, checks: Mapping[str, Check]) -> bool:
     if cause.severity == "info" or other.id not in checks[cause.id].explains:
         return False
     explains_death = _is_death(other) and cause.rank != "consequence"
@@ -336,25 +335,15 @@ def _explains(cause: Finding, other: Finding, checks: Mapping[str, Check], run: 
         starts = [(f.onset.step if f.onset else -1, order.index(f.id)) for f in (cause, other)]
         if starts[0] > starts[1]:
             return False
-    return _follows(other, cause, run)
+    return _follows(other, cause)
 
 
-def _follows(consequence: Finding, cause: Finding, run: Run) -> bool:
-    """Return whether a consequence came mostly after its cause had begun."""
-    y = consequence.series
-    if consequence.rank == "note" or cause.onset is None or y is None:
+def _follows(consequence: Finding, cause: Finding) -> bool:
+    """Return whether a consequence did not begin before its cause, as far as is known."""
+    if consequence.rank == "note" or cause.onset is None or consequence.onset is None:
         return True
-    if consequence.onset is not None:
-        # Both are dated by means of three steps, so they are exact to one step.
-        return cause.onset.low - 1 <= consequence.onset.high
-    finite = np.flatnonzero(np.isfinite(y))
-    if len(finite) < 2:
-        return True
-    y, steps = smooth(y[finite]), run.steps[finite]
-    end = float(y[-max(1, len(y) // 5) :].mean())
-    at = float(y[max(int(np.searchsorted(steps, cause.onset.low)) - 1, 0)])
-    change = end - float(y[:3].mean())
-    return change == 0 or (end - at) / change >= 0.5
+    # Both are dated by means of three steps, so they are exact to one step.
+    return cause.onset.low - 1 <= consequence.onset.high
 
 
 def _level(findings: list[Finding], run: Run) -> Level:
