@@ -105,7 +105,7 @@ class Check:
     sampled: tuple[str, ...] = ()
     # Names of thresholds, and a clause with the {value} tested against each. If all of these values
     # are at least half of their thresholds, but there is no finding, the verdict says so
-    close: Mapping[str, str | Callable[[float], str]] = field(default_factory=dict)
+    close: Mapping[str, str] = field(default_factory=dict)
     turn: Callable[[Turn], bool] | None = None  # whether evidence is to point at a turn
     needs_also: str = ""  # data needed beyond ``needs``, in words; ``judge`` tests for it itself
 
@@ -157,8 +157,7 @@ class Check:
         literal = translatable("{one:capital}; the limit is {limit}.")
         if met.value >= met.limit:
             literal = translatable("{one:capital} (limit {limit}); that alone is no finding.")
-        clause = self.close[met.name]
-        text = message(clause(met.value) if callable(clause) else clause, value=met.value)
+        text = message(self.close[met.name], value=met.value)
         title = message(literal, one=text, limit=limit)
         return Close(self.id, title, met.value, met.limit, met.unit)
 

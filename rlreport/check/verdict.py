@@ -265,12 +265,8 @@ def _either(literals: Sequence[str]) -> str:
 
 
 def _run_check(check: Check, run: Run, start: int | None) -> Result:
-    if not len(run.steps) and not check.whole_run:
-        needs = "responses"
-        if start is not None:
-            needs = message("steps before the first NaN (step {start})", start=start)
-        return check.not_run(needs)
-    result = check.run(run)
+    judged = len(run.steps) or check.whole_run
+    result = check.run(run) if judged else check.not_run("responses")
     # The steps before the NaN may be too few for the check even if the run has the fields.
     if isinstance(result, NotRun) and start is not None:
         needs = message(

@@ -151,7 +151,6 @@ class _StaleRollouts(Limits):
     needs=(Need("policy_version", ("lag",), ("lag",)),),
     charts=("lag", "reward"),
     limits=_StaleRollouts,
-    close={"lag": "responses are {value:short} steps older than the policy that learns"},
     title="Responses were sampled {lag:figure} steps before the step that learns from them.",
     statement="responses lag {lag:short} steps behind the policy",
     why="The policy learns from texts that it would no longer write.",

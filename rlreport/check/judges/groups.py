@@ -418,7 +418,6 @@ class _DroppedGroups(RiseOrShare):
     ),
     charts=("dropped", "kept_reward"),
     limits=_DroppedGroups,
-    close={"share": "the trainer drops {value:percent} of responses"},
     title={
         "hidden": "The mean reward of kept responses rose from {kept_start:figure} to "
         "{kept_end:figure}, but that of all fell from {all_start:figure} to {all_end:figure}: the "

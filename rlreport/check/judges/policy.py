@@ -333,7 +333,7 @@ def gradient_explosion(check: Check, run: Run) -> Result:
     harmful = _before_fall(run, norm.steps[spikes])
     at = int(spikes[harmful][0] if harmful.any() else spikes[np.argmax(norm.values[spikes])])
     highest, step = float(norm.values[at]), int(norm.steps[at])
-    facts: Facts = {"norm": highest, "median": middle, "at": step, "spikes": len(spikes)}
+    facts: Facts = {"norm": highest, "median": middle, "at": step}
     facts = {**facts, "peak": float(norm.values[spikes].max())}
     return check.finding(
         run,
