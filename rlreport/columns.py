@@ -148,8 +148,6 @@ RESPONSE_COLUMNS = (
     _inner("mismatch_k3", "nats", "mean k3 of trainer against sampler over those tokens"),
     _inner("mismatch_prob", "", "mean |trainer − sampler probability| over those tokens"),
     _inner("mismatch_k3_back", "nats", "mean k3 of sampler against trainer over those tokens"),
-    _inner("mismatch_first_turn", "nats", "mean of the larger k3 in the first of several turns"),
-    _inner("mismatch_last_turn", "nats", "mean of the larger k3 in the last of several turns"),
     _inner("log_weight", "nats", "sum of trainer − sampler logp: log of the sequence's weight"),
     _inner("ratio_tokens", "tokens", "tokens with old and new logprobs"),
     _inner("ratio_mean", "", "mean of exp(new − old) over those tokens"),

@@ -144,7 +144,7 @@ def build_report(
         verdict = redacted_verdict(verdict, redact)
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
-    verdict = with_texts(verdict, card.entries, tables.sample_note)
+    verdict = with_texts(verdict, tables.sample_note)
 
     limit = options.max_size or chosen_form.usual_size(len(tables.responses))
     charts, chart_errors = custom_charts(custom_functions, tables, texts, quote=not options.redact)
@@ -196,7 +196,7 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
         card = _metadata(logs, options)
         _, rollouts, tables = _read(logs, options, card, progress, workers)
         verdict, _ = _judge(tables, rollouts, limits, options)
-    return with_texts(verdict, sample_note=tables.sample_note)
+    return with_texts(verdict, tables.sample_note)
 
 
 def _limits(report: ReportOptions) -> Thresholds:

@@ -132,8 +132,6 @@ def agents(seed: int, *, link: Callable[[Any], Any] = lambda step: 0.5, **column
         "unclosed_thinking": (rng.random(size) < 0.04).astype(float),
         "lag": rng.integers(0, 4, size).astype(float),
         "log_weight": 0.15 * rng.normal(size=size),
-        "mismatch_first_turn": 4e-4 * rng.lognormal(0, 0.3, size),
-        "mismatch_last_turn": 5e-4 * rng.lognormal(0, 0.3, size),
         "surprisal_mean": 0.6 + 0.1 * rng.normal(size=size),
         "finished": (rng.random(size) < 0.97).astype(float),
     }
@@ -214,9 +212,6 @@ COLUMNS_OF_FAULTS: dict[str, dict[str, Any]] = {
     "unclosed_thinking": {"unclosed_thinking": some(lambda s: ramp(s, 0.02, 0.6))},
     "stale_rollouts": {"lag": lambda s, rng: ramp(s, 2, 14) + rng.integers(0, 3, len(s))},
     "off_policy_weights": {"log_weight": lambda s, rng: ramp(s, 0.1, 2) * rng.normal(size=len(s))},
-    "mismatch_by_turn": {
-        "mismatch_last_turn": lambda s, rng: ramp(s, 5e-4, 9e-3) * rng.lognormal(0, 0.2, len(s))
-    },
 }
 """Check to the columns of a run of agents in which it finds something."""
 

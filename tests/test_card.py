@@ -337,30 +337,6 @@ def test_a_redacted_card_has_no_prose_and_one_without_names_nothing(redact, tmp_
     assert told == ({} if redact == "names" else {**dict.fromkeys(texts, "[text]"), **kept})
 
 
-def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    rows = [
-        {
-            "step": step, "prompt": f"p{i}", "response": "a b", "reward": 0.1 * (i % 3),
-            "response_tokens": ["a", "b"] * 20, "logprobs": [-0.1] * 40,
-            "ref_logprobs": [-0.1 - 0.3 * step] * 40,
-        }
-        for step in range(12)
-        for i in range(8)
-    ]  # fmt: skip
-    write(folder / "log.jsonl", rows)
-    (folder / "config.yaml").write_text(
-        "algorithm:\n  kl_coef: 0.05\n  other: 3\nactor:\n  lr: 1e-6\n  beta: yes\n"
-    )
-    report = rlreport.build(folder, tmp_path / "report", workers=1)
-    found = {f.id: f.suggestion for f in report.verdict.findings}
-    said = "This run had algorithm.kl_coef = 0.05, actor.lr = 1e-6."
-    assert found["kl_explosion"].endswith(said)
-    assert said in (tmp_path / "report" / "index.html").read_text("utf-8")
-    hidden = rlreport.build(folder, tmp_path / "names", redact="names", workers=1)
-    assert "This run had" not in "".join(f.suggestion for f in hidden.verdict.findings)
-
-
 def write_rows(path, steps, reward, prompt="p"):
     return write(path, [row(step, prompt=prompt, reward=reward) for step in steps])
 

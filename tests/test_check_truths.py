@@ -52,7 +52,7 @@ def test_cases_on_which_simple_rules_fail(name: str) -> None:
 OF_METRICS = ("gradient_explosion", "no_updates")
 OF_ENVIRONMENTS = ("environment_fall", "mix_changed")
 OF_AGENTS = (
-    *("stale_rollouts", "mismatch_by_turn", "off_policy_weights", "failed_rollouts"),
+    *("stale_rollouts", "off_policy_weights", "failed_rollouts"),
     *(
         "tool_errors",
         "unparsed_calls",

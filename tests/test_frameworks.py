@@ -33,7 +33,7 @@ FOUND = {
     "written-rlboard": {"broken_log"},  # arrays of unequal length
     "inspect": {"tool_errors", "uneven_groups"},
     "nemo_gym": {"missing_grades"},  # a judge that failed, a masked sample
-    "nemo_rl": {"engine_mismatch", "mismatch_by_turn"},
+    "nemo_rl": {"engine_mismatch"},
     **{log: {"uneven_groups"} for log in ("agilerl", "areal", "art", "lm_eval", "slime_export")},
     **{log: {"engine_mismatch"} for log in MISMATCH},
 }

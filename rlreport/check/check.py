@@ -105,7 +105,7 @@ class Check:
     sampled: tuple[str, ...] = ()
     # Names of thresholds, and a clause with the {value} tested against each. If all of these values
     # are at least half of their thresholds, but there is no finding, the verdict says so
-    close: Mapping[str, str | Callable[[float], str]] = field(default_factory=dict)
+    close: Mapping[str, str] = field(default_factory=dict)
     turn: Callable[[Turn], bool] | None = None  # whether evidence is to point at a turn
     needs_also: str = ""  # data needed beyond ``needs``, in words; ``judge`` tests for it itself
 
@@ -157,8 +157,7 @@ class Check:
         literal = translatable("{one:capital}; the limit is {limit}.")
         if met.value >= met.limit:
             literal = translatable("{one:capital} (limit {limit}); that alone is no finding.")
-        clause = self.close[met.name]
-        text = message(clause(met.value) if callable(clause) else clause, value=met.value)
+        text = message(self.close[met.name], value=met.value)
         title = message(literal, one=text, limit=limit)
         return Close(self.id, title, met.value, met.limit, met.unit)
 
@@ -191,15 +190,16 @@ class Check:
         ``facts`` are the values filled into the finding's texts (NaN becomes None), ``met`` the
         thresholds that were met. ``ranking`` selects example responses. ``fields`` are other fields
         of ``Finding``: by default, ``onset`` (the step at which the problem began, also as a
-        number) is computed from ``series`` (the first step if ``always``), and ``steps`` are all
-        steps from the onset on. ``series`` may be a ``Series``, whose source becomes a fact.
+        number) is computed from ``series``, the values by step that the check judged (the first
+        step if ``always``), and ``steps`` are all steps from the onset on. ``series`` may be a
+        ``Series``, whose source becomes a fact.
         """
         first = run.first.span if run.first else None
         values = {**(facts or {}), "first_window": first, "last_window": run.last.span}
-        series, always = fields.get("series"), fields.pop("always", False)
+        series, always = fields.pop("series", None), fields.pop("always", False)
         if isinstance(series, Series):
             values["series_from"] = series.source
-            fields["series"] = series = run.align(series)
+            series = run.align(series)
         if "onset" not in fields:
             fields["onset"] = None if series is None else run.onset(series, always=always)
         elif isinstance(step := fields["onset"], int):

@@ -107,8 +107,6 @@ class Finding:
     steps: tuple[int, ...] = ()  # the steps that the problem concerns
     charts: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()  # texts to highlight in responses
-    # the values that the check judged, by step, float64 (S,), or None
-    series: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     # id of the finding that explains this one, or None. name, ..., source: texts, empty until
     # ``check.verdict`` fills them; ``sample`` tells in which responses phrases were counted
     explained_by: str | None = None
@@ -137,7 +135,6 @@ class Finding:
             unseen=0,
             steps=(step,),
             charts=(),
-            series=None,
             title=self.name,
             clause="",
             sample="",

@@ -22,8 +22,8 @@ CHECKS: tuple[Check, ...] = (
     # What makes a run invalid.
     *(log.nan_metrics, log.mixed_runs, log.broken_log),
     # Causes.
-    *(reward.reward_shift, groups.missing_grades, hacking.reward_hacking_token),
-    *(text.length_hacking, engine.stale_rollouts, engine.mismatch_by_turn),
+    *(reward.reward_shift, hacking.reward_hacking_token),
+    *(text.length_hacking, engine.stale_rollouts),
     *(engine.engine_mismatch, engine.off_policy_weights, engine.failed_rollouts),
     *(engine.tool_errors, engine.unparsed_calls, engine.markup_turns, engine.empty_results),
     engine.tool_disuse,
@@ -43,9 +43,9 @@ CHECKS: tuple[Check, ...] = (
     ),
     *(policy.kl_explosion, text.language_drift, groups.group_std_fall),
     # Notes.
+    groups.missing_grades,
     *(environments.mix_changed, hacking.format_learned, reward.reward_stalled, groups.sharpening),
-    *(groups.persistent_losers, groups.not_sharpening, hacking.reward_part_dominance),
-    *(groups.uneven_groups, text.cut_texts, log.lost_columns, log.repeated_steps),
+    *(hacking.reward_part_dominance, groups.uneven_groups, text.cut_texts, log.repeated_steps),
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}
@@ -134,8 +134,8 @@ METHOD = (
         "makes the run invalid (NaN, holes in the log), then causes, consequences and notes, in "
         "the order below. A cause explains a consequence, or a death, if it can lead to it and "
         "did not begin later: the interval of its onset begins at most one step after that of "
-        "the consequence ends. A consequence without an onset is explained if at least half of "
-        "its change comes after the cause began. Explained findings are listed under their cause.",
+        "the consequence ends. A consequence without an onset is explained, too. Explained "
+        "findings are listed under their cause.",
         "The bold sentence says what happened and since when, its gravest effect if both fit into "
         "25 words, and which checkpoint to keep; the second line is the course of the reward and "
         "of the watched reward, a second reward of training (valid_reward) or else that of "

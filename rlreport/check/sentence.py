@@ -208,13 +208,11 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
             literal = translatable(
                 "{name} rose from {first} to {last} and is flat since step {since}"
             )
-    elif dip and quantity == "reward":
+    elif dip and quantity == "reward" and texts[0] == texts[2]:
         facts |= {"level": short_figure(dip["low"]), "when": span((dip["since"], dip["until"]))}
-        literal = translatable("{name} is {last} at the end, with a low of {level} within {when}")
-        if texts[0] == texts[2]:
-            literal = translatable(
-                "{name} starts and ends at {last}, with a low of {level} within {when}"
-            )
+        literal = translatable(
+            "{name} starts and ends at {last}, with a low of {level} within {when}"
+        )
     elif course.direction < 0 and texts[0] != texts[2]:
         literal = translatable("{name} fell from {first} to {last}")
     elif max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):

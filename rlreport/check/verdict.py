@@ -34,19 +34,10 @@ from rlreport.check.judges.log import invalid_since, nan_metrics
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_sentence
-from rlreport.check.series import smooth
 from rlreport.metrics.roles import MISMATCHES
 from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
-from rlreport.text.messages import listed, message, sentences, translatable
-
-# Phrase in a suggestion that means a setting -> names of that setting in configurations
-SETTINGS = {
-    "KL coefficient": ("kl_coef", "kl_coefficient", "init_kl_coef", "kl_loss_coef", "beta"),
-    "learning rate": ("learning_rate", "lr"),
-}
-
-MAX_SETTINGS = 3
+from rlreport.text.messages import listed, message, translatable
 
 # Findings about a quantity whose clause prints the first and last of its course
 OF_COURSES: dict[str, Quantity] = {
@@ -100,15 +91,12 @@ def _excerpt(text: str, rollout: Rollout, example: Example) -> str:
     return ("…" if start else "") + part + ("…" if start + len(part) < len(text) else "")
 
 
-def with_texts(
-    verdict: Verdict, card: Mapping[str, object] | None = None, sample_note: str = ""
-) -> Verdict:
+def with_texts(verdict: Verdict, sample_note: str = "") -> Verdict:
     """Return the verdict with its sentence and its findings' texts filled in.
 
-    Suggestions quote settings from ``card``, the run's configuration (dotted name -> value).
     ``sample_note`` says in which responses phrases were counted, "" if in all.
     """
-    filled = verdict.map(lambda finding: _fill_texts(finding, verdict, card or {}, sample_note))
+    filled = verdict.map(lambda finding: _fill_texts(finding, verdict, sample_note))
     return with_sentence(filled)
 
 
@@ -125,9 +113,7 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
     return retitled if retitled == title else title
 
 
-def _fill_texts(
-    finding: Finding, verdict: Verdict, card: Mapping[str, object], sample_note: str
-) -> Finding:
+def _fill_texts(finding: Finding, verdict: Verdict, sample_note: str) -> Finding:
     check = BY_ID.get(finding.id)
     if check is None:
         return finding
@@ -139,7 +125,7 @@ def _fill_texts(
         clause=check.format_statement({**finding.facts, **_course_facts(finding, verdict)}),
         why=message(check.why),
         sample=message("Counted {sample}.", sample=sample_note) if sampled else "",
-        suggestion=_suggestion(check.suggestion, card),
+        suggestion=message(check.suggestion),
         source=message(check.source),
     )
 
@@ -151,22 +137,6 @@ def _course_facts(finding: Finding, verdict: Verdict) -> dict[str, float]:
     if course is None or finding.facts.get("kind") == "finished":
         return {}
     return {"start": course.first.value, "end": course.last.value}
-
-
-def _suggestion(literal: str, card: Mapping[str, object]) -> str:
-    """Return a suggestion, plus this run's values of its settings ("This run had lr = 1e-6.")."""
-    names = {name for phrase, keys in SETTINGS.items() if phrase in literal for name in keys}
-    settings = {n: v for n, v in card.items() if n.rpartition(".")[2].lower() in names}
-    values = tuple(f"{name} = {value}" for name, value in settings.items() if _is_number(value))
-    current = message("This run had {settings}.", settings=values[:MAX_SETTINGS]) if values else ""
-    return sentences([message(literal), current])
-
-
-def _is_number(value: object) -> bool:
-    try:  # YAML reads 1e-6 as a string
-        return math.isfinite(float(str(value)))
-    except ValueError:
-        return False
 
 
 # Check that runs first: after a change of the reward function, rewards are not comparable
@@ -298,12 +268,8 @@ def _either(literals: Sequence[str]) -> str:
 
 
 def _run_check(check: Check, run: Run, start: int | None) -> Result:
-    if not len(run.steps) and not check.whole_run:
-        needs = "responses"
-        if start is not None:
-            needs = message("steps before the first NaN (step {start})", start=start)
-        return check.not_run(needs)
-    result = check.run(run)
+    judged = len(run.steps) or check.whole_run
+    result = check.run(run) if judged else check.not_run("responses")
     # The steps before the NaN may be too few for the check even if the run has the fields.
     if isinstance(result, NotRun) and start is not None:
         needs = message(
@@ -330,7 +296,7 @@ def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> li
         top: Finding | None = finding
         while top:
             roots[finding.id] = top.id
-            top = next((g for g in ranked if _explains(g, top, checks, run)), None)
+            top = next((g for g in ranked if _explains(g, top, checks)), None)
 
     def worst(top: Finding) -> tuple[int, int, int]:
         severity = min(SEVERITIES.index(f.severity) for f in ranked if roots[f.id] == top.id)
@@ -357,7 +323,7 @@ def _rank_index(finding: Finding) -> int:
     return -1 if _is_death(finding) else RANKS.index(finding.rank)
 
 
-def _explains(cause: Finding, other: Finding, checks: Mapping[str, Check], run: Run) -> bool:
+def _explains(cause: Finding, other: Finding, checks: Mapping[str, Check]) -> bool:
     if cause.severity == "info" or other.id not in checks[cause.id].explains:
         return False
     explains_death = _is_death(other) and cause.rank != "consequence"
@@ -368,25 +334,15 @@ def _explains(cause: Finding, other: Finding, checks: Mapping[str, Check], run: 
         starts = [(f.onset.step if f.onset else -1, order.index(f.id)) for f in (cause, other)]
         if starts[0] > starts[1]:
             return False
-    return _follows(other, cause, run)
+    return _follows(other, cause)
 
 
-def _follows(consequence: Finding, cause: Finding, run: Run) -> bool:
-    """Return whether a consequence came mostly after its cause had begun."""
-    y = consequence.series
-    if consequence.rank == "note" or cause.onset is None or y is None:
+def _follows(consequence: Finding, cause: Finding) -> bool:
+    """Return whether a consequence did not begin before its cause, as far as is known."""
+    if consequence.rank == "note" or cause.onset is None or consequence.onset is None:
         return True
-    if consequence.onset is not None:
-        # Both are dated by means of three steps, so they are exact to one step.
-        return cause.onset.low - 1 <= consequence.onset.high
-    finite = np.flatnonzero(np.isfinite(y))
-    if len(finite) < 2:
-        return True
-    y, steps = smooth(y[finite]), run.steps[finite]
-    end = float(y[-max(1, len(y) // 5) :].mean())
-    at = float(y[max(int(np.searchsorted(steps, cause.onset.low)) - 1, 0)])
-    change = end - float(y[:3].mean())
-    return change == 0 or (end - at) / change >= 0.5
+    # Both are dated by means of three steps, so they are exact to one step.
+    return cause.onset.low - 1 <= consequence.onset.high
 
 
 def _level(findings: list[Finding], run: Run) -> Level:

@@ -297,36 +297,6 @@ def _engines(
         columns["ratio_outside"] = finite_means(outside, offsets)[1]
 
 
-def mismatch_by_turn(
-    figures: TokenFigures, offsets: Ints, sampled: NDArray[np.bool_], token_offsets: Ints
-) -> dict[str, Floats]:
-    """Return the sampler-trainer mismatch in the first and in the last turn of each response.
-
-    A turn is a run of sampled tokens between tokens that the environment wrote; responses of
-    one turn have NaN. The mismatch is KL (k3), the larger of both directions, in nats per token.
-    ``figures`` and ``offsets`` are of the sampled tokens, ``token_offsets`` of all.
-    """
-    if figures.logp is None or figures.sampler_logp is None or not len(sampled):
-        return {}
-    gap = figures.logp - figures.sampler_logp
-    mismatch = np.maximum(k3(gap), k3(-gap))
-    # A turn starts at a sampled token after one that was not sampled, or at the row's start.
-    follows_sampled = np.append(False, sampled[:-1])
-    follows_sampled[token_offsets[:-1][token_offsets[:-1] < len(sampled)]] = False
-    turn = np.cumsum((sampled & ~follows_sampled)[sampled])
-    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    nonempty = np.flatnonzero(np.diff(offsets))
-    first, last = np.zeros(len(offsets) - 1, np.int64), np.zeros(len(offsets) - 1, np.int64)
-    first[nonempty], last[nonempty] = turn[offsets[:-1][nonempty]], turn[offsets[1:][nonempty] - 1]
-    has_two_turns = last > first
-    columns = {}
-    for name, turn_of_row in (("first", first), ("last", last)):
-        turn_mismatch = np.where(turn == turn_of_row[rows], mismatch, np.nan)
-        mean = finite_means(turn_mismatch, offsets)[1]
-        columns[f"mismatch_{name}_turn"] = np.where(has_two_turns, mean, np.nan)
-    return columns
-
-
 def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
     """Return start, period and length of a loop in each of R texts, int64 (R, 3), in units.
 

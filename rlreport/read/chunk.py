@@ -24,12 +24,7 @@ from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep, add_unread_field
 from rlreport.figures.metadata import Ending
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.tokens import (
-    TokenFigures,
-    mismatch_by_turn,
-    response_figures,
-    thinking_tokens,
-)
+from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
 from rlreport.formats.containers import iterate
 from rlreport.formats.simple import RLBoard
 from rlreport.options import GaeOptions, ReadOptions
@@ -234,7 +229,6 @@ def _add_token_columns(
     if tokens.sampled is not None and tokens.masked is not None:
         env_tokens = tokens.lengths - sampled.lengths
         token_figures["env_tokens"] = np.where(tokens.masked, env_tokens, np.nan)
-        token_figures |= mismatch_by_turn(figures, sampled.offsets, tokens.sampled, tokens.offsets)
         if "kl_max_position" in token_figures:
             # The report counts positions among all tokens of the response.
             token_figures["kl_max_position"] = _positions_in_all(

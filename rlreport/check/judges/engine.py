@@ -91,41 +91,6 @@ def engine_mismatch(check: Check, run: Run) -> Result:
     return check.judge_figures(run, figures, ranking, **facts)
 
 
-class _MismatchByTurn(Limits):
-    k3 = Limit(1e-3, "nats", "mean k3 per token in the last turn", MISMATCH)
-    ratio = Limit(3.0, "times", "mean k3 in the last turn, relative to the first turn")
-
-
-@Check(
-    name="mismatch that grows with the turn",
-    rank="cause",
-    looks_for="sampler and trainer drift apart from turn to turn",
-    needs=(
-        Need(
-            "sampler and trainer logprobs, and a response_mask or spans of several turns",
-            ("mismatch_last_turn",),
-        ),
-    ),
-    charts=("mismatch",),
-    limits=_MismatchByTurn,
-    title="Sampler and trainer disagree by {last:figure} nats per token in the last turn, "
-    "{first:figure} in the first (k3, the larger of both directions).",
-    statement="sampler and trainer disagree more in later turns",
-    why="A conversation that is tokenised again gives the trainer tokens that were not sampled.",
-    suggestion="Keep token ids from turn to turn, and check that the chat template drops nothing.",
-    source="verl 6719; NeMo-RL (9 one way, 22,015 the other)",
-    explains=("engine_mismatch", "off_policy_weights", *FALLS, "kl_explosion"),
-)
-def mismatch_by_turn(check: Check, run: Run) -> Result:
-    first, last = (run.column(f"mismatch_{turn}_turn") for turn in ("first", "last"))
-    start = run.change(first).last
-    k3 = run.figure(_MismatchByTurn.k3, "mismatch_last_turn")
-    if not run.met(_MismatchByTurn.ratio, ">", k3.end, of=start):
-        return None
-    ranking = Ranking(last, unit="nats per token")
-    return check.judge_figures(run, [k3], ranking, first=start, last=k3.end)
-
-
 class _OffPolicyWeights(Limits):
     ess = Limit(0.3, "of responses", "effective sample size", ROLLOUT_CORR)
     low = Limit(0.5, "", "mean weight (lower limit)", ROLLOUT_CORR)
@@ -186,7 +151,6 @@ class _StaleRollouts(Limits):
     needs=(Need("policy_version", ("lag",), ("lag",)),),
     charts=("lag", "reward"),
     limits=_StaleRollouts,
-    close={"lag": "responses are {value:short} steps older than the policy that learns"},
     title="Responses were sampled {lag:figure} steps before the step that learns from them.",
     statement="responses lag {lag:short} steps behind the policy",
     why="The policy learns from texts that it would no longer write.",

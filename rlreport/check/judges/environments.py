@@ -51,7 +51,7 @@ class EnvironmentFall(Limits):
     suggestion="Read its responses; change its share, its reward scale or its learning signal, or "
     "go back to a checkpoint before its fall.",
     source=translatable("the rules of reward collapse; Holm (1979) over environments"),
-    explains=("reward_stalled", "watched_reward_fall", "persistent_losers"),
+    explains=("reward_stalled", "watched_reward_fall"),
     of_reward=True,
     trend=True,
     needs_also=ENVIRONMENTS,
@@ -92,8 +92,7 @@ def environment_fall(check: Check, run: Run) -> Result:
     facts = {**facts, "best_from": course.best.steps[0], "best_to": course.best.steps[1]}
     facts = {**facts, "end": course.last.value, "mean_start": moved.first, "mean_end": moved.last}
     ranking, met = Ranking(part.column("reward"), False, "reward"), fallen[name].thresholds
-    finding = check.finding(part, severity, met, facts, ranking, onset=fallen[name].onset)
-    return replace(finding, series=run.align(part.reward))
+    return check.finding(part, severity, met, facts, ranking, onset=fallen[name].onset)
 
 
 def _part(run: Run, index: int) -> Run:

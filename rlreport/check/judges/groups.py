@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from rlreport.check.check import (
     FAILURES,
-    FALLS,
-    REF_REWARD,
     REWARD,
     Check,
     Need,
     Result,
     RiseOrShare,
 )
-from rlreport.check.finding import RL_BOARD, Facts, Limit, Limits, Severity, meets
+from rlreport.check.finding import Facts, Limit, Limits, Severity, meets
 from rlreport.check.noise import TINY, Trend, correlation_within
 from rlreport.check.run import Ranking, Run, has, mean, median, met_from_start
 from rlreport.check.series import MIN_WINDOW, running_mean
@@ -32,7 +27,6 @@ RAGEN = translatable("RAGEN (reward std falls before the collapse)")
 
 WINDOW = 3  # Number of steps in the running mean of the share of missing grades
 MIN_SHARE = 0.05  # A step with a smaller share of responses without a grade is never considered bad
-FOLLOWS = 0.9  # The mean explains a std that is at least this fraction of the largest one it allows
 PROBABLY_SOLVED = 0.5  # Above this mean reward, groups with equal rewards are taken for solved
 EQUAL = 1e-6  # Rewards of a group are equal if their population std is smaller than this
 
@@ -42,23 +36,6 @@ class _MissingGrades(Limits):
         0.3, "of responses", "share without a grade in any three consecutive steps (warning)"
     )
     part = Limit(0.1, "of steps", "part of the run where this holds, or its end")
-    unlike = Limit(2.0, "times", "length relative to graded ones: they could not be parsed")
-
-
-_REASONS = {
-    "always": translatable(
-        "Grades are missing in all steps: most samples give no learning signal."
-    ),
-    "judge": translatable(
-        "The judge was down: graded responses of these steps earn no less than those around them."
-    ),
-    "policy": translatable(
-        "Graded responses of these steps earn less, too: the policy got worse, not only the judge."
-    ),
-    "parser": translatable(
-        "They are cut off, or longer or shorter than graded ones: the grader could not parse them."
-    ),
-}
 
 
 def _missing_title(facts: Facts) -> str:
@@ -69,9 +46,8 @@ def _missing_title(facts: Facts) -> str:
             "failed, {masked:count} masked, {error:count} grader errors."
         )
     ]
-    if facts["reason"] != "few":
+    if "window" in facts:
         lines.append(translatable("In steps {low} to {high}, {window:percent} were not graded."))
-        lines.append(_REASONS[str(facts["reason"])])
     if facts["groups"]:
         lines.append(
             translatable(
@@ -84,7 +60,7 @@ def _missing_title(facts: Facts) -> str:
 
 @Check(
     name="missing grades",
-    rank="cause",
+    rank="note",
     looks_for="responses without a grade: null rewards, failed judges, masks, errors",
     charts=("reward",),
     limits=_MissingGrades,
@@ -92,7 +68,6 @@ def _missing_title(facts: Facts) -> str:
     statement="rewards are missing",
     why="A failed grade that counts as 0 gives the others of its group an unearned advantage.",
     suggestion="Grade again, or mask these responses in the loss; look at the judge's time limits.",
-    explains=(*FALLS, "reward_stalled", "reward_shift", "zero_variance_groups", "group_std_fall"),
     whole_run=True,
 )
 def missing_grades(check: Check, run: Run) -> Result:
@@ -110,15 +85,16 @@ def missing_grades(check: Check, run: Run) -> Result:
     many = float(bad_steps.mean()) > run.limits[_MissingGrades].part
     steps = run.steps[bad_steps if met and bad_steps.any() else by_step > 0]
     since, last = int(steps[0]), int(steps[-1])
-    reason = _reason(run, missing, bad_steps) if met else "few"
     grades = run.responses.assign(graded=~missing).groupby("group")["graded"].agg(["size", "sum"])
     partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
     facts: Facts = {kind.name.lower(): int((kinds == kind).sum()) for kind in Missing}
-    facts = {**facts, "missing": int(missing.sum()), "responses": len(missing), "reason": reason}
-    facts = {**facts, "share": float(missing.mean()), "window": float(windows[at])}
-    facts = {**facts, "low": int(run.steps[at]), "high": int(run.steps[at + size - 1])}
+    facts = {**facts, "missing": int(missing.sum()), "responses": len(missing)}
     facts = {**facts, "groups": len(partial), "silent": int((partial["sum"] < 2).sum())}
-    finding = check.finding(
+    facts = {**facts, "share": float(missing.mean())}
+    if met:
+        low, high = int(run.steps[at]), int(run.steps[at + size - 1])
+        facts = {**facts, "window": float(windows[at]), "low": low, "high": high}
+    return check.finding(
         run,
         "warning" if met and (many or bad_steps[-size:].any()) else "info",
         met,
@@ -129,25 +105,6 @@ def missing_grades(check: Check, run: Run) -> Result:
         until=last if last < run.steps[-1] else None,
         steps=steps[:200].tolist(),
     )
-    # Only a failed judge can explain changes of the reward.
-    return finding if reason == "judge" else replace(finding, rank="note")
-
-
-def _reason(run: Run, missing: NDArray[np.bool_], bad_steps: NDArray[np.bool_]) -> str:
-    """Return why grades are missing: "always", "parser", "policy" (it got worse) or "judge"."""
-    if bad_steps.all():
-        return "always"
-    in_bad_steps = bad_steps[run.step_index]
-    missing_rows, graded = in_bad_steps & missing, in_bad_steps & ~missing
-    length, finished, reward = (run.column(name) for name in (run.length, "finished", "reward"))
-    lengths = mean(length[missing_rows]), mean(length[graded])
-    other_length = max(lengths) > run.limits[_MissingGrades].unlike * max(min(lengths), 1.0)
-    if other_length or mean(finished[graded]) - mean(finished[missing_rows]) > 0.5:
-        return "parser"
-    first, last = np.flatnonzero(bad_steps)[[0, -1]]
-    around = (run.step_index >= first - 5) & (run.step_index <= last + 5) & ~in_bad_steps & ~missing
-    error = run.spread() * np.sqrt(1 / max(graded.sum(), 1) + 1 / max(around.sum(), 1))
-    return "policy" if mean(reward[around]) - mean(reward[graded]) > 4 * error else "judge"
 
 
 class _UnevenGroups(Limits):
@@ -318,73 +275,6 @@ def group_std_fall(check: Check, run: Run) -> Result:
     return check.finding(run, severity, met, facts, series=series)
 
 
-class _PersistentLosers(Limits):
-    seen = Limit(5, "responses", "a prompt seen less often is not judged", RL_BOARD)
-    share = Limit(0.05, "of prompts", "share that never beat the reference", RL_BOARD)
-
-
-@Check(
-    name="prompts that never win",
-    rank="note",
-    needs=(REWARD, REF_REWARD),
-    charts=("win_rate",),
-    limits=_PersistentLosers,
-    title="{losers:count} of {prompts:count} prompts ({share:percent}) never beat the reference, "
-    "each seen at least {seen} times.",
-    why="The mean can rise while some prompts are lost for good.",
-    suggestion="Open them on the prompts page: they may be mislabelled, or out of reach.",
-    of_reward=True,
-)
-def persistent_losers(check: Check, run: Run) -> Result:
-    min_responses, gap = run.limits[_PersistentLosers].seen, run.column("reward_gap")
-    rows = run.responses.dropna(subset=["reward_gap"])
-    prompts = rows.groupby("prompt_id")["reward_gap"].agg(["size", "max", "mean"])
-    prompts = prompts[prompts["size"] >= min_responses]
-    if prompts.empty:
-        return check.not_run(message("prompts seen at least {times} times", times=min_responses))
-    losers = prompts[(prompts["max"] <= 0) & (prompts["mean"] < 0)]
-    share = len(losers) / len(prompts)
-    met = run.met(_PersistentLosers.share, ">=", share)
-    if losers.empty or not met:
-        return None
-    worst = losers.sort_values("mean", kind="stable").index[:5]
-    among = run.responses["prompt_id"].isin(worst).to_numpy()
-    ranking, steps = Ranking(gap, highest=False, among=among), run.steps[run.steps_of(among)]
-    facts = {"losers": len(losers), "prompts": len(prompts), "share": share, "seen": min_responses}
-    return check.finding(run, "info", met, facts, ranking, steps=steps.tolist())
-
-
-@Check(
-    name="the reward does not narrow",
-    rank="note",
-    needs=(REWARD,),
-    charts=("reward_distribution",),
-    title="The reward rose from {start:figure} to {end:figure}, but the std of the rewards of a "
-    "step did not fall: it went from {std_start:figure} to {std_end:figure}.",
-    why="Some prompts may be gaining while others are left behind.",
-    suggestion="Look at the lowest responses of the last steps, and at rewards by prompt.",
-    source=RL_BOARD,
-    of_reward=True,
-    trend=True,
-)
-def not_sharpening(check: Check, run: Run) -> Result:
-    # If the mean determines the std, as for a reward of 0 or 1, the std tells nothing: a reward
-    # between a and b with mean m has a variance of at most (m - a)(b - m) (Bhatia and Davis 2000).
-    reward = run.column("reward")
-    moved = run.change(reward)
-    stds: Floats = np.sqrt(run.by_step((reward - run.by_step(reward)[run.step_index]) ** 2))
-    ends = (stds[: len(run.last.steps)], run.last_values(stds))
-    before, after = (float(np.sqrt(mean(part**2))) for part in ends)
-    if not (moved.rose and before > 0 and meets(">=", after, before)):
-        return None
-    low, high = np.nanmin(reward), np.nanmax(reward)
-    pairs = ((before, moved.first), (after, moved.last))
-    if all(std**2 >= FOLLOWS**2 * (mean - low) * (high - mean) for std, mean in pairs):
-        return None
-    facts = {"start": moved.first, "end": moved.last, "std_start": before, "std_end": after}
-    return check.finding(run, "info", (), facts, Ranking(reward, False, "reward"))
-
-
 @Check(
     name="sharpening, not learning",
     rank="note",
@@ -530,7 +420,6 @@ class _DroppedGroups(RiseOrShare):
     ),
     charts=("dropped", "kept_reward"),
     limits=_DroppedGroups,
-    close={"share": "the trainer drops {value:percent} of responses"},
     title={
         "hidden": "The mean reward of kept responses rose from {kept_start:figure} to "
         "{kept_end:figure}, but that of all fell from {all_start:figure} to {all_end:figure}: the "

@@ -96,7 +96,7 @@ def _hacking_title(facts: Facts) -> str:
     suggestion="Read the responses that contain it; if it is not part of the task, penalise it.",
     explains=(
         *("kl_explosion", "diversity_collapse", "entropy_collapse", "missing_eos"),
-        *("length_collapse", "length_hacking", "not_sharpening", "persistent_losers"),
+        *("length_collapse", "length_hacking"),
         *("language_drift", "reward_part_dominance", "watched_reward_fall"),
     ),
     of_reward=True,

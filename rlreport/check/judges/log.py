@@ -1,4 +1,4 @@
-"""Checks of the log: NaN, missing steps, several runs in one log, fields that stop being logged."""
+"""Checks of the log: NaN, missing steps, several runs in one log."""
 
 from __future__ import annotations
 
@@ -26,18 +26,9 @@ ROLES = ("loss", "grad_norm", "kl", "kl_token", "entropy", "reward")
 # Metrics whose NaN is critical; estimates of KL or entropy may be NaN while training continues
 FATAL_ROLES = ("loss", "grad_norm", "reward")
 
-MIN_STEPS, MAX_NAMED = 3, 5
+MIN_STEPS = 3
 # Files are taken for ranks of one run if this fraction of one's steps is in the other, too
 SHARED_STEPS = 0.8
-# Column of the response table -> name of the logged field that it is computed from
-LOGGED = {
-    "surprisal_mean": "logprobs",
-    "kl_k1": "ref_logprobs",
-    "value_mean": "values",
-    "ref_reward": "ref_reward",
-    "valid_reward": "valid_reward",
-    "response_tokens": "response_tokens",
-}
 
 
 class _NanMetrics(Limits):
@@ -363,35 +354,3 @@ def repeated_steps(check: Check, run: Run) -> Result:
     facts: Facts = {"count": len(older), "low": min(older), "high": max(older)}
     facts = {**facts, "older": sum(older.values())}
     return check.finding(run, "info", (), facts, onset=min(older), steps=older)
-
-
-class _LostColumns(Limits):
-    share = Limit(0.9, "of responses", "share with the column in each step until it ends (note)")
-
-
-@Check(
-    name="columns that end",
-    rank="note",
-    looks_for="columns that the log has up to some step but not after it",
-    limits=_LostColumns,
-    title="{count:count} columns end before the run does, the first at step {at}: {names}.",
-    why="Statistics computed from these columns cover only the first part of the run.",
-    suggestion="Compare the logger, its version and the settings on both sides of that step.",
-    whole_run=True,
-)
-def lost_columns(check: Check, run: Run) -> Result:
-    columns = {LOGGED[name]: run.responses[name].notna() for name in LOGGED if run.has(name)}
-    columns |= {str(name): values.notna() for name, values in run.tables.extras.items()}
-    ended: list[tuple[int, str]] = []
-    for name, present in columns.items():
-        share = run.by_step(present.to_numpy().astype(np.float64))
-        end = int(np.flatnonzero(share).max(initial=-1)) + 1
-        always = (share[:end] >= run.limits[_LostColumns].share).all()
-        if MIN_STEPS <= end <= len(share) - MIN_STEPS and always:
-            ended.append((int(run.steps[end]), name))
-    if not ended:
-        return None
-    first = min(ended)[0]
-    names = tuple(LogText(name) for _, name in sorted(ended)[:MAX_NAMED])
-    facts: Facts = {"at": first, "names": names, "count": len(ended)}
-    return check.finding(run, "info", (), facts, onset=first)

@@ -229,7 +229,7 @@ class _EntropyExplosion(Limits):
     source="too large an entropy bonus; threads of TRL and verl",
     explains=(
         *(*FALLS, "kl_explosion", "missing_eos", "length_collapse", "diversity_collapse"),
-        *("language_drift", "reward_stalled", "persistent_losers", "ratio_drift", "loops"),
+        *("language_drift", "reward_stalled", "ratio_drift", "loops"),
     ),
     needs_also="logprobs, or the trainer's entropy",
     trend=True,
@@ -333,7 +333,7 @@ def gradient_explosion(check: Check, run: Run) -> Result:
     harmful = _before_fall(run, norm.steps[spikes])
     at = int(spikes[harmful][0] if harmful.any() else spikes[np.argmax(norm.values[spikes])])
     highest, step = float(norm.values[at]), int(norm.steps[at])
-    facts: Facts = {"norm": highest, "median": middle, "at": step, "spikes": len(spikes)}
+    facts: Facts = {"norm": highest, "median": middle, "at": step}
     facts = {**facts, "peak": float(norm.values[spikes].max())}
     return check.finding(
         run,

@@ -77,7 +77,7 @@ EVIDENT = 5.0
     "coefficient.",
     explains=(
         *("length_collapse", "diversity_collapse", "entropy_collapse", "missing_eos"),
-        *("kl_explosion", "reward_stalled", "persistent_losers"),
+        *("kl_explosion", "reward_stalled"),
         *("watched_reward_fall", "zero_variance_groups", "group_std_fall"),
         *("unclosed_thinking", "language_drift", "template_collapse", "loops"),
     ),
@@ -298,7 +298,7 @@ class _RewardShift(Limits):
     event=True,
     why="Rewards before and after are not comparable; checks judge the gap or the longer part.",
     suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data.",
-    explains=("reward_collapse", "reward_stalled", "persistent_losers", "not_sharpening"),
+    explains=("reward_collapse", "reward_stalled"),
     trend=True,
 )
 def reward_shift(check: Check, run: Run) -> Result:

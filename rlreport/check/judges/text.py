@@ -383,7 +383,7 @@ class _LengthHacking(Limits):
     suggestion="Normalise or penalise length, or retrain the reward model on equally long pairs.",
     explains=(
         *("kl_explosion", "missing_eos", "diversity_collapse", "entropy_collapse"),
-        *("not_sharpening", "reward_part_dominance", "persistent_losers", "watched_reward_fall"),
+        *("reward_part_dominance", "watched_reward_fall"),
     ),
     of_reward=True,
     trend=True,
@@ -427,7 +427,6 @@ class _LengthCollapse(Limits):
     needs=(LENGTH,),
     charts=("length",),
     limits=_LengthCollapse,
-    close={"stubs": "{value:percent} of responses are nearly empty"},
     title={
         "empty": "Every response is empty or an end token alone, from step {since} on.",
         "shrunk": "The mean length fell from {start:figure} to {end:figure} {unit}.",
@@ -596,7 +595,6 @@ class _Loops(Limits):
     charts=("loops", "reward"),
     sampled=("share",),
     limits=_Loops,
-    close={"rise": "responses that repeat a few words in a loop increased by {value:percent}"},
     title={
         "paid": "{share:percent} of responses repeat a few words in a loop, such as {text:quoted} "
         "({share_start:percent} at the start); these earn {earned:figure}, others {others:figure}.",
