@@ -153,16 +153,5 @@ def users_folder() -> Path:
 
 @cache
 def program() -> str:
-    """Return a fingerprint of rlreport: versions of Python and libraries, hash of its own files."""
-    home = Path(__file__).parents[1]
-    siblings = (
-        home.parent / name for name in ("templates", "static") if not (home / name).is_dir()
-    )
-    hasher = xxhash.xxh3_128()
-    for folder in (home, *siblings):
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
-                content = path.read_bytes()
-                hasher.update(f"{path.relative_to(folder.parent)} {len(content)}\n".encode())
-                hasher.update(content)
-    return " ".join([__version__, sys.version, *map(version, _LIBRARIES), hasher.hexdigest()])
+    """Return the versions of rlreport, Python and libraries, on which entries depend."""
+    return " ".join([__version__, sys.version, *map(version, _LIBRARIES)])
