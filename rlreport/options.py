@@ -174,7 +174,7 @@ class OutputOptions(_Checked):
     max_size: int | None = option(
         None,
         "Maximum size, e.g. 10MB; texts and pages are left out to fit. Default: 100MB for a folder "
-        "or zip, 1MB for a mail with fewer than 2,000 responses, 10MB for all others.",
+        "or zip, 10MB for all others.",
         low=1,
         size=True,
     )

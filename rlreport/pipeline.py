@@ -146,7 +146,7 @@ def build_report(
         tables = redacted_tables(tables, redact)
     verdict = with_texts(verdict, card.entries, tables.sample_note)
 
-    limit = options.max_size or chosen_form.usual_size(len(tables.responses))
+    limit = options.max_size or chosen_form.default_size
     charts, chart_errors = custom_charts(custom_functions, tables, texts, quote=not options.redact)
     tables = replace(tables, notes=[*tables.notes, *chart_errors])
 
@@ -168,12 +168,7 @@ def build_report(
     ).with_data(int(limit * DATA_SHARE))
     release_memory()
     with publishing(out, chosen_form) as path:
-        try:
-            builder, size = deliver(path, chosen_form, limit, builder)
-        except OutputError:
-            if options.max_size or limit == chosen_form.default_size:
-                raise
-            builder, size = deliver(path, chosen_form, chosen_form.default_size, builder)
+        builder, size = deliver(path, chosen_form, limit, builder)
     if summary:
         append_summary(builder, summary)
     return Report(

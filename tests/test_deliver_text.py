@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.deliver import SMALL_RUN
 from rlreport.deliver.email import file_name, one_line
 from rlreport.deliver.markdown import code, code_cell, fenced, text
 from rlreport.errors import OutputError, UsageError
@@ -307,19 +306,6 @@ def test_the_report_is_attached_and_whole(parsed, tmp_path):
     document = base64.b64decode(attached["payload"])
     assert document.startswith(b"<!doctype html>")
     assert document.rstrip().endswith(b"</html>")
-
-
-def test_the_mail_of_a_small_run_takes_a_megabyte_unless_a_size_is_given(tmp_path):
-    logs = ROOT / "sample_logs" / "reward_hacking"
-    done = rlreport.build(logs, tmp_path / "run.eml", workers=1)
-    assert len(done.tables.responses) < SMALL_RUN
-    assert done.size <= 1_000_000
-    assert done.shown > 0
-    text = mailparser.parse_from_file(tmp_path / "run.eml").text_plain[0]
-    assert "contains no data with the figures of each response" in " ".join(text.split())
-    larger = rlreport.build(logs, tmp_path / "larger.eml", workers=1, max_size=3_000_000)
-    assert 1_000_000 < larger.size <= 3_000_000
-    assert larger.shown > done.shown
 
 
 def test_lines_and_characters_are_those_of_mail(mail):

@@ -29,7 +29,6 @@ OTHER_SUFFIXES = {
     *(".gz", ".zst", ".xz", ".bz2", ".tar", ".7z"),
 }
 
-SMALL_RUN = 2_000  # responses; runs with fewer may have a smaller default size
 _GENERATOR = rb"rlreport \d[\w.+!-]*"  # with the version
 _ZIP_LEVEL = 9
 _ZIP_HEADERS = 76  # bytes of a file's local and central headers in a zip besides its name
@@ -53,11 +52,6 @@ class Form:
     pages: bool = False  # has a page per step
     mail: bool = False
     default_size: int = 10_000_000
-    small_size: int = 0  # default size limit for runs with fewer than SMALL_RUN responses
-
-    def usual_size(self, responses: int) -> int:
-        small = self.small_size and responses < SMALL_RUN
-        return self.small_size if small else self.default_size
 
     @property
     def finish(self) -> Finish:
@@ -106,7 +100,6 @@ FORMS = {
             one_file=True,
             pages=True,
             mail=True,
-            small_size=1_000_000,
         ),
         Form(
             "markdown",
