@@ -20,7 +20,6 @@ import rlreport
 from rlreport.deliver.email import file_name, one_line
 from rlreport.deliver.markdown import code, code_cell, fenced, text
 from rlreport.errors import OutputError, UsageError
-from tests.conftest import ROOT
 from tests.hostile import MARK, hostile_rows, write_log
 from tests.pages_reading import Elements
 from tests.reading import row, write
