@@ -50,7 +50,7 @@ from rlreport.errors import (
     UsageError,
 )
 from rlreport.figures.ragged import Ints
-from rlreport.metrics import find_and_read, find_metrics
+from rlreport.metrics import find_and_read
 from rlreport.options import (
     BuildOptions,
     CompareOptions,
@@ -411,11 +411,7 @@ def _reports_at(location: str | Path, folder: Path, language: Language) -> list[
             return _build_reports(path, folder, language) or [(path, "")]
     except _UNREADABLE as error:
         return [(path, str(getattr(error, "strerror", "") or error))]
-    return [
-        (child, why)
-        for child in children
-        for why in ([""] if _is_report(child) else _several_runs(child))
-    ]
+    return [(child, "") for child in children if _is_report(child)]
 
 
 def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]:
@@ -436,17 +432,6 @@ def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]
         else:
             reports.append((out, ""))
     return reports
-
-
-def _several_runs(path: Path) -> list[str]:
-    """Return why a file of trainer metrics of several runs is not listed; [] for other files."""
-    try:
-        runs = {source.run for source in find_metrics(path)} if path.is_file() else set()
-    except _UNREADABLE:
-        return []
-    if len(runs) < 2:
-        return []
-    return [f"trainer metrics of {len(runs):,} runs; give this file to index to list each of them"]
 
 
 def _is_report(path: Path) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlreport.cli.terminal import (
+    LISTED,
     READING,
     fail_on_option,
     location,
@@ -26,7 +27,6 @@ from rlreport.deliver import FORMS, form_of
 from rlreport.errors import OutputError, UsageError
 from rlreport.options import BuildOptions, CompareOptions, GaeOptions, ReadOptions, part
 from rlreport.text.language import Language
-from rlreport.text.messages import steps_in_words
 from rlreport.text.numbers import byte_size, counted
 
 if TYPE_CHECKING:
@@ -187,9 +187,10 @@ def _say_steps(scan: Scan) -> None:
         f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"
         + ("" if usual_count is None else f", usually {usual_count:,} per step")
     )
-    incomplete_steps = counts[counts < (usual_count or 0)]
-    if len(incomplete_steps):
-        say(f"incomplete: {steps_in_words(incomplete_steps.index)}")
+    incomplete_steps = sorted(counts.index[counts < (usual_count or 0)])
+    if incomplete_steps:
+        more = ", …" if len(incomplete_steps) > LISTED else ""
+        say(f"incomplete: {', '.join(map(str, incomplete_steps[:LISTED]))}{more}")
 
 
 def _file_line(file: LogFile) -> str:

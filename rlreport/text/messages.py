@@ -160,18 +160,6 @@ def sample_note(some: int, of: int) -> str:
     return message("from a sample of {some:count} of {all:count} responses", some=some, all=of)
 
 
-def steps_in_words(steps: Iterable[int]) -> str:
-    """Format steps as a list "3, 5 and 8", or for more than four as "3–40 (12 steps)"."""
-    numbers = sorted(steps)
-    if len(numbers) > 4:
-        places = {"low": numbers[0], "high": numbers[-1]}
-        return plural("{low}–{high} ({count} step)", "{low}–{high} ({count} steps)", len(numbers),
-                      **places)  # fmt: skip
-    if len(numbers) < 2:
-        return "".join(map(str, numbers))
-    return message("{steps} and {last}", steps=tuple(map(str, numbers[:-1])), last=numbers[-1])
-
-
 def _capital(value: object) -> str:
     text = str(value)
     return text[:1].upper() + text[1:]
