@@ -112,7 +112,7 @@ def test_missing_numbers_in_arrays_are_skipped_by_means(tmp_path: Path) -> None:
     assert one["nan_values"] == 2
     table = token_figures(scan)
     assert table["count"].tolist() == [1, 1, 1]
-    assert table.loc[["a", "b", "c"], "prob_mean"].notna().tolist() == [True, False, False]
+    assert table.loc[["a", "b", "c"], "log_ratio_mean"].notna().tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize(

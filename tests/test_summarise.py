@@ -31,7 +31,7 @@ def responses(**columns) -> pd.DataFrame:
     """A response table, of one step if none is given."""
     count = len(next(iter(columns.values())))
     table = response_table({"step": np.zeros(count), "n": np.arange(count), **columns})
-    return table.assign(response_chars=0, prompt_chars=0)
+    return table.assign(response_chars=0)
 
 
 def steps_of(table: pd.DataFrame) -> pd.DataFrame:
@@ -181,7 +181,6 @@ def test_token_figures_are_means_over_the_sample_and_its_first_and_last_steps():
             kl=[[0.25, 0.75]] * 10,
             log_ratio=[[-0.5, 0.5]] * 10,
             prob=[[0.1 * step, 0.5] for step in steps],
-            ref_prob=[[0.5, np.nan]] * 10,
         ),
         table,
     )
@@ -195,8 +194,6 @@ def test_token_figures_are_means_over_the_sample_and_its_first_and_last_steps():
     assert second["prob_first"] == pytest.approx(0.1 * np.mean(steps[:window]))
     assert second["prob_last"] == pytest.approx(0.1 * np.mean(steps[-window:]))
     assert second["prob_change"] == pytest.approx(0.1 * (10 - window))
-    assert second["ref_prob_mean"] == 0.5
-    assert np.isnan(first["ref_prob_mean"])
     assert np.isnan(second["abs_value_error_mean"])
 
 

@@ -58,7 +58,7 @@ COMPRESSION = 4  # Level of gzip; level 6 takes three times as long and saves on
 MAX_BYTES = 500_000_000  # Maximum decompressed size in bytes of a report's response data
 MAX_CELLS = 50_000_000  # Maximum number of table cells of a report's response data
 _LISTED = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed]
-_FIGURES = dict.fromkeys([*_LISTED, "response_chars", "mismatch_k3", "prompt_chars"])
+_FIGURES = dict.fromkeys([*_LISTED, "response_chars", "mismatch_k3"])
 # Value of ``split`` in rows with the trainer's means of a step, not figures of one response
 METRICS = "metrics"
 

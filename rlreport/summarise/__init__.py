@@ -123,8 +123,6 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
             "kl_mean": mean(sample.kl),
             "log_ratio_mean": mean(sample.log_ratio),
             "abs_log_ratio_mean": mean(np.abs(sample.log_ratio)),
-            "prob_mean": mean(sample.prob),
-            "ref_prob_mean": mean(sample.ref_prob),
             "count_first": np.bincount(texts.units[first], minlength=count),
             "count_last": np.bincount(texts.units[last], minlength=count),
             "prob_first": mean(sample.prob, first),
