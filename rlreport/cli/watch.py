@@ -13,7 +13,7 @@ import click
 from rlreport.cli.commands import FAILED, BuildCommand, build
 from rlreport.cli.terminal import say
 from rlreport.deliver import form_of
-from rlreport.errors import RlreportError, UsageError
+from rlreport.errors import RlreportError
 
 if TYPE_CHECKING:
     from rlreport.pipeline import Report
@@ -68,8 +68,6 @@ def watch(
     """
     from rlreport.check.registry import load_thresholds, refuse_unknown
 
-    if out == "-":
-        raise UsageError("-o -: watch needs an output path")
     form_of(out, given["form"])
     refuse_unknown(given["mute"])
     if given["thresholds"]:

@@ -124,6 +124,8 @@ FORMS = {
 
 def form_of(out: Path | str, name: str | None = None) -> Form:
     """Return the format ``name``, or that of the suffix: a folder if there is none or unknown."""
+    if str(out) == "-":
+        raise UsageError("-o -: give an output path; reports are not written to standard output")
     if name is not None:
         if name not in FORMS:
             raise UsageError(f"--format {name}: unknown; choose one of {', '.join(FORMS)}")
