@@ -372,7 +372,10 @@ def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tm
         assert section not in page
     short = write(tmp_path / "b.jsonl", events(2))
     sentence = rlreport.compare(short, short, tmp_path / "c.html").sentence
-    assert sentence == "Cannot be compared: fewer than three blocks of steps can be compared."
+    assert sentence == (
+        "Cannot be compared. "
+        "Fewer than three prompts, or blocks of steps of metrics, can be compared."
+    )
 
 
 def test_more_steps_than_a_table_holds_are_means_of_neighbours(tmp_path: Path) -> None:

@@ -74,8 +74,8 @@ def format_message(literal: str, facts: Places) -> str:
 
     ``facts`` maps placeholders to values. A placeholder may name a format after a colon:
     ``figure``, ``short``, ``percent`` and ``count`` format numbers; ``quoted`` puts a text in
-    quotes, ``capital`` makes its first letter upper case, ``small`` makes it lower case,
-    ``clause`` removes the full stop at its end. A tuple is written as a list, None as "–". A
+    quotes, ``capital`` makes its first letter upper case, ``clause`` removes the full stop at its
+    end. A tuple is written as a list, None as "–". A
     literal that is a message already is returned unchanged.
     """
     is_message = isinstance(literal, Message | Joined) or not literal
@@ -169,11 +169,6 @@ def _clause(text: object) -> str:
     return str(text).removesuffix(".").removesuffix("。")
 
 
-def _small(value: object) -> str:
-    text = str(value)
-    return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
-
-
 def filled(literal: str, places: Places, translate: Callable[[Any], Any] | None = None) -> str:
     """Replace the placeholders in a literal (or its translation) with their formatted values.
 
@@ -208,5 +203,4 @@ _FORMS: dict[str, Callable[[object], str]] = {
     "quoted": quoted,
     "capital": _capital,
     "clause": _clause,
-    "small": _small,
 }
