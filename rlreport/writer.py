@@ -49,9 +49,7 @@ class RolloutWriter:
             self._file = os.open(self.path, flags, 0o666)
         except OSError as error:
             raise OutputError(f"{directory}: no log can be written: {error.strerror}") from error
-        self._torn = (
-            True  # whether the file may end within a line
-        )
+        self._torn = True  # whether the file may end within a line
 
     def write(self, *, step: int, prompt: str, response: str, reward: Any, **fields: Any) -> None:
         """Append one response.

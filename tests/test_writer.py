@@ -251,15 +251,11 @@ def test_the_callback_builds_from_the_trainer_s_completions(tmp_path, built):
     assert metrics.exists()
 
 
-def test_the_callback_logs_rollouts_that_a_trainer_does_not(tmp_path, built):
-    callback = ReportCallback("run.html")
-    with pytest.raises(UsageError, match="pass the callback to a trainer"):
-        callback.write(**ROW)
-    args = SimpleNamespace(output_dir=str(tmp_path), process_index=2)
-    callback.on_init_end(args, State(), None)
-    callback.write(**ROW)
-    callback.on_train_end(args, State(), None)
-    assert logged(tmp_path / "rollouts" / "rank_2.jsonl") == [ROW]
+def test_the_callback_takes_rollouts_that_a_script_writes(tmp_path, built):
+    (tmp_path / "completions").mkdir()
+    RolloutWriter(tmp_path / "rollouts").write(**ROW)
+    args = SimpleNamespace(output_dir=str(tmp_path))
+    ReportCallback("run.html").on_train_end(args, State(), None)
     assert built[0][0] == [tmp_path / "rollouts"]
 
 
