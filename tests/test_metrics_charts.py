@@ -16,7 +16,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import not_drawn
 from rlreport.draw.svg import drawn
-from rlreport.errors import StrictError, UnusableInputError
+from rlreport.errors import UnusableInputError
 from rlreport.metrics import find_and_read
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
@@ -165,10 +165,10 @@ def test_metrics_that_are_read_are_nothing_odd_to_strict(logs):
     (logs / "progress.csv").write_text("step,lr\n10,0.5\n20,0.25\n")
     strict = BuildOptions(strict=True, workers=1)
     check_logs([logs], strict)
-    with pytest.raises(StrictError, match=r"progress\.csv"):
+    with pytest.raises(UnusableInputError, match=r"progress\.csv"):
         check_logs([logs], replace(strict, metrics=[logs / "trainer_state.json"]))
     (logs / "trainer_state.json").write_text("{")
-    with pytest.raises(StrictError, match=r"trainer_state\.json"):
+    with pytest.raises(UnusableInputError, match=r"trainer_state\.json"):
         check_logs([logs], strict)
 
 
