@@ -187,9 +187,6 @@ class OutputOptions(_Checked):
         "extra fields and of files.",
         choices=(False, True, "names"),
     )
-    stamp: bool = option(
-        False, "Show the build time. Without it, the same logs give byte-identical output."
-    )
     to: Sequence[str] = option((), "Recipient of the mail.", metavar="ADDRESS")
     sender: str | None = option(None, "Sender of the mail.", "--from", metavar="ADDRESS")
     subject: str | None = option(

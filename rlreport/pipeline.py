@@ -69,7 +69,7 @@ from rlreport.pages.redact import (
     redacted_verdict,
     without_names,
 )
-from rlreport.pages.report import ReportBuilder, page_context, stamp
+from rlreport.pages.report import ReportBuilder, page_context
 from rlreport.pages.templates import Page, environment
 from rlreport.pages.views import KeyFigure, Shell
 from rlreport.read.files import is_url
@@ -325,7 +325,6 @@ def build_comparison(
         outcome,
         options.title or language.of(title),
         options,
-        stamp(options),
         form.finish,
         form.one_file,
         len(outcome.flips),

@@ -207,7 +207,6 @@ def summary_text(
     most_bytes: int = 4 * MOST_CHARACTERS,
 ) -> str:
     shared = {
-        "stamp": builder.stamp,
         "run": builder.run,
         "pictures": drawn,
         "folder": re.sub(r"[^\w.~-]", lambda match: quote(match[0]), folder),
