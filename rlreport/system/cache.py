@@ -130,7 +130,8 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
 
 def store_at(where: str | Path) -> Store:
     """Return the cache in a folder, created if missing; ``auto`` is the user's cache folder."""
-    folder = users_folder() if where == "auto" else Path(where)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base, "rlreport") if where == "auto" else Path(where)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -139,16 +140,6 @@ def store_at(where: str | Path) -> Store:
             f"--cache {folder}: cannot be used as cache folder: {reason.lower()}"
         ) from None
     return Store(folder.resolve())
-
-
-def users_folder() -> Path:
-    if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    elif os.name == "nt":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "rlreport"
 
 
 @cache
