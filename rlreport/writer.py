@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from rlreport.errors import OutputError, UsageError
-from rlreport.fields import FIELDS, LARGEST_STEP
+from rlreport.fields import FIELDS
 from rlreport.text.clean import safe_value
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
@@ -134,8 +134,6 @@ def _validate(row: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(step, float | np.floating) or not float(step).is_integer():
             raise UsageError(f"step is a whole number, not {step!r:.60}")
         result["step"] = int(step)
-    if abs(result["step"]) > LARGEST_STEP:
-        raise UsageError(f"step is at most 2**53, not {result['step']:.3g}")
     for name in ("prompt", "response"):
         if not isinstance(result[name], str):
             raise UsageError(f"{name} is text, not {result[name]!r:.60}")

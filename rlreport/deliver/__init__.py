@@ -50,7 +50,6 @@ class Form:
     pictures: bool = False  # written to a folder next to the file
     one_file: bool = False  # all pages are embedded in one HTML file
     pages: bool = False  # has a page per step
-    mail: bool = False
     default_size: int = 10_000_000
 
     @property
@@ -63,7 +62,7 @@ class Form:
         _imported(self.writer)(builder, path)
 
     def check(self, options: OutputOptions) -> None:
-        if self.mail:
+        if self.id == "email":
             parse = _imported("rlreport.deliver.email:addresses")
             parse("--to", *options.to)
             parse("--from", *filter(None, [options.sender]))
@@ -99,7 +98,6 @@ FORMS = {
             mark=rb"\AX-Mailer: " + _GENERATOR + rb"\r?\nFrom: ",
             one_file=True,
             pages=True,
-            mail=True,
         ),
         Form(
             "markdown",
