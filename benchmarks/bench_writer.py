@@ -48,9 +48,9 @@ def bare(folder: Path, batch: list[dict[str, Any]]) -> None:
             log.write(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
 
 
-def written(folder: Path, batch: list[dict[str, Any]], compression: str | None) -> None:
+def written(folder: Path, batch: list[dict[str, Any]]) -> None:
     """Write each row through a RolloutWriter."""
-    with RolloutWriter(folder, compression=compression) as writer:
+    with RolloutWriter(folder) as writer:
         for row in batch:
             writer.write(**row)
 
@@ -72,9 +72,8 @@ def main() -> None:
         batch = rows(as_arrays)
         yardstick = best(partial(bare, batch=batch))
         print(f"{'float32 arrays' if as_arrays else 'lists'}: bare {yardstick:.1f} ms")
-        for compression in (None, "gz", "zst"):
-            own = best(partial(written, batch=batch, compression=compression))
-            print(f"  writer, {compression or 'plain'}: {own:.1f} ms, {own / yardstick:.2f} x")
+        own = best(partial(written, batch=batch))
+        print(f"  writer: {own:.1f} ms, {own / yardstick:.2f} x")
 
 
 if __name__ == "__main__":

@@ -6,19 +6,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from rlreport.errors import UsageError
-from rlreport.writer import RolloutWriter
-
 
 class ReportCallback:
     """A trainer callback that builds a report of the logged rollouts when training ends.
 
     TRL's GRPO trainer writes its rollouts to ``<output_dir>/completions`` with
     ``log_completions=True``; set ``logging_steps=1``, too, as TRL keeps only the rollouts of the
-    last generation before each log. For trainers that write no rollouts, such as RLOO, call
-    ``write`` from a reward function or a training loop: its rollouts go to
-    ``<output_dir>/rollouts``, and the report uses them instead of the trainer's. Neither
-    transformers nor TRL is imported.
+    last generation before each log. For trainers that write no rollouts, such as RLOO, log them
+    from a reward function with ``RolloutWriter(f"{output_dir}/rollouts")``: the report uses these
+    instead of the trainer's. Neither transformers nor TRL is imported.
 
     Args:
         out: output path; the suffix selects the format as in ``rlreport.build``.
@@ -29,42 +25,22 @@ class ReportCallback:
     def __init__(self, out: str | Path, **options: Any) -> None:
         self._out = out
         self._options = options
-        self._writer: RolloutWriter | None = None
-        self._folder: Path | None = None
-        self._rank = 0
-
-    def write(self, **row: Any) -> None:
-        """Log one response, with the fields of ``RolloutWriter.write``.
-
-        Raises:
-            UsageError: the trainer is not set up yet, or a field is not valid JSON.
-        """
-        if self._folder is None:
-            raise UsageError("pass the callback to a trainer before calling write()")
-        if self._writer is None:
-            self._writer = RolloutWriter(self._folder / "rollouts", rank=self._rank)
-        self._writer.write(**row)
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Store the output folder and the rank; warn if the trainer does not log completions."""
-        self._folder = Path(args.output_dir)
-        self._rank = int(getattr(args, "process_index", 0))
+        """Warn if the trainer does not log completions."""
         if getattr(args, "log_completions", True) is False:
             warnings.warn(
-                "log_completions is off: the report will contain only rollouts passed to write()",
+                "log_completions is off: the report will contain only rollouts of RolloutWriter",
                 stacklevel=2,
             )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Build the report in the main process; if that fails, warn instead of raising."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
         if not state.is_world_process_zero:
             return
         folder = Path(args.output_dir)
         metrics = folder / "trainer_state.json"
-        # If both folders exist, use the first: rollouts passed to ``write`` have more fields.
+        # If both folders exist, use the first: its rollouts have more fields.
         candidates = [folder / name for name in ("rollouts", "completions")]
         logs = [path for path in candidates if path.is_dir()][:1]
         from rlreport import build
@@ -73,7 +49,7 @@ class ReportCallback:
             state.save_to_json(str(metrics))
             build(logs or [folder], self._out, **{"metrics": [metrics], **self._options})
         except Exception as error:  # the script may still have to save the model
-            hint = "" if logs else "; this trainer writes no rollouts: pass them to write()"
+            hint = "" if logs else "; this trainer writes no rollouts: log them with RolloutWriter"
             warnings.warn(f"no report was built: {error}{hint}", stacklevel=2)
 
     def __getattr__(self, name: str) -> Any:

@@ -24,10 +24,6 @@ class UnreadableReportError(UnusableInputError):
     """An earlier report is broken, or has another schema version than this rlreport."""
 
 
-class StrictError(RlreportError):
-    """The logs contain data that would be skipped or repaired, which ``--strict`` forbids."""
-
-
 class OutputError(RlreportError):
     """The report cannot be written to its destination."""
 

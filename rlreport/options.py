@@ -174,7 +174,7 @@ class OutputOptions(_Checked):
     max_size: int | None = option(
         None,
         "Maximum size, e.g. 10MB; texts and pages are left out to fit. Default: 100MB for a folder "
-        "or zip, 1MB for a mail with fewer than 2,000 responses, 10MB for all others.",
+        "or zip, 10MB for all others.",
         low=1,
         size=True,
     )
@@ -186,9 +186,6 @@ class OutputOptions(_Checked):
         "Omit all text of prompts, responses and tokens; --redact=names also omits the names of "
         "extra fields and of files.",
         choices=(False, True, "names"),
-    )
-    stamp: bool = option(
-        False, "Show the build time. Without it, the same logs give byte-identical output."
     )
     to: Sequence[str] = option((), "Recipient of the mail.", metavar="ADDRESS")
     sender: str | None = option(None, "Sender of the mail.", "--from", metavar="ADDRESS")

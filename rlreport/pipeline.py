@@ -50,7 +50,7 @@ from rlreport.errors import (
     UsageError,
 )
 from rlreport.figures.ragged import Ints
-from rlreport.metrics import find_and_read, find_metrics
+from rlreport.metrics import find_and_read
 from rlreport.options import (
     BuildOptions,
     CompareOptions,
@@ -69,7 +69,7 @@ from rlreport.pages.redact import (
     redacted_verdict,
     without_names,
 )
-from rlreport.pages.report import ReportBuilder, page_context, stamp
+from rlreport.pages.report import ReportBuilder, page_context
 from rlreport.pages.templates import Page, environment
 from rlreport.pages.views import KeyFigure, Shell
 from rlreport.read.files import is_url
@@ -146,7 +146,7 @@ def build_report(
         tables = redacted_tables(tables, redact)
     verdict = with_texts(verdict, tables.sample_note)
 
-    limit = options.max_size or chosen_form.usual_size(len(tables.responses))
+    limit = options.max_size or chosen_form.default_size
     charts, chart_errors = custom_charts(custom_functions, tables, texts, quote=not options.redact)
     tables = replace(tables, notes=[*tables.notes, *chart_errors])
 
@@ -168,12 +168,7 @@ def build_report(
     ).with_data(int(limit * DATA_SHARE))
     release_memory()
     with publishing(out, chosen_form) as path:
-        try:
-            builder, size = deliver(path, chosen_form, limit, builder)
-        except OutputError:
-            if options.max_size or limit == chosen_form.default_size:
-                raise
-            builder, size = deliver(path, chosen_form, chosen_form.default_size, builder)
+        builder, size = deliver(path, chosen_form, limit, builder)
     if summary:
         append_summary(builder, summary)
     return Report(
@@ -330,7 +325,6 @@ def build_comparison(
         outcome,
         options.title or language.of(title),
         options,
-        stamp(options),
         form.finish,
         form.one_file,
         len(outcome.flips),
@@ -416,11 +410,7 @@ def _reports_at(location: str | Path, folder: Path, language: Language) -> list[
             return _build_reports(path, folder, language) or [(path, "")]
     except _UNREADABLE as error:
         return [(path, str(getattr(error, "strerror", "") or error))]
-    return [
-        (child, why)
-        for child in children
-        for why in ([""] if _is_report(child) else _several_runs(child))
-    ]
+    return [(child, "") for child in children if _is_report(child)]
 
 
 def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]:
@@ -441,17 +431,6 @@ def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]
         else:
             reports.append((out, ""))
     return reports
-
-
-def _several_runs(path: Path) -> list[str]:
-    """Return why a file of trainer metrics of several runs is not listed; [] for other files."""
-    try:
-        runs = {source.run for source in find_metrics(path)} if path.is_file() else set()
-    except _UNREADABLE:
-        return []
-    if len(runs) < 2:
-        return []
-    return [f"trainer metrics of {len(runs):,} runs; give this file to index to list each of them"]
 
 
 def _is_report(path: Path) -> bool:

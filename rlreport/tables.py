@@ -88,7 +88,6 @@ class TokenSample:
     kl: NDArray[np.float32]
     log_ratio: NDArray[np.float32]
     prob: NDArray[np.float32]
-    ref_prob: NDArray[np.float32]
     value_error: NDArray[np.float32]
 
 

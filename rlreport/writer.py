@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import json
 import os
-import threading
-import weakref
-import zlib
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,13 +11,10 @@ import numpy as np
 import orjson
 
 from rlreport.errors import OutputError, UsageError
-from rlreport.fields import FIELDS, LARGEST_STEP
-from rlreport.system.stores import zstd
+from rlreport.fields import FIELDS
 from rlreport.text.clean import safe_value
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
-_SUFFIXES = {None: ".jsonl", "gz": ".jsonl.gz", "zst": ".jsonl.zst"}
-_GZIP_WINDOW = 31
 _TOKEN_FIELDS = frozenset(
     field.name
     for field in FIELDS
@@ -39,31 +31,25 @@ class RolloutWriter:
     NaN. In ``reward`` they are written as text, as a reward of null means "not graded".
 
     Args:
-        directory: folder of ``rank_<rank>.jsonl``; created if missing. An existing plain file is
-            continued; if a compressed file exists, ``rank_<rank>.1.jsonl.gz`` is started.
-        rank: data-parallel rank of this process; processes of equal rank share a plain file.
-        compression: None, ``"gz"`` or ``"zst"``. Each line is flushed, which costs some of the
-            compression ratio.
+        directory: folder of ``rank_<rank>.jsonl``; created if missing. An existing file is
+            continued.
+        rank: data-parallel rank of this process; processes of equal rank share a file.
 
     Raises:
-        UsageError: ``compression`` is unknown.
         OutputError: the file cannot be opened or written.
     """
 
-    def __init__(
-        self, directory: str | Path, rank: int = 0, compression: str | None = None
-    ) -> None:
-        if compression not in _SUFFIXES:
-            raise UsageError(f"compression is None, 'gz' or 'zst', not {compression!r}")
-        self._folder = Path(directory)
-        self._rank = rank
-        self._compression = compression
-        self._compressor: tuple[Any, int] | None = None
+    def __init__(self, directory: str | Path, rank: int = 0) -> None:
+        self.path = Path(directory) / f"rank_{rank}.jsonl"
+        # Without O_BINARY, Windows would write \r\n for each \n byte.
+        flags = os.O_CREAT | os.O_APPEND | os.O_RDWR | getattr(os, "O_BINARY", 0)
         self._file: int | None = None
-        self._torn = False
-        self._lock = threading.Lock()
-        self._open()
-        _writers.add(self)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, flags, 0o666)
+        except OSError as error:
+            raise OutputError(f"{directory}: no log can be written: {error.strerror}") from error
+        self._torn = True  # whether the file may end within a line
 
     def write(self, *, step: int, prompt: str, response: str, reward: Any, **fields: Any) -> None:
         """Append one response.
@@ -85,92 +71,28 @@ class RolloutWriter:
         """
         row = {"step": step, "prompt": prompt, "response": response, "reward": reward, **fields}
         line = _encode(_validate(row))
-        with self._lock:
-            if self._file is None:
-                raise OutputError(f"{self.path} is closed")
-            try:
-                if self._torn:  # data after an incomplete write could not be read
-                    self._reopen()
-                if self._compressor is not None:
-                    stream, flush = self._compressor
-                    line = stream.compress(line) + stream.flush(flush)
-                _append(self._file, line)
-            except OSError as error:
-                self._torn = True
-                raise OutputError(f"{self.path} cannot be written: {error.strerror}") from error
+        if self._file is None:
+            raise OutputError(f"{self.path} is closed")
+        try:
+            if self._torn:
+                _end_torn_line(self._file)
+                self._torn = False
+            _append(self._file, line)
+        except OSError as error:
+            self._torn = True
+            raise OutputError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def close(self) -> None:
-        """Finish and close the log file; if it is closed already, do nothing."""
-        with self._lock:
-            if self._file is None:
-                return
-            try:
-                if self._compressor is not None and not self._torn:
-                    _append(self._file, self._compressor[0].flush())
-            finally:
-                os.close(self._file)
-                self._file = None
+        """Close the log file; if it is closed already, do nothing."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _reopen(self) -> None:
-        old_file = self._file
-        self._open()
-        self._torn = False
-        if old_file is not None:
-            os.close(old_file)
-
-    def _after_fork(self) -> None:
-        """In a forked child, replace the lock, and start a new file if the log is compressed."""
-        self._lock = threading.Lock()
-        if self._file is not None and self._compression is not None:
-            self._reopen()
-
-    def _open(self) -> None:
-        # Without O_BINARY, Windows would write \r\n for each \n byte.
-        flags = os.O_CREAT | os.O_APPEND | os.O_RDWR | getattr(os, "O_BINARY", 0)
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            if self._compression is None:
-                self.path = self._folder / f"rank_{self._rank}.jsonl"
-                self._file = os.open(self.path, flags, 0o666)
-                _end_torn_line(self._file)
-            else:
-                self.path, self._file = self._open_new(flags | os.O_EXCL)
-                self._compressor = _compressor(self._compression)
-        except OSError as error:
-            raise OutputError(f"{self._folder}: no log can be written: {error.strerror}") from error
-
-    def _open_new(self, flags: int) -> tuple[Path, int]:
-        """Create a file with an unused name: an existing compressed file is never appended to."""
-        for number in itertools.count():
-            name = f"rank_{self._rank}{f'.{number}' if number else ''}"
-            path = self._folder / f"{name}{_SUFFIXES[self._compression]}"
-            with contextlib.suppress(FileExistsError):
-                return path, os.open(path, flags, 0o666)
-        raise AssertionError
-
-
-_writers: weakref.WeakSet[RolloutWriter] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for writer in list(_writers):
-        writer._after_fork()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def _compressor(compression: str) -> tuple[Any, int]:
-    if compression == "gz":
-        return zlib.compressobj(1, zlib.DEFLATED, _GZIP_WINDOW), zlib.Z_SYNC_FLUSH
-    return zstd.ZstdCompressor(level=1), zstd.ZstdCompressor.FLUSH_BLOCK
 
 
 def _append(file: int, data: bytes) -> None:
@@ -212,8 +134,6 @@ def _validate(row: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(step, float | np.floating) or not float(step).is_integer():
             raise UsageError(f"step is a whole number, not {step!r:.60}")
         result["step"] = int(step)
-    if abs(result["step"]) > LARGEST_STEP:
-        raise UsageError(f"step is at most 2**53, not {result['step']:.3g}")
     for name in ("prompt", "response"):
         if not isinstance(result[name], str):
             raise UsageError(f"{name} is text, not {result[name]!r:.60}")

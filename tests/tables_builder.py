@@ -85,7 +85,6 @@ def response_table(given: dict[str, Any]) -> pd.DataFrame:
         "length": 99,
         "prompt_id": prompts,
         "response_chars": 40,
-        "prompt_chars": 20,
         "response_hash": places + 1000,
         "reward_gap": gap,
     }

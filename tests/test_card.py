@@ -365,7 +365,7 @@ def reported(out, logs, **options):
 def test_two_runs_are_told_beside_the_verdict_and_on_the_data_page(tmp_path):
     logs = folders(tmp_path / "logs", "kl_low", "kl_high")
     out = tmp_path / "out"
-    said = "kl_high/ and kl_low/ look like 2 runs"
+    said = "kl_high/, kl_low/ look like 2 runs"
     assert said in build(logs, out).stderr
     for page in ("index.html", "data.html"):
         text = (out / page).read_text()

@@ -34,8 +34,7 @@ def responses(steps: int, each: int) -> pd.DataFrame:
         name: random.normal(size=count) for name in ("reward", "kl_k1", "kl_k3", "kl_max")
     }
     columns["response_tokens"] = random.integers(5, 50, count).astype(float)
-    for name in ("response_chars", "prompt_chars"):
-        columns[name] = random.integers(10, 200, count)
+    columns["response_chars"] = random.integers(10, 200, count)
     step = np.repeat(np.arange(steps), each)
     return response_table({"step": step, "kl_max_position": 3.0, **columns})
 

@@ -198,7 +198,7 @@ def test_the_module_runs_without_those_of_the_current_folder(log, tmp_path):
     assert not trap.exists(), trap.read_text()
 
 
-@pytest.mark.parametrize("command", ["compare", "index"])
+@pytest.mark.parametrize("command", ["build", "compare"])
 def test_a_dash_is_no_name_of_a_file(command, log, tmp_path):
     complains(rlreport(command, log, log, "-o", "-", cwd=tmp_path), "-o -:", "output path")
     assert [path.name for path in tmp_path.iterdir()] == [log.name]

@@ -503,7 +503,10 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     base = write_run(tmp_path / "base", prompts=range(2))
     new = write_run(tmp_path / "new", prompts=range(2), seed=1)
     made = rlreport.compare(base, new, tmp_path / "out", fail_on=["any"])
-    assert made.sentence == "Cannot be compared: fewer than three prompts can be compared."
+    assert made.sentence == (
+        "Cannot be compared. "
+        "Fewer than three prompts, or blocks of steps of metrics, can be compared."
+    )
     found = comparison_json(tmp_path / "out")
     assert found["verdict"]["reasons"] == ["few_prompts"]
     assert {*found["curves"]["low"], *found["curves"]["high"]} == {None}
@@ -512,7 +515,7 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     assert "without a band" in page and "confidence band" not in page
     no_data, too_few = page.split("Not compared, as ")[1:]
     assert no_data.startswith("a run has no data: ") and "Length" not in no_data
-    assert too_few.startswith("fewer than three prompts have data: Length, ")
+    assert too_few.startswith("too few prompts or blocks have data: Length, ")
     # One prompt is counted in the singular.
     note = notes(compared(base, write_run(tmp_path / "next", prompts=range(1, 3)))[1])[0]
     assert note.endswith("; 1 prompt in common. 1 prompt only in BASE. 1 prompt only in NEW.")

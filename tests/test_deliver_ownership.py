@@ -231,19 +231,6 @@ def test_what_is_no_place_is_one_line(out, log, tmp_path, monkeypatch):
     assert list(cwd.iterdir()) == []
 
 
-def test_a_report_goes_to_standard_output_whole(log, tmp_path):
-    rlreport.build(log, tmp_path / "run.html", workers=1)
-    arguments = ["build", log, "-o", "-", "--format", "html", "--workers", "1"]
-    program = [sys.executable, "-m", "rlreport", *arguments]
-    done = subprocess.run(program, capture_output=True, check=False, cwd=tmp_path)
-    assert done.stdout == (tmp_path / "run.html").read_bytes()
-    assert [p.name for p in tmp_path.iterdir()] == ["run.html"]
-    for options in ((), ("--format", "folder"), ("--format", "markdown")):
-        refused = command("build", log, "-o", "-", *options)
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert refused.stderr.startswith("rlreport: -o -: ")
-
-
 def killed(log, out, *options, after=0.0):
     """Starts a build and kills it once its hidden folder is there."""
     program = [sys.executable, "-m", "rlreport", "build", log, "-o", out, "--workers", "1"]

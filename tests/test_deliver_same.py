@@ -20,7 +20,6 @@ from tests.pages_reading import rows_data
 from tests.reading import row, write
 
 ROOT = Path(__file__).resolve().parents[1]
-EPOCH = "1700000000"
 
 SEVERAL = """
 import json, os, sys
@@ -103,18 +102,6 @@ def test_no_form_names_this_machine_or_its_user(form, built):
         # A short name may well be a word of the report.
         named += [name] if len(name) > 4 else [f"/{name}/", f"@{name}"]
     assert [name for name in named if name.encode() in held] == []
-
-
-def test_time_is_told_only_when_asked_for(tmp_path, monkeypatch):
-    log = write_log(tmp_path / "log.jsonl", hostile_rows(1, 2))
-    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
-    rlreport.build(log, tmp_path / "a.eml", workers=1)
-    assert b"\r\nDate:" not in (tmp_path / "a.eml").read_bytes()
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", EPOCH)
-    rlreport.build(log, tmp_path / "b.eml", workers=1)
-    assert b"\r\nDate: Tue, 14 Nov 2023 22:13:00 +0000\r\n" in (tmp_path / "b.eml").read_bytes()
-    rlreport.build(log, tmp_path / "b.md", workers=1)
-    assert "2023-11-14 22:13 UTC" in (tmp_path / "b.md").read_text()
 
 
 def test_a_zip_is_the_folder_without_times_or_owners(built):

@@ -17,11 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.deliver import SMALL_RUN
 from rlreport.deliver.email import file_name, one_line
 from rlreport.deliver.markdown import code, code_cell, fenced, text
 from rlreport.errors import OutputError, UsageError
-from tests.conftest import ROOT
 from tests.hostile import MARK, hostile_rows, write_log
 from tests.pages_reading import Elements
 from tests.reading import row, write
@@ -211,12 +209,6 @@ def test_the_summary_is_appended_to_the_job_s_page(tmp_path, monkeypatch):
         rlreport.build(tmp_path / "none", tmp_path / "run.html", github_summary=True)
 
 
-def test_rewards_as_large_as_numbers_may_be_have_their_curve(tmp_path):
-    rows = [row(step, reward=(-1) ** (step < 3) * 1e150) for step in range(6) for _ in range(3)]
-    rlreport.build(write(tmp_path / "a.jsonl", rows), tmp_path / "o.md")
-    assert "`▁▁▁███`" in (tmp_path / "o.md").read_text("utf-8")
-
-
 def test_what_it_leaves_out_is_not_what_pages_of_steps_would(tmp_path):
     rows = [row(step, response=f"{n}", reward=n) for step in range(3) for n in range(200)]
     made = rlreport.build(write(tmp_path / "a.jsonl", rows), tmp_path / "o.md")
@@ -307,19 +299,6 @@ def test_the_report_is_attached_and_whole(parsed, tmp_path):
     document = base64.b64decode(attached["payload"])
     assert document.startswith(b"<!doctype html>")
     assert document.rstrip().endswith(b"</html>")
-
-
-def test_the_mail_of_a_small_run_takes_a_megabyte_unless_a_size_is_given(tmp_path):
-    logs = ROOT / "sample_logs" / "reward_hacking"
-    done = rlreport.build(logs, tmp_path / "run.eml", workers=1)
-    assert len(done.tables.responses) < SMALL_RUN
-    assert done.size <= 1_000_000
-    assert done.shown > 0
-    text = mailparser.parse_from_file(tmp_path / "run.eml").text_plain[0]
-    assert "contains no data with the figures of each response" in " ".join(text.split())
-    larger = rlreport.build(logs, tmp_path / "larger.eml", workers=1, max_size=3_000_000)
-    assert 1_000_000 < larger.size <= 3_000_000
-    assert larger.shown > done.shown
 
 
 def test_lines_and_characters_are_those_of_mail(mail):

@@ -119,16 +119,6 @@ def test_broken_reports_in_a_folder_have_their_rows_and_other_files_none(runs, t
         rlreport.compare(tmp_path / "t.zip", tmp_path / "good", tmp_path / "out")
 
 
-def test_a_file_of_several_runs_beside_reports_is_named_and_they_are_listed(runs, tmp_path):
-    shutil.copy(runs / "run:2#<i>.html", tmp_path / "good.html")
-    lines = "".join(f"{step},0.{step},0.5\n" for step in range(9))
-    (tmp_path / "two.csv").write_text("Step,fox - train/reward,owl - train/reward\n" + lines)
-    made = rlreport.index([tmp_path], tmp_path / "index.html")
-    ((name, why),) = made.unread
-    assert (made.reports, name) == (2, "two.csv")
-    assert "2 runs; give this file to index" in why and why in made.out.read_text()
-
-
 def test_a_run_that_cannot_be_built_is_named_and_the_others_are_listed(tmp_path, monkeypatch):
     for name in ("a", "b"):
         (tmp_path / "runs" / name).mkdir(parents=True)

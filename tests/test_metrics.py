@@ -329,11 +329,13 @@ def test_lines_of_metrics_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     ]
 
 
-def test_a_quote_without_its_end_costs_its_row(tmp_path: Path) -> None:
+def test_a_table_ends_at_a_quote_without_its_end(tmp_path: Path) -> None:
     path = tmp_path / "progress.csv"
-    path.write_text('step,kl\n1,0.5\n2,"0.25\n3,0.125\n4,1,2,3\n5,nan\n6,\n')
+    path.write_text('step,kl\n1,0.5\n4,1,2,3\n5,nan\n6,\n2,"0.25\n3,0.125\n')
     read = find_and_read([tmp_path])
-    assert (read.table["step"].tolist(), read.broken) == ([1, 2, 3, 5], {"kl": [5]})
+    assert (read.table["step"].tolist(), read.broken) == ([1, 5], {"kl": [5]})
+    notes = [(note.text.partition(" that")[0], note.line) for note in read.notes]
+    assert ("trainer metrics", 6) in notes
 
 
 def test_a_pipe_is_never_waited_for(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from rlreport.comparison import outcome as words
 from rlreport.comparison.run import compared_run
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.metrics import MAX_STEPS, find_and_read, find_metrics
-from rlreport.metrics.roles import FRAMEWORKS, PLAIN_NAMES, framework_of, roles_of
+from rlreport.metrics.roles import PLAIN_NAMES, ROLLOUT_SETTINGS, framework_of, roles_of
 from rlreport.options import BuildOptions, CompareOptions
 from rlreport.pipeline import check_logs
 from rlreport.system.workers import Progress
@@ -372,7 +372,10 @@ def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tm
         assert section not in page
     short = write(tmp_path / "b.jsonl", events(2))
     sentence = rlreport.compare(short, short, tmp_path / "c.html").sentence
-    assert sentence == "Cannot be compared: fewer than three blocks of steps can be compared."
+    assert sentence == (
+        "Cannot be compared. "
+        "Fewer than three prompts, or blocks of steps of metrics, can be compared."
+    )
 
 
 def test_more_steps_than_a_table_holds_are_means_of_neighbours(tmp_path: Path) -> None:
@@ -479,16 +482,14 @@ def test_a_framework_is_told_by_its_names() -> None:
         "TRL": ["train/completions/mean_length", "train/frac_reward_zero_std"],
         "NeMo-RL": ["train/mean_gen_tokens_per_sample", "train/token_mult_prob_error"],
         "SkyRL": ["reward/avg_raw_reward", "policy/policy_loss"],
-        "slime": ["rollout/raw_reward", "train/pg_loss"],
+        "slime": ["rollout/raw_reward", "rollout/response_len/mean"],
         "Tinker": ["env/all/reward/total", "optim/kl_sample_train_v1"],
-        "prime-rl": ["train/all/agent/reward/mean", "mismatch_kl/mean"],
+        "prime-rl": ["train/agg/all/agent/reward/mean", "mismatch_kl/all/mean"],
         "verl": ["critic/score/mean", "actor/pg_loss"],
     }
-    assert set(names) == {framework.name for framework in FRAMEWORKS}
-    for name, metrics in names.items():
-        found = framework_of(metrics)
-        assert found is not None and found.name == name
-    assert framework_of(["loss", "reward", "step"]) is None
+    assert set(names) == set(ROLLOUT_SETTINGS)
+    assert {name: framework_of(metrics) for name, metrics in names.items()} == {n: n for n in names}
+    assert framework_of(["loss", "reward", "step", "grad_norm", "learning_rate"]) is None
 
 
 @pytest.mark.parametrize(

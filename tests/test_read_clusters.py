@@ -17,7 +17,7 @@ import fsspec
 import numpy as np
 import pytest
 
-from rlreport.errors import StrictError, UnusableInputError, UsageError
+from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.chunk import read_chunk
 from rlreport.read.files import ByteRange, Lines, find_sources
@@ -112,7 +112,7 @@ def test_missing_numbers_in_arrays_are_skipped_by_means(tmp_path: Path) -> None:
     assert one["nan_values"] == 2
     table = token_figures(scan)
     assert table["count"].tolist() == [1, 1, 1]
-    assert table.loc[["a", "b", "c"], "prob_mean"].notna().tolist() == [True, False, False]
+    assert table.loc[["a", "b", "c"], "log_ratio_mean"].notna().tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_strict_lists_what_would_be_skipped(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [GOOD, *["broken\n"] * 30])
-    with pytest.raises(StrictError) as caught:
+    with pytest.raises(UnusableInputError) as caught:
         read(path, strict=True)
     assert "a.jsonl:2: not valid JSON" in str(caught.value)
     assert "and 10 more" in str(caught.value)

@@ -53,8 +53,6 @@ def expected(row: dict) -> dict[str, float]:
     figures |= {
         "response_tokens": size,
         "log_ratio_mean": ratio.mean(),
-        "log_ratio_min": ratio.min(),
-        "log_ratio_max": ratio.max(),
         "kl_k1": ratio.sum(),
         "kl_k3": kl.sum(),
         "kl_k3_mean": kl.mean(),
@@ -65,7 +63,6 @@ def expected(row: dict) -> dict[str, float]:
         "kl_penalty_n": size - 1,
         "kl_penalty_xy": (ratio * reward)[:-1].sum(),
         "kl_penalty_xx": (ratio * ratio)[:-1].sum(),
-        "kl_penalty_yy": (reward * reward)[:-1].sum(),
     }
     if row.get("values") is None:
         return figures

@@ -116,7 +116,7 @@ def test_an_option_that_cannot_be_used_is_told_at_once(watched, wrong):
     assert len(ended.output.splitlines()) == 1
 
 
-def test_a_failed_build_is_tried_again_with_growing_pauses(tmp_path, watched, monkeypatch):
+def test_a_failed_build_is_tried_again(tmp_path, watched, monkeypatch):
     from rlreport import api
 
     log, build, failures = write(tmp_path / "log.jsonl", rows(0, 3)), api.build, 3

@@ -62,8 +62,7 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
         why = message("each has its own configuration")
     else:
         return None
-    count = message("{count:count} folders", count=len(folders))
-    return _note(folders, why, "" if named else count)
+    return _note(folders, why, named=named)
 
 
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
@@ -77,22 +76,16 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
     fewest = keys["file"].value_counts().reindex(range(len(names)), fill_value=0).min()
     if shared < max(_MIN_SHARED_COUNT, _MIN_SHARED_FRACTION * fewest):
         return None
-    count = message("{count:count} files", count=len(names))
-    why = message("each has the same steps")
-    return _note(names, why, "" if named else count)
+    return _note(names, message("each has the same steps"), named=named)
 
 
-def _note(names: list[str], why: str, count: str) -> Note:
-    first = tuple(names[:_MAX_NAMED])
-    if more := len(names) - len(first):
-        listed = message("{names} and {more:count} more", names=first, more=more)
-    else:
-        listed = message("{names} and {last}", names=first[:-1], last=first[-1])
+def _note(names: list[str], why: str, *, named: bool) -> Note:
+    shown = *names[:_MAX_NAMED], "…" if len(names) > _MAX_NAMED else ""
     text = message(
         "{names} look like {runs:count} runs, as {why}: every figure here mixes them. Build a "
         "report of each; rlreport index lists them and rlreport compare compares two. If they are "
         "one run, pass --merge.",
-        names=count or listed,
+        names=shown if named else message("the logs"),
         runs=len(names),
         why=why,
     )

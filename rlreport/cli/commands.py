@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlreport.cli.terminal import (
+    LISTED,
     READING,
     fail_on_option,
     location,
@@ -22,11 +19,9 @@ from rlreport.cli.terminal import (
     say_json,
     verdict_lines,
 )
-from rlreport.deliver import FORMS, form_of
-from rlreport.errors import OutputError, UsageError
+from rlreport.errors import UsageError
 from rlreport.options import BuildOptions, CompareOptions, GaeOptions, ReadOptions, part
 from rlreport.text.language import Language
-from rlreport.text.messages import steps_in_words
 from rlreport.text.numbers import byte_size, counted
 
 if TYPE_CHECKING:
@@ -118,8 +113,6 @@ def index(reports: tuple[str, ...], out: str, title: str, lang: str, quiet: bool
     """
     from rlreport.api import index as build_index
 
-    if out == "-":
-        raise UsageError("-o -: index needs an output path")
     page = build_index(reports, out, title=title, lang=lang)
     if quiet:
         return
@@ -187,9 +180,10 @@ def _say_steps(scan: Scan) -> None:
         f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"
         + ("" if usual_count is None else f", usually {usual_count:,} per step")
     )
-    incomplete_steps = counts[counts < (usual_count or 0)]
-    if len(incomplete_steps):
-        say(f"incomplete: {steps_in_words(incomplete_steps.index)}")
+    incomplete_steps = sorted(counts.index[counts < (usual_count or 0)])
+    if incomplete_steps:
+        more = ", …" if len(incomplete_steps) > LISTED else ""
+        say(f"incomplete: {', '.join(map(str, incomplete_steps[:LISTED]))}{more}")
 
 
 def _file_line(file: LogFile) -> str:
@@ -236,11 +230,11 @@ class BuildCommand(click.Command):
     "report",
     "Output path, or URL such as s3://bucket/run. The suffix selects the format: none = "
     "folder, .html = one file, .eml = mail, .md = Markdown with a folder of pictures, .zip = "
-    "zipped folder. '-' writes to standard output and needs --format.",
+    "zipped folder.",
 )
 @options(BuildOptions)
 @fail_on_option
-def build(logs: tuple[str, ...], out: Path | str, fail_on: Any, **given: Any) -> None:
+def build(logs: tuple[str, ...], out: str, fail_on: Any, **given: Any) -> None:
     """Build the report of the rollout LOGS: files, folders or globs of .jsonl, .gz, .zst, .zip.
 
     \b
@@ -254,37 +248,11 @@ def build(logs: tuple[str, ...], out: Path | str, fail_on: Any, **given: Any) ->
     from rlreport.api import build as build_report
     from rlreport.cli.terminal import print_report
 
-    with ExitStack() as stack:
-        if out == "-":
-            out = stack.enter_context(_to_standard_output(given["form"]))
-            given["quiet"] = True
-        report = build_report(logs, out, **given)
+    report = build_report(logs, out, **given)
     if not given["quiet"]:
         print_report(report)
     if fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
-
-
-@contextmanager
-def _to_standard_output(form: str | None) -> Iterator[Path]:
-    if form is None:
-        raise UsageError(f"-o -: select the format with --format: {', '.join(FORMS)}")
-    output_format = form_of(Path(), form)
-    if output_format.folder or output_format.pictures:
-        raise UsageError(f"-o -: --format {form} is more than one file; give an output path")
-    if sys.stdout.isatty():
-        raise UsageError("-o -: standard output is a terminal; redirect it to a file or a pipe")
-    with tempfile.TemporaryDirectory(prefix="rlreport.") as folder:
-        out = Path(folder) / f"report{output_format.suffix}"
-        yield out
-        try:
-            with out.open("rb") as file:
-                shutil.copyfileobj(file, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise OutputError(f"-o -: cannot be written: {error.strerror}") from error
 
 
 @click.command(short_help="Compare two runs, or two groups of runs.")
@@ -322,8 +290,6 @@ def compare(
         base, new, runs = (*base, *earlier), (last,), ()
     if runs or not (base and all(new)):
         raise UsageError("compare: give BASE and NEW, logs or earlier reports")
-    if out == "-":
-        raise UsageError("-o -: compare needs an output path")
     comparison = compare_runs(base, new, out, **given)
     if not given["quiet"]:
         translate = Language(given["lang"]).of

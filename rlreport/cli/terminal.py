@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rlreport.tables import BadLine, Tables
 
 
-LISTED = 10  # maximum number of unreadable lines to print; the data page lists them all
+LISTED = 10  # maximum number of unreadable lines, or of incomplete steps, to print
 
 
 def say(line: str = "", *, err: bool = False) -> None:

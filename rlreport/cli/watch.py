@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 import time
@@ -14,7 +13,7 @@ import click
 from rlreport.cli.commands import FAILED, BuildCommand, build
 from rlreport.cli.terminal import say
 from rlreport.deliver import form_of
-from rlreport.errors import RlreportError, UsageError
+from rlreport.errors import RlreportError
 
 if TYPE_CHECKING:
     from rlreport.pipeline import Report
@@ -69,8 +68,6 @@ def watch(
     """
     from rlreport.check.registry import load_thresholds, refuse_unknown
 
-    if out == "-":
-        raise UsageError("-o -: watch needs an output path")
     form_of(out, given["form"])
     refuse_unknown(given["mute"])
     if given["thresholds"]:
@@ -78,28 +75,26 @@ def watch(
     given["live"] = max(1, int(every)) if live else 0
     report: Report | None = None
     last_state: object = None
-    grew, change_time = False, time.monotonic()
-    retry, pause = math.inf, every  # time of the next try after a failed build, and the wait
+    grew, failed, change_time = False, False, time.monotonic()
     try:
         while True:
-            state, now = _state(logs), time.monotonic()
-            idle = now - change_time
-            if state != last_state or now >= retry:
-                if state != last_state:
-                    grew, last_state, change_time, pause = last_state is not None, state, now, every
-                new_report = _build(logs, out, {**given, "in_progress": grew})
-                report, retry = new_report or report, math.inf if new_report else now + pause
-                pause *= 2
-            elif until_idle is not None and idle >= until_idle:
-                if grew or retry < math.inf:  # now the newest step counts as complete
-                    new_report = _build(logs, out, {**given, "in_progress": False})
-                    report, retry = new_report or report, math.inf if new_report else now
+            state = _state(logs)
+            changed = state != last_state
+            if changed:
+                grew, last_state, change_time = last_state is not None, state, time.monotonic()
+            idle = time.monotonic() - change_time
+            ending = until_idle is not None and not changed and idle >= until_idle
+            if changed or failed or (ending and grew):
+                # At the end the newest step counts as complete.
+                new_report = _build(logs, out, {**given, "in_progress": grew and not ending})
+                report, failed = new_report or report, new_report is None
+            if ending:
                 break
-            wait = every if until_idle is None else min(every, max(0.1, until_idle - idle))
-            time.sleep(max(0.1, min(wait, retry - time.monotonic())))
+            wait = every if until_idle is None else min(every, until_idle - idle)
+            time.sleep(max(0.1, wait))
     except KeyboardInterrupt:  # the last report was written completely
         pass
-    if retry < math.inf:
+    if failed:
         consequence = "the last report is of earlier logs" if report else "there is no report"
         say(f"ended after a failed build; {consequence}", err=True)
     if report and fail_on and report.verdict.reaches(fail_on):

@@ -353,8 +353,7 @@ class Comparison:
             reasons.append("few_common_prompts" if self.named else "redacted")
         if self.level == "incomparable":
             scored = all(has(frame, "reward") for frame in self.inside)
-            few = "few_blocks" if self.metrics_alone else "few_prompts"
-            reasons.append(few if scored else "no_reward")
+            reasons.append("few_prompts" if scored else "no_reward")
         elif (np.isfinite(self.band.difference) & np.isnan(self.band.low)).any():
             reasons.append("no_band")
         return reasons

@@ -345,8 +345,9 @@ REASONS = {
         "power."
     ),
     "no_reward": translatable("A side has no rewards in the compared responses."),
-    "few_prompts": translatable("Fewer than three prompts can be compared."),
-    "few_blocks": translatable("Fewer than three blocks of steps can be compared."),
+    "few_prompts": translatable(
+        "Fewer than three prompts, or blocks of steps of metrics, can be compared."
+    ),
 }
 
 _SPLITS = {
@@ -383,8 +384,7 @@ def sentence(outcome: Outcome) -> str:
         parts.insert(0, message(literal, all=headline(outcome)))
     comparison, effect, name = outcome.comparison, outcome.comparison.effect, _level(outcome)
     if comparison.level == "incomparable":
-        parts.append(message("{name}: {why:small}", name=name, why=_reasons(outcome)[-1]))
-        return sentences(parts)
+        return sentences([*parts, message("{clause}.", clause=name), _reasons(outcome)[-1]])
     paired = translatable("{pairs} prompts in pairs")
     unpaired = translatable("unpaired, at least {pairs} prompts per side")
     if comparison.metrics_alone:
@@ -611,11 +611,7 @@ def guardrail_name(guardrail: Guardrail) -> str:
 def guardrails_note(comparison: Comparison) -> str:
     """Return sentences on the guardrails that are not compared, "" if all are."""
     no_data = translatable("Not compared, as a run has no data: {names}.")
-    too_few = translatable("Not compared, as fewer than three prompts have data: {names}.")
-    if comparison.metrics_alone:
-        too_few = translatable(
-            "Not compared, as fewer than three blocks of steps have data: {names}."
-        )
+    too_few = translatable("Not compared, as too few prompts or blocks have data: {names}.")
     cut = translatable("Not compared, as the logger cuts texts: {names}.")
     names: dict[str, list[str]] = {no_data: [], cut: [], too_few: []}
     for guardrail in (one for one in comparison.guardrails if one.level == "missing"):

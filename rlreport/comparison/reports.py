@@ -55,17 +55,17 @@ EXTRA = "extra:"  # Prefix of the columns of logged fields that are not reward p
 ROWS_TOGETHER = 10_000
 
 COMPRESSION = 4  # Level of gzip; level 6 takes three times as long and saves only 5%
-MAX_BYTES = 500_000_000  # Maximum decompressed size in bytes of a report's response data
-MAX_CELLS = 50_000_000  # Maximum number of table cells of a report's response data
+# Maximum size in bytes of the response data, compressed or not, and of a one-file report
+MAX_DATA = 500_000_000
+MAX_CELLS = 50_000_000  # Maximum number of cells of each of a report's tables
 _LISTED = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed]
-_FIGURES = dict.fromkeys([*_LISTED, "response_chars", "mismatch_k3", "prompt_chars"])
+_FIGURES = dict.fromkeys([*_LISTED, "response_chars", "mismatch_k3"])
 # Value of ``split`` in rows with the trainer's means of a step, not figures of one response
 METRICS = "metrics"
 
 _TRAINER_FIGURES = ("reward", "kl_k1", "response_tokens")
 TRAINER = "trainer:"  # Prefix of the columns of the trainer's metrics, before their role
 METRICS_FILE = "data/metrics.csv"  # Path of the exported trainer metrics
-_MOST_METRICS = 20_000_000  # Maximum number of table cells of that file
 _NUMBERS = ("step", "n", "prompt_id")
 _HASHES = ("prompt", "group_hash")
 
@@ -181,7 +181,7 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
     """Parse response data that ``pack_table`` wrote; ``data`` may be damaged or malicious."""
     try:
         with gzip.open(io.BytesIO(data)) as stream:
-            text = read_stream(stream, MAX_BYTES)
+            text = read_stream(stream, MAX_DATA)
         with warnings.catch_warnings():
             # Pandas from 3.1 on warns that float_precision is not needed; every version warns if
             # only some ids of a column look like numbers.
@@ -216,14 +216,11 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
     return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
 
 
-# Maximum size in bytes of the compressed response data, and of a one-file report
-MAX_DATA = 500_000_000
-
 # Maximum decompressed size in bytes of ``report.json`` and each page of a report
 MAX_PART = 64_000_000
 
 TEXTS = "data/texts.js"  # Path of the script with the texts that the pages show
-MAX_TOKEN_CELLS = 2_000_000  # Maximum number of table cells in ``data/tokens.csv``
+MAX_TOKEN_CELLS = 2_000_000  # Maximum number of table cells in ``data/tokens.csv``, read as texts
 ResponseId = tuple[int, int]  # (step, n) of a response, where n is its number in the step
 # Reads a file of a report, given its path in the report folder; None if there is none
 ReadPart = Callable[[str], bytes | None]
@@ -259,7 +256,7 @@ class Earlier:
     def metrics(self) -> pd.DataFrame:
         """Return the trainer's metrics by step; an empty table if they are not in the report."""
         try:
-            table = load_csv(self.read(METRICS_FILE) or b"", _MOST_METRICS)
+            table = load_csv(self.read(METRICS_FILE) or b"", MAX_CELLS)
             numbers: pd.DataFrame = table.apply(pd.to_numeric, errors="coerce")
             return numbers.astype({"step": np.int64})
         except (*_UNREADABLE, LookupError, TypeError):

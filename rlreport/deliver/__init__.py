@@ -29,7 +29,6 @@ OTHER_SUFFIXES = {
     *(".gz", ".zst", ".xz", ".bz2", ".tar", ".7z"),
 }
 
-SMALL_RUN = 2_000  # responses; runs with fewer may have a smaller default size
 _GENERATOR = rb"rlreport \d[\w.+!-]*"  # with the version
 _ZIP_LEVEL = 9
 _ZIP_HEADERS = 76  # bytes of a file's local and central headers in a zip besides its name
@@ -51,13 +50,7 @@ class Form:
     pictures: bool = False  # written to a folder next to the file
     one_file: bool = False  # all pages are embedded in one HTML file
     pages: bool = False  # has a page per step
-    mail: bool = False
     default_size: int = 10_000_000
-    small_size: int = 0  # default size limit for runs with fewer than SMALL_RUN responses
-
-    def usual_size(self, responses: int) -> int:
-        small = self.small_size and responses < SMALL_RUN
-        return self.small_size if small else self.default_size
 
     @property
     def finish(self) -> Finish:
@@ -69,7 +62,7 @@ class Form:
         _imported(self.writer)(builder, path)
 
     def check(self, options: OutputOptions) -> None:
-        if self.mail:
+        if self.id == "email":
             parse = _imported("rlreport.deliver.email:addresses")
             parse("--to", *options.to)
             parse("--from", *filter(None, [options.sender]))
@@ -105,8 +98,6 @@ FORMS = {
             mark=rb"\AX-Mailer: " + _GENERATOR + rb"\r?\nFrom: ",
             one_file=True,
             pages=True,
-            mail=True,
-            small_size=1_000_000,
         ),
         Form(
             "markdown",
@@ -131,6 +122,8 @@ FORMS = {
 
 def form_of(out: Path | str, name: str | None = None) -> Form:
     """Return the format ``name``, or that of the suffix: a folder if there is none or unknown."""
+    if str(out) == "-":
+        raise UsageError("-o -: give an output path; reports are not written to standard output")
     if name is not None:
         if name not in FORMS:
             raise UsageError(f"--format {name}: unknown; choose one of {', '.join(FORMS)}")

@@ -8,12 +8,11 @@ import re
 from binascii import b2a_qp
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from email.header import Header
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
-from email.utils import format_datetime, getaddresses
+from email.utils import getaddresses
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from rlreport.draw.bundle import vega_bundle
 from rlreport.errors import UsageError
 from rlreport.pages.comparison import ComparisonBuilder
 from rlreport.pages.notes import plain_notes
-from rlreport.pages.report import STAMP_FORMAT
 from rlreport.pages.templates import GENERATOR, Page, assets, environment, gzip_base64
 from rlreport.pages.views import Shell
 from rlreport.text.clean import shortened
@@ -139,7 +137,6 @@ def write_mail(builder: Builder, path: Path) -> None:
         "pictures": [(picture, f"cid:{picture.name}@{DOMAIN}") for picture in charts],
         "width": PICTURE_WIDTH,
         "attached": name,
-        "stamp": builder.stamp,
     }
     templates = environment(options.language)
     text = templates.get_template(f"{prefix}email.txt").render(values)
@@ -152,9 +149,6 @@ def write_mail(builder: Builder, path: Path) -> None:
         mail["To"] = addresses("--to", *options.to)
     title = options.language.of(message("{run} · {verdict}", run=builder.run, verdict=verdict))
     mail["Subject"] = "-"  # replaced below
-    if builder.stamp:
-        stamp = datetime.strptime(builder.stamp, STAMP_FORMAT)
-        mail["Date"] = format_datetime(stamp.replace(tzinfo=UTC))
     mail["Message-ID"] = f"<{digest}@{DOMAIN}>"
     mail.set_content(text, cte="quoted-printable")
     html = css_inline.CSSInliner(load_remote_stylesheets=False).inline(html)

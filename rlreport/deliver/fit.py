@@ -39,8 +39,6 @@ def deliver(
         return builder, size
     if len(builder.metrics_data) > METRICS_SHARE * limit:
         builder = replace(builder, metrics_data=b"")
-    if limit <= form.small_size:
-        builder = builder.with_data(0)  # its bytes are better spent on the steps' pages
     room, first = FOR_STEPS * limit, True  # in bytes by ``expected_bytes``
     # Too large: try again with less room. Fits at once: try again if the measured sizes allow more
     # detail. Too large in the least detail: drop the data files.

@@ -20,7 +20,6 @@ from urllib.parse import quote
 import jinja2
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 from rlreport.check.finding import Course, Verdict
 from rlreport.choose import Extreme, evenly
@@ -45,8 +44,6 @@ from rlreport.text.messages import message
 MOST_EMBEDDED = 5_000_000
 
 _USUAL = ("kl", "length", "reward_distribution", "surprisal", "win_rate", "eos", "distinct_2")
-_BARS = "▁▂▃▄▅▆▇█"
-_TREND_COLUMNS = 20
 
 
 def overview(builder: ReportBuilder) -> dict[str, Any]:
@@ -66,17 +63,6 @@ def pictures(builder: Builder, most: int, *, width: int) -> list[Chart]:
             for chart in language.of(_ranked_charts(builder)[:most])
         ],
     )
-
-
-def trend(values: NDArray[np.float64]) -> str:
-    """Return a sparkline of up to 20 block characters of a course's values, which are finite."""
-    # Without this, sums and differences of very large rewards could overflow.
-    values = values / (np.abs(values).max() or 1.0)
-    parts = np.array_split(values, min(_TREND_COLUMNS, len(values)))
-    means = [float(part.mean()) for part in parts]
-    low, high = min(means), max(means)
-    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BARS[round((mean - low) * scale)] for mean in means)
 
 
 def _ranked_charts(builder: Builder) -> list[Chart]:
@@ -221,7 +207,6 @@ def summary_text(
     most_bytes: int = 4 * MOST_CHARACTERS,
 ) -> str:
     shared = {
-        "stamp": builder.stamp,
         "run": builder.run,
         "pictures": drawn,
         "folder": re.sub(r"[^\w.~-]", lambda match: quote(match[0]), folder),
@@ -254,7 +239,6 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
         # In Markdown an empty line, which code may contain, would end the HTML block.
         "notes": Markup(re.sub(r"\n(?=[ \t]*\n)", "&#10;", notes.html.strip())),
         "notes_cut": notes.cut,
-        "trends": {column.name: trend(course.values) for column, course in run_courses(builder)},
         "figures": [figure for figure in figures if figure.key in _FIRST_FIGURES],
         "more_figures": [figure for figure in figures if figure.key not in _FIRST_FIGURES],
         "lines": [

@@ -169,9 +169,7 @@ def local_path(out: Path, form: Form) -> Path:
     """Check a local output path, and return it, or its target if it is a link."""
     try:
         if out.exists() and not out.is_dir() and not out.is_file():
-            raise OutputError(
-                f"{out}: is a device, a pipe or a socket; give a file name, or '-o -'"
-            )
+            raise OutputError(f"{out}: is a device, a pipe or a socket; give a file name")
         if (out.is_symlink() and out.exists()) or out.name in ("", ".."):
             out = out.resolve()
         if reason := _refusal(out, form):

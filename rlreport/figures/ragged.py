@@ -37,19 +37,9 @@ def row_sums(flat: Floats, offsets: Ints) -> Floats:
     return _reduce(np.add, flat, offsets, 0.0)
 
 
-def row_minima(flat: Floats, offsets: Ints) -> Floats:
-    """Return each row's smallest value, shape (R,), ignoring NaN; NaN if the row has no value."""
-    return _reduce(np.fmin, flat, offsets, np.nan)
-
-
-def row_maxima(flat: Floats, offsets: Ints) -> Floats:
-    """Return each row's largest value, shape (R,), ignoring NaN; NaN if the row has no value."""
-    return _reduce(np.fmax, flat, offsets, np.nan)
-
-
 def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
     """Return each row's largest value and its first position, shape (R,) each, ignoring NaN."""
-    largest = row_maxima(flat, offsets)
+    largest = _reduce(np.fmax, flat, offsets, np.nan)
     lengths = np.diff(offsets)
     hits = np.flatnonzero(flat == np.repeat(largest, lengths))
     position = np.full(len(lengths), np.nan)

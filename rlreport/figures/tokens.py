@@ -22,8 +22,6 @@ from rlreport.figures.ragged import (
     offsets_of,
     row_ends,
     row_first_maxima,
-    row_maxima,
-    row_minima,
     row_moments,
     row_sums,
     spans,
@@ -193,7 +191,7 @@ def token_figures(
 CLIP_RANGE = 0.2
 # A response has one advantage if its tokens' deviate by no more than this part of their mean
 SAME_ADVANTAGE = 1e-3
-_PENALTY = tuple(f"kl_penalty_{part}" for part in ("n", "x", "y", "xx", "xy", "yy"))
+_PENALTY = tuple(f"kl_penalty_{part}" for part in ("n", "x", "y", "xx", "xy"))
 
 
 def response_figures(
@@ -229,8 +227,6 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
     with np.errstate(invalid="ignore"):
         columns["log_ratio_mean"] = total / count
     columns["kl_k1"] = np.where(count > 0, total, np.nan)
-    columns["log_ratio_min"] = row_minima(ratio, offsets)
-    columns["log_ratio_max"] = row_maxima(ratio, offsets)
     # Skip only NaN: a k3 that overflows is infinite, and must make the row's sum infinite.
     total = row_sums(np.where(np.isnan(kl), 0.0, kl), offsets)
     columns["kl_k3"] = np.where(count > 0, total, np.nan)
@@ -244,7 +240,7 @@ def _penalty(columns: dict[str, Floats], x: Floats, y: Floats, offsets: Ints) ->
     usable = np.isfinite(x + y)
     usable[row_ends(offsets)] = False
     x, y = np.where(usable, x, 0.0), np.where(usable, y, 0.0)
-    parts = (usable.astype(np.float64), x, y, x * x, x * y, y * y)
+    parts = (usable.astype(np.float64), x, y, x * x, x * y)
     columns |= zip(_PENALTY, (row_sums(part, offsets) for part in parts), strict=True)
 
 
@@ -287,7 +283,6 @@ def _engines(
         columns["mismatch_tokens"], columns["mismatch_ratio"] = finite_means(ratio, offsets)
         columns["mismatch_k3"] = finite_means(k3(sampler - logp), offsets)[1]
         columns["mismatch_prob"] = finite_means(np.abs(prob - probability(sampler)), offsets)[1]
-        columns["mismatch_k3_back"] = finite_means(k3(logp - sampler), offsets)[1]
         count, total = finite_sums(logp - sampler, offsets)
         columns["log_weight"] = np.where(count > 0, total, np.nan)
     if logp is not None and old is not None:

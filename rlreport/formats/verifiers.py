@@ -32,7 +32,6 @@ from rlreport.text.messages import message, phrases, plural
 FOLDER = "annotations"
 _ID = re.compile(rb'"trace_id"\s*:\s*"([^"\\]+)"')
 _INDEX = ".index.jsonl"
-_CHUNK = re.compile(r"(\d{5,})\.jsonl(?:\.zst)?")
 _FIXED_KEYS = ("token_ids", "mask")  # keys of a node that updates must not change
 MAX_LINE = 64 << 20  # Maximum bytes of a line that contains an update
 
@@ -61,7 +60,7 @@ class Updates:
         self._locations: dict[str, list[tuple[int, int]]] = {}
         self.judged: set[str] = set()  # kinds of work with traces marked as used (``effective``)
         self.trained = False  # whether an update contains the trainer's log-probabilities
-        self.problems = missing_chunks([Path(file.path) for file in files])
+        self.problems: list[str] = []
         for number, stamp in enumerate(files):
             path = Path(stamp.path)
             file, cut = _open_unpacked(path)
@@ -185,22 +184,6 @@ def _merge(old: Row, new: Row) -> None:
             old[key] = value
 
 
-def missing_chunks(files: Sequence[Path]) -> list[str]:
-    """Return a sentence per folder whose chunk files (e.g. ``00002.jsonl``) skip numbers."""
-    numbers: dict[Path, set[int]] = {}
-    for file in files:
-        if number := _CHUNK.fullmatch(file.name):
-            numbers.setdefault(file.parent, set()).add(int(number[1]))
-    missing = {folder: max(found) + 1 - len(found) for folder, found in numbers.items()}
-    return [
-        plural(
-            "{folder}/ lacks {count} chunk", "{folder}/ lacks {count} chunks", n, folder=folder.name
-        )
-        for folder, n in missing.items()
-        if n
-    ]
-
-
 def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
     if path.suffix != ".zst" or not path.stat().st_size:
         return path.open("rb"), ""
@@ -272,7 +255,7 @@ class Verifiers(BaseFormat):
             return message("the compressed copy of this chunk is read instead")
         if files := annotation_files(path):
             chunks = [file for file in listed if file.parent == path.parent]
-            problems = [*updates_in(files).problems, *missing_chunks(chunks)]
+            problems = updates_in(files).problems
             text = message("prime-rl's updates of traces: {problems}", problems=phrases(problems))
             form = Verifiers(*files, remark=text if problems and path == min(chunks) else "")
             form.annotated = True

@@ -236,13 +236,12 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
     column = _run_column(names) if run else None
     metrics = csv_metrics(names, run if column is None else "")
     metrics.pop(-1 if column is None else column, None)
-    for line, cells in _csv_rows(lines, len(names), separator):
+    for line, cells in _csv_rows(lines, separator, left_out):
         value = number(cells[step]) if step < len(cells) else None
-        if not 0 < len(cells) <= len(names):
+        if len(cells) > len(names):
             left_out.add(CELLS, line)
         elif value is None or not value.is_integer() or abs(value) > LARGEST_STEP:
-            if any(cells):
-                left_out.add(STEP, line)
+            left_out.add(STEP, line)
         elif column is None or cells[column:][:1] == [run]:
             group = "" if kind is None else "".join(cells[kind:][:1]).lower()
             numbers = {
@@ -254,29 +253,18 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
 
 
 def _csv_rows(
-    lines: Iterator[bytes], columns: int, separator: str
+    lines: Iterator[bytes], separator: str, left_out: LeftOut
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (first line, cells) of each row, which may span lines; [] for unreadable cells."""
-    taken: list[tuple[int, bytes]] = []  # the lines of the row that is being read
-
-    def texts() -> Iterator[str]:
-        for line_number, line in enumerate(lines, 2):
-            if line.strip():
-                taken.append((line_number, line))
-                yield line.decode("utf-8", "replace") + "\n"
-
-    remaining = texts()
-    while True:
-        try:
-            for cells in csv.reader(remaining, delimiter=separator, strict=True):
-                yield taken[0][0], cells
-                taken.clear()
-            return
-        except csv.Error:  # an unclosed quotation mark swallows the lines after it
-            for line_number, line in taken:
-                cells = csv_cells(line, separator)
-                yield line_number, cells if len(cells) == columns else []
-            taken.clear()
+    """Yield (first line, cells) of each row that is not empty; it may span lines."""
+    texts = (line.decode("utf-8", "replace") + "\n" for line in lines)
+    rows, line = csv.reader(texts, delimiter=separator, strict=True), 2
+    try:
+        for cells in rows:
+            if any(cells):
+                yield line, cells
+            line = rows.line_num + 2
+    except csv.Error:  # such as an unclosed quotation mark
+        left_out.add(REST, line)
 
 
 def csv_separator(header: bytes) -> str:
@@ -303,7 +291,7 @@ def csv_runs(path: Path) -> list[str]:
             return sorted({name.rpartition(" - ")[0] for name in metrics})
         runs: set[str] = set()
         if (column := _run_column(names)) is not None and len(names) <= MAX_COLUMNS:
-            for _, cells in _csv_rows(lines, len(names), separator):
+            for _, cells in _csv_rows(lines, separator, LeftOut()):
                 runs.update(filter(None, cells[column:][:1]))
                 if len(runs) > MAX_RUNS:
                     raise LimitError(message("a table of over {most:count} runs", most=MAX_RUNS))

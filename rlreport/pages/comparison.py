@@ -117,7 +117,6 @@ class ComparisonBuilder(Maker):
     outcome: Outcome
     run: str  # title of the comparison
     options: CompareOptions
-    stamp: str  # time of building, or ""
     finish: Finish  # encodes a page for the output format
     one_file: bool  # whether the output is one HTML file, not a folder
     shown: int  # maximum number of prompts won or lost (flips) that the page shows
@@ -141,7 +140,6 @@ class ComparisonBuilder(Maker):
             kind="compare",
             assets={name: path for name, (path, _) in files.items()},
             csp=FOLDER_POLICY,
-            stamp=self.stamp,
         )
 
     def pages(self) -> Iterator[tuple[str, bytes]]:

@@ -222,7 +222,6 @@ def report_json(context: RunContext) -> dict[str, Any]:
     return {
         "schema": verdict.pop("schema"),
         "generator": {"name": "rlreport", "version": __version__},
-        "built": context.stamp or None,
         "run": context.run,
         "responses": len(tables.responses),
         "pass_k": passes_of(tables.training().responses).k,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
-import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +17,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.overview import arranged, overview_charts
 from rlreport.draw.run_charts import token_charts
 from rlreport.draw.svg import drawn
-from rlreport.options import BuildOptions, OutputOptions
+from rlreport.options import BuildOptions
 from rlreport.pages.data import chart_path, csv, data_view, exports, report_json
 from rlreport.pages.lists import extreme_responses, prompts_view, responses_view, tokens_view
 from rlreport.pages.notes import Targets, render_notes
@@ -64,7 +62,6 @@ RUN_SCRIPT = "data/run.js"
 TEXTS_SCRIPT = "data/texts.js"
 
 DRAWINGS = "drawings"  # key in ``ReportBuilder.memo`` of the result of ``draw_pages``
-STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,15 +254,6 @@ def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: b
         one_file=one_file,
         advantages_logged=bool(tables.fields.get("advantages")),
         asset_files={} if one_file else {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT},
-        stamp=stamp(options),
         tile_names=tuple(columns_with_data(tables.steps, TILES)),
         sampled=bool(tables.sample_note),
     )
-
-
-def stamp(options: OutputOptions) -> str:
-    """Return a UTC time as text: ``SOURCE_DATE_EPOCH`` if set, now with ``--stamp``, else ""."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if epoch.isdecimal():
-        return time.strftime(STAMP_FORMAT, time.gmtime(int(epoch)))
-    return time.strftime(STAMP_FORMAT, time.gmtime()) if options.stamp else ""

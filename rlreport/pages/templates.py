@@ -163,7 +163,6 @@ def shell(kind: str, context: PageContext, addresses: Addresses, step: int | Non
         ],
         assets={name: addresses.root + path for name, path in context.asset_files.items()},
         csp="" if context.one_file else FOLDER_POLICY,
-        stamp=context.stamp,
     )
     return context.options.language.of(frame)
 

@@ -134,7 +134,6 @@ class Shell:
     # logical name ("style", "vega", "report") -> address relative to the page
     assets: dict[str, str] = field(default_factory=dict)
     csp: str = ""  # value of the Content-Security-Policy meta element
-    stamp: str = ""  # time of building, or ""
 
 
 def number_cell(
@@ -322,7 +321,6 @@ class PageContext:
     advantages_logged: bool
     # name of a style sheet or script -> path; empty for a one-file report
     asset_files: dict[str, str]
-    stamp: str  # time of building, or ""
     # columns of the table of steps that are shown as key figures, in order
     tile_names: tuple[str, ...]
     sampled: bool  # whether figures of texts and tokens are computed from a sample of the responses

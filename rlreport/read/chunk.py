@@ -181,7 +181,7 @@ def _row_columns(
     rows: Sequence[ParsedRow], places: Sequence[Place], texts: Sequence[str], options: ReadOptions
 ) -> Columns:
     pads = options.pad_tokens
-    prompts = [_prompt_figures(row.prompt, pads, options.system_end_token) for row in rows]
+    prompts = [_prompt_hash(row.prompt, pads, options.system_end_token) for row in rows]
     references = [None if r.reference is None else clean_text(r.reference, pads) for r in rows]
     groups = [0 if row.group is None else text_hash(row.group) or 1 for row in rows]
     columns: Columns = {
@@ -190,8 +190,7 @@ def _row_columns(
     }
     columns |= {
         "step": np.array([row.step for row in rows], np.int64),
-        "prompt_hash": np.array([prompt[0] for prompt in prompts], np.uint64),
-        "prompt_chars": np.array([prompt[1] for prompt in prompts], np.int64),
+        "prompt_hash": np.array(prompts, np.uint64),
         "group_hash": np.array(groups, np.uint64),
         "response_hash": np.array(list(map(text_hash, texts)), np.uint64),
         "response_chars": np.array(list(map(len, texts)), np.int64),
@@ -245,11 +244,8 @@ def _add_token_columns(
 
 
 @lru_cache(maxsize=512)
-def _prompt_figures(
-    prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None
-) -> tuple[int, int]:
-    cleaned = clean_prompt(prompt, pad_tokens, system_end_token)
-    return text_hash(cleaned), len(cleaned)
+def _prompt_hash(prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None) -> int:
+    return text_hash(clean_prompt(prompt, pad_tokens, system_end_token))
 
 
 def joined_columns(parts: Sequence[Columns]) -> Columns:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rlreport.errors import StrictError, UnusableInputError, UsageError
+from rlreport.errors import UnusableInputError, UsageError
 from rlreport.fields import add_unread_field
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
@@ -76,8 +76,8 @@ def read_logs(
     ``used`` are files that are read as something else: no note says that they are not logs.
 
     Raises:
-        UnusableInputError: no response can be read; the message describes what was found.
-        StrictError: ``options.strict`` is set and anything was skipped or repaired.
+        UnusableInputError: no response can be read, or ``options.strict`` is set and anything was
+            skipped or repaired; the message describes what was found.
     """
     options, gae = options or ReadOptions(), gae or GaeOptions()
     progress = progress or Progress()
@@ -203,7 +203,7 @@ def _scan(
     harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP, "branches")
     problems = [note for note in notes if note.kind not in harmless]
     if options.strict and (bad_lines or problems):
-        raise StrictError(_strict_message(bad_lines, bad_count, problems))
+        raise UnusableInputError(_strict_message(bad_lines, bad_count, problems))
     tools = tool_table(rows)
     fields = carried_fields(rows)
     chunks.clear()

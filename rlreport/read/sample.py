@@ -22,7 +22,7 @@ from rlreport.text.clean import clean_text, safe_text, without_special
 from rlreport.text.messages import message
 from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, units
 
-FIGURES = ("kl", "log_ratio", "prob", "ref_prob", "value_error")
+FIGURES = ("kl", "log_ratio", "prob", "value_error")
 _MAX_STRING = 200
 _LARGEST = 2.0**40  # Values per token are clipped to ± this, as the KL estimate k3 may be infinite
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")

@@ -14,7 +14,6 @@ from rlreport.columns import PROMPT_COLUMNS, TOKEN_COLUMNS
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, row_ends
 from rlreport.metrics import TrainerMetrics
-from rlreport.metrics.roles import roles_of
 from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import (
@@ -24,9 +23,8 @@ from rlreport.summarise.steps import (
     trainer_steps,
     window_size,
 )
-from rlreport.tables import GAP, LogTables, Note, Tables, TextSample, TokenSample
+from rlreport.tables import GAP, LogTables, Tables, TextSample, TokenSample
 from rlreport.text.clean import safe_text
-from rlreport.text.messages import message
 from rlreport.text.tokens import detect_style, token_text
 
 _USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1")
@@ -123,8 +121,6 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
             "kl_mean": mean(sample.kl),
             "log_ratio_mean": mean(sample.log_ratio),
             "abs_log_ratio_mean": mean(np.abs(sample.log_ratio)),
-            "prob_mean": mean(sample.prob),
-            "ref_prob_mean": mean(sample.ref_prob),
             "count_first": np.bincount(texts.units[first], minlength=count),
             "count_last": np.bincount(texts.units[last], minlength=count),
             "prob_first": mean(sample.prob, first),
@@ -197,12 +193,6 @@ def _windows(
 
 
 MAX_NAMED = 10
-FEWEST_STEPS_COMPARED = 5
-# Least difference of trainer's and rollouts' rewards that is noted, as share of their range
-DISAGREEMENT = 0.05
-
-# Least difference of these rewards that is noted, in standard errors (both are required)
-DISAGREEMENT_Z = 5.0
 
 
 # Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
@@ -223,7 +213,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
             scan.filtered,
         )
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
-    shared["notes"] = [*scan.notes, *metrics.notes, *_disagreement(steps, metrics.table)]
+    shared["notes"] = [*scan.notes, *metrics.notes]
     extras = scan.extras.loc[training.index].select_dtypes(include=[np.number])
     extras_by_step = extras.groupby(training["step"].to_numpy()).mean()
     return Tables(
@@ -248,28 +238,3 @@ def _refuse_several(runs: Sequence[str]) -> None:
         f"metrics of {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{rest}. Choose one with "
         "--run NAME; 'rlreport index' lists all of them"
     )
-
-
-def _disagreement(steps: pd.DataFrame, metrics: pd.DataFrame) -> list[Note]:
-    name = roles_of(str(name) for name in metrics.columns[1:]).get("reward")
-    if name is None:
-        return []
-    trained = metrics.set_index("step")[name].reindex(steps["step"]).to_numpy(np.float64)
-    comparable = np.isfinite(trained) & steps["reward_mean"].notna().to_numpy()
-    if comparable.sum() < FEWEST_STEPS_COMPARED:
-        return []
-    trainer, rollouts = trained[comparable], steps["reward_mean"].to_numpy(np.float64)[comparable]
-    differences = trainer - rollouts
-    error = float(np.std(differences, ddof=1)) / len(trainer) ** 0.5
-    difference, span = abs(float(differences.mean())), np.ptp(np.concatenate([rollouts, trainer]))
-    if not (difference > DISAGREEMENT_Z * error and difference > DISAGREEMENT * span):
-        return []
-    text = message(
-        "the mean reward of the rollouts is {rollouts:figure}, the trainer's “{metric}” "
-        "{trainer:figure} over the same {count:count} steps",
-        rollouts=float(rollouts.mean()),
-        trainer=float(trainer.mean()),
-        metric=name,
-        count=len(trainer),
-    )
-    return [Note("metrics", text, 1)]

@@ -135,18 +135,15 @@ _MEANS = (
     *("thinking_tokens", "answer_tokens", "thinking_chars"),
 )
 # Columns of the response table whose standard deviation per step is ``NAME_std``
-_SPREADS = ("reward", "ref_reward", "kl_k1", "kl_k3", "response_tokens", "response_chars")
-_EXTREMES = ("reward", "kl_k1")
+_SPREADS = ("reward", "ref_reward", "kl_k1", "response_tokens", "response_chars")
 # Columns of the response table whose 95th percentile per step is ``NAME_p95``
-_TAILS = ("turns", "tool_calls", "env_tokens", "seconds")
+_TAILS = ("turns", "tool_calls")
 # Columns averaged with weights: mean of a response -> column with its number of tokens
 _WEIGHTED = {
     "surprisal_mean": "logp_tokens",
     "return_mean": "value_tokens",
     **dict.fromkeys(("ratio_mean", "ratio_outside"), "ratio_tokens"),
-    **dict.fromkeys(
-        ("mismatch_ratio", "mismatch_k3", "mismatch_prob", "mismatch_k3_back"), "mismatch_tokens"
-    ),
+    **dict.fromkeys(("mismatch_ratio", "mismatch_k3", "mismatch_prob"), "mismatch_tokens"),
 }
 
 # What a trainer's metric measures (role) -> column of the step table that measures the same
@@ -174,15 +171,14 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     column = {str(name): values.to_numpy() for name, values in responses.items()}
     steps, passes = Grouped.by(column["step"]), passes_of(responses)
     every = np.fmax(column["reward"], column["masked_reward"])
-    weight = sequence_weights(column["log_weight"])
     figures: dict[str, NDArray[np.generic]] = {
         "step": steps.first(column["step"]),
         "responses": steps.counts,
         "prompts": responses.groupby("step")["prompt_id"].nunique().to_numpy(),
         **{f"{name}_mean": steps.mean(column[name].astype(np.float64)) for name in _MEANS},
         **{f"{name}_std": steps.std(column[name].astype(np.float64)) for name in _SPREADS},
-        **{f"{name}_min": steps.min(column[name]) for name in _EXTREMES},
-        **{f"{name}_max": steps.max(column[name]) for name in (*_EXTREMES, "lag")},
+        "reward_min": steps.min(column["reward"]),
+        **{f"{name}_max": steps.max(column[name]) for name in ("reward", "lag")},
         **{f"{name}_p95": steps.quantile(column[name], 0.95) for name in _TAILS},
         **{name: steps.mean(column[name], column[of]) for name, of in _WEIGHTED.items()},
         "log_ratio_mean": steps.mean(column["log_ratio_mean"]),
@@ -203,8 +199,6 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         "dropped_share": steps.mean(column["dropped"]),
         "kept_reward_mean": steps.mean(every, 1.0 - column["dropped"]),
         "all_reward_mean": steps.mean(every, np.isfinite(column["dropped"]).astype(np.float64)),
-        "weight_mean": steps.mean(weight),
-        "weight_ess": steps.mean(weight) ** 2 / steps.mean(weight**2),
         **_turns(column, steps),
         **_distinct_2(bigrams, steps.first(column["step"])),
         # ``step_tables`` sets these columns.
@@ -278,15 +272,11 @@ def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
 
 
 def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    reward, reference, k1 = column["reward"], column["ref_reward"], column["kl_k1"]
-    tokens, chars = column["response_tokens"], column["response_chars"].astype(np.float64)
+    reward, reference = column["reward"], column["ref_reward"]
     comparable = ~(np.isnan(reward) | np.isnan(reference))
     return {
         "win_rate": steps.share(reward > reference, comparable),
         "lose_rate": steps.share(reward < reference, comparable),
-        "kl_k1_negative": steps.share(k1 < 0, ~np.isnan(k1)),
-        "reward_kl_r": steps.correlation(reward, k1),
-        "reward_length_r": steps.correlation(reward, np.where(np.isnan(tokens), chars, tokens)),
     }
 
 
@@ -296,27 +286,24 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     def variance(name: str) -> Floats:
         return steps.pooled_variance(tokens, column[f"{name}_mean"], column[f"{name}_m2"])
 
-    of_returns = variance("return")
     return {
         "value_mean": steps.mean(
             column["value_mean"], np.where(np.isnan(tokens), column["response_tokens"], tokens)
         ),
         "value_std": np.sqrt(variance("value")),
-        "return_std": np.sqrt(of_returns),
-        "explained_variance": 1.0 - ratio(variance("value_error"), of_returns),
+        "explained_variance": 1.0 - ratio(variance("value_error"), variance("return")),
     }
 
 
 def _kl_coefficient(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     """Estimate the KL coefficient β of each step by regressing token reward on log-ratio."""
     n = steps.sum(column["kl_penalty_n"])
-    x, y, xx, xy, yy = (steps.sum(column[f"kl_penalty_{s}"]) for s in ("x", "y", "xx", "xy", "yy"))
+    x, y, xx, xy = (steps.sum(column[f"kl_penalty_{part}"]) for part in ("x", "y", "xx", "xy"))
     with np.errstate(invalid="ignore", divide="ignore"):
-        var_x, var_y, cov = xx - x * x / n, yy - y * y / n, xy - x * y / n
+        var_x, cov = xx - x * x / n, xy - x * y / n
         usable = (n >= 3) & (var_x > 1e-10 * np.maximum(n, 1))
         slope = np.where(usable, cov / var_x, np.nan)
-        fit = np.where(usable & (var_y > 1e-12), cov * cov / (var_x * var_y), np.nan)
-    return {"kl_coefficient": -slope + 0.0, "kl_coefficient_r2": np.minimum(fit, 1.0)}
+    return {"kl_coefficient": -slope + 0.0}
 
 
 def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.generic]]:
@@ -413,7 +400,6 @@ def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
         "markup_turns_share": share(column["markup_turns"], column["turns"]),
         "empty_result_share": share(column["empty_results"], column["tool_calls"]),
         "turn_tokens_mean": share(tokens, turns),
-        "void_turns_share": share(column["void_turns"], turns),
     }
 
 

@@ -130,7 +130,8 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
 
 def store_at(where: str | Path) -> Store:
     """Return the cache in a folder, created if missing; ``auto`` is the user's cache folder."""
-    folder = users_folder() if where == "auto" else Path(where)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base, "rlreport") if where == "auto" else Path(where)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -141,28 +142,7 @@ def store_at(where: str | Path) -> Store:
     return Store(folder.resolve())
 
 
-def users_folder() -> Path:
-    if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    elif os.name == "nt":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "rlreport"
-
-
 @cache
 def program() -> str:
-    """Return a fingerprint of rlreport: versions of Python and libraries, hash of its own files."""
-    home = Path(__file__).parents[1]
-    siblings = (
-        home.parent / name for name in ("templates", "static") if not (home / name).is_dir()
-    )
-    hasher = xxhash.xxh3_128()
-    for folder in (home, *siblings):
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
-                content = path.read_bytes()
-                hasher.update(f"{path.relative_to(folder.parent)} {len(content)}\n".encode())
-                hasher.update(content)
-    return " ".join([__version__, sys.version, *map(version, _LIBRARIES), hasher.hexdigest()])
+    """Return the versions of rlreport, Python and libraries, on which entries depend."""
+    return " ".join([__version__, sys.version, *map(version, _LIBRARIES)])

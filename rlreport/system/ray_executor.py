@@ -22,7 +22,6 @@ import numpy as np
 
 from rlreport import __version__
 from rlreport.errors import MissingExtraError, RlreportError, UsageError
-from rlreport.system.cache import program
 
 _QUEUED = 2  # tasks submitted per CPU: the running one, and the next
 _CONNECT_SECONDS = 10.0
@@ -84,7 +83,7 @@ def _run_task(versions: dict[str, str], data: Any, job: Any) -> bytes:
 def _versions() -> dict[str, str]:
     # What must be equal on all nodes for a reproducible report.
     return {
-        "rlreport": f"{__version__} ({program()[-32:-20]})",
+        "rlreport": __version__,
         "Python": platform.python_version(),
         "NumPy": np.__version__,
     }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from functools import lru_cache
 from typing import Any
 
@@ -80,8 +79,7 @@ def shortened(text: str, longest: int) -> str:
 
 def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
     """Remove all occurrences of pad tokens, and make the text safe to encode (``safe_text``)."""
-    # Searching for a few parts is much faster than searching for all tokens.
-    if any(map(text.__contains__, _common_parts(pad_tokens))):
+    if any(map(text.__contains__, pad_tokens)):
         text = _any_of(pad_tokens).sub("", text)
     return safe_text(text)
 
@@ -91,19 +89,6 @@ def clean_prompt(text: str, pad_tokens: tuple[str, ...], system_end_token: str |
     if system_end_token:
         text = text.rpartition(system_end_token)[2]
     return clean_text(text, pad_tokens)
-
-
-@lru_cache(maxsize=64)
-def _common_parts(tokens: tuple[str, ...]) -> list[str]:
-    """Return few texts of at most three characters, one of which is in each token."""
-    remaining, parts = list(filter(None, tokens)), list[str]()
-    while remaining:
-        counts = Counter(
-            token[i : i + 3] for token in remaining for i in range(max(1, len(token) - 2))
-        )
-        parts.append(max(counts, key=lambda part: (counts[part], part)))
-        remaining = [token for token in remaining if parts[-1] not in token]
-    return parts
 
 
 @lru_cache(maxsize=64)

@@ -74,8 +74,8 @@ def format_message(literal: str, facts: Places) -> str:
 
     ``facts`` maps placeholders to values. A placeholder may name a format after a colon:
     ``figure``, ``short``, ``percent`` and ``count`` format numbers; ``quoted`` puts a text in
-    quotes, ``capital`` makes its first letter upper case, ``small`` makes it lower case,
-    ``clause`` removes the full stop at its end. A tuple is written as a list, None as "–". A
+    quotes, ``capital`` makes its first letter upper case, ``clause`` removes the full stop at its
+    end. A tuple is written as a list, None as "–". A
     literal that is a message already is returned unchanged.
     """
     is_message = isinstance(literal, Message | Joined) or not literal
@@ -160,18 +160,6 @@ def sample_note(some: int, of: int) -> str:
     return message("from a sample of {some:count} of {all:count} responses", some=some, all=of)
 
 
-def steps_in_words(steps: Iterable[int]) -> str:
-    """Format steps as a list "3, 5 and 8", or for more than four as "3–40 (12 steps)"."""
-    numbers = sorted(steps)
-    if len(numbers) > 4:
-        places = {"low": numbers[0], "high": numbers[-1]}
-        return plural("{low}–{high} ({count} step)", "{low}–{high} ({count} steps)", len(numbers),
-                      **places)  # fmt: skip
-    if len(numbers) < 2:
-        return "".join(map(str, numbers))
-    return message("{steps} and {last}", steps=tuple(map(str, numbers[:-1])), last=numbers[-1])
-
-
 def _capital(value: object) -> str:
     text = str(value)
     return text[:1].upper() + text[1:]
@@ -179,11 +167,6 @@ def _capital(value: object) -> str:
 
 def _clause(text: object) -> str:
     return str(text).removesuffix(".").removesuffix("。")
-
-
-def _small(value: object) -> str:
-    text = str(value)
-    return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
 
 
 def filled(literal: str, places: Places, translate: Callable[[Any], Any] | None = None) -> str:
@@ -220,5 +203,4 @@ _FORMS: dict[str, Callable[[object], str]] = {
     "quoted": quoted,
     "capital": _capital,
     "clause": _clause,
-    "small": _small,
 }
