@@ -23,7 +23,7 @@ from rlreport.options import BuildOptions, OutputOptions
 from rlreport.pages.data import chart_path, csv, data_view, exports, report_json
 from rlreport.pages.lists import extreme_responses, prompts_view, responses_view, tokens_view
 from rlreport.pages.notes import Targets, render_notes
-from rlreport.pages.overview import method_view, overview_view, run_figures
+from rlreport.pages.overview import overview_view, run_figures
 from rlreport.pages.step import GROUP_COLUMNS, steps_data
 from rlreport.pages.templates import (
     Addresses,
@@ -146,10 +146,7 @@ class ReportBuilder(RunContext, Maker):
                 "prompts": prompts_view(self, addresses, self._listed_prompts),
                 "tokens": tokens_view(self, drawings["tokens"], addresses),
             }
-        views |= {
-            "data": data_view(self, addresses, self.exported, notes.remark),
-            "checks": method_view(self.thresholds),
-        }
+        views["data"] = data_view(self, addresses, self.exported, notes.remark)
         for kind, view in views.items():
             yield rendered(kind, view, self, addresses)
 
