@@ -157,7 +157,6 @@ def build_report(
         tables=tables,
         verdict=verdict,
         spreading=spreading,
-        thresholds=limits,
         card=card,
         author_notes=author_notes,
         plans=choose(tables, verdict, options),

@@ -581,7 +581,7 @@ def test_sparse_metrics_are_judged(seed: int, tmp_path: Path) -> None:
 def test_sparse_metrics_are_shown(seed: int, tmp_path: Path) -> None:
     path = write(tmp_path / "metrics.jsonl", _sparse(np.random.default_rng(seed)))
     report = rlreport.build(path, tmp_path / "out", quiet=True)
-    assert {"checks.html", "data.html", "index.html"} <= set(files(report))
+    assert {"data.html", "index.html"} <= set(files(report))
     assert not NOT_FINITE.search(page(report))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from rlreport.check.check import Check
-from rlreport.check.registry import CHECKS, METHOD, describe
+from rlreport.check.registry import CHECKS, LIMITS
 from rlreport.cli import main
 from rlreport.columns import (
     PROMPT_COLUMNS,
@@ -43,12 +43,6 @@ _COLUMNS_HEAD = """# Columns
 Names of figures on pages and in exports. The KL of a response is the sum of its log-ratios (k1,
 `objective/kl` in TRL); KL, k3 is the alternative estimate, for responses and tokens. The k1 of a
 token is its log-ratio. Columns are empty (NaN) if the log lacks the fields they need.
-"""
-
-_CHECKS_HEAD = """# Health checks
-
-<!-- Made by `python -m tools.docs`; change the checks, not this file. -->
-
 """
 
 _COMMANDS_HEAD = """# Command line
@@ -87,12 +81,13 @@ def columns_page() -> str:
     return "\n".join(parts)
 
 
-def checks_page() -> str:
-    """Return the text of ``docs/checks.md``."""
-    method = (f"## {title}\n\n" + "\n\n".join(paragraphs) for title, paragraphs in METHOD)
-    parts = [*method, "```toml\n[kl_explosion]\nwarn = 20\n```", _limits("trend")]
-    accuracy = ACCURACY.read_text("utf-8").strip()
-    return _CHECKS_HEAD + "\n\n".join([*parts, *map(_check, CHECKS), accuracy]) + "\n"
+def checks_page(page: str) -> str:
+    """Return ``page``, the text of ``docs/checks.md``, with thresholds and checks regenerated."""
+    accuracy = ACCURACY.read_text("utf-8")
+    parts = [_limits("trend"), *map(_check, CHECKS), accuracy]
+    return _replace_section(
+        page, "rlreport/check", "\n\n".join(part.strip() for part in parts) + "\n"
+    )
 
 
 def _check(check: Check) -> str:
@@ -110,13 +105,13 @@ def _check(check: Check) -> str:
 
 def _limits(group: str) -> str:
     """Return a Markdown table of the thresholds in a group, such as a check; "" for none."""
-    rows = [
-        (f"`{(limit := row.limit).key}`", f"{row.value:g}", limit.unit, limit.meaning, limit.source)
-        for row in describe()
-        if row.group == group
-    ]
-    table = _table((f"`[{group}]`", "value", "unit", "meaning", "source"), rows)
-    return table.rstrip() if rows else ""
+    if group not in LIMITS:
+        return ""
+    rows = (
+        (f"`{key}`", f"{limit.default:g}", limit.unit, limit.meaning, limit.source)
+        for key, limit in LIMITS[group].declared().items()
+    )
+    return _table((f"`[{group}]`", "value", "unit", "meaning", "source"), rows).rstrip()
 
 
 def commands_page() -> str:
@@ -204,11 +199,11 @@ def metrics_page(page: str) -> str:
 
 def write(folder: Path) -> None:
     """Write all pages in ``folder`` that are generated, entirely or in part."""
-    log_format, data, metrics = (
-        folder / f"{name}.md" for name in ("log-format", "data", "metrics")
+    log_format, data, metrics, checks = (
+        folder / f"{name}.md" for name in ("log-format", "data", "metrics", "checks")
     )
     (folder / "columns.md").write_text(columns_page(), "utf-8")
-    (folder / "checks.md").write_text(checks_page(), "utf-8")
+    checks.write_text(checks_page(checks.read_text("utf-8")), "utf-8")
     (folder / "command-line.md").write_text(commands_page(), "utf-8")
     log_format.write_text(log_format_page(log_format.read_text("utf-8")), "utf-8")
     data.write_text(data_page(data.read_text("utf-8")), "utf-8")

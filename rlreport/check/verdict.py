@@ -359,7 +359,7 @@ def _level(findings: list[Finding], run: Run) -> Level:
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
-    """Return the step whose checkpoint to keep, None if none is; METHOD explains the rule."""
+    """Return the step whose checkpoint to keep, None if none is; docs/checks.md has the rule."""
     if not len(run.steps):
         return None
     judged = [f for f in findings if f.severity != "info"]

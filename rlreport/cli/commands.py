@@ -66,16 +66,14 @@ def checks() -> None:
       rlreport checks
       rlreport build logs/ --thresholds mine.toml
     """
-    from rlreport.check.registry import CHECKS, describe
+    from rlreport.check.registry import CHECKS
 
-    rows = describe()
     for check in CHECKS:
         say(f"{check.id}: {check.looks_for}")
         say(f"  needs {', '.join(need.words for need in check.needs) or 'nothing'}")
-        for row in rows:
-            if row.group == check.id:
-                unit = f" {row.limit.unit}" if row.limit.unit else ""
-                say(f"  {row.limit.key} = {row.value:g}{unit}: {row.limit.meaning}")
+        for key, limit in check.limits.declared().items():
+            unit = f" {limit.unit}" if limit.unit else ""
+            say(f"  {key} = {limit.default:g}{unit}: {limit.meaning}")
         say(f"  source: {check.source}")
         say()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,8 +30,6 @@ from rlreport.text.messages import figure, message, plural
 
 QUANTILES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 MOST_PARTS = 6  # maximum number of reward parts in a chart
-# If the std of the reward is smaller, the reward parts' shares of its variance are NaN
-LEAST_STD = 1e-6
 
 
 def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
@@ -71,7 +69,7 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield charts of the means of parts (of the widest range) and of their variance shares."""
+    """Yield a chart of the means of the reward's parts, those of the widest range."""
     names = [name for name in tables.reward_parts if name in tables.extras_by_step]
     if not names or tables.extras_by_step.empty:
         return
@@ -88,38 +86,6 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         labels=150,
         omitted=len(names) - len(drawn_names),
     )
-    if len(names) < 2:
-        return
-    yield curve_chart(
-        frame,
-        "reward_part_shares",
-        message("Share of each part in the reward's variance"),
-        curves_of(variance_shares(tables, drawn_names).reindex(frame.steps).items(), "part_"),
-        axis=message("Cov(part, reward) / Var(reward)"),
-        labels=150,
-        note=message(
-            "The shares of all parts add up to 1 where the reward is their sum; a part with a "
-            "negative share works against the others."
-        ),
-    )
-
-
-def variance_shares(tables: Tables, names: Sequence[str]) -> pd.DataFrame:
-    """Return the share of each part in the variance of the reward within each step.
-
-    The share is Cov(part, reward) / Var(reward) over the step's responses with a reward. A part
-    that is missing for a response counts as 0, as in the sum of parts. NaN if the reward does not
-    vary.
-    """
-    step = tables.responses["step"]
-    reward = pd.Series(floats(tables.responses, "reward"), step.index).dropna()
-    deviation = reward - reward.groupby(step).transform("mean")
-    variance = deviation.pow(2).groupby(step).mean()
-    parts = pd.DataFrame({name: floats(tables.extras, name) for name in names}, step.index)
-    part_values = parts.loc[reward.index].fillna(0.0)
-    covariance = part_values.mul(deviation, axis=0).groupby(step).mean()
-    shares: pd.DataFrame = covariance.div(variance.where(variance > LEAST_STD**2), axis=0)
-    return shares
 
 
 def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:

@@ -37,29 +37,16 @@ from rlreport.text.messages import message, sentences
 from rlreport.text.numbers import byte_size
 
 TOKENS_LISTED = 10_000
-# Options that affect figures or shown responses: name in ``report.json`` -> label
-_SETTINGS = {
-    "gamma": "γ (--gamma)",
-    "lam": "λ (--lam)",
-    "band": message("Band (--band)"),
-    "max_responses": message("Responses per step (--max-responses)"),
-    "redact": message("Left out (--redact)"),
-    "pad_tokens": message("Padding (--pad-token)"),
-    "system_end_token": message("End of system prompt (--system-end-token)"),
-    "restarts": message("Restarted steps (--restarts)"),
-    "log_format": message("Format of the logs (--log-format)"),
-    "map": message("Fields (--map)"),
-    "step_from_path": message("Step from the path (--step-from-path)"),
-    "split": message("Split (--split)"),
-    "tokenizer": message("Tokenizer (--tokenizer)"),
-    "merge": message("Several runs as one (--merge)"),
-}
-
+# Names in ``report.json`` of options that affect figures or shown responses
+_SETTINGS = (
+    *("gamma", "lam", "band", "max_responses", "redact", "pad_tokens", "system_end_token"),
+    *("restarts", "log_format", "map", "step_from_path", "split", "tokenizer", "merge"),
+)
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
 
 def data_view(
-    context: RunContext, addresses: Addresses, exported: Mapping[str, str], remark: str = ""
+    context: RunContext, addresses: Addresses, exported: Mapping[str, str]
 ) -> dict[str, Any]:
     tables = context.tables
     return {
@@ -67,7 +54,7 @@ def data_view(
         "metrics": _metrics(tables.metrics_files) if tables.metrics_files else None,
         "fields": _fields(tables),
         "bad_lines": _bad_lines(tables),
-        "notes": [*map(note_in_words, tables.notes), *([remark] if remark else [])],
+        "notes": list(map(note_in_words, tables.notes)),
         "sample": _sample(tables),
         "left_out": context.left_out,
         "settings": _listed_settings(context.options),
@@ -109,21 +96,12 @@ def settings(options: BuildOptions) -> dict[str, object]:
     return values | ({"map": None, "tokenizer": None} if options.redact_names else {})
 
 
-def _listed_settings(options: BuildOptions) -> list[tuple[str, Any]]:
-    values = settings(options)
-    redacted = message("texts and names") if options.redact_names else message("texts")
-    fields = options.mapping.items() if values["map"] else ()
-    texts = values | {
-        **{name: f"{values[name]:g}" for name in ("gamma", "lam")},
-        "band": message("± {band} std", band=f"{options.band:g}"),
-        "max_responses": f"{options.max_responses:,}",
-        "redact": redacted if options.redact else "",
-        "pad_tokens": " ".join(options.pad_tokens),
-        "system_end_token": options.system_end_token or message("none"),
-        "map": " ".join(f"{field}={path}" for field, path in fields),
-        "merge": message("yes") if options.merge else "",
-    }
-    return [(label, texts[name]) for name, label in _SETTINGS.items() if texts[name]]
+def _listed_settings(options: BuildOptions) -> list[tuple[str, str]]:
+    return [
+        (name, value if isinstance(value, str) else canonical_json(value).decode())
+        for name, value in settings(options).items()
+        if value is not None
+    ]
 
 
 def versions() -> tuple[tuple[str, str], ...]:

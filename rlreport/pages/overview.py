@@ -21,10 +21,9 @@ from rlreport.check.finding import (
     Finding,
     Met,
     Quantity,
-    Thresholds,
     Verdict,
 )
-from rlreport.check.registry import BY_ID, CHECKS, METHOD, describe
+from rlreport.check.registry import BY_ID
 from rlreport.check.sentence import NAMES
 from rlreport.check.series import Series
 from rlreport.choose import TOOL_ERRORS, Extreme, evenly
@@ -110,7 +109,6 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
             passed=plural("{count} check passed", "{count} checks passed", len(passed)),
             not_run=len(verdict.not_run),
         ),
-        "method": Link(message("How the verdict is made"), addresses.page("checks")),
     }
 
 
@@ -181,35 +179,6 @@ def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
         "value": value,
         "before": _example(example.before, addresses) if example.before else None,
     }
-
-
-def method_view(thresholds: Thresholds) -> dict[str, Any]:
-    rows = describe(thresholds)
-    checks = [
-        {
-            "id": check.id,
-            "name": message("{name:capital}", name=message(check.name)),
-            "facts": [
-                (message("Looks for"), message(check.looks_for)),
-                (message("Needs"), check.requirements),
-                (message("Why it matters"), message(check.why)),
-                (message("What to try"), message(check.suggestion)),
-                (message("Source"), message(check.source)),
-            ],
-            "limits": [
-                (
-                    message(row.limit.meaning),
-                    with_unit(figure(row.value), message(row.limit.unit)),
-                    message(row.limit.source),
-                )
-                for row in rows
-                if row.group == check.id
-            ],
-        }
-        for check in CHECKS
-    ]
-    parts = [(message(title), [message(text) for text in texts]) for title, texts in METHOD]
-    return {"parts": parts, "checks": checks}
 
 
 MOST_TOOLS = 20  # Maximum number of tools in the table, those with the most answers

@@ -47,7 +47,6 @@ NAMES = {
     "prompts": message("Prompts"),
     "tokens": message("Tokens"),
     "data": message("Data"),
-    "checks": message("How the verdict is made"),
 }
 PAGE_FILES = {kind: f"{kind}.html" for kind in NAMES} | {"overview": "index.html"}
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from rlreport.about.card import Card
-from rlreport.check.finding import Finding, Thresholds, Verdict
+from rlreport.check.finding import Finding, Verdict
 from rlreport.check.run import has
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.choose import StepPlan, left_out
@@ -361,7 +361,6 @@ class RunContext(PageContext):
     tables: Tables
     verdict: Verdict
     spreading: SpreadingTexts  # phrases that became more frequent in responses during the run
-    thresholds: Thresholds
     card: Card  # the configuration of the run
     author_notes: str  # Markdown text of the author's notes, "" without any
     listed: int = 0  # maximum number of responses of a step on the responses page
