@@ -20,6 +20,8 @@ from rlreport.cli.terminal import verdict_lines
 from rlreport.deliver.markdown import _environment
 from rlreport.errors import UsageError
 from rlreport.fields import FIELDS
+from rlreport.options import BuildOptions
+from rlreport.pages.data import settings
 from rlreport.pages.templates import environment
 from rlreport.text.language import ENGLISH, FOLDER, Language
 from rlreport.text.messages import format_message, message, plural
@@ -37,8 +39,9 @@ NAMES = {
     *(part for field in FIELDS for part in re.findall("[A-Za-z]{2,}", field.name)),
     *("objective", "kl", "rlboard", "run", "other", "report", "compared", "all", *PACKAGES),
     *("any", "guardrail", "new", "critical", "worse"),
+    *(*settings(BuildOptions()), "true", "false"),
 }
-"""Words of the data page that are names: of fields, of options' values, of packages."""
+"""Words of the data page that are names: of fields, of options and their values, of packages."""
 
 
 @pytest.fixture(scope="module")
