@@ -39,7 +39,8 @@ NAMES = {
     *(part for field in FIELDS for part in re.findall("[A-Za-z]{2,}", field.name)),
     *("objective", "kl", "rlboard", "run", "other", "report", "compared", "all", *PACKAGES),
     *("any", "guardrail", "new", "critical", "worse"),
-    *(*settings(BuildOptions()), "true", "false"),
+    *("_".join(settings(BuildOptions())).split("_")),
+    *("true", "false"),
 }
 """Words of the data page that are names: of fields, of options and their values, of packages."""
 
