@@ -59,9 +59,9 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
 
     Args:
         logs: files, folders, globs or URLs of rollout logs.
-        out: output path or URL. The suffix selects the format: none = folder, ``.html`` = one
-            file, ``.eml`` = mail, ``.md`` = Markdown, ``.zip`` = zipped folder. An earlier report
-            is replaced as a whole; if the build fails it stays unchanged.
+        out: output path or URL. The suffix selects the format: none a folder, ``.html`` one file,
+            others as on the command line. An earlier report is replaced as a whole; if the build
+            fails it stays unchanged.
         **options: as on the command line.
 
     Returns:

@@ -164,7 +164,7 @@ class OutputOptions(_Checked):
 
     form: str | None = option(
         None,
-        "Output format: folder, html, email, markdown or zip. Default: by the suffix of OUT.",
+        "Output format by its name, such as html. Default: by the suffix of OUT.",
         "--format",
         metavar="FORMAT",
     )

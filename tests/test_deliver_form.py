@@ -31,6 +31,7 @@ def write_titles(builder: Builder, folder: Path) -> None:
 
 TEXT = Form(
     "test_text",
+    "text",
     f"{__name__}:write_text",
     suffix=".test_text",
     mark=b"rlreport plain text",
@@ -38,6 +39,7 @@ TEXT = Form(
 )
 PAGES = Form(
     "test_pages",
+    "titles",
     f"{__name__}:write_titles",
     f"{__name__}:encode_title",
     suffix=".test_pages",

@@ -30,8 +30,8 @@ from tests.tables_builder import response_table, sample
 def responses(**columns) -> pd.DataFrame:
     """A response table, of one step if none is given."""
     count = len(next(iter(columns.values())))
-    table = response_table({"step": np.zeros(count), "n": np.arange(count), **columns})
-    return table.assign(response_chars=0)
+    given = {"step": np.zeros(count), "n": np.arange(count), "response_chars": np.zeros(count)}
+    return response_table(given | columns)
 
 
 def steps_of(table: pd.DataFrame) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from rlreport.cli.terminal import (
     say_json,
     verdict_lines,
 )
+from rlreport.deliver import FORMS
 from rlreport.errors import UsageError
 from rlreport.options import BuildOptions, CompareOptions, GaeOptions, ReadOptions, part
 from rlreport.text.language import Language
@@ -226,9 +227,9 @@ class BuildCommand(click.Command):
 @click.argument("logs", nargs=-1, required=True)
 @out_option(
     "report",
-    "Output path, or URL such as s3://bucket/run. The suffix selects the format: none = "
-    "folder, .html = one file, .eml = mail, .md = Markdown with a folder of pictures, .zip = "
-    "zipped folder.",
+    "Output path, or URL such as s3://bucket/run. The suffix selects the format: "
+    + ", ".join(f"{form.suffix or 'none'} = {form.words}" for form in FORMS.values())
+    + ".",
 )
 @options(BuildOptions)
 @fail_on_option

@@ -38,6 +38,7 @@ _MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
 @dataclass(frozen=True)
 class Form:
     id: str
+    words: str  # what it is, for the help of ``-o``
     # functions as ``module:function``, imported on first use: one writes a whole report, the other
     # encodes a page, see ``pages.templates.Finish``
     writer: str
@@ -75,6 +76,7 @@ FORMS = {
     for form in (
         Form(
             "folder",
+            "folder",
             "rlreport.deliver:write_folder",
             folder=True,
             pages=True,
@@ -82,6 +84,7 @@ FORMS = {
         ),
         Form(
             "html",
+            "one file",
             "rlreport.deliver.email:write_file",
             "rlreport.deliver.email:encode_view",
             suffix=".html",
@@ -92,6 +95,7 @@ FORMS = {
         ),
         Form(
             "email",
+            "mail",
             "rlreport.deliver.email:write_mail",
             "rlreport.deliver.email:encode_attached_view",
             suffix=".eml",
@@ -101,6 +105,7 @@ FORMS = {
         ),
         Form(
             "markdown",
+            "Markdown with a folder of pictures",
             "rlreport.deliver.markdown:write_markdown",
             suffix=".md",
             mark=rb"\A<!-- " + _GENERATOR + rb" -->\r?\n## ",
@@ -108,6 +113,7 @@ FORMS = {
         ),
         Form(
             "zip",
+            "zipped folder",
             "rlreport.deliver:write_zip",
             "rlreport.deliver:encode_zipped_page",
             suffix=".zip",
