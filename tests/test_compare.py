@@ -577,22 +577,6 @@ def test_texts_of_another_make_cost_the_texts_only(runs, report, tmp_path, data)
     assert compared(runs["lost"], base)[0]["verdict"]["level"] == "better"
 
 
-@pytest.mark.parametrize("part", ["report.json", "responses.csv.gz"])
-def test_a_small_report_that_unfolds_without_end_is_refused(runs, built, tmp_path, part):
-    data = built / "data"
-    parts = {name: (data / name).read_bytes() for name in ("report.json", "responses.csv.gz")}
-    if part == "report.json":
-        parts[part] = b"[" + b"[]," * (MAX_PART // 3) + b"[]]"
-    else:
-        rows = gzip.compress(b"1,0,train,0,1\n" * 1_000_000)
-        parts[part] = gzip.compress(b"step,n,split,prompt_id,reward\n") + rows * 36
-    with zipfile.ZipFile(tmp_path / "base.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in parts.items():
-            archive.writestr(f"data/{name}", content)
-    with pytest.raises(UnusableInputError, match="broken"):
-        rlreport.compare(tmp_path / "base.zip", runs["lost"], tmp_path / "out")
-
-
 def test_what_is_no_report_is_refused(runs, tmp_path):
     (tmp_path / "page.html").write_text("<p>hello</p>")
     with pytest.raises(UnusableInputError, match="not a report of rlreport"):
