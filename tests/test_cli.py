@@ -363,11 +363,11 @@ def test_links_that_point_up_are_followed_once(tmp_path: Path) -> None:
 def test_a_folder_whose_name_is_no_utf8_in_a_mail(name: bytes, tmp_path: Path) -> None:
     logs = tmp_path / os.fsdecode(name)
     write(logs / "a.jsonl", [row(step) for step in range(3)])
-    for title, subject in ((None, None), ("a\udcd1b", None), (None, "a\udcd1b")):
-        report = package.build(logs, tmp_path / "run.eml", title=title, subject=subject)
+    odd = "a\udcd1b"
+    for given in ({}, {"title": odd, "subject": odd}):
+        report = package.build(logs, tmp_path / "run.eml", **given)
         mail = message_from_bytes(Path(str(report.out)).read_bytes(), policy=policy.default)
         assert "\N{REPLACEMENT CHARACTER}" in mail["Subject"]
-    package.compare(logs, logs, tmp_path / "compare.eml")
 
 
 def test_a_lone_surrogate_in_any_field_is_made_safe(tmp_path: Path) -> None:
