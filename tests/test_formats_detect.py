@@ -32,7 +32,7 @@ from rlreport.formats.logged import TokenNames
 from rlreport.formats.mapping import suggest
 
 Row = dict[str, Any]
-OTHER_FILES = 500
+OTHER_FILES = 100
 
 
 def first_objects(path: Path) -> list[Row]:
