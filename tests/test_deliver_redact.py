@@ -221,11 +221,8 @@ def test_hidden_names_change_no_verdict(tmp_path):
     write(tmp_path / "log.jsonl", rows)
     found = {}
     for redact in (False, "names"):
-        out = tmp_path / f"report_{redact}"
-        rlreport.build(
-            tmp_path / "log.jsonl", out, redact=redact, metrics=[tmp_path / "metrics.jsonl"]
-        )
-        findings = json.loads((out / "data" / "findings.json").read_text())["findings"]
-        found[redact] = {f["id"]: f["facts"].get("ratio") for f in findings}
+        options = {"redact": redact, "metrics": [tmp_path / "metrics.jsonl"]}
+        verdict = rlreport.build(tmp_path / "log.jsonl", tmp_path / "out.md", **options).verdict
+        found[redact] = {f.id: f.facts.get("ratio") for f in verdict.findings}
     assert {"environment_fall", "engine_mismatch"} <= set(found[False])
     assert found["names"] == found[False]
