@@ -6,7 +6,6 @@ import json
 import random as dice
 import re
 import shutil
-import zipfile
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from rlreport.cli import main
 from rlreport.comparison import groups
 from rlreport.comparison.groups import seeds_at
 from rlreport.comparison.outcome import Outcome, compare_json, notes, outcome_of, texts_note
-from rlreport.comparison.reports import MAX_PART
 from rlreport.comparison.run import ComparedRun, compared_run, settings_that_differ
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import CompareOptions
