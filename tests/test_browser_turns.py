@@ -143,11 +143,9 @@ def test_keys_go_to_the_next_turn_the_error_the_last_answer_and_the_worst_token(
 
 
 def test_axe_finds_nothing_serious_in_turns(browser, agents):
-    for scheme in ("light", "dark"):
-        step = agents / "steps" / "1.html"
-        with visiting(browser, step, "#r=2&turn=error", color_scheme=scheme) as page:
-            page.wait_for_selector(".token-text .t")
-            assert serious(page) == []
+    with visiting(browser, agents / "steps" / "1.html", "#r=2&turn=error") as page:
+        page.wait_for_selector(".token-text .t")
+        assert serious(page) == []
 
 
 def test_a_conversation_of_200_turns_and_128_000_tokens_opens_whole(browser, tmp_path):

@@ -183,7 +183,6 @@ def test_hostile_notes_run_nothing_and_ask_for_nothing(browser, built, form):
     [
         ("folder", {}),
         ("html", {}),
-        ("html", {"color_scheme": "dark"}),
         ("html", {"viewport": {"width": 390, "height": 800}}),
     ],
 )
