@@ -1276,10 +1276,6 @@ def test_log_odds_grow_with_evidence_and_vanish_without_difference() -> None:
     assert 0 < z(3, 10, 1) < z(30, 100, 10) < z(300, 1000, 100)
 
 
-def test_tables_without_text_have_no_ngrams() -> None:
-    assert spreading_texts(Run(tables())).table.empty
-
-
 @pytest.mark.parametrize("hacks", [True, False], ids=["hack", "twin"])
 def test_a_text_of_most_responses_that_comes_ever_more_often_is_a_hack(hacks):
     rng, late = np.random.default_rng(0), np.maximum(STEP - STEPS // 3, 0)
