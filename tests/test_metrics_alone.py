@@ -252,16 +252,6 @@ def test_many_metrics_are_folded(metrics: int, tmp_path: Path) -> None:
     assert ("More trainer metrics" in out.read_text("utf-8")) == (metrics > 20)
 
 
-FORMS = {"run.html": "html", "run.eml": "email", "run.md": "markdown", "run.zip": "zip"}
-
-
-@pytest.mark.parametrize(("out", "lang"), [*zip(FORMS, ("zh", "en", "zh", "en"), strict=True)])
-def test_every_output_format_has_it(out: str, lang: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "metrics.jsonl", events())
-    report = rlreport.build(path, tmp_path / out, lang=lang)
-    assert report.form == FORMS[out]
-
-
 def test_names_of_metrics_are_hidden_and_their_roles_stay(tmp_path: Path) -> None:
     assert all(roles_of([name]) == {role: name} for role, name in PLAIN_NAMES.items())
     logged = [{f"secret-{k}" if "αβ" in k else k: v for k, v in e.items()} for e in events()]
