@@ -12,7 +12,7 @@ import pytest
 import xxhash
 
 import rlreport
-from tests.forms import FORMS, everything
+from tests.forms import OTHERS, everything
 from tests.hostile import write_log
 from tests.reading import row, write
 from tests.running import rlreport as command
@@ -69,13 +69,13 @@ def redacted(log, tmp_path_factory):
 
     @cache
     def build(form):
-        out = tmp_path_factory.mktemp("hidden") / f"run{FORMS[form]}"
+        out = tmp_path_factory.mktemp("hidden") / f"run{OTHERS[form]}"
         return rlreport.build(log, out, redact=True, workers=1)
 
     return build
 
 
-@pytest.fixture(scope="module", params=FORMS)
+@pytest.fixture(scope="module", params=OTHERS)
 def hidden(request, redacted):
     return redacted(request.param)
 
@@ -157,7 +157,7 @@ def test_names_are_kept_unless_told(log, tmp_path):
     rlreport.build(logs, tmp_path / "kept", redact=True, workers=1)
     for name in (b"secretfolder", b"secretfield", b"secretfile", b"secretmetrics"):
         assert name in everything(tmp_path / "kept")
-    for suffix in FORMS.values():
+    for suffix in OTHERS.values():
         dropped = tmp_path / f"dropped{suffix}"
         rlreport.build(logs, dropped, redact="names", workers=1)
         assert not re.findall(rb"secret\w+|qzxwv", everything(dropped))
