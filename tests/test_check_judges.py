@@ -432,9 +432,6 @@ def test_groups_that_are_all_best_from_the_start_still_teach_nothing() -> None:
     finding = find("zero_variance_groups", tables(prompt_id=INDEX // 2, reward=1.0))
     assert finding.severity == "warning"
     assert "all responses of the run earn the same reward" in title(finding)
-
-
-def test_zero_variance_groups_needs_a_run_without_critic() -> None:
     with_critic = tables(prompt_id=INDEX // 2, reward=1.0, value_mean=0.1)
     assert isinstance(run("zero_variance_groups", with_critic), NotRun)
 
@@ -598,13 +595,14 @@ def ungraded(where: Any, reward: Any = None, kind: int = 2, **columns: Any) -> T
     return tables(reward=np.where(where, np.nan, paid), missing_grade=missing, **columns)
 
 
-def test_one_missing_grade_is_a_note() -> None:
+def test_one_missing_grade_is_a_note_and_masked_responses_are_never_more() -> None:
     one = ungraded((STEP == 7) & (INDEX == 0), kind=1)
     result = find("missing_grades", one)
     assert (result.severity, result.onset) == ("info", Onset(7, 7, 7))
     assert "1 of 4,000 responses" in title(result)
     assert severity("missing_grades", tables()) is None
     assert severity("nan_metrics", one) is None
+    assert severity("missing_grades", ungraded(INDEX < 50, kind=3)) == "info"
 
 
 def test_a_judge_that_is_down_is_a_warning_with_its_steps() -> None:
@@ -623,10 +621,6 @@ def test_what_the_policy_or_the_parser_did_is_told_from_a_judge_that_is_down() -
     assert worse.rank == "note"
     unread = find("missing_grades", ungraded(cut, response_tokens=np.where(cut, 900.0, 100.0)))
     assert "could not parse them" in title(unread)
-
-
-def test_masked_responses_are_never_warned_of() -> None:
-    assert severity("missing_grades", ungraded(INDEX < 50, kind=3)) == "info"
 
 
 def test_several_runs_are_a_warning() -> None:
@@ -1197,7 +1191,7 @@ def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Table
     return made
 
 
-def test_a_format_that_earns_the_label_is_no_hack() -> None:
+def test_a_format_that_earns_the_label_is_no_hack_and_without_it_may_be_an_exploit() -> None:
     held = share(0.02, 0.9)
     reward = held * (np.random.default_rng(2).random(len(STEP)) < 0.7)
     made = answers(1, reward, held)
@@ -1208,15 +1202,11 @@ def test_a_format_that_earns_the_label_is_no_hack() -> None:
     # The prompts ask for it.
     asked = answers(1, reward, held, "End with “Final answer: 0”.")
     assert severity("format_learned", asked) is None
-
-
-def test_a_paid_text_without_the_label_may_be_an_exploit() -> None:
-    held = share(0.02, 0.9)
-    reward = held * (np.random.default_rng(2).random(len(STEP)) < 0.7)
-    result = find("reward_hacking_token", answers(0, reward, held))
+    exploit = answers(0, reward, held)
+    result = find("reward_hacking_token", exploit)
     assert result.severity == "warning"
     assert title(result).startswith("Format or exploit?")
-    assert severity("format_learned", answers(0, reward, held)) is None
+    assert severity("format_learned", exploit) is None
 
 
 def test_a_format_that_earns_nothing_is_a_note() -> None:
