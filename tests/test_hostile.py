@@ -60,13 +60,10 @@ def check_script(page: Path, script: dict[str, str]) -> None:
         assert script["src"].startswith(("assets/", "../assets/")), script
 
 
-def test_texts_are_still_there_as_text(report):
+def test_texts_are_there_as_text_and_exports_hold_them_as_data(report):
     page = (report / "steps" / "0.html").read_text("utf-8")
     assert "&lt;/script&gt;&lt;script&gt;document.title=" in page
     assert "汉字 中文，标点。" in page
-
-
-def test_exports_hold_the_strings_as_data(report):
     findings = json.loads((report / "data" / "findings.json").read_bytes())
     assert findings["verdict"]
     assert json.loads((report / "data" / "report.json").read_bytes())["run"] == STRINGS[0]
