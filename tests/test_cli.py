@@ -18,7 +18,7 @@ from rlreport.errors import UsageError
 from rlreport.metrics import find_and_read
 from rlreport.read.logs import read_logs
 from tests.hostile import hostile_rows, write_log
-from tests.reading import row, write
+from tests.reading import row, tokens, write
 from tests.running import build, rlreport
 
 WHY = "no known log format; try "
@@ -227,17 +227,8 @@ def logs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evil") / EVIL
     folder.mkdir()
     rows = [
-        {
-            "step": step,
-            "prompt": EVIL,
-            "response": f"{EVIL} {'hack ' * step} {i}",
-            "reward": float(step + i % 2),
-            "response_tokens": [EVIL, "x"],
-            "logprobs": [-1.0, -0.5],
-            "ref_logprobs": [-1.1, -0.4],
-            EVIL: 1.5 + i,
-            "text": EVIL,
-        }
+        tokens(EVIL, "x", step=step, reward=float(step + i % 2), prompt=EVIL)
+        | {"response": f"{EVIL} {'hack ' * step} {i}", EVIL: 1.5 + i, "text": EVIL}
         for step in range(6)
         for i in range(8)
     ]

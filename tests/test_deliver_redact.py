@@ -14,7 +14,7 @@ import xxhash
 import rlreport
 from tests.forms import OTHERS, everything
 from tests.hostile import write_log
-from tests.reading import row, write
+from tests.reading import row, tokens, write
 from tests.running import rlreport as command
 
 STEPS = 12
@@ -32,28 +32,20 @@ def log(tmp_path_factory):
     rows = []
     for step in range(STEPS):
         for i in range(24):
-            tokens = [words[k] for k in random.integers(0, len(words), 12)]
+            strings = [words[k] for k in random.integers(0, len(words), 12)]
             holds = random.random() < step / STEPS
-            tokens += ["hackqzxwvword"] * 2 * holds
-            count = len(tokens)
-            rows.append(
-                {
-                    "step": step,
-                    "prompt": f"askqzxwv {words[i % 7]} <|im_start|>user\nturnqzxwv<|im_end|>",
-                    "response": " ".join(tokens),
-                    "reward": float(random.normal(scale=0.2)) + holds,
-                    "response_tokens": tokens,
-                    "logprobs": (-random.exponential(1, count)).tolist(),
-                    "ref_logprobs": (-random.exponential(1, count)).tolist(),
-                    "values": [0.1] * count,
-                    "token_rewards": [0.0] * count,
-                    "ref_response": f"referenceqzxwv {words[i]}",
-                    "ref_reward": 0.0,
-                    "ground_truth": f"labelqzxwv{i}",
-                    "group_id": f"groupqzxwv{i // 8}",
-                    "source": f"sourceqzxwv{i}",
-                }
-            )
+            strings += ["hackqzxwvword"] * 2 * holds
+            fields = {
+                "prompt": f"askqzxwv {words[i % 7]} <|im_start|>user\nturnqzxwv<|im_end|>",
+                "response": " ".join(strings),
+                "reward": float(random.normal(scale=0.2)) + holds,
+                "ref_response": f"referenceqzxwv {words[i]}",
+                "ref_reward": 0.0,
+                "ground_truth": f"labelqzxwv{i}",
+                "group_id": f"groupqzxwv{i // 8}",
+                "source": f"sourceqzxwv{i}",
+            }
+            rows.append(tokens(*strings, step=step, **fields))
     rows.append({"step": 1, "prompt": "p", "response": "r", "reward": "notqzxwv a number"})
     return write_log(tmp_path_factory.mktemp("redact") / "log.jsonl", rows)
 
@@ -116,12 +108,12 @@ def folder(redacted):
 
 def test_neither_hashes_nor_exact_lengths_tell_a_short_text(folder, log):
     held = everything(folder)
-    tokens = {
+    strings = {
         token
         for line in log.read_text().splitlines()
         for token in json.loads(line).get("response_tokens", ())
     }
-    for token in tokens:
+    for token in strings:
         for digest in (
             xxhash.xxh3_64_hexdigest(token.encode()),
             xxhash.xxh64_hexdigest(token.encode()),
