@@ -143,11 +143,15 @@ def test_equal_texts_have_equal_numbers_on_every_page(folder):
 def test_names_are_kept_unless_told(log, tmp_path):
     logs = tmp_path / "secretfolder"
     rows = [json.loads(line) for line in log.read_text().splitlines()[:48]]
-    rows = [row | {"secretfield": i % 5, "secretlabel": f"x{i}"} for i, row in enumerate(rows)]
+    secret = {"secretlist": ["a"]}  # which nobody reads
+    rows = [
+        {**row, **secret, "secretfield": i % 5, "secretlabel": f"x{i}"}
+        for i, row in enumerate(rows)
+    ]
     write_log(logs / "secretfile.jsonl", [*rows, {"step": "secretfield"}])
     (logs / "secretmetrics.csv").write_text("step,lr\n0,0.5\n1,0.25\n")
     rlreport.build(logs, tmp_path / "kept", redact=True, workers=1)
-    for name in (b"secretfolder", b"secretfield", b"secretfile", b"secretmetrics"):
+    for name in (b"secretfolder", b"secretfield", b"secretfile", b"secretlist", b"secretmetrics"):
         assert name in everything(tmp_path / "kept")
     for suffix in OTHERS.values():
         dropped = tmp_path / f"dropped{suffix}"
