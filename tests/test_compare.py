@@ -260,8 +260,9 @@ def write_graded(
     reward=lambda step, k: (step + k) % 2,
     by_prompt=None,
     each=4,
+    fields=({},) * 16,
 ):
-    """Twenty steps of sixteen prompts with four responses each."""
+    """Twenty steps of four responses to each of sixteen prompts, or as many as have fields."""
     random = dice.Random(0)
     rows = [
         {
@@ -269,9 +270,10 @@ def write_graded(
             "prompt": f"p{prompt}: what?",
             "response": " ".join(random.choices(WORDS, k=words(step))),
             "reward": float(by_prompt(step, prompt, k) if by_prompt else reward(step, k)),
+            **further,
         }
         for step in range(20)
-        for prompt in range(16)
+        for prompt, further in enumerate(fields)
         for k in range(each)
     ]
     return write(folder / "log.jsonl", rows).parent
