@@ -22,7 +22,7 @@ from rlreport.check.series import Noise
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
-from tests.reading import read, write
+from tests.reading import read, row, write
 from tests.schemas import validate
 from tests.tables_builder import INDEX, SIGN, STEP, STEPS, make_tables, moved, tables
 
@@ -238,16 +238,11 @@ Series = Callable[[int], float]
 
 def training(rng: Any, step: int, strange: bool = False, **more: Any) -> list[dict[str, Any]]:
     """Return the rows of a step: the reward rises to the end, a third may change the script."""
+    usual, foreign = f"a poem of day {step}", "这是一首关于月亮的诗"
     return [
-        {
-            "step": step,
-            "prompt": f"Write a poem about thing {i}.",
-            "response": "这是一首关于月亮的诗"
-            if strange and i < EACH / 3
-            else f"a poem of day {step}",
-            "reward": step / STEPS + 0.1 * rng.normal(),
-            **{name: value + 0.05 * rng.normal() for name, value in more.items()},
-        }
+        row(step, prompt=f"Write a poem about thing {i}.", reward=step / STEPS + 0.1 * rng.normal())
+        | {"response": foreign if strange and i < EACH / 3 else usual}
+        | {name: value + 0.05 * rng.normal() for name, value in more.items()}
         for i in range(EACH)
     ]
 
@@ -264,7 +259,7 @@ def logged(folder: Path, watched: Series | None, split: bool, strange: bool = Fa
         rows += training(rng, step, strange and step >= STEPS / 2, **beside)
         if watched and split and step % EVERY == 0:
             validation = training(rng, step, reward=watched(step))
-            rows += [{**row, "split": "val"} for row in validation]
+            rows += [{**one, "split": "val"} for one in validation]
     return summarise(read(write(folder / "log.jsonl", rows)))
 
 
