@@ -16,6 +16,7 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from tests.browser import browser
+from tests.hostile import STRINGS, hostile_rows, write_log
 from tests.running import SEARCH, build
 from tests.store import Store, serving
 
@@ -125,6 +126,18 @@ def unpack_runs(folder: Path) -> None:
                 (run / log.stem).write_bytes(gzip.decompress(log.read_bytes()))
             else:
                 shutil.copyfile(log, run / log.name)
+
+
+@pytest.fixture(scope="session")
+def hostile_reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with reports of a hostile log: ``run``, ``run.html``."""
+
+    def make(folder: Path) -> None:
+        log = write_log(folder / "log.jsonl", hostile_rows())
+        for name in ("run", "run.html"):
+            build(log, folder / name, "--title", STRINGS[0], "--workers", 1)
+
+    return once(tmp_path_factory, "hostile_reports", make)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ from pathlib import Path
 import mailparser
 
 FORMS = {"folder": "", "html": ".html", "email": ".eml", "markdown": ".md", "zip": ".zip"}
+OTHERS = {form: FORMS[form] for form in FORMS if form != "zip"}
+"""A zip is the folder: ``test_deliver_same``."""
 
 _NODE = re.compile(
     rb'<script type="application/octet-stream" class="([\w-]+)"(?: data-view="([^"]*)")?[^>]*>'

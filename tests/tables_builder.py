@@ -12,7 +12,7 @@ from rlreport.check.check import Result
 from rlreport.check.finding import Finding
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
-from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, TOKEN_COLUMNS
+from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import floats
 from rlreport.draw.overview import overview_charts
@@ -151,16 +151,11 @@ def tables_of(
 ) -> Tables:
     """Tables of a run; every numeric extra is taken for a part of the reward."""
     more = pd.DataFrame(extras or {}, index=responses.index)
-    return Tables(
-        responses=responses,
+    by_step = more.groupby(responses["step"].to_numpy()).mean()
+    return make_tables(
+        dict(responses),
         extras=more,
-        steps=steps_of(responses),
-        prompts=pd.DataFrame(columns=[c.name for c in PROMPT_COLUMNS]),
-        tokens=pd.DataFrame(columns=[c.name for c in TOKEN_COLUMNS]),
-        extras_by_step=more.groupby(responses["step"].to_numpy())
-        .mean()
-        .rename_axis("step")
-        .reset_index(),
+        extras_by_step=by_step.rename_axis("step").reset_index(),
         reward_parts=list(more.columns),
         metrics=EMPTY if metrics is None else metrics,
     )

@@ -91,13 +91,6 @@ def test_only_the_trained_branch_of_a_rollout_counts(branches: Path) -> None:
     assert not np.isin(of_branches["group"], table[table["validation"] == 0]["group"]).any()
 
 
-def test_rows_of_untrained_agents_without_a_rollout_are_left_out(tmp_path: Path) -> None:
-    rows = [row(step, trainable=bool(i), reward=i) for step in range(3) for i in range(2)]
-    scan = read(write(tmp_path / "log.jsonl", rows))
-    assert scan.responses["reward"].tolist() == [1.0] * 3
-    assert "untrained" in kinds(scan)
-
-
 def test_branches_at_a_step_where_no_row_was_trained_are_left_out(tmp_path: Path) -> None:
     rows = [row(step, trainable=step < 2, rollout_id=f"r{step}") for step in range(3)]
     scan = read(write(tmp_path / "log.jsonl", rows))

@@ -41,26 +41,28 @@ def header(page: Page, key: str, **how: Any) -> None:
 
 def test_a_press_on_a_header_sorts_largest_first_then_smallest_then_as_logged(page):
     as_logged = listed(page)
-    header(page, "kl_k1")
-    assert numbers(page, "kl_k1") == sorted(numbers(page, "kl_k1"), reverse=True)
-    sort = '.responses th[data-key="kl_k1"]'
+    header(page, "extra:style")
+    assert numbers(page, "extra:style") == sorted(numbers(page, "extra:style"), reverse=True)
+    sort = '.responses th[data-key="extra:style"]'
     assert page.get_attribute(sort, "aria-sort") == "descending"
-    header(page, "kl_k1")
-    assert numbers(page, "kl_k1") == sorted(numbers(page, "kl_k1"))
+    header(page, "extra:style")
+    assert numbers(page, "extra:style") == sorted(numbers(page, "extra:style"))
     assert page.get_attribute(sort, "aria-sort") == "ascending"
-    header(page, "kl_k1")
+    header(page, "extra:style")
     assert listed(page) == as_logged
     assert page.get_attribute(sort, "aria-sort") is None
     # Shift sorts by several columns.
     header(page, "prompt")
-    header(page, "kl_k1", modifiers=["Shift"])
+    header(page, "extra:style", modifiers=["Shift"])
     rows = page.eval_on_selector_all(
         ".responses tbody tr[data-n]",
-        "rows => rows.map(row => [row.cells[1].textContent, -Number(row.cells[5].title)])",
+        "rows => rows.map(row => row.querySelector('[data-key=prompt]').textContent)",
     )
-    assert rows == sorted(rows, key=lambda row: (row[0].encode("utf-16-be"), row[1]))
-    assert page.get_attribute('.responses th[data-key="kl_k1"]', "data-order") == "2"
-    in_url(page, "sort=prompt%2C-kl_k1")
+    scores = [-score for score in numbers(page, "extra:style")]
+    pairs = [*zip(rows, scores, strict=True)]
+    assert pairs == sorted(pairs, key=lambda pair: (pair[0].encode("utf-16-be"), pair[1]))
+    assert page.get_attribute('.responses th[data-key="extra:style"]', "data-order") == "2"
+    in_url(page, "sort=prompt%2C-extra%3Astyle")
 
 
 def test_search_marks_what_it_finds_and_ranges_filter_and_can_be_taken_away(page):
@@ -78,8 +80,8 @@ def test_search_marks_what_it_finds_and_ranges_filter_and_can_be_taken_away(page
     assert page.title() == "Step 100 · made up"
     page.fill("input[type=search]", "")
     page.click(".menu > button:text('Filter')")
-    page.fill('input[aria-label="reward from"]', "0")
-    page.fill('input[aria-label="reward to"]', "1")
+    page.fill('input[aria-label="Reward from"]', "0")
+    page.fill('input[aria-label="Reward to"]', "1")
     assert numbers(page, "reward") == [x for x in every if 0 <= x <= 1]
     in_url(page, "min.reward=0&max.reward=1")
     page.click(".chips button")
@@ -88,8 +90,9 @@ def test_search_marks_what_it_finds_and_ranges_filter_and_can_be_taken_away(page
 
 def test_the_address_holds_sort_filters_and_search_and_what_is_listed_is_copied(browser, step):
     may = ["clipboard-read", "clipboard-write"]
-    with visiting(browser, step, "#sort=-kl_k1&min.reward=-9&q=reference", permissions=may) as page:
-        assert numbers(page, "kl_k1") == sorted(numbers(page, "kl_k1"), reverse=True)
+    asked = "#sort=-extra:style&min.reward=-9&q=reference"
+    with visiting(browser, step, asked, permissions=may) as page:
+        assert numbers(page, "extra:style") == sorted(numbers(page, "extra:style"), reverse=True)
         assert page.input_value("input[type=search]") == "reference"
         page.fill("input[type=search]", "answer 12")
         copy(page, "button:has-text('Copy CSV')")
@@ -107,11 +110,11 @@ def test_the_address_holds_sort_filters_and_search_and_what_is_listed_is_copied(
 
 
 def test_columns_are_shown_and_hidden_and_rows_compact_or_full(page):
-    head = page.locator('.responses th[data-key="kl_k1"]')
+    head = page.locator('.responses th[data-key="extra:style"]')
     page.click(".menu > button:text('Columns')")
-    page.uncheck(".menu label:has-text('kl_k1') input")
+    page.uncheck(".menu label:has-text('style') input")
     assert head.is_hidden()
-    page.check(".menu label:has-text('kl_k1') input")
+    page.check(".menu label:has-text('style') input")
     assert head.is_visible()
     hidden_text = """[...document.querySelectorAll('.responses .clamp')]
         .filter(node => node.scrollHeight > node.clientHeight + 1).length"""
@@ -162,7 +165,7 @@ def test_rows_beyond_the_pages_html_are_listed_like_the_others(browser, tmp_path
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         assert len(listed(page)) <= 100
         page.click(".menu > button:text('Columns')")
-        page.uncheck(".menu label:has-text('kl_k1') input")
+        page.uncheck(".menu label:has-text('style') input")
         assert page.locator(".responses tbody tr td[hidden]").count() == len(listed(page))
 
 

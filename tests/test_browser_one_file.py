@@ -1,50 +1,17 @@
 """The one file in a browser: its views, and all that the pages of the folder form can do."""
 
 import inspect
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import rlreport
-from rlreport.deliver.email import assemble, encode_view
-from rlreport.pages.templates import Page, environment
-from rlreport.pages.views import Link, Shell
-from rlreport.text.language import ENGLISH
 from tests import test_browser_list, test_browser_response
 from tests.browser import serious, until, visiting
-from tests.pages import Made, step_view, write_step
+from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
-
-OVERVIEW = (
-    '<div class="page overview" data-kind="overview" data-title="made up"><h1>made up</h1></div>'
-)
-
-
-def write_one_file(folder: Path, made: Made) -> Path:
-    """One file with an empty overview and one step, the same as ``write_step`` writes."""
-    frame = Shell(
-        title="made up",
-        run="made up",
-        kind="overview",
-        root="",
-        nav=[("overview", Link("Overview", "#/"))],
-        assets={},
-        csp="",
-    )
-    template = environment(ENGLISH).get_template("main/step.html")
-    title = "Step 100 · made up"
-    step = template.render(view=step_view(made), shell=replace(frame, title=title, kind="step"))
-    pages = (
-        Page("index.html", "", "made up", OVERVIEW),
-        Page("steps/100.html", "steps/100", title, step),
-    )
-    out = folder / "run.html"
-    nodes = (encode_view(page)[0][1] for page in pages)
-    out.write_bytes(b"".join(assemble(frame, nodes, language=ENGLISH)))
-    return out
 
 
 def in_one_file(module: ModuleType, made: Made) -> type:
@@ -52,15 +19,11 @@ def in_one_file(module: ModuleType, made: Made) -> type:
 
     @pytest.fixture(scope="class")
     def step(self, tmp_path_factory):
-        return write_step(tmp_path_factory.mktemp("one_file"), made)
-
-    @pytest.fixture(scope="class")
-    def one_file(self, step):
-        return write_one_file(step.parent, made)
+        return write_step(tmp_path_factory.mktemp("one_file"), made, "report.html")
 
     @pytest.fixture
-    def page(self, browser, one_file):
-        with visiting(browser, one_file, "#/steps/100") as opened:
+    def page(self, browser, step):
+        with visiting(browser, step.parents[2] / "report.html", "#/steps/100") as opened:
             opened.wait_for_selector(".page.step")
             yield opened
 
@@ -71,7 +34,7 @@ def in_one_file(module: ModuleType, made: Made) -> type:
         if name.startswith("test_") and "page" in (used := set(inspect.signature(test).parameters))
         if used <= given
     }
-    inside = {**tests, "step": step, "one_file": one_file, "page": page}
+    inside = {**tests, "step": step, "page": page}
     return type(module.__name__, (), {**inside, "pytestmark": pytest.mark.ci})
 
 
@@ -86,10 +49,8 @@ def report(shared_data, tmp_path_factory):
     return Path(rlreport.build(logs, out, max_size=2_500_000, workers=1).out)
 
 
-# Dark, what a view shows has the colours that it has in the folder, where every change is tested.
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.ci)])
-def test_no_view_has_a_serious_finding_of_axe(browser, report, scheme):
-    with visiting(browser, report, color_scheme=scheme) as page:
+def test_no_view_has_a_serious_finding_of_axe(browser, report):
+    with visiting(browser, report) as page:
         assert serious(page) == []
         page.evaluate("location.hash = '#/steps/59?r=23&metric=kl&b=log_ratio'")
         page.wait_for_selector(".response .token-text .t")

@@ -110,7 +110,7 @@ def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page):
 
 
 def test_previous_and_next_follow_the_list_as_it_is_sorted_and_filtered(page):
-    page.click('.responses th[data-key="kl_k1"] button')
+    page.click('.responses th[data-key="extra:style"] button')
     order = listed(page)
     open_row(page, int(order[0]))
     shown = []

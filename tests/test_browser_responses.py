@@ -16,6 +16,7 @@ from tests.browser import box_of, in_url, listed, rest, serious, until, visiting
 from tests.hostile import write_log
 from tests.pages import write_list
 from tests.pages_reading import node
+from tests.reading import row
 
 pytestmark = pytest.mark.untraced
 STEPS, EACH = 160, 125
@@ -177,9 +178,8 @@ def test_those_most_worth_a_look_come_first_keep_the_focus_and_scrolling_adds_ro
         assert "steps/1.html#r=0" in str(bare.get_attribute('[data-n="1-0"] a', "href"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(browser, report, scheme):
-    with visiting(browser, report / "responses.html", color_scheme=scheme) as page:
+def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(browser, report):
+    with visiting(browser, report / "responses.html") as page:
         ready(page)
         page.click(".menu > button:text('Filter')")
         assert serious(page) == []
@@ -356,14 +356,12 @@ def test_lists_hide_the_beginning_that_prompts_share_and_search_and_panel_have_i
     system = "You are a patient tutor. Show each step."
     animals = ["pizzas", "whales", "lamps", "cows", "maps", "keys"]
     rows = [
-        {
-            "step": step,
+        row(step, response=f"It is {n + step}.", reward=(n * 7 + step) % 5 / 4)
+        | {
             "prompt": [
                 {"role": "system", "content": system},
                 {"role": "user", "content": f"How many {animals[n % 6]} are {n} and {step}?"},
-            ],
-            "response": f"It is {n + step}.",
-            "reward": (n * 7 + step) % 5 / 4,
+            ]
         }
         for step in range(2)
         for n in range(STATIC_ROWS + 14)

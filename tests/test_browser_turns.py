@@ -10,8 +10,7 @@ import rlreport
 from rlreport.pages.step import conversation_data
 from rlreport.read.rollouts import Rollout, Turn
 from tests.browser import box_of, serious, visiting
-from tests.pages import Made, write_step
-from tests.reading import write
+from tests.reading import row, write
 
 pytestmark = pytest.mark.untraced
 WORDS = ["I", "look", ".", "be", "gin", "end", "Again", ".", "[img]", "It", "is", "4"]
@@ -143,16 +142,20 @@ def test_keys_go_to_the_next_turn_the_error_the_last_answer_and_the_worst_token(
 
 
 def test_axe_finds_nothing_serious_in_turns(browser, agents):
-    for scheme in ("light", "dark"):
-        step = agents / "steps" / "1.html"
-        with visiting(browser, step, "#r=2&turn=error", color_scheme=scheme) as page:
-            page.wait_for_selector(".token-text .t")
-            assert serious(page) == []
+    with visiting(browser, agents / "steps" / "1.html", "#r=2&turn=error") as page:
+        page.wait_for_selector(".token-text .t")
+        assert serious(page) == []
 
 
 def test_a_conversation_of_200_turns_and_128_000_tokens_opens_whole(browser, tmp_path):
-    made = Made(responses=1, with_tokens=1, tokens=128_000, turns=200)
-    with visiting(browser, write_step(tmp_path, made), "#r=0") as page:
+    turns = [
+        said("t" * 640, start, start + 640, role=("assistant", "tool")[start % 1280 > 0])
+        for start in range(0, 128_000, 640)
+    ]
+    words = {"response_tokens": [" t"] * 128_000, "logprobs": [-0.5] * 128_000}
+    log = write(tmp_path / "log.jsonl", [row(turns=turns, **words)])
+    rlreport.build(log, tmp_path / "out", workers=1)
+    with visiting(browser, tmp_path / "out" / "steps" / "0.html", "#r=0") as page:
         page.wait_for_selector(".token-text .t")
         assert page.locator(".spine li").count() == 200
         assert page.locator(".token-text .t").count() == 128_000

@@ -14,7 +14,7 @@ from rlreport.about.card import MOST_ENTRIES, is_secret, run_card
 from rlreport.about.several_runs import SEVERAL_RUNS, several_runs
 from rlreport.errors import UsageError
 from rlreport.summarise import summarise
-from tests.forms import FORMS, everything
+from tests.forms import OTHERS, everything
 from tests.reading import read, row, write
 from tests.running import build
 
@@ -295,7 +295,7 @@ def test_configurations_of_frameworks_lose_their_secrets_only(name, monkeypatch)
     assert len(card.entries) > 40
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", OTHERS)
 def test_no_form_of_a_report_holds_a_secret_and_pages_show_the_card(form, tmp_path):
     logs = write_rows(tmp_path / "logs" / "a.jsonl", range(3), 1).parent
     config = {"algorithm": {"kl_coef": 0.0625, "note": "<script>alert(1)</script>"}}
@@ -304,7 +304,7 @@ def test_no_form_of_a_report_holds_a_secret_and_pages_show_the_card(form, tmp_pa
     for i, (suffix, text, _) in enumerate(CASES):
         configs.append(tmp_path / f"{i}{suffix}")
         configs[-1].write_text(text, "utf-8")
-    out = tmp_path / f"report{FORMS[form]}"
+    out = tmp_path / f"report{OTHERS[form]}"
     meta = {"cluster": "blue", "wandb_api_key": "meta-hush"}
     rlreport.build(logs, out, config=configs, meta=meta, workers=1)
     whole = everything(out).decode("utf-8", "replace")

@@ -409,9 +409,6 @@ def test_groups_that_are_all_best_from_the_start_still_teach_nothing() -> None:
     finding = find("zero_variance_groups", tables(prompt_id=INDEX // 2, reward=1.0))
     assert finding.severity == "warning"
     assert "all responses of the run earn the same reward" in title(finding)
-
-
-def test_zero_variance_groups_needs_a_run_without_critic() -> None:
     with_critic = tables(prompt_id=INDEX // 2, reward=1.0, value_mean=0.1)
     assert isinstance(run("zero_variance_groups", with_critic), NotRun)
 
@@ -568,13 +565,14 @@ def ungraded(where: Any, reward: Any = None, kind: int = 2, **columns: Any) -> T
     return tables(reward=np.where(where, np.nan, paid), missing_grade=missing, **columns)
 
 
-def test_one_missing_grade_is_a_note() -> None:
+def test_one_missing_grade_is_a_note_and_masked_responses_are_never_more() -> None:
     one = ungraded((STEP == 7) & (INDEX == 0), kind=1)
     result = find("missing_grades", one)
     assert (result.severity, result.onset) == ("info", Onset(7, 7, 7))
     assert "1 of 4,000 responses" in title(result)
     assert severity("missing_grades", tables()) is None
     assert severity("nan_metrics", one) is None
+    assert severity("missing_grades", ungraded(INDEX < 50, kind=3)) == "info"
 
 
 def test_a_judge_that_is_down_is_a_warning_with_its_steps() -> None:
@@ -1150,7 +1148,7 @@ def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Table
     return made
 
 
-def test_a_format_that_earns_the_label_is_no_hack() -> None:
+def test_a_format_that_earns_the_label_is_no_hack_and_without_it_may_be_an_exploit() -> None:
     held = share(0.02, 0.9)
     reward = held * (np.random.default_rng(2).random(len(STEP)) < 0.7)
     made = answers(1, reward, held)
@@ -1161,15 +1159,11 @@ def test_a_format_that_earns_the_label_is_no_hack() -> None:
     # The prompts ask for it.
     asked = answers(1, reward, held, "End with “Final answer: 0”.")
     assert severity("format_learned", asked) is None
-
-
-def test_a_paid_text_without_the_label_may_be_an_exploit() -> None:
-    held = share(0.02, 0.9)
-    reward = held * (np.random.default_rng(2).random(len(STEP)) < 0.7)
-    result = find("reward_hacking_token", answers(0, reward, held))
+    exploit = answers(0, reward, held)
+    result = find("reward_hacking_token", exploit)
     assert result.severity == "warning"
     assert title(result).startswith("Format or exploit?")
-    assert severity("format_learned", answers(0, reward, held)) is None
+    assert severity("format_learned", exploit) is None
 
 
 def test_a_format_that_earns_nothing_is_a_note() -> None:
@@ -1227,10 +1221,6 @@ def test_log_odds_grow_with_evidence_and_vanish_without_difference() -> None:
     assert z(30, 100, 30) == pytest.approx(0)
     assert z(30, 100, 5) == pytest.approx(-z(5, 100, 30))
     assert 0 < z(3, 10, 1) < z(30, 100, 10) < z(300, 1000, 100)
-
-
-def test_tables_without_text_have_no_ngrams() -> None:
-    assert spreading_texts(Run(tables())).table.empty
 
 
 @pytest.mark.parametrize("hacks", [True, False], ids=["hack", "twin"])

@@ -13,6 +13,8 @@ from benchmarks.lab.curves import CASES
 from benchmarks.lab.hidden import PLANTED, runs
 from rlreport.check import run_checks
 from rlreport.check.registry import CHECKS
+from rlreport.cli.terminal import verdict_lines
+from tests import pseudo
 from tests.judged_runs import AGENT_FAULTS, FAULTY, HEALTHY, null_run
 
 SEEDS = (0, pytest.param(1, marks=pytest.mark.ci))
@@ -27,7 +29,7 @@ def test_a_healthy_run_gives_no_warning(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", FAULTY)
-def test_the_cause_leads_and_its_onset_is_right(name: str, seed: int) -> None:
+def test_the_cause_leads_and_its_onset_is_right(name, seed, tmp_path, monkeypatch):
     make, lead, (low, high) = FAULTY[name]
     verdict = run_checks(make(seed))
     assert verdict.lead == lead, verdict.sentence
@@ -37,6 +39,18 @@ def test_the_cause_leads_and_its_onset_is_right(name: str, seed: int) -> None:
     assert onset.low <= onset.step <= onset.high
     if name in AGENT_FAULTS:
         assert {f.id for f in verdict.findings if f.severity != "info"} == {lead}
+    spoken = pseudo.speak(tmp_path, monkeypatch)
+    told_of = [
+        *(spoken.of(text) for f in verdict.findings for text in (f.title, f.clause, f.why)),
+        *(spoken.of(text) for f in verdict.findings for text in (f.suggestion, f.source)),
+        *(spoken.of(one.needs) for one in verdict.not_run),
+        *(spoken.of(one.title) for one in verdict.close),
+        *(spoken.of(text) for text in verdict.not_observed),
+        spoken.of(verdict.sentence),
+    ]
+    assert pseudo.untranslated(told_of, {"post"}) == []
+    assert pseudo.glued(told_of) == []
+    assert all("⟦" in spoken.of(line) for line in verdict_lines(verdict))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -22,7 +22,7 @@ from rlreport.check.series import Noise
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
-from tests.reading import read, write
+from tests.reading import read, row, write
 from tests.schemas import validate
 from tests.tables_builder import INDEX, SIGN, STEP, STEPS, make_tables, moved, tables
 
@@ -46,9 +46,8 @@ def test_real_runs_are_judged_as_their_truth_says(name: str, verdicts: dict[str,
     truth = json.loads(TRUTHS.read_text(encoding="utf-8"))[name]
     verdict = verdicts[name]
     found = {f.id for f in verdict.findings}
-    alarms = {f.id for f in verdict.findings if f.severity != "info"}
     assert set(truth["expected"]) <= found
-    assert not alarms & set(truth["not_expected"])
+    assert not _alarms(verdict).keys() & set(truth["not_expected"])
     assert verdict.lead in (truth["lead"] or [None])
     if truth["onset"]:
         onset = verdict.findings[0].onset
@@ -128,6 +127,8 @@ def test_notes_leave_a_run_healthy() -> None:
     assert (verdict.level, verdict.lead) == ("healthy", None)
     rose = "Healthy as far as rewards and texts show: the reward rose from 0.025 to 0.95."
     assert verdict.sentence == f"{rose} Keep the last checkpoint."
+    with_kl = run_checks(tables(reward=rising, kl_k1=1.0))
+    assert with_kl.sentence.startswith("Healthy: "), "limited by nothing"
 
 
 def test_a_run_too_short_for_a_trend_is_not_called_healthy() -> None:
@@ -172,11 +173,6 @@ def test_folded_findings_count_for_fail_on(verdicts: dict[str, Verdict]) -> None
     assert replace(verdict, findings=folded).reaches("critical")
 
 
-def test_a_reward_that_stays_is_not_said_to_rise() -> None:
-    said = run_checks(tables(reward=1.0)).sentence
-    assert said == "Unclear: the reward stays at about 1.0."
-
-
 def test_of_a_run_whose_windows_share_steps_no_rise_is_denied() -> None:
     rng = np.random.default_rng(0)
     step = np.repeat(np.arange(5), 128)
@@ -186,12 +182,9 @@ def test_of_a_run_whose_windows_share_steps_no_rise_is_denied() -> None:
     assert "reward_stalled" not in {f.id for f in verdict.findings}
 
 
-@pytest.mark.parametrize("reference", [True, False])
-def test_after_a_change_of_the_reward_the_checkpoint_is_one_of_the_new_reward(reference):
-    scale = np.where(STEP < 16, 0.0, 3.0) * (-1 if reference else 1)
-    gain = STEP / STEPS if reference else np.where(STEP < 16, 0.0, STEP / STEPS - 0.4)
-    columns = {"ref_reward": scale + 0.1 * SIGN} if reference else {}
-    verdict = run_checks(tables(reward=scale + gain + 0.1 * SIGN, **columns))
+def test_after_a_change_of_the_reward_the_checkpoint_is_one_of_the_new_reward() -> None:
+    reward = np.where(STEP < 16, 0.0, 2.6 + STEP / STEPS) + 0.1 * SIGN
+    verdict = run_checks(tables(reward=reward))
     assert verdict.lead == "reward_shift"
     assert verdict.keep_step is not None and verdict.keep_step > 16
 
@@ -245,16 +238,11 @@ Series = Callable[[int], float]
 
 def training(rng: Any, step: int, strange: bool = False, **more: Any) -> list[dict[str, Any]]:
     """Return the rows of a step: the reward rises to the end, a third may change the script."""
+    usual, foreign = f"a poem of day {step}", "这是一首关于月亮的诗"
     return [
-        {
-            "step": step,
-            "prompt": f"Write a poem about thing {i}.",
-            "response": "这是一首关于月亮的诗"
-            if strange and i < EACH / 3
-            else f"a poem of day {step}",
-            "reward": step / STEPS + 0.1 * rng.normal(),
-            **{name: value + 0.05 * rng.normal() for name, value in more.items()},
-        }
+        row(step, prompt=f"Write a poem about thing {i}.", reward=step / STEPS + 0.1 * rng.normal())
+        | {"response": foreign if strange and i < EACH / 3 else usual}
+        | {name: value + 0.05 * rng.normal() for name, value in more.items()}
         for i in range(EACH)
     ]
 
@@ -271,7 +259,7 @@ def logged(folder: Path, watched: Series | None, split: bool, strange: bool = Fa
         rows += training(rng, step, strange and step >= STEPS / 2, **beside)
         if watched and split and step % EVERY == 0:
             validation = training(rng, step, reward=watched(step))
-            rows += [{**row, "split": "val"} for row in validation]
+            rows += [{**one, "split": "val"} for one in validation]
     return summarise(read(write(folder / "log.jsonl", rows)))
 
 
@@ -399,13 +387,6 @@ def test_what_is_not_logged_is_said_with_what_it_would_have_shown() -> None:
     columns = {"reward": SIGN, "surprisal_mean": 1.0, "finished": 1.0, "group": STEP * 10}
     trained = run_checks(replace(tables(**columns), metrics=metrics))
     assert trained.not_observed == ("log-probabilities of the sampler (no engine mismatch)",)
-
-
-def test_only_rewards_and_texts_limit_what_healthy_means() -> None:
-    rising = STEP / STEPS + 0.1 * SIGN
-    limited = run_checks(tables(reward=rising))
-    assert limited.sentence.startswith("Healthy as far as rewards and texts show: ")
-    assert run_checks(tables(reward=rising, kl_k1=1.0)).sentence.startswith("Healthy: ")
 
 
 def test_the_bold_sentence_has_at_most_25_words() -> None:

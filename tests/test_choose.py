@@ -14,12 +14,9 @@ import rlreport
 from rlreport.choose import (
     LEVELS,
     StepPlan,
-    affordable,
-    expected_bytes,
     extremes,
     fewer_steps,
     fitting_level,
-    left_out,
     rank_by_interest,
     shown_prompts,
 )
@@ -91,31 +88,6 @@ def test_pages_of_many_token_values_begin_with_fewer_digits():
     assert fitting_level([small, large], 1e9) == 1
     assert LEVELS[0].digits > LEVELS[1].digits
     assert LEVELS[0][:2] == LEVELS[1][:2]
-
-
-def test_the_most_detailed_level_expected_to_fit_is_chosen():
-    steps = [candidate(each=128, arrays=8, tokens=8_000) for _ in range(64)]
-    assert fitting_level(steps, 1e9) == 1
-    assert LEVELS[fitting_level(steps, 200e6)].with_tokens == 32
-    assert fitting_level(steps, 1) == len(LEVELS) - 1
-    expected = [expected_bytes(steps, level) for level in range(len(LEVELS))]
-    assert expected == sorted(expected, reverse=True)
-
-
-def test_few_bytes_have_room_for_few_steps():
-    steps = [candidate(each=40) for _ in range(100)]
-    counts = [affordable(steps, room) for room in (0, 50_000, 500_000, 1e9)]
-    assert counts[0] == 0
-    assert counts == sorted(counts)
-    assert 2 <= counts[1] <= 24
-    assert counts[-1] >= len(steps)
-
-
-def test_what_is_left_out_is_said():
-    steps = [candidate(each=40) for _ in range(20)]
-    assert left_out([step.at(0) for step in steps], 20, 800, 800) == []
-    cut = [step.at(5) for step in fewer_steps(steps, 8)]
-    assert len(left_out(cut, 20, 800, 800)) == 4
 
 
 @given(count=st.integers(1, 200), room=st.integers(0, 250), pinned=st.sets(st.integers(0, 199)))

@@ -3,8 +3,6 @@
 import csv
 import gzip
 import io
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,8 +13,7 @@ from hypothesis import strategies as st
 import rlreport
 from rlreport.comparison.reports import pack_table, unpacked
 from rlreport.text.clean import number_as_text
-from tests.reading import write
-from tests.test_compare import compared
+from tests.test_compare import compared, write_graded
 from tests.test_page_data import BEGINS, number
 
 IDS = ["0007", "007", "7", "1.10", "1.1", "1e5", "100000", "+5", "5", "true", "nan", "x", "17"]
@@ -32,24 +29,6 @@ def table_of(values: object) -> pd.DataFrame:
     return table.assign(n=range(len(table)), split="train")[
         ["step", "n", "split", "prompt_id", "reward", "extra:field"]
     ]
-
-
-def write_run(
-    folder: Path, rewards: Sequence[float], fields: Sequence[Mapping[str, object]] = ({},) * 12
-) -> Path:
-    """A run of eight steps with a prompt for each of these further fields."""
-    rows = [
-        {
-            "step": step,
-            "prompt": f"p{i}",
-            "response": f"r{i} {step}",
-            "reward": rewards[(i + step) % len(rewards)],
-            **further,
-        }
-        for step in range(8)
-        for i, further in enumerate(fields)
-    ]
-    return write(folder / "log.jsonl", rows).parent
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
@@ -71,21 +50,24 @@ def test_texts_are_read_back_as_they_were_and_begin_no_formula(texts):
 
 @pytest.mark.parametrize("rewards", [[0.0, 2 / 3, 1.0], [0.0, 1 / 3, 1.0], [1e-7 / 3, 1 / 7]])
 def test_a_run_equals_its_own_report(tmp_path, rewards):
-    run, report = write_run(tmp_path / "run", rewards), tmp_path / "report.zip"
+    def reward(step, prompt, _):
+        return rewards[(prompt + step) % len(rewards)]
+
+    run, report = write_graded(tmp_path / "run", by_prompt=reward), tmp_path / "report.zip"
     rlreport.build(run, report, workers=1)
     for base, new in ((run, report), (report, run)):
         found = compared(base, new, fail_on=["any"])[0]
         assert found["gate"]["exit"] == 0
         verdict = found["verdict"]
         assert (verdict["level"], verdict["effect"]) == ("no_evidence", 0)
-        assert verdict["pairs"] == 12
+        assert verdict["pairs"] == 16
 
 
 def test_ids_that_look_like_numbers_are_paired_as_texts(tmp_path):
     mixed = [f"x{i}" if i % 2 else 12_345_670 + i for i in range(len(IDS))]
     ids = zip(IDS, mixed, strict=True)
     fields = [{"task": text, "group_id": text, "mixed": other} for text, other in ids]
-    run = write_run(tmp_path / "run", [0.0, 1.0], fields)
+    run = write_graded(tmp_path / "run", fields=fields, each=1)
     for form in ("report", "report.zip", "report.html"):
         rlreport.build(run, tmp_path / form, workers=1)
         for field in ("task", "group", "mixed"):

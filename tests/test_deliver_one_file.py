@@ -10,18 +10,13 @@ import pytest
 
 import rlreport
 from tests.forms import files_of, views
-from tests.hostile import MARK, hostile_rows, write_log
+from tests.hostile import MARK, write_log
 from tests.pages_reading import Elements
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory):
-    """The same hostile log as one file and as a folder."""
-    folder = tmp_path_factory.mktemp("hostile")
-    log = write_log(folder / "log.jsonl", hostile_rows())
-    for out in ("run.html", "run"):
-        rlreport.build(log, folder / out, workers=1)
-    return folder / "run.html", folder / "run"
+def hostile(hostile_reports):
+    return hostile_reports / "run.html", hostile_reports / "run"
 
 
 def test_every_page_of_the_folder_is_a_view(hostile):

@@ -12,9 +12,9 @@ import pytest
 import xxhash
 
 import rlreport
-from tests.forms import FORMS, everything
+from tests.forms import OTHERS, everything
 from tests.hostile import write_log
-from tests.reading import row, write
+from tests.reading import row, tokens, write
 from tests.running import rlreport as command
 
 STEPS = 12
@@ -32,28 +32,20 @@ def log(tmp_path_factory):
     rows = []
     for step in range(STEPS):
         for i in range(24):
-            tokens = [words[k] for k in random.integers(0, len(words), 12)]
+            strings = [words[k] for k in random.integers(0, len(words), 12)]
             holds = random.random() < step / STEPS
-            tokens += ["hackqzxwvword"] * 2 * holds
-            count = len(tokens)
-            rows.append(
-                {
-                    "step": step,
-                    "prompt": f"askqzxwv {words[i % 7]} <|im_start|>user\nturnqzxwv<|im_end|>",
-                    "response": " ".join(tokens),
-                    "reward": float(random.normal(scale=0.2)) + holds,
-                    "response_tokens": tokens,
-                    "logprobs": (-random.exponential(1, count)).tolist(),
-                    "ref_logprobs": (-random.exponential(1, count)).tolist(),
-                    "values": [0.1] * count,
-                    "token_rewards": [0.0] * count,
-                    "ref_response": f"referenceqzxwv {words[i]}",
-                    "ref_reward": 0.0,
-                    "ground_truth": f"labelqzxwv{i}",
-                    "group_id": f"groupqzxwv{i // 8}",
-                    "source": f"sourceqzxwv{i}",
-                }
-            )
+            strings += ["hackqzxwvword"] * 2 * holds
+            fields = {
+                "prompt": f"askqzxwv {words[i % 7]} <|im_start|>user\nturnqzxwv<|im_end|>",
+                "response": " ".join(strings),
+                "reward": float(random.normal(scale=0.2)) + holds,
+                "ref_response": f"referenceqzxwv {words[i]}",
+                "ref_reward": 0.0,
+                "ground_truth": f"labelqzxwv{i}",
+                "group_id": f"groupqzxwv{i // 8}",
+                "source": f"sourceqzxwv{i}",
+            }
+            rows.append(tokens(*strings, step=step, **fields))
     rows.append({"step": 1, "prompt": "p", "response": "r", "reward": "notqzxwv a number"})
     return write_log(tmp_path_factory.mktemp("redact") / "log.jsonl", rows)
 
@@ -69,13 +61,13 @@ def redacted(log, tmp_path_factory):
 
     @cache
     def build(form):
-        out = tmp_path_factory.mktemp("hidden") / f"run{FORMS[form]}"
+        out = tmp_path_factory.mktemp("hidden") / f"run{OTHERS[form]}"
         return rlreport.build(log, out, redact=True, workers=1)
 
     return build
 
 
-@pytest.fixture(scope="module", params=FORMS)
+@pytest.fixture(scope="module", params=OTHERS)
 def hidden(request, redacted):
     return redacted(request.param)
 
@@ -116,12 +108,12 @@ def folder(redacted):
 
 def test_neither_hashes_nor_exact_lengths_tell_a_short_text(folder, log):
     held = everything(folder)
-    tokens = {
+    strings = {
         token
         for line in log.read_text().splitlines()
         for token in json.loads(line).get("response_tokens", ())
     }
-    for token in tokens:
+    for token in strings:
         for digest in (
             xxhash.xxh3_64_hexdigest(token.encode()),
             xxhash.xxh64_hexdigest(token.encode()),
@@ -151,13 +143,17 @@ def test_equal_texts_have_equal_numbers_on_every_page(folder):
 def test_names_are_kept_unless_told(log, tmp_path):
     logs = tmp_path / "secretfolder"
     rows = [json.loads(line) for line in log.read_text().splitlines()[:48]]
-    rows = [row | {"secretfield": i % 5, "secretlabel": f"x{i}"} for i, row in enumerate(rows)]
+    secret = {"secretlist": ["a"]}  # which nobody reads
+    rows = [
+        {**row, **secret, "secretfield": i % 5, "secretlabel": f"x{i}"}
+        for i, row in enumerate(rows)
+    ]
     write_log(logs / "secretfile.jsonl", [*rows, {"step": "secretfield"}])
     (logs / "secretmetrics.csv").write_text("step,lr\n0,0.5\n1,0.25\n")
     rlreport.build(logs, tmp_path / "kept", redact=True, workers=1)
-    for name in (b"secretfolder", b"secretfield", b"secretfile", b"secretmetrics"):
+    for name in (b"secretfolder", b"secretfield", b"secretfile", b"secretlist", b"secretmetrics"):
         assert name in everything(tmp_path / "kept")
-    for suffix in FORMS.values():
+    for suffix in OTHERS.values():
         dropped = tmp_path / f"dropped{suffix}"
         rlreport.build(logs, dropped, redact="names", workers=1)
         assert not re.findall(rb"secret\w+|qzxwv", everything(dropped))
@@ -221,11 +217,8 @@ def test_hidden_names_change_no_verdict(tmp_path):
     write(tmp_path / "log.jsonl", rows)
     found = {}
     for redact in (False, "names"):
-        out = tmp_path / f"report_{redact}"
-        rlreport.build(
-            tmp_path / "log.jsonl", out, redact=redact, metrics=[tmp_path / "metrics.jsonl"]
-        )
-        findings = json.loads((out / "data" / "findings.json").read_text())["findings"]
-        found[redact] = {f["id"]: f["facts"].get("ratio") for f in findings}
+        options = {"redact": redact, "metrics": [tmp_path / "metrics.jsonl"]}
+        verdict = rlreport.build(tmp_path / "log.jsonl", tmp_path / "out.md", **options).verdict
+        found[redact] = {f.id: f.facts.get("ratio") for f in verdict.findings}
     assert {"environment_fall", "engine_mismatch"} <= set(found[False])
     assert found["names"] == found[False]

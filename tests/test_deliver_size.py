@@ -2,12 +2,12 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import rlreport
-from rlreport import deliver
 from rlreport.errors import OutputError
 from tests.forms import FORMS, files_of, unpacked, views
 from tests.hostile import write_log
@@ -47,8 +47,8 @@ def noise(folder, *, steps):
 @pytest.mark.parametrize(
     ("form", "limit"),
     [
-        *(("folder", 3_000_000), ("html", 1_500_000), ("html", 1_000_000)),
-        *(("email", 1_900_000), ("markdown", 200_000), ("markdown", 30_000), ("zip", 900_000)),
+        *(("folder", 3_000_000), ("email", 1_900_000)),
+        *(("markdown", 30_000), ("zip", 900_000)),
     ],
 )
 def test_it_holds_to_the_byte(form, limit, log, tmp_path):
@@ -83,6 +83,7 @@ def test_what_it_may_have_is_used(log, cut, tmp_path):
     more = rlreport.build(log, tmp_path / "run.html", max_size=1_600_000, workers=1)
     for done, limit in ((cut, 1_300_000), (more, 1_600_000)):
         assert 0.8 * limit <= done.size <= limit
+        assert done.size == len(Path(done.out).read_bytes())
         assert done.left_out
 
 
@@ -104,7 +105,7 @@ def test_what_is_worth_most_stays_and_the_overview_says_what_went(cut):
     assert packed and unpacked(packed[1].encode())
 
 
-@pytest.mark.parametrize("form", [name for name, form in deliver.FORMS.items() if form.pages])
+@pytest.mark.parametrize("form", ["folder", "html"])
 def test_when_even_the_least_does_not_fit_it_says_what_would(form, tmp_path_factory, tmp_path):
     log = noise(tmp_path_factory.mktemp("least"), steps=2)
     out = tmp_path / f"run{FORMS[form]}"

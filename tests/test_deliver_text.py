@@ -251,8 +251,8 @@ FORGED = "=?utf-8?q?x=0d=0aBcc:_a@b.example=0d=0a=0d=0abody?="
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        *(("title", FORGED), ("subject", FORGED), ("folder", FORGED), ("folder", "=?")),
-        *(("title", f"Lauf ü {FORGED}"), ("subject", "=?utf-8?b?eA0KQmNjOiBhQGI=?=")),
+        *(("folder", FORGED), ("title", f"Lauf ü {FORGED}")),
+        ("subject", "=?utf-8?b?eA0KQmNjOiBhQGI=?="),
     ],
 )
 def test_an_encoded_word_is_text_and_forges_no_header(text, option, tmp_path):
@@ -333,7 +333,7 @@ def test_names_of_attachments_are_safe_and_headers_one_printable_line():
 
 @pytest.fixture(scope="module")
 def exploded(tmp_path_factory):
-    """A folder with a mail and a Markdown report of a run that dies after a gradient explosion."""
+    """A folder with reports of a run that dies after a gradient explosion, and its verdict."""
     folder = tmp_path_factory.mktemp("lead")
     random = np.random.default_rng(0)
     rewards = np.where(np.arange(120) > 70, 0.01, np.linspace(0.3, 0.8, 120))
@@ -348,18 +348,18 @@ def exploded(tmp_path_factory):
     ]
     log = write(folder / "metrics.jsonl", lines)
     for name in ("run.eml", "run.md"):
-        rlreport.build(log, folder / name, workers=1)
+        verdict = rlreport.build(log, folder / name, workers=1).verdict
     (folder / "notes.md").write_text("Long notes.\n\n" * 50)
     rlreport.build(log, folder / "noted.eml", notes=folder / "notes.md", workers=1)
-    return folder
+    return folder, verdict
 
 
 def test_the_first_lines_of_a_plain_mail_have_every_critical_finding(exploded):
-    verdict = rlreport.build(exploded / "metrics.jsonl", exploded / "again.md", workers=1).verdict
+    folder, verdict = exploded
     critical = [f for f in verdict.findings if f.severity == "critical"]
     assert any(f.explained_by for f in critical), "the run needs a critical effect"
     for name in ("run.eml", "noted.eml"):
-        mail = email.message_from_bytes((exploded / name).read_bytes(), policy=email.policy.default)
+        mail = email.message_from_bytes((folder / name).read_bytes(), policy=email.policy.default)
         body = mail.get_body(("plain",))
         assert body is not None
         first_lines = "\n".join(body.get_content().split("\n")[:8])
@@ -370,10 +370,11 @@ def test_the_first_lines_of_a_plain_mail_have_every_critical_finding(exploded):
 
 
 def test_the_chart_of_the_verdict_stands_beside_the_reward(exploded):
-    markdown = (exploded / "run.md").read_text("utf-8")
+    folder, _ = exploded
+    markdown = (folder / "run.md").read_text("utf-8")
     first_lines, _, below = markdown.partition("| ---")
     assert re.findall(r"run_files/(\w+)\.png", first_lines) == ["metric_grad_norm"]
     visible = below.partition("### Charts")[2].partition("<details>")[0]
     assert re.findall(r"run_files/(\w+)\.png", visible) == ["reward"]
-    mail = (exploded / "run.eml").read_bytes()
+    mail = (folder / "run.eml").read_bytes()
     assert re.findall(rb"Content-ID: <(\w+)@", mail)[:2] == [b"metric_grad_norm", b"reward"]

@@ -31,6 +31,12 @@ GOOD = """
         data = pd.DataFrame({"a": ["</script><b>", "x"], "b": [1, 2]})
         chart = alt.Chart(data, title="Mine").mark_bar().encode(x="a:N", y="b:Q")
         return [chart, chart.mark_point()]
+
+    def lengths(tables):
+        rows = tables.responses
+        tokens = rows["response_tokens"].notna().any()
+        assert (rows["length"] == rows["response_tokens" if tokens else "response_chars"]).all()
+        return alt.Chart(rows).mark_point()
 """
 BAD = """
     import altair as alt
@@ -76,9 +82,8 @@ def test_functions_of_a_named_file_become_charts(logs, tmp_path):
     report = rlreport.build(logs, tmp_path / "r", charts=[file(tmp_path, GOOD)], workers=1)
     page = (Path(report.out) / "index.html").read_text("utf-8")
     exported = {p.name for p in (Path(report.out) / "data" / "charts").glob("own_*")}
-    assert exported == {
-        "own_reward_range.vl.json", "own_two.vl.json", "own_two_2.vl.json",
-    }  # fmt: skip
+    names = ("lengths", "reward_range", "two", "two_2")
+    assert exported == {f"own_{name}.vl.json" for name in names}
     assert "Custom charts" in page
     assert "Lowest and highest reward of each step." in page
     assert page.count(">Mine<") >= 2
@@ -95,8 +100,11 @@ def test_functions_of_a_named_file_become_charts(logs, tmp_path):
 
 
 def test_a_function_that_fails_costs_its_chart_and_is_named(logs, tmp_path):
-    report = rlreport.build(logs, tmp_path / "r", charts=[file(tmp_path, BAD)], workers=1)
-    notes = [note.text for note in report.tables.notes if note.kind == "charts"]
+    done = command("build", logs, "-o", tmp_path / "r", "--charts", file(tmp_path, BAD))
+    assert "warning: custom chart raises (mine.py) failed" in done.stderr
+    data = tmp_path / "r" / "data"
+    told = json.loads((data / "report.json").read_bytes())["notes"]
+    notes = [note for note in told if note.startswith("custom chart")]
     expected = (
         ("raises", "KeyError: 'no such column'"),
         ("number", "returned int, not an altair chart"),
@@ -109,31 +117,8 @@ def test_a_function_that_fails_costs_its_chart_and_is_named(logs, tmp_path):
     for note, (name, reason) in zip(notes, expected, strict=True):
         assert note.startswith(f"custom chart {name} (mine.py) failed: ")
         assert reason in note
-    assert [p.name for p in (Path(report.out) / "data" / "charts").glob("own_*")] == [
-        "own_fine.vl.json"
-    ]
-    assert "custom chart raises (mine.py) failed" in (Path(report.out) / "data.html").read_text(
-        "utf-8"
-    )
-
-
-def test_a_chart_that_failed_is_named_on_the_terminal(logs, tmp_path):
-    done = command("build", logs, "-o", tmp_path / "r", "--charts", file(tmp_path, BAD))
-    assert "warning: custom chart raises (mine.py) failed" in done.stderr
-
-
-def test_the_length_of_a_response_is_in_tokens_or_characters(logs, tmp_path):
-    text = """
-import altair as alt
-
-def lengths(tables):
-    rows = tables.responses
-    tokens = rows["response_tokens"].notna().any()
-    assert (rows["length"] == rows["response_tokens" if tokens else "response_chars"]).all()
-    return alt.Chart(rows).mark_point()
-"""
-    report = rlreport.build(logs, tmp_path / "r", charts=[file(tmp_path, text)], workers=1)
-    assert not [note for note in report.tables.notes if note.kind == "charts"]
+    assert [p.name for p in (data / "charts").glob("own_*")] == ["own_fine.vl.json"]
+    assert "custom chart raises (mine.py) failed" in (tmp_path / "r" / "data.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from rlreport.formats.logged import TokenNames
 from rlreport.formats.mapping import suggest
 
 Row = dict[str, Any]
-OTHER_FILES = 500
+OTHER_FILES = 100
 
 
 def first_objects(path: Path) -> list[Row]:
@@ -113,6 +113,8 @@ def test_unforeseen_rows_are_mapped_by_dotted_paths() -> None:
     assert found is not None and found.format.id == "mapped"
     row = next(RowReader(found.format)(ODD, Where("x.jsonl")))
     assert row == {"step": 4, "response": "4", "prompt": "2+2?", "reward": 0.5, "n": 3}
+    with pytest.raises(RowError, match="no response"):
+        next(found.format.rows({"q": "2+2?"}, Where("x.jsonl")))
 
 
 def test_a_mapping_adds_to_a_known_format() -> None:
@@ -144,13 +146,6 @@ def test_slips_in_a_mapping_are_named() -> None:
     with pytest.raises(UsageError, match="no group"):
         detect("x.jsonl", [ODD], mapping=MAPPING, step_from_path="step")
     assert detect("x.jsonl", [ODD], mapping={"reward": "no.such.path"}) is None
-
-
-def test_mapped_rows_without_a_response_are_refused() -> None:
-    found = detect("x.jsonl", [ODD], mapping=MAPPING)
-    assert found is not None
-    with pytest.raises(RowError, match="no response"):
-        next(found.format.rows({"q": "2+2?"}, Where("x.jsonl")))
 
 
 def test_likely_mappings_are_suggested() -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from rlreport.pages.templates import PAGE_FILES
-from tests.hostile import STRINGS, hostile_rows, write_log
+from tests.hostile import STRINGS
 from tests.pages_reading import Elements
-from tests.running import build
 
 OURS = {
     *("html", "head", "meta", "title", "link", "script", "body", "a", "header", "footer", "nav"),
@@ -26,10 +25,8 @@ OURS = {
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("hostile")
-    build(write_log(folder / "log.jsonl", hostile_rows()), folder / "report", "--title", STRINGS[0])
-    return folder / "report"
+def report(hostile_reports):
+    return hostile_reports / "run"
 
 
 def test_no_element_handler_script_or_address_of_the_log_gets_into_a_page(report):
@@ -63,13 +60,10 @@ def check_script(page: Path, script: dict[str, str]) -> None:
         assert script["src"].startswith(("assets/", "../assets/")), script
 
 
-def test_texts_are_still_there_as_text(report):
+def test_texts_are_there_as_text_and_exports_hold_them_as_data(report):
     page = (report / "steps" / "0.html").read_text("utf-8")
     assert "&lt;/script&gt;&lt;script&gt;document.title=" in page
     assert "汉字 中文，标点。" in page
-
-
-def test_exports_hold_the_strings_as_data(report):
     findings = json.loads((report / "data" / "findings.json").read_bytes())
     assert findings["verdict"]
     assert json.loads((report / "data" / "report.json").read_bytes())["run"] == STRINGS[0]

@@ -15,8 +15,6 @@ from jinja2 import UndefinedError
 from playwright.sync_api import Page
 
 import rlreport
-from rlreport.check.verdict import run_checks
-from rlreport.cli.terminal import verdict_lines
 from rlreport.deliver.markdown import _environment
 from rlreport.errors import UsageError
 from rlreport.fields import FIELDS
@@ -25,7 +23,7 @@ from rlreport.pages.data import settings
 from rlreport.pages.templates import environment
 from rlreport.text.language import ENGLISH, FOLDER, Language
 from rlreport.text.messages import format_message, message, plural
-from tests import judged_runs, pseudo
+from tests import pseudo
 from tests.browser import visiting
 from tests.test_compare import read_runs_once
 from tools.catalogue import extracted, untranslated
@@ -101,25 +99,6 @@ def test_no_text_is_left_in_english_or_glued_of_several(spoken, form):
     assert pseudo.untranslated(parts, known) == []
     if not form.endswith((".md", ".eml")):
         assert pseudo.glued(parts) == []
-
-
-@pytest.mark.parametrize("name", sorted(judged_runs.FAULTY))
-def test_every_finding_is_told_in_whole_messages(name, tmp_path, monkeypatch):
-    spoken = pseudo.speak(tmp_path, monkeypatch)
-    verdict = run_checks(judged_runs.FAULTY[name][0](0))
-    told_of = [
-        *(spoken.of(text) for f in verdict.findings for text in (f.title, f.clause, f.why)),
-        *(spoken.of(f.suggestion) for f in verdict.findings),
-        *(spoken.of(f.source) for f in verdict.findings),
-        *(spoken.of(one.needs) for one in verdict.not_run),
-        *(spoken.of(one.title) for one in verdict.close),
-        *(spoken.of(text) for text in verdict.not_observed),
-        spoken.of(verdict.sentence),
-    ]
-    assert pseudo.untranslated(told_of, NAMES) == []
-    assert pseudo.glued(told_of) == []
-    for line in verdict_lines(verdict):
-        assert "⟦" in spoken.of(line)
 
 
 def test_no_message_is_joined_to_another_text():

@@ -54,11 +54,6 @@ def trainer_state(folder: Path, steps: int = 3) -> Path:
     return path
 
 
-def test_named_folder_without_metrics_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnusableInputError, match="no trainer metrics in this folder"):
-        find_and_read([], [tmp_path])
-
-
 def test_transformers_log_history(tmp_path: Path) -> None:
     table = _table(trainer_state(tmp_path))
     assert list(table.columns) == ["step", "eval_reward", "kl", "loss"]
@@ -106,15 +101,14 @@ def events_file(folder: Path) -> Path:
     return next(folder.glob("events.out.tfevents.*"))
 
 
-def test_tensorboard_events_old_and_new(tmp_path: Path) -> None:
-    table = _table(events_file(tmp_path))
+def test_tensorboard_events_old_and_new_or_the_command_that_brings_their_reader(
+    tmp_path, monkeypatch
+):
+    path = events_file(tmp_path)
+    table = _table(path)
     assert table["step"].tolist() == [1, 2, 3]
     assert table["val/ratio"].tolist() == [2.0, 3.0, 4.0]
     assert table["loss"].tolist() == [0.25, 0.5, 0.75]
-
-
-def test_tensorboard_missing_is_said_with_its_command(tmp_path, monkeypatch):
-    path = events_file(tmp_path)
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[tensorboard\]'"):
         _table(path)
@@ -224,6 +218,8 @@ def test_values_that_are_not_finite_are_named_with_their_steps(tmp_path: Path) -
     ],
 )
 def test_what_is_no_metrics_file_is_named(tmp_path: Path, name: str, content: str | None) -> None:
+    with pytest.raises(UnusableInputError, match="no trainer metrics in this folder"):
+        find_and_read([], [tmp_path])
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(UnusableInputError, match=name.replace(".", r"\.")):

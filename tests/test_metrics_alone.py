@@ -225,8 +225,8 @@ def test_what_trainers_see_is_found(fault: str, tmp_path: Path) -> None:
     assert verdict.sentence.startswith(word)
 
 
-def _verdict(path: Path) -> Verdict:
-    return check_logs([path], BuildOptions(workers=1))
+def _verdict(path: Path, run: str = "") -> Verdict:
+    return check_logs([path], BuildOptions(workers=1, run=run))
 
 
 def test_the_chart_of_the_finding_stands_first_and_is_marked(tmp_path: Path) -> None:
@@ -252,16 +252,6 @@ def test_many_metrics_are_folded(metrics: int, tmp_path: Path) -> None:
     assert ("More trainer metrics" in out.read_text("utf-8")) == (metrics > 20)
 
 
-FORMS = {"run.html": "html", "run.eml": "email", "run.md": "markdown", "run.zip": "zip"}
-
-
-@pytest.mark.parametrize(("out", "lang"), [*zip(FORMS, ("zh", "en", "zh", "en"), strict=True)])
-def test_every_output_format_has_it(out: str, lang: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "metrics.jsonl", events())
-    report = rlreport.build(path, tmp_path / out, lang=lang)
-    assert report.form == FORMS[out]
-
-
 def test_names_of_metrics_are_hidden_and_their_roles_stay(tmp_path: Path) -> None:
     assert all(roles_of([name]) == {role: name} for role, name in PLAIN_NAMES.items())
     logged = [{f"secret-{k}" if "αβ" in k else k: v for k, v in e.items()} for e in events()]
@@ -280,8 +270,7 @@ def test_several_runs_are_refused_with_their_names_and_one_can_be_chosen(tmp_pat
     path = trackio(tmp_path / "p.db", low=events(), high=events(reward=lambda s: 0.3))
     with pytest.raises(UsageError, match=r"2 runs: high, low\. Choose one with --run NAME"):
         rlreport.build(path, tmp_path / "out")
-    assert rlreport.build(path, tmp_path / "out", run="low").verdict.level == "healthy"
-    assert rlreport.build(path, tmp_path / "out", run="high").verdict.level == "unclear"
+    assert (_verdict(path, "low").level, _verdict(path, "high").level) == ("healthy", "unclear")
     with pytest.raises(UsageError, match="no such run; found: high, low"):
         rlreport.build(path, tmp_path / "out", run="middle")
     for name in ("a", "b"):
@@ -659,10 +648,8 @@ def test_a_column_that_names_several_runs_separates_them(key: str, tmp_path: Pat
     logged = [event | {key: name} for name, event in named]
     path = table(tmp_path / "history.csv", logged)
     with pytest.raises(UsageError, match="metrics of 2 runs: 01, B"):
-        rlreport.build(path, tmp_path / "out")
-    levels = [rlreport.build(path, tmp_path / name, run=name).verdict.level for name in ("01", "B")]
-    assert levels == ["healthy", "critical"]
-    assert "2 reports" in rlreport_command("index", path, "-o", tmp_path / "index.html").stdout
+        _verdict(path)
+    assert [_verdict(path, name).level for name in ("01", "B")] == ["healthy", "critical"]
 
 
 def test_damaged_files_of_metrics_are_refused_in_a_sentence(tmp_path: Path) -> None:

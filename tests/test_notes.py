@@ -16,6 +16,7 @@ from rlreport.pages.notes import MOST_BYTES, render_notes
 from tests.browser import serious, visiting
 from tests.forms import FORMS, everything
 from tests.hostile import MARK, STRINGS, write_log
+from tests.reading import row, write
 from tests.running import rlreport as command
 
 LINKS = """# What was tried
@@ -166,7 +167,6 @@ def test_hostile_notes_run_nothing_and_ask_for_nothing(browser, built, form):
     [
         ("folder", {}),
         ("html", {}),
-        ("html", {"color_scheme": "dark"}),
         ("html", {"viewport": {"width": 390, "height": 800}}),
     ],
 )
@@ -211,33 +211,32 @@ def test_no_text_takes_long_or_grows_without_end():
         assert len(render_notes(text[:MOST_BYTES]).html) < 2_000_000
 
 
-def test_notes_beside_the_logs_are_found_and_only_there(log, tmp_path):
+def test_notes_beside_the_logs_are_found_and_only_there(tmp_path):
+    log = write(tmp_path / "logs" / "log.jsonl", [row(0), row(1)])
     beside = log.parent / "notes.md"
-    try:
-        beside.write_bytes(b"\xef\xbb\xbf# found\r\n\r\nqz\r\nxw\r\n")
+    beside.write_bytes(b"\xef\xbb\xbf# found\r\n\r\nqz\r\nxw\r\n")
+    rlreport.build(log.parent, tmp_path / "out")
+    page = (tmp_path / "out" / "index.html").read_text("utf-8")
+    assert "<h3>found</h3>" in section(page) and "qz\nxw" in page
+    for redact in (True, "names"):
+        rlreport.build(log.parent, tmp_path / "out", redact=redact)
+        written = everything(tmp_path / "out").decode("utf-8", "replace")
+        assert 'author-notes"' not in written and "xw\n" not in written
+        assert "notes.md is left out because texts are redacted" in written
+    rlreport.build(log.parent, tmp_path / "out", redact=True, notes=beside)
+    assert "author-notes" in (tmp_path / "out" / "index.html").read_text("utf-8")
+    for text, why in (
+        (b"x" * (MOST_BYTES + 1), "larger"),
+        (b"qz\xff", "its text is not UTF-8"),
+    ):
+        beside.write_bytes(text)
         rlreport.build(log.parent, tmp_path / "out")
-        page = (tmp_path / "out" / "index.html").read_text("utf-8")
-        assert "<h3>found</h3>" in section(page) and "qz\nxw" in page
-        for redact in (True, "names"):
-            rlreport.build(log.parent, tmp_path / "out", redact=redact)
-            written = everything(tmp_path / "out").decode("utf-8", "replace")
-            assert 'author-notes"' not in written and "xw\n" not in written
-            assert "notes.md is left out because texts are redacted" in written
-        rlreport.build(log.parent, tmp_path / "out", redact=True, notes=beside)
-        assert "author-notes" in (tmp_path / "out" / "index.html").read_text("utf-8")
-        for text, why in (
-            (b"x" * (MOST_BYTES + 1), "larger"),
-            (b"qz\xff", "its text is not UTF-8"),
-        ):
-            beside.write_bytes(text)
-            rlreport.build(log.parent, tmp_path / "out")
-            assert "author-notes" not in (tmp_path / "out" / "index.html").read_text("utf-8")
-            data = (tmp_path / "out" / "data.html").read_text("utf-8")
-            assert f"notes.md cannot be read: {why}" in data
-            with pytest.raises(UsageError, match=why):
-                rlreport.build(log.parent, tmp_path / "out", notes=beside)
-    finally:
-        beside.unlink()
+        assert "author-notes" not in (tmp_path / "out" / "index.html").read_text("utf-8")
+        data = (tmp_path / "out" / "data.html").read_text("utf-8")
+        assert f"notes.md cannot be read: {why}" in data
+        with pytest.raises(UsageError, match=why):
+            rlreport.build(log.parent, tmp_path / "out", notes=beside)
+    beside.unlink()
     rlreport.build(log.parent, tmp_path / "out")
     assert "author-notes" not in (tmp_path / "out" / "index.html").read_text("utf-8")
 

@@ -101,9 +101,10 @@ def test_the_browser_writes_numbers_as_python_does(in_browser, values):
     assert in_browser(values) == expected
 
 
-def test_a_missing_number_says_why():
+def test_a_missing_number_says_why_and_has_no_change():
     missing = number_cell(math.nan, why_missing="no reference")
     assert (missing.text, missing.exact, missing.value) == ("–", "no reference", None)
+    assert change(math.nan, 1.0, "step 0") is None
 
 
 def test_the_exact_value_survives_and_bytes_are_decimal():
@@ -129,10 +130,6 @@ def test_a_change_has_sign_direction_and_words(now, before, kind, expected):
     assert found is not None
     assert (found.delta.text, found.direction) == expected[:2]
     assert expected[2] in (None, found.words)
-
-
-def test_a_change_since_a_missing_number_is_none():
-    assert change(math.nan, 1.0, "step 0") is None
 
 
 def test_the_longest_response_has_a_whole_number_of_tokens():

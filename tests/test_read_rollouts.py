@@ -109,20 +109,17 @@ def test_extremes_of_every_step_are_chosen_within_the_limits(steps, each, length
     assert set(range(min(MAX_PROMPTS, int(table["prompt_id"].max()) + 1))) <= set(shown)
 
 
-@pytest.mark.parametrize(("steps", "each"), [(1, 50_000), (2, 20_000), (20_000, 1)])
-def test_the_latest_extremes_of_the_run_are_chosen_however_many_are_equal(steps, each):
+@pytest.mark.parametrize(
+    ("steps", "each", "length"), [(1, 50_000, 50), (2, 20_000, 50), (20_000, 2, 30_000)]
+)
+def test_the_latest_extremes_are_chosen_however_many_are_equal(steps, each, length):
     rng = np.random.default_rng(0)
-    table = run_of(rng, steps, each, 50)
+    table = run_of(rng, steps, each, length)
     table["reward"] = rng.integers(0, 2, len(table)).astype(float)
     table["kl_max"] = np.where(rng.random(len(table)) < 0.5, np.nan, rng.integers(0, 3))
     table["reward_gap"] = np.inf
-    chosen = choose_rows(table, ["a"]).rows
+    chosen = assert_within_limits(table).rows
     assert np.isin([extreme.row for extreme in extremes(table)], chosen).all()
-
-
-@pytest.mark.parametrize("length", [10, 30_000])
-def test_a_run_of_20000_steps_is_chosen_within_the_limits(length: int) -> None:
-    assert_within_limits(run_of(np.random.default_rng(0), 20_000, 2, length))
 
 
 def test_the_choice_repeats_and_small_runs_are_chosen_whole() -> None:

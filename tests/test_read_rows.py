@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import rlreport
-from rlreport.errors import UnusableInputError, UsageError
+from rlreport.errors import UsageError
 from rlreport.options import ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.read.notes import MISSING_GRADES, Missing, missing_grade
@@ -504,19 +503,6 @@ def test_validation_outside_the_sample_does_not_make_figures_sampled(tmp_path, m
     lines = [row(0, split=split) for split in ("train", "train", "val", "val") for _ in range(3)]
     scan = read(write(tmp_path / "a.jsonl", lines))
     assert (scan.sampled, scan.sampled_of, len(scan.responses)) == (6, 6, 12)
-
-
-def test_names_of_unrecognized_fields_are_redacted(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", [row(step, SECRETLIST=["a"]) for step in range(5)])
-    rlreport.build(path, tmp_path / "out", redact="names", workers=1)
-    held = [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
-    assert not [file for file in held if b"SECRETLIST" in file.read_bytes()]
-
-
-def test_a_log_without_responses_says_why(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", [row(0, trainable=False)] * 3)
-    with pytest.raises(UnusableInputError, match="3 rows of agents that are not trained"):
-        read_logs([path], ReadOptions(workers=1))
 
 
 ATTEMPTS = {

@@ -6,6 +6,7 @@ import gzip
 import json
 import multiprocessing
 import resource
+import shutil
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -98,7 +99,6 @@ LONG_TEXT = f"a: &a {'x' * 1_000_000}\n" + f"b: [{'*a,' * 100}]\n" * 500
         ("c.yaml", LONG_TEXT, "2,000,000 characters with aliases expanded"),
         ("c.yaml", "".join(f"%TAG !a{i}! b\n" for i in range(120_000)), "100 directives"),
         ("c.yaml", f"a: {':'.join(['1'] * 900_000)}", "is not plain YAML"),
-        ("c.yaml", f"a: {':'.join(['1'] * 900)}.5", "is not plain YAML"),
         ("c.yaml", f"0x{'f' * 20_000}: [0x{'f' * 20_000}]", ""),
         ("c.json", '{"k":' * 22 + f"[{','.join(['{}'] * 600_000)}]" + "}" * 22, ""),
         ("c.yaml", "a: " + "x" * 2_000_000, "larger than 2,000,000 bytes"),
@@ -202,8 +202,6 @@ def nested(path: Path) -> None:
     ("name", "write", "said"),
     [
         ("a.json.gz", packed(b"[],", 29_000_000), "over 1,000,000,000 bytes of memory"),
-        ("a.json.gz", packed(b'{"":0},', 12_000_000), "over 1,000,000,000 bytes of memory"),
-        ("a.json.gz", packed(b'"a",', 50_000_000), "over 1,000,000,000 bytes of memory"),
         ("a.json", lambda path: path.write_bytes(b"{}\n" * 40_000_000), "bytes of memory"),
         ("a.parquet", parquet(repeated), "too much memory when decoded"),
         ("a.parquet", parquet(lambda pa: {"a": pa.repeat(1.0, 25_000_000)}), "too many for its"),
@@ -255,20 +253,22 @@ def report(folder: Path, table: bytes) -> Path:
     ("table", "said"),
     [
         (b"step,n,split,prompt_id,reward" + b",x" * 2_000_000 + b"\n", "5,000 columns"),
-        (b"step,n,split,prompt_id,reward" + b",x" * 4_000 + b"\n" + b"1\n" * 20_000, "cells"),
         (b"step,n,split,prompt_id,reward\n" + b"," * 60_000_000, "cells"),
     ],
 )
 def test_a_report_whose_table_is_wide_is_refused(table: bytes, said: str, tmp_path: Path) -> None:
-    error = outcome("report", report(tmp_path, table))
+    archive = shutil.make_archive(str(tmp_path / "a"), "zip", report(tmp_path, table), "data")
+    error = outcome("report", Path(archive))
     assert said in error
-    assert str(tmp_path) in error
+    assert archive in error
 
 
 def test_a_report_that_unfolds_is_refused(tmp_path: Path) -> None:
     about = report(tmp_path, b"") / "data" / "report.json"
     about.write_bytes(b"[" + b"[]," * 20_000_000 + b"[]]")
-    assert "bytes of memory" in outcome("report", tmp_path)
+    archive = shutil.make_archive(str(tmp_path / "report"), "zip", tmp_path, "data")
+    for path in (tmp_path, Path(archive)):
+        assert "bytes of memory" in outcome("report", path)
     about.write_bytes(b" " * 64_000_001)
     assert "64,000,000 bytes" in outcome("report", tmp_path)
 

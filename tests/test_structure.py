@@ -115,19 +115,17 @@ def targets(node: ast.Import | ast.ImportFrom) -> set[str]:
 STATIC = Path(__file__).resolve().parents[1] / "static"
 
 
-def write(folder: Path, **modules: str) -> None:
-    for name, source in modules.items():
-        (folder / f"{name}.js").write_text(source, "utf-8")
-
-
 def test_the_joined_script_has_modules_after_those_they_import_and_leaks_no_name(tmp_path):
-    write(
-        tmp_path,
-        main='import { twice as double } from "./sums.js";\nglobalThis.answer = double(21);\n',
-        sums="const two = 2;\nexport function twice(x) {\n  return two * x;\n}\n",
-    )
-    joined = join_scripts(tmp_path)
-    assert joined.index('modules["sums.js"]') < joined.index('modules["main.js"]')
+    sources = {
+        "page/main.js": 'import { twice as f } from "../list/sums.js";\nglobalThis.answer = f(21);',
+        "list/sums.js": 'import { two } from "./two.js";\nexport const twice = (x) => two * x;\n',
+        "list/two.js": "export const two = 2;\n",
+    }
+    for name, source in sources.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(source, "utf-8")
+    joined = join_scripts(tmp_path, "page/main.js")
+    assert re.findall(r'^modules\["([^"]*)"\]', joined, re.M) == [*sources][::-1]
     assert "import" not in joined
     assert "export" not in joined
     if shutil.which("node") is None:
@@ -153,14 +151,3 @@ def test_scripts_and_style_cannot_end_or_change_their_element(lang: str) -> None
     for text in (shared.style, shared.report, shared.one_file):
         assert not re.search(r"</script|</style|<!--|\r", text, re.IGNORECASE)
         assert not re.search(r"^(import|export)\b", text, re.MULTILINE)  # all forms are joined
-
-
-def test_modules_of_different_folders_import_each_other(tmp_path: Path) -> None:
-    (tmp_path / "page").mkdir()
-    (tmp_path / "list").mkdir()
-    write(tmp_path / "page", main='import { a } from "../list/rows.js";\nglobalThis.b = a;\n')
-    write(tmp_path / "list", rows='import { c } from "./table.js";\nexport const a = c;\n')
-    write(tmp_path / "list", table="export const c = 3;\n")
-    joined = join_scripts(tmp_path, "page/main.js")
-    names = re.findall(r'^modules\["([^"]*)"\]', joined, re.M)
-    assert names == ["list/table.js", "list/rows.js", "page/main.js"]

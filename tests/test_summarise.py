@@ -250,9 +250,6 @@ def test_correlation_equals_numpy_and_is_missing_without_spread():
     found = groups.correlation(x, y)
     assert found[0] == pytest.approx(np.corrcoef(x[:10], y[:10])[0, 1])
     assert np.isnan(found[1])
-
-
-def test_no_rows_give_no_groups():
-    groups = Grouped.by(np.zeros(0, np.int64))
-    assert len(groups) == 0
-    assert groups.mean(np.zeros(0)).shape == (0,)
+    none = Grouped.by(np.zeros(0, np.int64))
+    assert len(none) == 0
+    assert none.mean(np.zeros(0)).shape == (0,)
