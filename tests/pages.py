@@ -268,10 +268,11 @@ def _rollout(n: int, made: Made, random: np.random.Generator) -> Rollout:
         value=random.normal(size=made.tokens),
         advantage=random.normal(size=made.tokens),
     )
+    figures.return_ = random.normal(size=made.tokens)
     if made.nan:
         logp[3] = np.nan
         figures.value = np.full(made.tokens, np.nan)
-        figures.advantage = None
+        figures.advantage = figures.return_ = None
     raw = [made.logged.get(token, token) or "Ģ" for token in tokens]
     made_up = Rollout(
         100, n, "rank_0.jsonl", n + 1, "", "", raw_tokens=raw, tokens=tokens, figures=figures
@@ -309,7 +310,7 @@ def converse(rollout: Rollout, count: int) -> None:
             )
         rollout.conversation.append(turn)
     rollout.figures = rollout.figures.between(0, len(rollout.tokens))
-    for name in ("logp", "log_ratio", "token_reward", "value", "advantage"):
+    for name in ("logp", "log_ratio", "token_reward", "value", "advantage", "return_"):
         getattr(rollout.figures, name)[~rollout.sampled] = np.nan
 
 
