@@ -62,10 +62,6 @@ def expected(row: dict) -> dict[str, float]:
         "surprisal_mean": -by_token["logp"].mean(),
         "rlhf_reward": reward.sum(),
         "non_score_reward": reward.sum() - row["reward"],
-        "kl_penalty_n": size - 1,
-        "kl_penalty_xy": (ratio * reward)[:-1].sum(),
-        "kl_penalty_xx": (ratio * ratio)[:-1].sum(),
-        "kl_penalty_yy": (reward * reward)[:-1].sum(),
     }
     if row.get("values") is None:
         return figures
@@ -169,7 +165,7 @@ def test_token_values_in_the_pages_equal_numpy(token_run):
     by_step: dict[int, list[dict]] = {}
     for row in rows:
         by_step.setdefault(row["step"], []).append(row)
-    picked = random.Random(7).sample(sorted(by_step), 20)
+    picked = random.Random(7).sample(sorted(by_step), 30)
     compared = 0
     for step in picked:
         n = random.Random(step).randrange(len(by_step[step]))

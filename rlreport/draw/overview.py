@@ -178,20 +178,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         axis="mean over responses",
         needs="dropped_share",
     ),
-    _chart(
-        "rlhf_reward",
-        "Reward with and without the KL penalty",
-        Curve("rlhf_reward_mean", "with penalty", key="rlhf", style=(LIGHT["info"], SOLID)),
-        Curve("reward_mean", "score", style=(LIGHT["policy"], DOTTED)),
-        needs="non_score_reward_mean",
-    ),
     reward_part_charts,
-    _chart(
-        "kl_coefficient",
-        "KL coefficient, inferred",
-        Curve("kl_coefficient", "coefficient"),
-        needs="kl_coefficient",
-    ),
     _chart(
         "mismatch",
         "Sampler against trainer",

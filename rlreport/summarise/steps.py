@@ -195,7 +195,6 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         ),
         "loop_rate": steps.mean(np.sign(column["loop_share"])),
         **_critic(column, steps),
-        **_kl_coefficient(column, steps),
         **_groups(column, steps),
         "pass_at_1": steps.mean(passes.at_1),
         "pass_at_k": steps.mean(passes.at_k),
@@ -305,18 +304,6 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
         "return_std": np.sqrt(of_returns),
         "explained_variance": 1.0 - ratio(variance("value_error"), of_returns),
     }
-
-
-def _kl_coefficient(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Estimate the KL coefficient β of each step by regressing token reward on log-ratio."""
-    n = steps.sum(column["kl_penalty_n"])
-    x, y, xx, xy, yy = (steps.sum(column[f"kl_penalty_{s}"]) for s in ("x", "y", "xx", "xy", "yy"))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        var_x, var_y, cov = xx - x * x / n, yy - y * y / n, xy - x * y / n
-        usable = (n >= 3) & (var_x > 1e-10 * np.maximum(n, 1))
-        slope = np.where(usable, cov / var_x, np.nan)
-        fit = np.where(usable & (var_y > 1e-12), cov * cov / (var_x * var_y), np.nan)
-    return {"kl_coefficient": -slope + 0.0, "kl_coefficient_r2": np.minimum(fit, 1.0)}
 
 
 def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.generic]]:
