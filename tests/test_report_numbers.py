@@ -165,7 +165,7 @@ def test_token_values_in_the_pages_equal_numpy(token_run):
     by_step: dict[int, list[dict]] = {}
     for row in rows:
         by_step.setdefault(row["step"], []).append(row)
-    picked = random.Random(7).sample(sorted(by_step), 30)
+    picked = random.Random(7).sample(sorted(by_step), 20)
     compared = 0
     for step in picked:
         n = random.Random(step).randrange(len(by_step[step]))
@@ -175,7 +175,7 @@ def test_token_values_in_the_pages_equal_numpy(token_run):
         for name, values in shown.items():
             np.testing.assert_allclose(values, expected[name], rtol=6e-6, atol=2e-6, err_msg=name)
             compared += len(values)
-    assert compared > 1000
+    assert compared > 800
 
 
 def test_report_json_and_csv_say_the_same(token_run):

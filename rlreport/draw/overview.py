@@ -29,7 +29,10 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
 
 # Names of charts that are visible, not collapsed, even if no problem was found in them
-USUAL = ("reward", "reward_validation", "kl", "length", "surprisal", "tool_errors")
+USUAL = (
+    *("reward", "reward_validation", "reward_environments", "kl"),
+    *("length", "length_environments", "surprisal", "tool_errors"),
+)
 # Width of a chart, as a key of ``theme.WIDTH``, by its place on the page
 SIZES: dict[PageSlot, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
 
@@ -297,11 +300,9 @@ def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | N
         places[own[0][1].name] = "lead"
     order, result = list(places), []
     for chart in charts:
-        # A chart that a finding names has a place of its own.
-        switch = "" if chart.name in places else chart.switch
-        place = places.get(switch or chart.name, "more")
+        place = places.get(chart.name, "more")
         group = chart.group if place == "more" else ""  # the heading of collapsed charts
-        result.append(replace(chart.sized(SIZES[place]), place=place, group=group, switch=switch))
+        result.append(replace(chart.sized(SIZES[place]), place=place, group=group))
     return sorted(result, key=lambda c: order.index(c.name) if c.name in places else len(order))
 
 

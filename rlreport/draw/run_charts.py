@@ -195,17 +195,15 @@ def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         change = means.iloc[-part:].mean() - means.iloc[:part].mean()
         lowest = change.nsmallest(MOST_ENVIRONMENTS).index
         drawn_names = [name for name in means if name in lowest]
-        chart = curve_chart(
+        yield curve_chart(
             frame,
             f"{column}_environments",
             title,
             curves_of(means[drawn_names].items(), "environment_"),
             axis=message("mean of each environment"),
-            wide=column == "reward",
             labels=150,
             omitted=means.shape[1] - len(drawn_names),
         )
-        yield chart and replace(chart, switch=column)
 
 
 MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts

@@ -102,7 +102,6 @@ class Change:
     since: str
     delta: Cell
     direction: str
-    words: str
 
 
 @dataclass(frozen=True, slots=True)
