@@ -239,7 +239,7 @@ def step_view(made: Made) -> dict[str, Any]:
         "responses", "Responses of step 100", [ColumnView("n", "#"), *text_columns, *columns], rows
     )
     return {
-        "incomplete": "",
+        "incomplete": False,
         "in_progress": False,
         "sample_note": "",
         "step": "100",

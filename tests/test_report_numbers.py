@@ -98,7 +98,7 @@ def test_a_run_of_texts_has_no_token_figures_and_names_its_incomplete_step(real_
         assert steps[missing].isna().all()
     assert steps.index[steps["incomplete"]].tolist() == [2300]
     page = (report / "steps" / "2300.html").read_text("utf-8")
-    assert "56 of the usual 128 responses" in page
+    assert "incomplete</span>" in page
 
 
 def test_every_figure_of_responses_equals_numpys(token_run, shared_data):

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from rlreport.check.finding import SEVERITIES, Finding, Severity
 from rlreport.choose import evenly
@@ -194,8 +193,6 @@ class Frame:
     findings: Sequence[Finding] = ()  # findings to mark on the charts that they refer to
     # first and last step of the axis, None for those of ``steps``
     within: tuple[float, float] | None = None
-    # step that is still being logged, marked on every chart; None for none
-    in_progress: int | None = None
 
     @property
     def extent(self) -> tuple[float, float]:
@@ -220,11 +217,8 @@ class Frame:
         return Axis(low, high, message("step"), format=",d", count=count)
 
     def marks(self, chart: str) -> list[Mark]:
-        """Return what to shade on the chart with this name: findings, and a step in progress."""
+        """Return what to shade on the chart with this name: the findings that refer to it."""
         marks = []
-        if self.in_progress is not None:
-            text = message("step {step} is in progress", step=self.in_progress)
-            marks.append(Mark("info", text, text, self._spans(self.steps == self.in_progress)))
         for finding in self.findings:
             if chart not in finding.charts:
                 continue
@@ -238,17 +232,14 @@ class Frame:
                     if until is None
                     else format_message("{name}, since step {since} until step {until}", values)
                 )
-            marks.append(Mark(finding.severity, finding.title, text, self._spans(mask)))
+            # [start, end] of each block of marked steps, extended halfway to its neighbours
+            blocks: list[list[float]] = self.edges[spans(mask)].tolist()
+            marks.append(Mark(finding.severity, finding.title, text, blocks))
         return [mark for mark in marks if mark.spans]
-
-    def _spans(self, marked: NDArray[np.bool_]) -> list[list[float]]:
-        """Return [start, end] of each block of marked steps, extended halfway to its neighbours."""
-        runs: list[list[float]] = self.edges[spans(marked)].tolist()
-        return runs
 
 
 class Mark(NamedTuple):
-    """Steps to shade on a chart: those of a finding (detected problem), or the one in progress."""
+    """Steps to shade on a chart: those of a finding (detected problem)."""
 
     severity: Severity  # sets the colour
     title: str  # text of the tooltip

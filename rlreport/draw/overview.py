@@ -263,11 +263,11 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
 
 
 def overview_charts(
-    tables: Tables, findings: Sequence[Finding] = (), *, band: float = 1.0, run: str = ""
+    tables: Tables, findings: Sequence[Finding] = (), *, band: float = 1.0
 ) -> list[Chart]:
     if tables.steps.empty:
         return []
-    frame = Frame(floats(tables.steps, "step"), findings, in_progress=tables.in_progress)
+    frame = Frame(floats(tables.steps, "step"), findings)
     judged = Run(tables)
     training = replace(judged.tables, steps=tables.steps)
     charts: dict[str, Chart] = {}
@@ -279,7 +279,7 @@ def overview_charts(
         )
         for chart in entry_charts:
             if chart is not None:
-                charts.setdefault(chart.name, _add_description(chart, run, tables.sample_note))
+                charts.setdefault(chart.name, _add_description(chart, tables.sample_note))
     return list(charts.values())
 
 
@@ -306,13 +306,11 @@ def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | N
     return sorted(result, key=lambda c: order.index(c.name) if c.name in places else len(order))
 
 
-def _add_description(chart: Chart, run: str, sample_note: str) -> Chart:
+def _add_description(chart: Chart, sample_note: str) -> Chart:
     title = chart.title
     if sample_note and chart.name in SAMPLED:
         title = message("{title}, {sample}", title=title, sample=sample_note)
     text = message("{title}. {description}", title=title, description=chart.description)
-    if run:
-        text = message("{run}. {words}", run=run, words=text)
     return replace(chart, title=title, spec={**chart.spec, "description": text})
 
 

@@ -398,7 +398,7 @@ def step_view(
             context.options.language.of({key: data[key] for key in _OF_TEXTS if key in data})
         ),
         "tokens": pack_tokens(rows.with_tokens, plan.digits),
-        "incomplete": _incomplete(job),
+        "incomplete": job.figures["incomplete"][-1],
         "in_progress": job.in_progress,
     }
 
@@ -531,13 +531,3 @@ def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dic
         "href": addresses.any_step("{step}"),
         "prompt": addresses.prompt("{prompt}"),
     }
-
-
-def _incomplete(job: StepJob) -> str:
-    if not job.figures["incomplete"][-1]:
-        return ""
-    return message(
-        "Incomplete: {some:count} of the usual {usual:count} responses.",
-        some=job.figures["responses"][-1],
-        usual=job.usual_responses,
-    )

@@ -333,7 +333,6 @@ class StepJob:
     # this step and those the page links to: neighbours, the first, onsets of findings
     linked: list[int]
     findings: list[Finding]  # findings that refer to the step, without data of other steps
-    usual_responses: int | None  # usual number of responses of a step, if this one is incomplete
     in_progress: bool  # whether the step is still being written
 
 
