@@ -30,7 +30,7 @@ from rlreport.draw.chart import (
 )
 from rlreport.draw.theme import INTERACTION, LIGHT, LINE, PALETTE, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, Ints, spans
-from rlreport.text.messages import clauses, format_message, message, plural, sentences
+from rlreport.text.messages import clauses, message, plural, sentences
 from rlreport.text.numbers import written
 
 MOST_POINTS = 400  # maximum number of points per curve
@@ -158,14 +158,10 @@ def sparkline(values: Floats, steps: Ints | None = None) -> str:
         return ""
     at = np.arange(len(values)) if steps is None else steps.astype(np.float64)
     across = _WIDTH * (at - at[0]) / (at[-1] - at[0])
-    if len(values) > SPARKLINE_POINTS:  # means of neighbours, both ends, lowest and highest
-        groups = np.arange(len(values)) * (SPARKLINE_POINTS - 4) // len(values)
+    if len(values) > SPARKLINE_POINTS:  # means of neighbours
+        groups = np.arange(len(values)) * SPARKLINE_POINTS // len(values)
         means = pd.DataFrame({"x": across, "y": values}).groupby(groups).mean()
-        extremes = [np.nan_to_num(sign * values, nan=-np.inf).argmax() for sign in (1, -1)]
-        kept = np.unique([0, *extremes, len(values) - 1])
-        across, values = (np.append(a[kept], b) for a, b in ((across, means.x), (values, means.y)))
-        order = np.argsort(across, kind="stable")
-        across, values = across[order], values[order]
+        across, values = means.x.to_numpy(), means.y.to_numpy()
     if is_sparse(values):
         across, values = across[np.isfinite(values)], values[np.isfinite(values)]
     finite = np.isfinite(values)
@@ -224,14 +220,8 @@ class Frame:
                 continue
             text, mask = finding.name or finding.title, np.isin(self.steps, finding.steps)
             if finding.onset is not None:
-                since, until = finding.onset.step, finding.until
-                mask = (self.steps >= since) & (self.steps <= (np.inf if until is None else until))
-                values = {"name": text, "since": since, "until": until}
-                text = (
-                    format_message("{name}, since step {since}", values)
-                    if until is None
-                    else format_message("{name}, since step {since} until step {until}", values)
-                )
+                last = np.inf if finding.until is None else finding.until
+                mask = (self.steps >= finding.onset.step) & (self.steps <= last)
             # [start, end] of each block of marked steps, extended halfway to its neighbours
             blocks: list[list[float]] = self.edges[spans(mask)].tolist()
             marks.append(Mark(finding.severity, finding.title, text, blocks))
