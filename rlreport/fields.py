@@ -58,7 +58,7 @@ FIELDS = (
           feeds="advantages, returns, explained variance"),
     Field("token_rewards", "floats", "input of GAE: KL penalty, plus the reward at the end",
           at_hand="−β·(logp − ref_logp), plus `reward` on the last token",
-          feeds="advantages, returns, KL coefficient, `rlhf_reward`"),
+          feeds="advantages, returns, `rlhf_reward`"),
     Field("sampler_logprobs", "floats", "log-probability that the sampler returned, nats",
           at_hand="what the inference engine returned",
           feeds="the check that sampler and trainer agree"),

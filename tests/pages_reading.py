@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from rlreport.text.tokens import BYTE_OF
-
 
 class Elements(HTMLParser):
     """Elements of a document with their attributes, its text, and that of scripts and styles."""
@@ -92,16 +90,9 @@ def unpack(packed: str) -> tuple[dict, np.ndarray, dict[str, np.ndarray]]:
 
 
 def as_logged(header: dict, i: int) -> str:
-    """The string of a vocabulary entry, spelled from its text where the page leaves it out."""
+    """The string of a vocabulary entry, which the page leaves out where it is the text."""
     text, raw = header["text"][i], header["raw"][i]
-    if raw is not None:
-        return raw
-    if header["style"] == "sentencepiece":
-        return "▁".join(text.split(" "))
-    if header["style"] == "byte-level":
-        characters = {byte: character for character, byte in BYTE_OF.items()}
-        return "".join(characters[byte] for byte in text.encode())
-    return text
+    return text if raw is None else raw
 
 
 def page_tokens(page: Path) -> dict[int, tuple[list[str], dict[str, np.ndarray]]]:

@@ -1,4 +1,4 @@
-"""Reports of several environments and endings: their table, switch of charts, filter of lists."""
+"""Reports of several environments and endings: their table, charts, filter of lists."""
 
 from __future__ import annotations
 
@@ -53,16 +53,11 @@ def test_the_table_of_environments_leads_to_their_responses_alone(browser, repor
         assert len(listed(page)) == 6
 
 
-def test_charts_switch_between_the_mean_and_the_environments(browser, report):
+def test_charts_of_environments_are_shown(browser, report):
     with visiting(browser, report / "index.html") as page:
-        mean, parts = (page.locator(f'figure[data-chart="{n}"]') for n in
-                       ("reward", "reward_environments"))  # fmt: skip
-        assert mean.is_visible() and not parts.is_visible()
-        mean.get_by_role("button", name="By environment").click()
-        assert parts.is_visible() and not mean.is_visible()
+        parts = page.locator('figure[data-chart="reward_environments"]')
+        assert parts.is_visible()
         assert {"math", "math_hard", "code"} <= set(parts.locator("svg text").all_text_contents())
-        parts.get_by_role("button", name="All environments").click()
-        assert mean.is_visible() and not parts.is_visible()
     for name in ("reward", "length"):
         spec = json.loads((report / f"data/charts/{name}_environments.vl.json").read_text())
         assert len({row["series"] for row in spec["data"]["values"]}) == 3

@@ -104,15 +104,12 @@ def heights(path: str) -> list[tuple[float, float]]:
     return [(float(x), (22 - float(y)) / 20) for x, y in points]
 
 
-def test_a_sparkline_keeps_extremes_in_order_and_gaps_where_all_neighbours_are_missing():
+def test_a_sparkline_has_means_in_order_and_gaps_where_all_neighbours_are_missing():
     values = spiky(1_000)
     points = heights(sparkline(values))
     assert len(points) <= SPARKLINE_POINTS
     assert [x for x, _ in points] == sorted(x for x, _ in points)
-    assert (points[0][0], points[-1][0]) == (0.0, 100.0)
-    tops = {up: x for x, up in points}
-    assert tops[1.0] == pytest.approx(100 * 333 / 999, abs=0.1)
-    assert tops[0.0] == pytest.approx(100 * 500 / 999, abs=0.1)
+    assert points[0][0] < 1 and points[-1][0] > 99
     values[np.arange(1_000) % 10 != 0] = np.nan
     assert sparkline(values).count("M") == 1
     values[400:600] = np.nan

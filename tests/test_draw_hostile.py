@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rlreport import api
 from rlreport.check.finding import Finding
-from rlreport.draw.chart import Chart, correlation, drawable, label, limits, unique_names
+from rlreport.draw.chart import Chart, drawable, label, limits, unique_names
 from rlreport.draw.curves import sparkline
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import token_charts
@@ -220,21 +220,6 @@ def test_an_axis_is_finite_and_holds_what_is_drawn(values: list[float]) -> None:
     for value in values:
         if abs(value) <= 1e150:
             assert low <= value <= high or abs(value) < 1e-140
-
-
-@given(st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=30), st.integers(0, 9))
-def test_correlations_are_those_of_numpy(values: list[float], seed: int) -> None:
-    one = np.array(values)
-    other = one + np.random.default_rng(seed).normal(size=len(one))
-    r = correlation(one, other)
-    if not np.isnan(r) and np.ptp(one) > 1e-3:
-        assert r == pytest.approx(np.corrcoef(one, other)[0, 1], abs=1e-6)
-
-
-def test_figures_of_any_size_have_a_correlation() -> None:
-    huge = np.array([1e149, 2e149, 4e149])
-    assert correlation(huge, -huge) == pytest.approx(-1.0)
-    assert np.isnan(correlation(np.array([0.3, 0.3, 0.30000000000000004]), huge))
 
 
 @pytest.mark.parametrize(

@@ -194,13 +194,13 @@ def charted(tables: Tables) -> dict[str, Chart]:
     return {c.title: c for c in overview_charts(tables) if c.name.startswith("metric_")}
 
 
-def test_metrics_with_a_role_stand_first_and_constants_are_one_line():
+def test_metrics_with_a_role_stand_first_and_constants_are_not_drawn():
     varied = ("lr", "misc", "loss", "actor/entropy", "objective/kl", "clip_ratio/region_mean")
     metrics = {name: [1.0, 2.0, 3.0] for name in varied} | {"gamma": [0.5] * 3}
     tables = with_metrics(**metrics)
     first = ["objective/kl", "actor/entropy", "loss", "clip_ratio/region_mean", "lr", "misc"]
     assert [*charted(tables)] == first
-    assert not_drawn(tables) == ["Trainer metrics, constant: gamma 0.500."]
+    assert not_drawn(tables) == []
 
 
 def test_further_columns_of_the_log_have_charts_and_parts_of_the_reward_their_own():

@@ -117,19 +117,18 @@ def test_the_exact_value_survives_and_bytes_are_decimal():
 @pytest.mark.parametrize(
     ("now", "before", "kind", "expected"),
     [
-        (1.5, 1.0, "number", ("+0.500", "up", "up by 0.500 since step 0")),
-        (2.0, 2.0, "number", ("±0", "flat", None)),
-        (0.1 + 0.2, 0.3, "number", ("±0", "flat", None)),  # which only rounding changes
-        (0.3003, 0.3, "number", ("+0.000300", "up", None)),
-        (0.25, 0.375, "share", ("−12.5 points", "down", "down by 12.5 points since step 0")),
-        (0.101, 0.1, "share", ("+0.100 points", "up", None)),
+        (1.5, 1.0, "number", ("+0.500", "up")),
+        (2.0, 2.0, "number", ("±0", "flat")),
+        (0.1 + 0.2, 0.3, "number", ("±0", "flat")),  # which only rounding changes
+        (0.3003, 0.3, "number", ("+0.000300", "up")),
+        (0.25, 0.375, "share", ("−12.5 points", "down")),
+        (0.101, 0.1, "share", ("+0.100 points", "up")),
     ],
 )
-def test_a_change_has_sign_direction_and_words(now, before, kind, expected):
+def test_a_change_has_sign_and_direction(now, before, kind, expected):
     found = change(now, before, "step 0", kind)
     assert found is not None
-    assert (found.delta.text, found.direction) == expected[:2]
-    assert expected[2] in (None, found.words)
+    assert (found.delta.text, found.direction) == expected
 
 
 def test_the_longest_response_has_a_whole_number_of_tokens():

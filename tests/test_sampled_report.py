@@ -75,7 +75,6 @@ def test_pages_with_figures_of_the_sample_say_so(report):
     assert f"Counts of texts and tokens come {NOTE}." in index
     assert f"(distinct-2), {NOTE}<" in index
     assert f"Counted {NOTE}." in index  # the finding that counts texts
-    assert "The sample consists of whole groups" in pages["data"]
 
 
 def test_a_step_lists_what_lies_outside_the_sample_without_a_figure(report):

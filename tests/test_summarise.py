@@ -48,25 +48,6 @@ def test_tables_have_the_documented_columns_and_dtypes():
                 assert made[column.name].dtype == column.dtype, column.name
 
 
-def test_the_kl_coefficient_is_minus_the_slope_of_token_reward_on_log_ratio():
-    random = np.random.default_rng(0)
-    sums: dict[str, list[float]] = {name: [] for name in ("n", "x", "y", "xx", "xy")}
-    for _ in range(8):
-        x = random.normal(size=20)
-        y = -0.07 * x
-        for name, value in zip(sums, (x**0, x, y, x * x, x * y), strict=True):
-            sums[name].append(float(np.sum(value)))
-    table = responses(reward=np.zeros(8), **{f"kl_penalty_{k}": v for k, v in sums.items()})
-    row = steps_of(table).iloc[0]
-    assert row["kl_coefficient"] == pytest.approx(0.07, rel=1e-9)
-
-
-def test_no_kl_coefficient_without_spread_in_the_log_ratio():
-    zeros = {f"kl_penalty_{k}": np.zeros(4) for k in ("x", "y", "xx", "xy")}
-    table = responses(reward=np.zeros(4), kl_penalty_n=np.full(4, 30.0), **zeros)
-    assert np.isnan(steps_of(table)["kl_coefficient"].iloc[0])
-
-
 def test_groups_count_those_with_several_responses_alone():
     table = responses(reward=[1.0, 1.0, 0.0, 1.0, 5.0], group=[0, 0, 1, 1, 2])
     row = steps_of(table).iloc[0]

@@ -100,11 +100,7 @@ def rank_by_interest(
 
 
 FINEST_DIGITS = 6  # Significant digits of token values at the highest level of detail
-# With at most this many significant digits, pages omit arrays in DERIVABLE to save space
-COMPACT = 4
-
-# Arrays of token values that the page's scripts can compute from the other arrays
-DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
+COMPACT = 4  # Those of pages with many token values
 
 # Typical bytes of a page, of a response and of a token value by its digits, compressed. The first
 # rendering tells how far they are off.

@@ -126,13 +126,6 @@ def varies(values: Floats) -> bool:
     return len(finite) > 1 and bool(np.ptp(finite) > LEAST_VARIED * np.abs(finite).max())
 
 
-def correlation(one: Floats, other: Floats) -> float:
-    """Return Pearson's r of finite values; NaN for fewer than three, or without variation."""
-    if len(one) < 3 or not (varies(one) and varies(other)):
-        return float("nan")
-    return float(np.corrcoef(one, other)[0, 1])
-
-
 def bins(values: Floats) -> tuple[float, float, float]:
     """Return (bin width, first edge, last edge) for about MOST_BINS or fewer bins."""
     low, high = float(values.min()), float(values.max())
@@ -217,7 +210,6 @@ class Chart:
     # section of the overview page: ``lead`` (most prominent), ``reward``, ``open``, or ``more``
     # (collapsed)
     place: PageSlot = "open"
-    switch: str = ""  # name of the chart in whose place readers can show this one, "" for none
     smoothed: bool = False  # whether curves are smoothed, with the logged values behind them
     png: bytes = b""  # picture for mail and Markdown, b"" until it is drawn
 

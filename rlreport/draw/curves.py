@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from rlreport.check.finding import SEVERITIES, Finding, Severity
 from rlreport.choose import evenly
@@ -31,7 +30,7 @@ from rlreport.draw.chart import (
 )
 from rlreport.draw.theme import INTERACTION, LIGHT, LINE, PALETTE, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, Ints, spans
-from rlreport.text.messages import clauses, format_message, message, plural, sentences
+from rlreport.text.messages import clauses, message, plural, sentences
 from rlreport.text.numbers import written
 
 MOST_POINTS = 400  # maximum number of points per curve
@@ -159,14 +158,10 @@ def sparkline(values: Floats, steps: Ints | None = None) -> str:
         return ""
     at = np.arange(len(values)) if steps is None else steps.astype(np.float64)
     across = _WIDTH * (at - at[0]) / (at[-1] - at[0])
-    if len(values) > SPARKLINE_POINTS:  # means of neighbours, both ends, lowest and highest
-        groups = np.arange(len(values)) * (SPARKLINE_POINTS - 4) // len(values)
+    if len(values) > SPARKLINE_POINTS:  # means of neighbours
+        groups = np.arange(len(values)) * SPARKLINE_POINTS // len(values)
         means = pd.DataFrame({"x": across, "y": values}).groupby(groups).mean()
-        extremes = [np.nan_to_num(sign * values, nan=-np.inf).argmax() for sign in (1, -1)]
-        kept = np.unique([0, *extremes, len(values) - 1])
-        across, values = (np.append(a[kept], b) for a, b in ((across, means.x), (values, means.y)))
-        order = np.argsort(across, kind="stable")
-        across, values = across[order], values[order]
+        across, values = means.x.to_numpy(), means.y.to_numpy()
     if is_sparse(values):
         across, values = across[np.isfinite(values)], values[np.isfinite(values)]
     finite = np.isfinite(values)
@@ -194,8 +189,6 @@ class Frame:
     findings: Sequence[Finding] = ()  # findings to mark on the charts that they refer to
     # first and last step of the axis, None for those of ``steps``
     within: tuple[float, float] | None = None
-    # step that is still being logged, marked on every chart; None for none
-    in_progress: int | None = None
 
     @property
     def extent(self) -> tuple[float, float]:
@@ -220,35 +213,23 @@ class Frame:
         return Axis(low, high, message("step"), format=",d", count=count)
 
     def marks(self, chart: str) -> list[Mark]:
-        """Return what to shade on the chart with this name: findings, and a step in progress."""
+        """Return what to shade on the chart with this name: the findings that refer to it."""
         marks = []
-        if self.in_progress is not None:
-            text = message("step {step} is in progress", step=self.in_progress)
-            marks.append(Mark("info", text, text, self._spans(self.steps == self.in_progress)))
         for finding in self.findings:
             if chart not in finding.charts:
                 continue
             text, mask = finding.name or finding.title, np.isin(self.steps, finding.steps)
             if finding.onset is not None:
-                since, until = finding.onset.step, finding.until
-                mask = (self.steps >= since) & (self.steps <= (np.inf if until is None else until))
-                values = {"name": text, "since": since, "until": until}
-                text = (
-                    format_message("{name}, since step {since}", values)
-                    if until is None
-                    else format_message("{name}, since step {since} until step {until}", values)
-                )
-            marks.append(Mark(finding.severity, finding.title, text, self._spans(mask)))
+                last = np.inf if finding.until is None else finding.until
+                mask = (self.steps >= finding.onset.step) & (self.steps <= last)
+            # [start, end] of each block of marked steps, extended halfway to its neighbours
+            blocks: list[list[float]] = self.edges[spans(mask)].tolist()
+            marks.append(Mark(finding.severity, finding.title, text, blocks))
         return [mark for mark in marks if mark.spans]
-
-    def _spans(self, marked: NDArray[np.bool_]) -> list[list[float]]:
-        """Return [start, end] of each block of marked steps, extended halfway to its neighbours."""
-        runs: list[list[float]] = self.edges[spans(marked)].tolist()
-        return runs
 
 
 class Mark(NamedTuple):
-    """Steps to shade on a chart: those of a finding (detected problem), or the one in progress."""
+    """Steps to shade on a chart: those of a finding (detected problem)."""
 
     severity: Severity  # sets the colour
     title: str  # text of the tooltip

@@ -29,7 +29,10 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
 
 # Names of charts that are visible, not collapsed, even if no problem was found in them
-USUAL = ("reward", "reward_validation", "kl", "length", "surprisal", "tool_errors")
+USUAL = (
+    *("reward", "reward_validation", "reward_environments", "kl"),
+    *("length", "length_environments", "surprisal", "tool_errors"),
+)
 # Width of a chart, as a key of ``theme.WIDTH``, by its place on the page
 SIZES: dict[PageSlot, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
 
@@ -178,20 +181,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         axis="mean over responses",
         needs="dropped_share",
     ),
-    _chart(
-        "rlhf_reward",
-        "Reward with and without the KL penalty",
-        Curve("rlhf_reward_mean", "with penalty", key="rlhf", style=(LIGHT["info"], SOLID)),
-        Curve("reward_mean", "score", style=(LIGHT["policy"], DOTTED)),
-        needs="non_score_reward_mean",
-    ),
     reward_part_charts,
-    _chart(
-        "kl_coefficient",
-        "KL coefficient, inferred",
-        Curve("kl_coefficient", "coefficient"),
-        needs="kl_coefficient",
-    ),
     _chart(
         "mismatch",
         "Sampler against trainer",
@@ -273,11 +263,11 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
 
 
 def overview_charts(
-    tables: Tables, findings: Sequence[Finding] = (), *, band: float = 1.0, run: str = ""
+    tables: Tables, findings: Sequence[Finding] = (), *, band: float = 1.0
 ) -> list[Chart]:
     if tables.steps.empty:
         return []
-    frame = Frame(floats(tables.steps, "step"), findings, in_progress=tables.in_progress)
+    frame = Frame(floats(tables.steps, "step"), findings)
     judged = Run(tables)
     training = replace(judged.tables, steps=tables.steps)
     charts: dict[str, Chart] = {}
@@ -289,7 +279,7 @@ def overview_charts(
         )
         for chart in entry_charts:
             if chart is not None:
-                charts.setdefault(chart.name, _add_description(chart, run, tables.sample_note))
+                charts.setdefault(chart.name, _add_description(chart, tables.sample_note))
     return list(charts.values())
 
 
@@ -310,21 +300,17 @@ def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | N
         places[own[0][1].name] = "lead"
     order, result = list(places), []
     for chart in charts:
-        # A chart that a finding names has a place of its own.
-        switch = "" if chart.name in places else chart.switch
-        place = places.get(switch or chart.name, "more")
+        place = places.get(chart.name, "more")
         group = chart.group if place == "more" else ""  # the heading of collapsed charts
-        result.append(replace(chart.sized(SIZES[place]), place=place, group=group, switch=switch))
+        result.append(replace(chart.sized(SIZES[place]), place=place, group=group))
     return sorted(result, key=lambda c: order.index(c.name) if c.name in places else len(order))
 
 
-def _add_description(chart: Chart, run: str, sample_note: str) -> Chart:
+def _add_description(chart: Chart, sample_note: str) -> Chart:
     title = chart.title
     if sample_note and chart.name in SAMPLED:
         title = message("{title}, {sample}", title=title, sample=sample_note)
     text = message("{title}. {description}", title=title, description=chart.description)
-    if run:
-        text = message("{run}. {words}", run=run, words=text)
     return replace(chart, title=title, spec={**chart.spec, "description": text})
 
 

@@ -195,17 +195,15 @@ def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         change = means.iloc[-part:].mean() - means.iloc[:part].mean()
         lowest = change.nsmallest(MOST_ENVIRONMENTS).index
         drawn_names = [name for name in means if name in lowest]
-        chart = curve_chart(
+        yield curve_chart(
             frame,
             f"{column}_environments",
             title,
             curves_of(means[drawn_names].items(), "environment_"),
             axis=message("mean of each environment"),
-            wide=column == "reward",
             labels=150,
             omitted=means.shape[1] - len(drawn_names),
         )
-        yield chart and replace(chart, switch=column)
 
 
 MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
@@ -243,7 +241,6 @@ MOST_METRICS = 24
 # Maximum number of metric charts in a report of trainer metrics alone, without responses
 MOST_ALONE = 200
 MOST_EXTRA_COLUMNS = 12
-MOST_NAMED = 40  # Maximum number of constant columns that are listed with their values
 DECADES = 1000.0  # Positive values whose range exceeds this factor are drawn on a logarithmic axis
 # Metric's role -> overview chart on the same subject; findings refer to charts by that name
 CHART_OF_ROLE = {
@@ -325,32 +322,17 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def not_drawn(tables: Tables) -> list[str]:
-    """Return sentences on columns without a chart: constant ones by name, the number of others."""
-    notes = []
-    for group in _groups(tables):
-        finite = {name: column[np.isfinite(column)] for name, column in group.values.items()}
-        constant = [
-            f"{label(name)} {figure(column[0])}"
-            for name, column in finite.items()
-            if len(column) and not varies(column)
-        ]
-        values = {"heading": group.heading, "named": " · ".join(constant[:MOST_NAMED])}
-        if (more := len(constant) - MOST_NAMED) > 0:
-            text = message(
-                "{heading}, constant: {named} and {more:count} more.", more=more, **values
-            )
-            notes.append(text)
-        elif constant:
-            notes.append(message("{heading}, constant: {named}.", **values))
-        if omitted_count := len(group.varied) - len(group.drawn):
-            text = plural(
-                "{heading}: {count} more is not drawn.",
-                "{heading}: {count} more are not drawn.",
-                omitted_count,
-                heading=group.heading,
-            )
-            notes.append(text)
-    return notes
+    """Return sentences on the number of columns that vary and have no chart."""
+    return [
+        plural(
+            "{heading}: {count} more is not drawn.",
+            "{heading}: {count} more are not drawn.",
+            len(group.varied) - group.most,
+            heading=group.heading,
+        )
+        for group in _groups(tables)
+        if len(group.varied) > group.most
+    ]
 
 
 def _groups(tables: Tables) -> Iterator[_Group]:

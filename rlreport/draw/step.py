@@ -15,7 +15,6 @@ from rlreport.draw.chart import (
     Chart,
     Rows,
     bins,
-    correlation,
     counts,
     drawable,
     fill,
@@ -159,12 +158,7 @@ def _plane(
     across, up = rows[field][finite], rows["reward"][finite]
     titles = {field: RESPONSE[field].title, "reward": message("reward")}
     x, y = Axis(*limits([across]), titles[field]), Axis(*limits([up]), titles["reward"])
-    r = correlation(across, up)
-    words = (
-        plural("{count} response, no correlation.", "{count} responses, no correlation.", len(up))
-        if np.isnan(r)
-        else message("{count:count} responses, correlation {r}.", count=len(up), r=figure(r))
-    )
+    words = plural("{count} response.", "{count} responses.", len(up))
     if len(up) > MOST_DOTS:
         words = sentences([words, message("The drawing has {most:count} of them.", most=MOST_DOTS)])
     spec = _page_spec("scatter", (x, y), {})

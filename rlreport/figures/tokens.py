@@ -191,7 +191,6 @@ def token_figures(
 CLIP_RANGE = 0.2
 # A response has one advantage if its tokens' deviate by no more than this part of their mean
 SAME_ADVANTAGE = 1e-3
-_PENALTY = tuple(f"kl_penalty_{part}" for part in ("n", "x", "y", "xx", "xy"))
 
 
 def response_figures(
@@ -215,8 +214,6 @@ def response_figures(
     if figures.token_reward is not None:
         count, total = finite_sums(figures.token_reward, offsets)
         columns["rlhf_reward"] = np.where(count > 0, total, np.nan)
-        if figures.log_ratio is not None:
-            _penalty(columns, figures.log_ratio, figures.token_reward, offsets)
     _critic(columns, figures, logged_advantage, offsets)
     _engines(columns, figures, old_logp, offsets)
     return columns
@@ -233,15 +230,6 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
     with np.errstate(invalid="ignore"):
         columns["kl_k3_mean"] = columns["kl_k3"] / count
     columns["kl_max"], columns["kl_max_position"] = row_first_maxima(kl, offsets)
-
-
-def _penalty(columns: dict[str, Floats], x: Floats, y: Floats, offsets: Ints) -> None:
-    """Add sums for the regression of token reward y on log-ratio x, without rows' last tokens."""
-    usable = np.isfinite(x + y)
-    usable[row_ends(offsets)] = False
-    x, y = np.where(usable, x, 0.0), np.where(usable, y, 0.0)
-    parts = (usable.astype(np.float64), x, y, x * x, x * y)
-    columns |= zip(_PENALTY, (row_sums(part, offsets) for part in parts), strict=True)
 
 
 def _critic(

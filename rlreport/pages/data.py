@@ -33,7 +33,7 @@ from rlreport.pages.views import (
 from rlreport.summarise.steps import passes_of
 from rlreport.tables import MetricsFile, Note, Tables
 from rlreport.text.clean import escape
-from rlreport.text.messages import message, sentences
+from rlreport.text.messages import message
 from rlreport.text.numbers import byte_size
 
 TOKENS_LISTED = 10_000
@@ -55,22 +55,12 @@ def data_view(
         "fields": _fields(tables),
         "bad_lines": _bad_lines(tables),
         "notes": list(map(note_in_words, tables.notes)),
-        "sample": _sample(tables),
+        "sample": sampling(tables),
         "left_out": context.left_out,
         "settings": _listed_settings(context.options),
         "versions": versions(),
         "exports": [Link(label, addresses.file(path)) for path, label in exported.items()],
     }
-
-
-def _sample(tables: Tables) -> str:
-    method = message(
-        "The sample consists of whole groups, selected by a hash of their position in the logs, "
-        "with equally many responses per step. Distinct-2, spreading texts, languages, "
-        "templates and token figures are computed from the sample, all other figures from all "
-        "responses."
-    )
-    return sentences([sampling(tables), method if tables.sample_note else ""])
 
 
 def note_in_words(note: Note) -> str:

@@ -400,7 +400,6 @@ def _table(
         },
         ids=[f"{step}-{n}" for step, n in names],
         hrefs=[addresses.response(step, n) for step, n in names],
-        total=len(order),
     )
 
 

@@ -57,7 +57,7 @@ from rlreport.pages.views import (
     table,
 )
 from rlreport.read.rollouts import Rollout
-from rlreport.summarise.steps import environment_steps, environments_of, most_common
+from rlreport.summarise.steps import environment_steps, environments_of
 from rlreport.tables import IN_BRANCH, Tables, length_column
 from rlreport.text.clean import shortened
 from rlreport.text.messages import (
@@ -368,7 +368,6 @@ def overview_view(
         "verdict": verdict_view(context.verdict, addresses),
         "figures": figures,
         "windows": windows_in_words(context),
-        "logged": _logged_part(context),
         **charts_by_place(charts),
         "extremes": _extremes(extremes, context.prefixes, addresses),
         "turns": turns_table(context, addresses),
@@ -387,7 +386,6 @@ def overview_view(
 
 def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
     """Return section of the overview -> its charts; ``more`` are those that are collapsed."""
-    switched, charts = [c for c in charts if c.switch], [c for c in charts if not c.switch]
     single_charts = {c.place: c for c in charts if c.place in ("lead", "reward")}
     room = MOST_OPEN - len(single_charts)
     first = [c for c in charts if c.place == "open"]
@@ -398,7 +396,6 @@ def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
         "reward": single_charts.get("reward"),
         "charts": first[:room],
         "more": sorted(more, key=lambda chart: groups.index(chart.group)),
-        "switched": {chart.switch: chart for chart in switched},
     }
 
 
@@ -587,22 +584,6 @@ def windows_in_words(context: RunContext) -> str:
     )
 
 
-def _logged_part(context: RunContext) -> str:
-    """Return how many rollouts are logged where the trainer's mean of all leads, else ""."""
-    reward = context.verdict.courses.get("reward")
-    counts = context.tables.training().steps["responses"].to_numpy()
-    count = most_common(counts[counts > 0])
-    if reward is None or reward.source == "rollouts" or not count:
-        return ""
-    return plural(
-        "The bold line is the trainer's mean over all rollouts; {count} rollout per step is "
-        "logged.",
-        "The bold line is the trainer's mean over all rollouts; {count} rollouts per step are "
-        "logged.",
-        count,
-    )
-
-
 def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
     """Return the key figures of a step with changes since the previous and the first step."""
     steps, last = job.figures["step"], len(job.figures["step"]) - 1
@@ -628,11 +609,6 @@ def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
 
 
 ROUNDING = 1e-12  # Largest relative difference of two means that still counts as no change
-_CHANGED = {
-    "flat": translatable("unchanged since {since}"),
-    "up": translatable("up by {size} since {since}"),
-    "down": translatable("down by {size} since {since}"),
-}
 
 
 def change(now: float, then: float, since: str, kind: NumberKind = "number") -> Change | None:
@@ -646,8 +622,5 @@ def change(now: float, then: float, since: str, kind: NumberKind = "number") -> 
     direction = "flat" if flat else ("up" if delta > 0 else "down")
     signed = f"{'+' if delta > 0 else MINUS}{size}"
     if kind == "share":  # changes of shares are in percentage points
-        size, signed = (
-            message("{number} points", number=text.removesuffix("%")) for text in (size, signed)
-        )
-    words = format_message(_CHANGED[direction], {"size": size, "since": since})
-    return Change(since, Cell("±0" if flat else signed, delta, exact(delta)), direction, words)
+        signed = message("{number} points", number=signed.removesuffix("%"))
+    return Change(since, Cell("±0" if flat else signed, delta, exact(delta)), direction)

@@ -22,7 +22,7 @@ from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT, UNREAD_FIELDS
 from rlreport.read.rollouts import Numbers, Rollout, Rollouts, Turn
 from rlreport.summarise.steps import environments_of
-from rlreport.tables import Note, Tables
+from rlreport.tables import Tables
 from rlreport.text.messages import Message, message
 
 # Roles of turns that stay readable; any other name of a role may be private text of the log
@@ -32,6 +32,7 @@ _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 USUAL_SPLITS = frozenset(("train", "val", "eval", "branch"))
 
 _NAMELESS = message("[a note that contains a name]")
+_OF_SPLITS = (SPLIT, OTHER_SPLIT)  # kinds of notes that name splits
 
 # Pattern of a message's part from the first quotation mark on, which may quote the logs
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
@@ -111,19 +112,11 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
         tokens=tokens,
         tools=tools,
         bad_lines=[replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines],
-        notes=[replace(note, text=_note_text(note, redact)) for note in tables.notes],
+        notes=[
+            replace(note, text=_NAMELESS if note.kind in _OF_SPLITS else _unquoted(note.text))
+            for note in tables.notes
+        ],
     )
-
-
-def _note_text(note: Note, redact: Redactor) -> str:
-    text = note.text
-    if note.kind in (SPLIT, OTHER_SPLIT) and isinstance(text, Message):
-        splits = {
-            name: split if split in USUAL_SPLITS else redact(split)
-            for name, split in text.places.items()
-        }
-        text = message(text.literal, **splits)
-    return _unquoted(text)
 
 
 def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.finding import Finding
-from rlreport.choose import COMPACT, DERIVABLE
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.draw.chart import Chart, finite_or_none
 from rlreport.draw.step import CHARTED, step_charts
@@ -49,7 +47,6 @@ from rlreport.summarise.steps import NO_VARIANCE
 from rlreport.tables import IN_BRANCH, length_column
 from rlreport.text.messages import Joined, message
 from rlreport.text.numbers import NumberKind
-from rlreport.text.tokens import Style, spelled
 
 # Maximum characters of a turn in a page; longer turns keep their beginning and end
 MOST_CHARS = 40_000
@@ -206,13 +203,7 @@ _MOST_EXPONENT = 120
 _POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
 
 
-def pack_tokens(
-    rollouts: Sequence[Rollout],
-    digits: int,
-    gae: GaeOptions | None = None,
-    *,
-    advantages_logged: bool = False,
-) -> str:
+def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
     """Encode tokens and their figures as gzipped base64 text; "" if no rollout has tokens."""
     rollouts = [r for r in rollouts if r.raw_tokens]
     if not rollouts:
@@ -222,29 +213,20 @@ def pack_tokens(
     pairs = chain.from_iterable(zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts)
     ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32)
     texts, raw = zip(*vocabulary, strict=True)
-    # Choose the style that reproduces most token strings, so that the fewest must be stored.
-    spellings = {
-        style: spelled(texts, style)
-        for style in (Style.PLAIN, Style.BYTE_LEVEL, Style.SENTENCEPIECE)
-    }
-    style = max(spellings, key=lambda one: sum(map(operator.eq, raw, spellings[one])))
     columns = {name: _column(rollouts, name) for name in SHIPPED}
     columns = {name: values for name, values in columns.items() if not np.isnan(values).all()}
-    if digits <= COMPACT:
-        masked = any(r.sampled is not None for r in rollouts)
-        for name in _derivable(columns, advantages_logged, masked):
-            del columns[name]
-    gae = gae or GaeOptions()
+    if {"ref_logp", "log_ratio"} <= columns.keys():
+        # The page cannot compute ref_logp from a log_ratio that is missing or infinite.
+        same_finite = np.isfinite(columns["log_ratio"]) == np.isfinite(columns["ref_logp"])
+        if same_finite.all():
+            del columns["ref_logp"]
     header = canonical_json(
         {
             "digits": digits,
-            "gamma": gae.gamma,
-            "lam": gae.lam,
             "n": [r.n for r in rollouts],
             "lengths": [len(r.raw_tokens) for r in rollouts],
             "text": texts,
-            "style": style.value,
-            "raw": [None if a == b else a for a, b in zip(raw, spellings[style], strict=True)],
+            "raw": [None if a == b else a for a, b in zip(raw, texts, strict=True)],
             "columns": list(columns),
         }
     )
@@ -301,22 +283,6 @@ def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
     return np.concatenate(
         [np.full(len(r.raw_tokens), np.nan) if values is None else values for r, values in figures]
     )
-
-
-def _derivable(
-    columns: Mapping[str, NDArray[np.float64]], advantages_logged: bool, masked: bool
-) -> list[str]:
-    """Return names of columns to omit, as the page's scripts can compute them from the others."""
-    names = []
-    if "ref_logp" in columns and "log_ratio" in columns:
-        # The page cannot compute ref_logp from a log_ratio that is missing or infinite.
-        same_finite = np.isfinite(columns["log_ratio"]) == np.isfinite(columns["ref_logp"])
-        names += ["ref_logp"] if same_finite.all() else []
-    if not advantages_logged and {"value", "token_reward"} <= columns.keys():
-        # With a mask, the page's GAE would include tokens that the policy did not sample.
-        derived = DERIVABLE - {"ref_logp"} - ({"advantage"} if masked else set())
-        names += sorted(derived & columns.keys())
-    return names
 
 
 def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
@@ -431,13 +397,8 @@ def step_view(
         "texts": packed_json(
             context.options.language.of({key: data[key] for key in _OF_TEXTS if key in data})
         ),
-        "tokens": pack_tokens(
-            rows.with_tokens,
-            plan.digits,
-            context.options,
-            advantages_logged=context.advantages_logged,
-        ),
-        "incomplete": _incomplete(job),
+        "tokens": pack_tokens(rows.with_tokens, plan.digits),
+        "incomplete": job.figures["incomplete"][-1],
         "in_progress": job.in_progress,
     }
 
@@ -468,7 +429,6 @@ def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addres
         hrefs=[addresses.response(step, n) if context.one_file else f"#r={n}" for n in names],
         badges=[findings.get(n, []) for n in names],
         note=note,
-        total=count,
     )
 
 
@@ -571,13 +531,3 @@ def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dic
         "href": addresses.any_step("{step}"),
         "prompt": addresses.prompt("{prompt}"),
     }
-
-
-def _incomplete(job: StepJob) -> str:
-    if not job.figures["incomplete"][-1]:
-        return ""
-    return message(
-        "Incomplete: {some:count} of the usual {usual:count} responses.",
-        some=job.figures["responses"][-1],
-        usual=job.usual_responses,
-    )

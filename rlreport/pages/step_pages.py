@@ -23,7 +23,6 @@ from rlreport.pages.step import GROUP_COLUMNS, group_figures, step_rows, step_vi
 from rlreport.pages.templates import Addresses, Finish, rendered
 from rlreport.pages.views import PageContext, StepJob, StepPage, ending_texts, extra_key
 from rlreport.read.rollouts import Selection
-from rlreport.summarise.steps import most_common
 from rlreport.text.messages import message
 
 _SECONDS_PER_PAGE = 0.02  # to decide whether several processes are worth their start
@@ -57,7 +56,7 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
 
 def _job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> StepJob:
     tables, step = builder.tables, plan.step
-    responses, steps, usual = builder.once("columns", lambda: _columns(builder))
+    responses, steps = builder.once("columns", lambda: _columns(builder))
     first, last = np.searchsorted(responses["step"], [step, step + 1]).tolist()
     findings = [
         finding.at(step)
@@ -78,14 +77,11 @@ def _job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> 
         figures=figures,
         linked=sorted(linked),
         findings=findings,
-        usual_responses=usual if figures["incomplete"][-1] else None,
         in_progress=step == tables.in_progress,
     )
 
 
-def _columns(
-    builder: ReportBuilder,
-) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]], int | None]:
+def _columns(builder: ReportBuilder) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
     tables = builder.tables
     responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}
     responses["ending"] = ending_texts(tables.responses["ending"])
@@ -95,9 +91,8 @@ def _columns(
         responses[_TEXT_NUMBER] = response_numbers(tables.responses)
     if any(column in GROUP_COLUMNS for column in builder.columns):
         responses |= group_figures(tables.responses)
-    names = ["step", "responses", "incomplete", *builder.tile_names]
-    usual = most_common(tables.without_step_in_progress().training().steps["responses"].to_numpy())
-    return responses, {name: tables.steps[name].to_numpy() for name in names}, usual
+    names = ["step", "incomplete", *builder.tile_names]
+    return responses, {name: tables.steps[name].to_numpy() for name in names}
 
 
 def _run(job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageContext]) -> Any:

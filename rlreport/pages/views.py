@@ -87,7 +87,6 @@ class TableView:
     columns: list[ColumnView]
     rows: list[RowView]
     note: str = ""  # which rows are left out, such as "128 of 1,024 shown, chosen by …"
-    scripted: str = ""  # for readers without scripts: how many rows only scripts list
 
     def others(self, row: RowView) -> Iterator[tuple[tuple[str, str, bool], Cell]]:
         """Yield ((kind, key, hidden) of its column, cell) for each cell of a row but the first."""
@@ -103,7 +102,6 @@ class Change:
     since: str
     delta: Cell
     direction: str
-    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,26 +181,18 @@ def table(
     hrefs: Iterable[str | None] = repeat(None),
     badges: Iterable[list[str]] = repeat([]),
     note: str = "",
-    total: int = 0,
 ) -> TableView:
     """Build a table; each of ``columns`` has one number, text, None or Cell per row.
 
     ``ids`` are a response's n, a step or a prompt id; 0, 1, … by default. ``badges`` follow the
-    first cell of a row, ``note`` says what was left out. Scripts list ``total`` responses.
+    first cell of a row, ``note`` says what was left out.
     """
     cells = zip(*(_cells(values, column) for column, values in columns.items()), strict=True)
     rows = [
         RowView(str(row_id), list(row), href, words)
         for row_id, row, href, words in zip(ids or count(), cells, hrefs, badges, strict=False)
     ]
-    scripted = ""
-    if total > len(rows):
-        scripted = message(
-            "{some:count} of {all:count} responses are listed here; the others need scripts.",
-            some=len(rows),
-            all=total,
-        )
-    return TableView(name, caption, list(columns), rows, note, scripted)
+    return TableView(name, caption, list(columns), rows, note)
 
 
 def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
@@ -341,7 +331,6 @@ class StepJob:
     # this step and those the page links to: neighbours, the first, onsets of findings
     linked: list[int]
     findings: list[Finding]  # findings that refer to the step, without data of other steps
-    usual_responses: int | None  # usual number of responses of a step, if this one is incomplete
     in_progress: bool  # whether the step is still being written
 
 

@@ -191,7 +191,6 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         ),
         "loop_rate": steps.mean(np.sign(column["loop_share"])),
         **_critic(column, steps),
-        **_kl_coefficient(column, steps),
         **_groups(column, steps),
         "pass_at_1": steps.mean(passes.at_1),
         "pass_at_k": steps.mean(passes.at_k),
@@ -293,17 +292,6 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
         "value_std": np.sqrt(variance("value")),
         "explained_variance": 1.0 - ratio(variance("value_error"), variance("return")),
     }
-
-
-def _kl_coefficient(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Estimate the KL coefficient β of each step by regressing token reward on log-ratio."""
-    n = steps.sum(column["kl_penalty_n"])
-    x, y, xx, xy = (steps.sum(column[f"kl_penalty_{part}"]) for part in ("x", "y", "xx", "xy"))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        var_x, cov = xx - x * x / n, xy - x * y / n
-        usable = (n >= 3) & (var_x > 1e-10 * np.maximum(n, 1))
-        slope = np.where(usable, cov / var_x, np.nan)
-    return {"kl_coefficient": -slope + 0.0}
 
 
 def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.generic]]:

@@ -36,10 +36,7 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 BYTE_OF = _byte_alphabet()  # Character in a byte-level BPE token -> the byte that it represents
-# The characters that represent bytes 0 to 255, as a decoding table for ``codecs``
-_CHARACTERS = "".join(sorted(BYTE_OF, key=BYTE_OF.__getitem__))
-
-_BYTES = codecs.charmap_build(_CHARACTERS)
+_BYTES = codecs.charmap_build("".join(sorted(BYTE_OF, key=BYTE_OF.__getitem__)))
 _OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 # Bytes of U+FFFD, which a model may generate itself, split over several tokens
@@ -112,16 +109,6 @@ def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
     if pending:
         texts[-1] += decoder.decode(b"", final=True)
     return texts
-
-
-def spelled(texts: Sequence[str], style: Style) -> list[str]:
-    """Encode texts without NUL as token strings, the reverse of ``readable_tokens``."""
-    # Encode all texts at once, as a page has thousands.
-    joined = "\0".join(texts)
-    if style is Style.BYTE_LEVEL:
-        encoded = joined.encode("utf-8", "replace")
-        return codecs.charmap_decode(encoded, "strict", _CHARACTERS)[0].split(_CHARACTERS[0])
-    return (joined.replace(" ", "▁") if style is Style.SENTENCEPIECE else joined).split("\0")
 
 
 def token_text(raw: str, style: Style) -> str:

@@ -90,25 +90,3 @@ export function shadeFindings(root, charts, signal) {
     root.querySelector(".verdict")?.addEventListener(name, show, { signal });
   }
 }
-
-/** Buttons that show the chart of each environment in the place of the mean's, and back. */
-export function switchCharts(root, signal) {
-  for (const other of root.querySelectorAll("figure[data-switch]")) {
-    const mean = root.querySelector(`figure[data-chart="${other.dataset.switch}"]`);
-    const show = (figure) => {
-      for (const one of [mean, other]) one.hidden = one !== figure;
-    };
-    const buttons = [[mean, other, message("By environment")], [other, mean, message("All environments")]].map(([from, to, words], i) => {
-      const button = el("button", { type: "button", class: "switch", onclick: () => {
-        show(to);
-        buttons[1 - i].focus();
-      } }, words);
-      from.querySelector("figcaption > span").after(button);
-      return button;
-    });
-    signal.addEventListener("abort", () => {
-      show(mean);
-      for (const button of buttons) button.remove();
-    });
-  }
-}

@@ -1,6 +1,6 @@
 /** Makes rendered charts interactive with Vega: hover, brush, click. Without Vega the SVG stays. */
 
-import { shadeFindings, Shared, smoothingTools, switchCharts } from "./chart-tools.js";
+import { shadeFindings, Shared, smoothingTools } from "./chart-tools.js";
 import { themeColours } from "./colours.js";
 import { specFor, positive } from "./chart-spec.js";
 import { el, readJson } from "../shared/dom.js";
@@ -306,7 +306,6 @@ export function mountCharts(root, hooks) {
   const tools = el("div", { class: "chart-tools" });
   (root.querySelector("section.charts:not(.alone)") ?? root.querySelector("section.charts"))?.before(tools);
   if ([...charts.values()].some((chart) => chart.has("smoothing"))) smoothingTools(tools, charts.values(), shared);
-  switchCharts(root, hooks.signal);
   const explore = mountExplore(tools, hooks, (figure, spec) => new Chart(figure, hooks, shared, config, spec));
   shadeFindings(root, charts.values(), hooks.signal);
   const idle = globalThis.requestIdleCallback ?? ((run) => setTimeout(run, 50));

@@ -14,7 +14,6 @@ const DERIVED = {
   prob: [["logp"], Math.exp],
   ref_prob: [["ref_logp"], Math.exp],
   surprisal: [["logp"], (logp) => -logp],
-  return: [["value", "advantage"], (value, advantage) => value + advantage],
   value_error: [["value", "return"], (value, target) => value - target],
 };
 
@@ -27,7 +26,6 @@ const DERIVED = {
 export function valuesOf(data, key) {
   const known = data.columns.get(key);
   if (known) return known;
-  if (key === "advantage") return advantages(data);
   const rule = DERIVED[key];
   if (!rule) return null;
   // Each of log_ratio and ref_logp derives from the other: only shipped ones may feed them.
@@ -41,28 +39,6 @@ export function valuesOf(data, key) {
   for (let i = 0; i < values.length; i += 1) values[i] = rule[1](first[i], second?.[i]);
   data.columns.set(key, values);
   return values;
-}
-
-/**
- * Advantages by GAE(γ, λ), Schulman et al. 2016, eq. 16; pages that are short of bytes leave
- * them to be derived here.
- * @param {TokenData} data
- */
-function advantages(data) {
-  const rewards = data.columns.get("token_reward");
-  const values = data.columns.get("value");
-  if (!rewards || !values) return null;
-  const found = new Float64Array(values.length);
-  for (const [start, end] of data.spans.values()) {
-    let following = 0;
-    for (let t = end - 1; t >= start; t -= 1) {
-      const after = t + 1 < end ? values[t + 1] : 0;
-      following = rewards[t] + data.gamma * after - values[t] + data.gamma * data.lam * following;
-      found[t] = following;
-    }
-  }
-  data.columns.set("advantage", found);
-  return found;
 }
 
 /** Metrics whose small values are the ones worth a look. */

@@ -4,35 +4,17 @@ const MISSING_EXPONENT = -128;
 const INFINITE_EXPONENT = 127;
 const POWERS = Float64Array.from({ length: 130 }, (_, i) => Number(`1e${i}`));
 
-/** GPT-2's alphabet: printable Latin-1 stands for itself, every other byte for a character from U+0100 on. */
-const ALPHABET = (() => {
-  let moved = 0x100;
-  const printable = (byte) => (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte !== 0xad);
-  return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(printable(byte) ? byte : moved++));
-})();
-
-/** How tokens of each style write a text. @type {Record<string, (text: string) => string>} */
-const SPELLED = {
-  plain: (text) => text,
-  "byte-level": (text) => Array.from(new TextEncoder().encode(text), (byte) => ALPHABET[byte]).join(""),
-  sentencepiece: (text) => text.replaceAll(" ", "▁"),
-};
-
 /** Tokens of all responses of a page that carry them. */
 export class TokenData {
   /**
-   * @param {{n: number[], lengths: number[], text: string[], raw: (string | null)[],
-   *   style: "plain" | "byte-level" | "sentencepiece", gamma?: number, lam?: number}} header
+   * @param {{n: number[], lengths: number[], text: string[], raw: (string | null)[]}} header
    * @param {Uint32Array} ids index into the vocabulary, for every token of every response
    * @param {Map<string, Float64Array>} columns shipped metrics, aligned with ids
    */
   constructor(header, ids, columns) {
     this.vocabulary = header.text;
     this.strings = header.raw;
-    this.spelled = SPELLED[header.style];
     this.ids = ids;
-    this.gamma = header.gamma ?? 1;
-    this.lam = header.lam ?? 0.95;
     this.columns = columns;
     /** @type {Map<number, [number, number]>} n → start and end in ids */
     this.spans = new Map();
@@ -45,7 +27,7 @@ export class TokenData {
 
   /** A token's string as logged. @param {number} id @returns {string} */
   raw(id) {
-    return this.strings[id] ?? this.spelled(this.vocabulary[id]);
+    return this.strings[id] ?? this.vocabulary[id];
   }
 }
 
