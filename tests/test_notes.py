@@ -12,8 +12,9 @@ import pytest
 import rlreport
 from rlreport.deliver.markdown import MOST_NOTES
 from rlreport.errors import UsageError
-from rlreport.pages.notes import MOST_BYTES, render_notes
-from tests.browser import serious, visiting
+from rlreport.pages.notes import MOST_BYTES, Targets, plain_notes, render_notes
+from rlreport.pages.templates import Addresses
+from tests.browser import serious, until, visiting
 from tests.forms import FORMS, everything
 from tests.hostile import MARK, STRINGS, write_log
 from tests.reading import row, write
@@ -21,15 +22,19 @@ from tests.running import rlreport as command
 
 LINKS = """# What was tried
 
-Half the **learning rate**, see [that answer](response:2/3),
+Half the **learning rate**, see [step two](step:2), [that answer](response:2/3),
+[this prompt](prompt:1), [the curve](chart:reward), [the hack](finding:reward_hacking_token),
 [the issue](https://example.org/7?a=1&b=2),
-[me](mailto:me@example.org), [](https://example.org), [](step:3)
-and [file](../secret.html).
+[me](mailto:me@example.org) and [](step:3).
+
+Not here: [step](step:99), [answer](response:2/99), [prompt](prompt:x), [chart](chart:none),
+[finding](finding:none), [file](../secret.html), [page](steps/2.html).
 
 | run | reward |
 |---|---|
 | 中文 | 0.5 |
 """
+NOWHERE = ("step:99", "response:2/99", "prompt:x", "chart:none", "finding:none", "../secret.html")
 
 HOSTILE = "\n\n".join(
     [
@@ -99,34 +104,45 @@ def section(page: str) -> str:
 
 
 @pytest.mark.parametrize("form", ["folder", "html", "zip", "email"])
-def test_links_lead_to_the_web_and_the_rest_is_text_with_its_target(built, form):
+def test_links_lead_into_the_report_and_the_rest_is_text_and_noted(built, form):
     text = everything(built(LINKS, form)).decode("utf-8", "replace")
     pages = [page for page in text.split("<main") if 'class="author-notes"' in page]
     notes = section(pages[-1])
+    one_file = form in ("html", "email")
+    step, mark = ("#/steps/{}", "?") if one_file else ("steps/{}.html", "#")
     assert re.findall(r'href="([^"]*)"', notes) == [
+        step.format(2),
+        f"{step.format(2)}{mark}r=3",
+        f"{'#/responses?' if one_file else 'responses.html#'}"
+        "min.prompt_id=1&amp;max.prompt_id=1&amp;sort=step",
+        "#chart=reward",
+        "#finding=reward_hacking_token",
         "https://example.org/7?a=1&amp;b=2",
         "mailto:me@example.org",
-        "https://example.org",
+        step.format(3),
     ]
-    assert ">https://example.org</a>, step:3\n" in notes
-    assert "see that answer (response:2/3),\n" in notes and "file (../secret.html)." in notes
+    assert ">step:3</a>" in notes
     assert pages[-1].index("author-notes") < pages[-1].index('class="verdict')
+    assert 'id="chart=reward"' in pages[-1] and 'id="finding=reward_hacking_token"' in pages[-1]
+    noted = re.findall(r"broken links in the notes: ([^<]*)", text)
+    assert {*noted[0].split(", ")} == {*NOWHERE, "steps/2.html"}
 
 
 def test_a_mail_has_the_notes_in_both_parts(built):
     mail = mailparser.parse_from_bytes(built(LINKS, "email").read_bytes())
     (html,), (text,) = mail.text_html, mail.text_plain
     assert html.index(">Notes</h2>") < html.index('class="sentence')
-    assert '<a href="https://example.org/7?a=1&amp;b=2"' in html
-    assert "that answer (response:2/3)" in html
+    assert '<a href="https://example.org/7?a=1&amp;b=2"' in html and "step two" in html
     assert text.index("Notes") < text.index("# What was tried") < text.index("Half the **learning")
-    assert "[the issue](https://example.org/7?a=1&b=2)" in text
+    for part in (html, text):
+        assert not re.search(r"\]\(step:|href=.(step|#|response)", part)
+    assert "[the issue](https://example.org/7?a=1&b=2)" in text and "see step two, that" in text
 
 
 def test_markdown_has_the_notes_as_html_that_no_empty_line_ends(built):
     text = built(LINKS + "\n```\n\nx\n \n\ny\n```\n", "markdown").read_text("utf-8")
     notes = text.partition("### Notes\n\n")[2].partition("\n\n")[0]
-    assert "<h3>What was tried</h3>" in notes and "see that answer (" in notes
+    assert "<h3>What was tried</h3>" in notes and "see step two" in notes
     shown = cmarkgfm.github_flavored_markdown_to_html(text, cmarkgfm.cmark.Options.CMARK_OPT_UNSAFE)
     assert "<pre><code>\nx&#10; &#10;\ny\n</code></pre>" in shown
     assert text.index("### Notes") < text.index("**Broken")
@@ -170,13 +186,29 @@ def test_hostile_notes_run_nothing_and_ask_for_nothing(browser, built, form):
         ("html", {"viewport": {"width": 390, "height": 800}}),
     ],
 )
-def test_notes_are_legible(browser, built, form, look):
+def test_notes_are_legible_and_their_links_arrive(browser, built, form, look):
     out = built(LINKS, form)
     with visiting(browser, out if form == "html" else out / "index.html", **look) as tab:
         assert not serious(tab)
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert tab.locator(".author-notes h3").inner_text() == "What was tried"
         assert tab.locator(".author-notes td").all_inner_texts() == ["中文", "0.5"]
+        for name in ("chart=reward", "finding=reward_hacking_token"):
+            tab.locator(f".author-notes a[href='#{name}']").click()
+            until(
+                tab,
+                "id => document.getElementById(id).getBoundingClientRect().top < innerHeight",
+                arg=name,
+            )
+            assert tab.evaluate("location.hash") == f"#{name}"
+        for link, target in (
+            ("this prompt", ".run-list .chips button"),
+            ("that answer", ".response h2:text-is('Response 3')"),
+            ("step two", "h1:text-is('Step 2')"),
+        ):
+            tab.get_by_role("link", name=link).click()
+            tab.wait_for_selector(target)
+            tab.go_back()
 
 
 def test_a_link_to_a_finding_opens_it(browser, real_report):
@@ -209,6 +241,17 @@ def test_no_text_takes_long_or_grows_without_end():
         "<" * 64_000,
     ):
         assert len(render_notes(text[:MOST_BYTES]).html) < 2_000_000
+
+
+def test_a_target_is_written_exactly():
+    targets = Targets(Addresses(frozenset({5})), {(5, 1)}, {7}, {"own_x y": "Mine"}, {"f"})
+    assert ">Mine</a>" in render_notes("[](<chart:own_x y>)", targets).html
+    there = ("step:5", "step:05", "response:5/1", "prompt:7", "chart:own_x y", "finding:f")
+    gone = ("step:5/1", "step:٥", "step:6", "response:5", "prompt:8", "chart:f")
+    assert all(targets.address(*name.split(":")) for name in there)
+    assert not any(targets.address(*name.split(":")) for name in gone)
+    assert targets.address("chart", "own_x y") == "#chart=own_x%20y"
+    assert plain_notes("a [b](step:5) [c](https://x)") == "a b [c](https://x)"
 
 
 def test_notes_beside_the_logs_are_found_and_only_there(tmp_path):

@@ -26,6 +26,7 @@ from rlreport.deliver.markdown import overview, pictures
 from rlreport.draw.bundle import vega_bundle
 from rlreport.errors import UsageError
 from rlreport.pages.comparison import ComparisonBuilder
+from rlreport.pages.notes import plain_notes
 from rlreport.pages.templates import GENERATOR, Page, assets, environment, gzip_base64
 from rlreport.pages.views import Shell
 from rlreport.text.clean import shortened
@@ -125,7 +126,7 @@ def write_mail(builder: Builder, path: Path) -> None:
         view: Any = builder.view
     else:
         prefix, verdict = "", headline(builder.verdict)
-        view = overview(builder) | {"plain_notes": builder.author_notes}
+        view = overview(builder) | {"plain_notes": plain_notes(builder.author_notes)}
     charts = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
     attachment = b"".join(document(builder, charts=False))
     digest = hashlib.sha256(attachment).hexdigest()[:24]

@@ -46,7 +46,7 @@ _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
 
 def data_view(
-    context: RunContext, addresses: Addresses, exported: Mapping[str, str]
+    context: RunContext, addresses: Addresses, exported: Mapping[str, str], remark: str = ""
 ) -> dict[str, Any]:
     tables = context.tables
     return {
@@ -54,7 +54,7 @@ def data_view(
         "metrics": _metrics(tables.metrics_files) if tables.metrics_files else None,
         "fields": _fields(tables),
         "bad_lines": _bad_lines(tables),
-        "notes": list(map(note_in_words, tables.notes)),
+        "notes": [*map(note_in_words, tables.notes), *([remark] if remark else [])],
         "sample": sampling(tables),
         "left_out": context.left_out,
         "settings": _listed_settings(context.options),

@@ -1,18 +1,19 @@
-"""The author's notes: a Markdown text at the top of the overview."""
+"""The author's notes: a Markdown text at the top of the overview, with links into the report."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from markupsafe import Markup
 
 from rlreport.errors import RowError, UsageError
+from rlreport.pages.templates import Addresses
 from rlreport.read.detect import NOTES_FILE
 from rlreport.read.files import is_url
 from rlreport.system.documents import read_bounded
@@ -26,14 +27,45 @@ if TYPE_CHECKING:
 
 NOTES = "notes"  # ``Note.kind`` of warnings about the file of the author's notes
 MOST_BYTES = 64_000
-_LONGEST_NAME = 60  # characters of the target of a link that is shown as text
+_MOST_NAMED, _LONGEST_NAME = 10, 60  # broken links in a warning, and characters of each
+_KINDS = "step|response|prompt|chart|finding"
+_OWN = re.compile(rf"({_KINDS}):(.+)", re.DOTALL)
+_PLACE = re.compile(r"(\d{1,18})(?:/(\d{1,18}))?", re.ASCII)
 _ELSEWHERE = re.compile(r"(?:https?|mailto):", re.IGNORECASE)
+_OWN_LINK = re.compile(rf"\[([^\[\]]*)\]\(<?((?:{_KINDS}):[^()<>]*)>?\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The parts of the report that links in the notes can lead to."""
+
+    addresses: Addresses
+    responses: Collection[tuple[int, int]]  # shown responses, as (step, n)
+    prompts: Collection[int]  # ids of prompts with a response on the responses page
+    charts: Mapping[str, str]  # name -> title of charts of the overview
+    findings: Collection[str]  # ids of findings that the overview lists
+
+    def address(self, kind: str, name: str) -> str | None:
+        """Return the address for a link like ``step:12`` (kind:name), None if nothing is there."""
+        if kind in ("chart", "finding"):
+            names = self.charts if kind == "chart" else self.findings
+            return f"#{kind}={quote(name)}" if name in names else None
+        numbers = _PLACE.fullmatch(name)
+        if not numbers or (numbers[2] is not None) != (kind == "response"):
+            return None
+        number, n = int(numbers[1]), int(numbers[2] or 0)
+        if kind == "step":
+            return self.addresses.step(number)
+        if kind == "prompt":
+            return self.addresses.prompt(number) if number in self.prompts else None
+        return self.addresses.response(number, n) if (number, n) in self.responses else None
 
 
 class Notes(NamedTuple):
-    """The author's notes as HTML, and whether the end is missing."""
+    """The author's notes as HTML, a warning about broken links, and whether the end is missing."""
 
     html: Markup
+    remark: str = ""
     cut: bool = False
 
 
@@ -71,12 +103,30 @@ def notes_file(logs: Sequence[str | Path], given: str | Path | None) -> Path | N
     return found[0] if len(found) == 1 else None
 
 
-def render_notes(text: str, *, most: int = 10**9, words: Callable[[str], str] = str) -> Notes:
-    """Render the notes to HTML; raw HTML, images and links that are no web addresses are text."""
+def render_notes(
+    text: str,
+    targets: Targets | None = None,
+    *,
+    most: int = 10**9,
+    words: Callable[[str], str] = str,
+) -> Notes:
+    """Render the notes to HTML; raw HTML, images and links to unknown targets are not included."""
     if not text.strip():
         return Notes(Markup())
-    parser, html, block = _parser(), "", []
+    parser, html, block, broken_links = _parser(), "", [], {}
 
+    def address(href: str) -> str | None:
+        link = _OWN.fullmatch(unquote(href))
+        if link and targets is None:
+            return None
+        result = targets.address(link[1], link[2]) if link and targets else None
+        if not link and _ELSEWHERE.match(href):
+            result = href
+        if result is None:
+            broken_links[shortened(printable(unquote(href)), _LONGEST_NAME)] = True
+        return result
+
+    titles = {f"chart:{name}": title for name, title in targets.charts.items()} if targets else {}
     tokens = parser.parse(text)
     headings = [int(token.tag[1]) for token in tokens if token.type == "heading_open"]
     for token in tokens:
@@ -84,7 +134,7 @@ def render_notes(text: str, *, most: int = 10**9, words: Callable[[str], str] = 
             token.tag = f"h{min(6, int(token.tag[1]) - min(headings) + 3)}"
         token.attrs = {name: value for name, value in token.attrs.items() if name == "start"}
         token.content, token.info = printable(token.content), ""
-        token.children = list(_inline(token.children or (), words))
+        token.children = list(_inline(token.children or (), address, words, titles))
         block.append(token)
         if token.level or token.nesting > 0:
             continue
@@ -92,23 +142,35 @@ def render_notes(text: str, *, most: int = 10**9, words: Callable[[str], str] = 
         if len(html) + len(block_html) > most:
             return Notes(Markup(html), cut=True)
         html, block = html + block_html, []
-    return Notes(Markup(html))
+    names = tuple(list(broken_links)[:_MOST_NAMED])
+    remark = message("broken links in the notes: {names}", names=names) if names else ""
+    return Notes(Markup(html), remark)
 
 
-def _inline(tokens: Sequence[Token], words: Callable[[str], str]) -> list[Token]:
-    """Replace images in Markdown tokens by alt texts, and other than web links by text (target)."""
+def plain_notes(text: str) -> str:
+    """Return the notes as Markdown, with links into the report replaced by their link texts."""
+    return _OWN_LINK.sub(lambda link: link[1] or link[2], text)
+
+
+def _inline(
+    tokens: Sequence[Token],
+    address: Callable[[str], str | None],
+    words: Callable[[str], str],
+    titles: Mapping[str, str],
+) -> list[Token]:
+    """Replace images in Markdown tokens by alt texts, and links without target by link texts."""
     result: list[Token] = []
-    target, linked, empty = "", True, False
+    linked, target, empty = True, "", False
     for token in tokens:
         attributes: dict[str, str | int | float] = {}
         if token.type == "link_open":  # links do not nest
             target = str(token.attrs["href"])
-            linked, empty = bool(_ELSEWHERE.match(target)), True
-            attributes = {"href": target, "rel": "noreferrer"}
-        elif token.type == "link_close" and (empty or not linked):
-            name = shortened(printable(unquote(target)), _LONGEST_NAME)
-            content = words(name if empty else f" ({name})")
-            result.append(replace(token, type="text", tag="", nesting=0, content=content))
+            href, empty = address(target), True
+            linked = href is not None
+            attributes = {"href": href or "", "rel": "noreferrer"}
+        elif token.type == "link_close" and empty:
+            name = shortened(titles.get(unquote(target)) or unquote(target), _LONGEST_NAME)
+            result.append(replace(token, type="text", tag="", nesting=0, content=printable(name)))
         elif token.type == "image":
             token.content = "".join(child.content for child in token.children or ())
             token.type, token.tag = "text", ""
@@ -127,5 +189,5 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # ``_inline`` decides
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # ``address`` decides
     return parser

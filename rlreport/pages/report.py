@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import xxhash
 
 from rlreport.choose import Extreme, shown_prompts
@@ -19,7 +20,7 @@ from rlreport.draw.svg import drawn
 from rlreport.options import BuildOptions
 from rlreport.pages.data import chart_path, csv, data_view, exports, report_json
 from rlreport.pages.lists import extreme_responses, prompts_view, responses_view, tokens_view
-from rlreport.pages.notes import render_notes
+from rlreport.pages.notes import Targets, render_notes
 from rlreport.pages.overview import overview_view, run_figures
 from rlreport.pages.step import GROUP_COLUMNS, steps_data
 from rlreport.pages.templates import (
@@ -131,10 +132,10 @@ class ReportBuilder(RunContext, Maker):
     def _run_pages(self) -> Iterator[Page]:
         addresses = self.addresses
         drawings = self.once(DRAWINGS, lambda: draw_pages(self.page_charts, self.options.language))
-        notes = render_notes(self.author_notes).html
+        notes = render_notes(self.author_notes, self._targets)
         charts = drawings["overview"]
         overview = overview_view(self, addresses, charts, self.extremes, self.figures)
-        views = {"overview": overview | {"notes": notes}}
+        views = {"overview": overview | {"notes": notes.html}}
         if self.has_rollouts:
             listed = [page.listed for page in self.step_pages]
             views |= {
@@ -142,7 +143,7 @@ class ReportBuilder(RunContext, Maker):
                 "prompts": prompts_view(self, addresses, self._listed_prompts),
                 "tokens": tokens_view(self, drawings["tokens"], addresses),
             }
-        views["data"] = data_view(self, addresses, self.exported)
+        views["data"] = data_view(self, addresses, self.exported, notes.remark)
         for kind, view in views.items():
             yield rendered(kind, view, self, addresses)
 
@@ -153,6 +154,18 @@ class ReportBuilder(RunContext, Maker):
     @property
     def _listed_prompts(self) -> set[int]:
         return {int(one) for page in self.step_pages for one in page.listed["prompt_id"]}
+
+    @property
+    def _targets(self) -> Targets:
+        shown = [page.plan.rows for page in self.step_pages]
+        places = self.tables.responses[["step", "n"]].iloc[np.concatenate([[], *shown]).astype(int)]
+        return Targets(
+            self.addresses,
+            responses=set(places.itertuples(index=False, name=None)),
+            prompts=self._listed_prompts,
+            charts={c.name: self.options.language.of(c.title) for c in self.charts},
+            findings={finding.id for finding in self.verdict.findings},
+        )
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yield (path in the folder, bytes) of every file of a report folder, pages first."""
