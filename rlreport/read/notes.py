@@ -198,19 +198,14 @@ def _name_of_attempt(name: str, first: int, last: int) -> str:
     return re.sub(rf"(.*)(?<!\d)0*{first}(?!\d)", r"\1", name) if first == last else name
 
 
-def restart_note(steps: Ints, name: str, *, kept: bool, in_other_file: bool = False) -> Note:
+def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
-    text = translatable(
-        "after a restart, steps {steps} were logged again; all rows kept (--restarts last leaves "
-        "out these rows)"
-    )
-    if not kept:
-        text = translatable("after a restart, steps {steps} were logged again; older rows left out")
-    elif in_other_file:
+    text = translatable("after a restart, steps {steps} were logged again; older rows left out")
+    if kept:
         text = translatable(
-            "steps {steps} were logged again in later files, as after a restart; all rows kept "
-            "(--restarts last leaves out these rows)"
+            "steps {steps} were logged again, as after a restart; all rows kept (--restarts last "
+            "leaves out these rows)"
         )
     return Note("restart", message(text, steps=span), len(steps), name)
 

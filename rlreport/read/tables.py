@@ -35,7 +35,7 @@ from rlreport.read.notes import (
     superseded_rows,
 )
 from rlreport.read.rollouts import Rollouts, no_rollouts
-from rlreport.tables import IN_BRANCH, LogTables, Note, TextSample, TokenSample
+from rlreport.tables import IN_BRANCH, LogTables, Note, TokenSample
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import message, translatable
 
@@ -55,8 +55,6 @@ class Scan(LogTables):
 
     name: str  # name of the run, from the folder or file that the user gave
     tokens: TokenSample | None = None  # KL etc. per token; None without token strings
-    # tokens, or words where no tokens are logged, of all sampled training responses
-    every: TextSample | None = None
     failed: dict[int, int] = field(default_factory=dict)  # training rollouts by step
     filtered: dict[int, int] = field(default_factory=dict)  # training rollouts by step
     rollouts: Rollouts = field(default_factory=no_rollouts)  # those of the chosen responses
@@ -175,7 +173,7 @@ def _mark_older_files(
         if not again.any():  # an attempt before has left them out
             continue
         name = names[int(older.min())]
-        rows.notes.append(restart_note(step[again], name, kept=keep_restarted, in_other_file=True))
+        rows.notes.append(restart_note(step[again], name, kept=keep_restarted))
         keep[again] = keep_restarted
         repeated |= again
 
