@@ -21,7 +21,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from rlreport.errors import RowError, UnreadRow
-from rlreport.fields import CANONICAL, REWARDS, AssumedStep, add_unread_field
+from rlreport.fields import CANONICAL, REWARDS, AssumedStep
 from rlreport.figures.metadata import Ending
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
@@ -158,8 +158,6 @@ def _collect_remarks(
             kinds.append("long_text")
         for kind in kinds:
             remarks.add(kind, position)
-        for name, kind in row.unread:
-            add_unread_field(remarks.unread_fields, name, kind)
         for name, value in row.extras:
             extra = extras.get(name)
             if extra is None:
@@ -529,7 +527,6 @@ def _encode(chunk: Chunk) -> bytes:
         "oddities": {kind: [times, list(at)] for kind, (times, at) in remarks.oddities.items()},
         "unread": [[list(at), _to_json(reason), torn] for at, reason, torn in remarks.unread],
         "unread_count": remarks.unread_count,
-        "unread_fields": remarks.unread_fields,
     }
     arrays = list(chunk.columns.values())
     for extra in chunk.extras.values():
@@ -551,7 +548,6 @@ def _decode(data: bytes) -> Chunk:
         {kind: Oddity(times, LogPosition(*at)) for kind, (times, at) in head["oddities"].items()},
         [UnreadLine(LogPosition(*at), _from_json(why), torn) for at, why, torn in head["unread"]],
         head["unread_count"],
-        head["unread_fields"],
     )
     return Chunk(
         head["rows"],

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rlreport.about.several_runs import RANK
 from rlreport.errors import RowError, UnreadRow, UsageError
-from rlreport.fields import UnreadFields
+from rlreport.fields import UnreadFields, add_unread_field
 from rlreport.formats import Detected, RowReader, detect, refusal
 from rlreport.formats.containers import container_of, iterate, zip_members
 from rlreport.formats.logged import STEP_WORD, TokenNames, step_in_path
@@ -90,8 +90,8 @@ class LogFiles:
     sources: list[Source] = field(default_factory=list)
     formats: list[LogFormat] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    # path of a file -> fields of its first objects that its format does not recognize
-    unread: dict[str, UnreadFields] = field(default_factory=dict)
+    # fields of the first objects of files that their formats do not recognize
+    unread: UnreadFields = field(default_factory=dict)
     # a path, if the paths of files differ in the step, but their first rows have one, too
     numbered: str = ""
 
@@ -133,8 +133,8 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
         row_splits.append(detection.splits)
         if detection.stepless:
             stepless.add(source.name)
-        if detection.unread:
-            files.unread[source.name] = detection.unread
+        for name, kind in (detection.unread or {}).items():
+            add_unread_field(files.unread, name, kind)
         files.sources.append(source)
         files.formats.append(detection.format)
     for source in (other for other in listing.other if other.name != NOTES_FILE):

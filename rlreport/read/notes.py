@@ -14,7 +14,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.about.several_runs import RANK
-from rlreport.fields import UnreadFields, add_unread_field
 from rlreport.figures.ragged import Ints
 from rlreport.tables import Note
 from rlreport.text.messages import message, translatable
@@ -59,7 +58,6 @@ class Remarks:
     # the first MAX_UNREAD lines that could not be used
     unread: list[UnreadLine] = field(default_factory=list)
     unread_count: int = 0  # number of all lines that could not be used
-    unread_fields: UnreadFields = field(default_factory=dict)
 
     def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
         """Count ``count`` more invalid values of a kind, the first of which is at ``position``."""
@@ -72,8 +70,6 @@ class Remarks:
             self.add(kind, oddity.first, oddity.times)
         self.unread = [*self.unread, *other.unread][:MAX_UNREAD]
         self.unread_count += other.unread_count
-        for name, kind in other.unread_fields.items():
-            add_unread_field(self.unread_fields, name, kind)
 
 
 # Kind of invalid or unusual value -> text of the note on it, shown after their number
