@@ -92,7 +92,7 @@ class LogFiles:
     notes: list[Note] = field(default_factory=list)
     # fields of the first objects of files that their formats do not recognize
     unread: UnreadFields = field(default_factory=dict)
-    # a path, if the paths of files differ in the step, but their first rows have one, too
+    # a path, if the paths of files differ in a number, which may be the step
     numbered: str = ""
 
     def only(self, files: Sequence[int]) -> LogFiles:
@@ -170,27 +170,14 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
             step=steps[min(named)],
         )
         files.notes.append(Note(PATH_STEP, text, len(named), min(named)))
-    plain = {_NO_STEPS.sub("", path) for path in steps}
-    if len(values := {step or 0 for step in steps.values()}) == 1 and len(plain) > len(
-        {re.sub(r"\d+", "#", path) for path in plain}
-    ):
-        text = message(
-            "rows without a step are all read as step {step}, although the paths of their files "
-            "differ in a number; if it is the step, pass --step-from-path",
-            step=values.pop(),
-        )
-        files.notes.append(Note(FORMAT, text, len(steps), next(iter(steps))))
-    ids = {s.name: one.id for s, one in zip(files.sources, files.formats, strict=True)}
-    numbers = {
-        name: step
-        for name, step in path_steps([name for name in ids if name not in stepless]).items()
-        if ids[name] in _NUMBERED_BY_STEP or step_in_path(name, STEP_WORD) is not None
-    }
-    if len(set(numbers.values())) > 1:
-        files.numbered = min(numbers)
+    pairs = zip(files.sources, files.formats, strict=True)
+    paths = {*steps, *(source.name for source, one in pairs if one.id in _NUMBERED_BY_STEP)}
+    plain = {_NO_STEPS.sub("", path) for path in paths}
+    if len(plain) > len({re.sub(r"\d+", "#", path) for path in plain}):
+        files.numbered = min(paths)
     for i, source in enumerate(files.sources):
-        paths = [source.name, *members.get(source.name, ())]
-        own = {path: by_path[path] for path in paths if path in by_path}
+        inside = [source.name, *members.get(source.name, ())]
+        own = {path: by_path[path] for path in inside if path in by_path}
         files.formats[i] = replace(files.formats[i], steps=own)
     return files
 
