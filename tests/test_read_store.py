@@ -267,7 +267,7 @@ def tables(chunks: Sequence[Chunk], sources: list[Source]) -> list[Any]:
     )
     totals = pd.DataFrame(rows.chunk.counts).groupby("file")[["lines", "unread"]].sum()
     remarks = rows.chunk.remarks
-    extras, carried, _ = extras_table(rows)
+    extras, carried = extras_table(rows)
     return [
         extras,
         carried,

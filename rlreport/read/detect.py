@@ -324,20 +324,15 @@ def _detect(
     by_path = form.split(source.name)
     preview = reader.preview(objects, source.name)
     log_format = LogFormat(form.id, container, reader, detected.reason, by_path or "train")
-    remark, splits = remark or form.remark, _row_splits(preview.splits, by_path)
+    splits = frozenset(split or by_path or "" for split in preview.splits) - {""}
     return _Detection(
         log_format,
         detected.reason,
-        remark,
-        splits,
+        remark or form.remark,
+        splits if splits - {by_path} else frozenset(),
         stepless=preview.stepless,
         unread=preview.unread,
     )
-
-
-def _row_splits(named: Iterable[str], by_path: str | None) -> frozenset[str]:
-    splits = frozenset(split or by_path or "" for split in named) - {""}
-    return splits if splits - {by_path} else frozenset()
 
 
 def _peek(source: Source) -> _Peek:

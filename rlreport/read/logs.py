@@ -183,8 +183,7 @@ def _scan(
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
     bad_lines = _bad_lines(rows, listing, files)
     bad_count = rows.chunk.remarks.unread_count + len(listing.unreadable)
-    extras, carried_extras, overflow = extras_table(rows)
-    rows.chunk.extras_dropped |= overflow
+    extras, carried_extras = extras_table(rows)
     notes = [*_notes(rows, files), *files.notes]
     if not len(rows.order):
         raise UnusableInputError(

@@ -131,12 +131,6 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
     return attempt < last.to_numpy()
 
 
-class _Attempt(NamedTuple):
-    first: int  # step
-    last: int  # step
-    file: int  # number of its first file
-
-
 def later_attempts(
     files: Ints, steps: Ints, prompts: NDArray[np.uint64], names: Sequence[str]
 ) -> list[tuple[Ints, Ints]]:
@@ -154,10 +148,10 @@ def later_attempts(
     change = units.diff().fillna(0)
     units["attempt"] = ((change["min"] > 0) | (change["max"] > 1)).cumsum()
     table["attempt"] = table["file"].map(ranges["name"].map(units["attempt"]))
-    spans = units.groupby("attempt").agg({"min": "min", "max": "max"})
+    spans = units.groupby("attempt").agg(first=("min", "min"), last=("max", "max"))
     spans["file"] = table.groupby("attempt")["file"].min()
     attempts = [rows for _, rows in table.groupby("attempt")]
-    bounds = [_Attempt(*values) for values in spans.to_numpy().tolist()]
+    bounds: list[Any] = list(spans.itertuples())
     pairs: list[tuple[Ints, Ints]] = []
     for at in range(1, len(bounds)):
         # The one before, and the one that got furthest, which may go on after those inside it.

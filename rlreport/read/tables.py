@@ -293,12 +293,11 @@ def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> I
     return rows["before"].sort_index().to_numpy()
 
 
-def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
-    """Return the table of extra fields, field -> responses with it, and if fields were dropped."""
+def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Return the table of extra fields, and field -> number of responses with it."""
     order, count = rows.order, rows.chunk.rows
     table: dict[str, pd.Series] = {}
     carried: dict[str, int] = {}
-    overflow = False
     for name, extra in sorted(rows.chunk.extras.items()):
         numbers, has_value = np.full(count, np.nan), np.zeros(count, dtype=bool)
         logged = np.asarray(extra.rows, dtype=np.int64)
@@ -309,7 +308,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
         if not times:  # logged only in rows that are left out
             continue
         if len(table) == MAX_EXTRAS:
-            overflow = True
+            rows.chunk.extras_dropped = True
             break
         carried[name] = times
         if not extra.texts:
@@ -319,7 +318,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
         column[logged] = [*map(number_as_text, extra.numbers)]
         column[list(extra.texts)] = list(extra.texts.values())
         table[name] = pd.Series(column[order], dtype=object)
-    return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, overflow
+    return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried
 
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
