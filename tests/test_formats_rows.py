@@ -70,7 +70,7 @@ def test_trl_repeats_rows_under_a_new_step(tmp_path: Path) -> None:
         path = tmp_path / f"completions_{step:05d}.parquet"
         pq.write_table(pa.table({"step": [step], **made, "completion": [answer]}), path)
         logs.append(Source(path.name, str(path), path.stat().st_size))
-    assert repeated_files(logs, "parquet") == {
+    assert repeated_files(logs) == {
         "completions_00002.parquet": "completions_00001.parquet",
         "completions_00004.parquet": "completions_00003.parquet",
         "completions_00005.parquet": "completions_00003.parquet",

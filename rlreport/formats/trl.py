@@ -13,7 +13,7 @@ import xxhash
 from rlreport.errors import RowError
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, Where, has_keys
-from rlreport.formats.containers import iterate
+from rlreport.formats.containers import parquet_rows
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.formats.simple import Plain
 from rlreport.system import coerce
@@ -143,7 +143,7 @@ def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int | None, list[Row]]
     return by_step, tuple(sorted({m[1] for key in keys if (m := _REWARD.fullmatch(key))}))
 
 
-def repeated_files(files: Iterable[Source], container: str) -> dict[str, str]:
+def repeated_files(files: Iterable[Source]) -> dict[str, str]:
     """Find files that repeat the rows of an earlier step: name -> name of the earlier file.
 
     TRL writes the completions of its last generation at every log event. If it logs more often than
@@ -155,7 +155,7 @@ def repeated_files(files: Iterable[Source], container: str) -> dict[str, str]:
     for file in files:
         steps, digest = [], xxhash.xxh3_128()
         with file.open() as stream:
-            for _, obj in iterate(stream, container):
+            for _, obj in parquet_rows(stream):
                 steps.append(coerce.integer(obj.pop("step", None)) or 0)
                 digest.update(repr(obj).encode("utf-8", "surrogatepass"))
         step = next(iter(steps), -1)

@@ -200,14 +200,13 @@ def path_steps(names: Sequence[str]) -> dict[str, int]:
 
 
 def _without_repeats(files: LogFiles) -> LogFiles:
-    folders: dict[tuple[str, str], list[Source]] = {}
+    folders: dict[str, list[Source]] = {}
     for source, log_format in zip(files.sources, files.formats, strict=True):
-        if log_format.id == TRL.id and log_format.container != "lines":
-            folder = (source.name.rpartition("/")[0], log_format.container)
-            folders.setdefault(folder, []).append(source)
+        if log_format.id == TRL.id and log_format.container == "parquet":
+            folders.setdefault(source.name.rpartition("/")[0], []).append(source)
     repeats: dict[str, str] = {}
-    for (_, container), sources in folders.items():
-        repeats |= repeated_files(sources, container)
+    for sources in folders.values():
+        repeats |= repeated_files(sources)
     if not repeats:
         return files
     text = message(
