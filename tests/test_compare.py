@@ -147,7 +147,7 @@ def levels(base: Path | list[Path], new: Path) -> dict[str, str]:
 
 def test_a_loss_is_worse_and_a_second_seed_or_the_run_itself_is_not(runs, loss):
     lost, out = loss
-    assert lost.sentence.startswith("Lower in this pair: reward −0.")
+    assert lost.sentence.startswith("Lower in these runs: reward −0.")
     found = comparison_json(out)
     assert found == compared(runs["main"], runs["lost"])[0]
     assert found["verdict"]["level"] == "worse"
@@ -175,10 +175,10 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
         return compared(base, new)[0]["verdict"]["sentence"]
 
     better = rlreport.compare(base, sound, tmp_path / "a")
-    assert better.sentence.startswith("Higher in this pair: reward +0.")
+    assert better.sentence.startswith("Higher in these runs: reward +0.")
     found, outcome = compared(base, broken, fail_on=["new-critical"])
     said = found["verdict"]["sentence"]
-    assert re.match(r"NEW is broken: [^.]+ since step 0\. Higher in this pair", said)
+    assert re.match(r"NEW is broken: [^.]+ since step 0\. Higher in these runs", said)
     assert found["verdict"]["level"] == "better"
     assert found["levels"]["new"] == ["critical"]
     assert not [g["id"] for g in found["guardrails"] if g["level"] == "better"]
@@ -189,7 +189,7 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     claim = rlreport.compare([base] * 3, [sound] * 3, tmp_path / "claim.html")
     assert claim.sentence.startswith("Better: reward +0.")
     lower = rlreport.compare(broken, base, tmp_path / "c")
-    assert re.match(r"BASE is broken: [^.]+\. Lower in this pair: reward −0\.", lower.sentence)
+    assert re.match(r"BASE is broken: [^.]+\. Lower in these runs: reward −0\.", lower.sentence)
     for name in "ac":
         assert '<section class="verdict info"' in (tmp_path / name / "compare.html").read_text()
     assert sentence(broken, broken).startswith(
@@ -608,10 +608,10 @@ def test_markdown_and_mail_carry_the_verdict_and_two_pairs(loss):
     made, out = loss
     text = out.with_suffix(".md").read_text()
     assert text.startswith("<!-- rlreport ")
-    assert "**Lower in this pair: reward −0." in text
+    assert "**Lower in these runs: reward −0." in text
     assert text.count("what?") >= 2
     assert len(text) < 60_000
-    assert b"Lower in this pair: reward" in out.with_suffix(".eml").read_bytes()
+    assert b"Lower in these runs: reward" in out.with_suffix(".eml").read_bytes()
     assert made.outcome.flips
 
 
@@ -641,7 +641,7 @@ def test_the_folder_opens_at_its_index_and_reads_whole_without_scripts_on_a_phon
     with visiting(browser, loss[1] / "index.html", java_script_enabled=False) as opened:
         opened.wait_for_url("**/compare.html")
         opened.set_viewport_size({"width": 390, "height": 844})
-        assert "Lower in this pair" in (opened.text_content(".verdict .sentence") or "")
+        assert "Lower in these runs" in (opened.text_content(".verdict .sentence") or "")
         assert opened.locator(".charts svg").count() == 2
         assert opened.locator(".responses tbody tr").count() > 10
         assert opened.evaluate("document.documentElement.scrollWidth") <= 390

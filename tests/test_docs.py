@@ -123,7 +123,7 @@ def test_the_format_of_the_extending_page_reads_its_files(tmp_path, monkeypatch)
         scan = read_logs([tmp_path])
     finally:
         formats.formats.cache_clear()
-    assert {str(file.why) for file in scan.files} == {"has `iteration` and `episodes`: Lumen 0.4"}
+    assert {str(file.why) for file in scan.files} == {"has `iteration`, `episodes`: Lumen 0.4"}
     assert scan.responses["step"].tolist() == [3] * 4 + [4] * 4
     assert scan.responses["reward"].sum() == 4.0
     assert (scan.responses["missing_grade"] > 0).sum() == 4

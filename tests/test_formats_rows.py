@@ -21,7 +21,6 @@ from rlreport.formats.base import FileStamp
 from rlreport.formats.logged import columns, step_in_path, step_of, total
 from rlreport.formats.mapping import look_up
 from rlreport.formats.trl import repeated_files
-from rlreport.read.rows import parse_record
 from rlreport.system import coerce
 from rlreport.system.stores import Source
 
@@ -71,7 +70,7 @@ def test_trl_repeats_rows_under_a_new_step(tmp_path: Path) -> None:
         path = tmp_path / f"completions_{step:05d}.parquet"
         pq.write_table(pa.table({"step": [step], **made, "completion": [answer]}), path)
         logs.append(Source(path.name, str(path), path.stat().st_size))
-    assert repeated_files(logs, "parquet") == {
+    assert repeated_files(logs) == {
         "completions_00002.parquet": "completions_00001.parquet",
         "completions_00004.parquet": "completions_00003.parquet",
         "completions_00005.parquet": "completions_00003.parquet",
@@ -137,7 +136,7 @@ def test_fields_that_nobody_reads_are_named_wherever_they_lie() -> None:
         return RowReader(format_by_id(identity)).preview([obj], name).unread
 
     more = {"logprob": [-0.5], "info": {"a": 1}, "note": "x" * 300, "empty": [], "gone": None}
-    found = dict(parse_record(plain(**more)).unread)
+    found = unread("rlboard", PLAIN | more, "a.jsonl")
     assert found == {"logprob": "list", "info": "object", "note": "text"}
     step = {"observation": "q", "model_response": "a", "reward": 0.5, "mystery": 1}
     obj = {"training_step": 1, "trajectories": [{"reward": 1.0, "steps": [step, step]}]}

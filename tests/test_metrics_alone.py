@@ -327,7 +327,7 @@ def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tm
     low = write(tmp_path / "low.jsonl", events(reward=lambda s: 0.2 + 0.01 * (s % 5)))
     high = write(tmp_path / "high.jsonl", events(reward=lambda s: 0.9 + 0.01 * (s % 5)))
     lower = rlreport.compare(high, low, tmp_path / "c.html", fail_on=["worse", "guardrail"])
-    assert lower.sentence.startswith("Lower in this pair: reward −0.700")
+    assert lower.sentence.startswith("Lower in these runs: reward −0.700")
     assert "within these runs" in lower.sentence and "up to" not in lower.sentence
     assert any("but not that the change caused it" in note for note in lower.notes)
     assert (lower.outcome.comparison.level, lower.gate.exit) == ("worse", 0)

@@ -106,7 +106,7 @@ def test_numbers_that_may_be_steps_are_warned_about(names, tmp_path, capsys):
     scan = read(logs(tmp_path / "logs", *names))
     (step,) = set(scan.responses["step"])
     (note,) = (note for note in scan.notes if note.kind == FORMAT)
-    assert f"all read as step {step}, although" in note.text
+    assert f"all rows have step {step}, although" in note.text
     assert "--step-from-path" in note.text
 
 

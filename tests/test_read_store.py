@@ -267,7 +267,7 @@ def tables(chunks: Sequence[Chunk], sources: list[Source]) -> list[Any]:
     )
     totals = pd.DataFrame(rows.chunk.counts).groupby("file")[["lines", "unread"]].sum()
     remarks = rows.chunk.remarks
-    extras, carried, _ = extras_table(rows)
+    extras, carried = extras_table(rows)
     return [
         extras,
         carried,
@@ -280,7 +280,6 @@ def tables(chunks: Sequence[Chunk], sources: list[Source]) -> list[Any]:
         {kind: (one.times, one.first[:2]) for kind, one in remarks.oddities.items()},
         [(one.position[:2], one.reason, one.torn) for one in remarks.unread],
         remarks.unread_count,
-        remarks.unread_fields,
     ]
 
 

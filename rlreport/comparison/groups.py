@@ -41,15 +41,14 @@ def seeds_at(path: str | Path) -> list[str | Path]:
         return [path]
     children = [child for child in sorted(folder.iterdir()) if not child.name.startswith(".")]
     runs = [child for child in children if child.is_dir() or child.suffix in (".html", ".zip")]
-    groups = map(_group_at, runs)
+    groups = (
+        name_without_seed(run.stem if run.is_file() else run.name)
+        or settings_without_seed(_settings(run))
+        for run in runs
+    )
     first = next(groups, "")
     alike = first and all(group == first for group in groups)
     return [*runs] if alike and len(runs) > 1 else [path]
-
-
-def _group_at(run: Path) -> str:
-    by_name = name_without_seed(run.stem if run.is_file() else run.name)
-    return by_name or settings_without_seed(_settings(run))
 
 
 def _settings(run: Path) -> Mapping[str, object]:

@@ -311,10 +311,6 @@ _LEVELS = {
     "no_evidence": translatable("No evidence either way"),
     "incomparable": translatable("Cannot be compared"),
 }
-_IN_A_PAIR = {
-    "better": translatable("Higher in this pair"),
-    "worse": translatable("Lower in this pair"),
-}
 # Used instead of "Better" and "Worse", which are about the change, if a side has fewer than three
 # runs or any run is broken
 _IN_THESE_RUNS = {
@@ -448,7 +444,6 @@ def _broken(outcome: Outcome) -> list[str]:
 def _level(outcome: Outcome) -> str:
     level, of_change = outcome.comparison.level, outcome.comparison.has_enough_runs
     names = _LEVELS if of_change and not outcome.broken else _IN_THESE_RUNS
-    names = _IN_A_PAIR if outcome.is_pair else names
     return message(names.get(level, _LEVELS[level]))
 
 
@@ -630,10 +625,7 @@ def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
         return "~"
     if guardrail.level != "changed" and comparison.has_enough_runs:
         return message("better") if guardrail.level == "better" else message("worse")
-    in_a_pair = len(comparison.responses) == 2
-    if guardrail.effect.value > 0:
-        return message("higher in this pair") if in_a_pair else message("higher")
-    return message("lower in this pair") if in_a_pair else message("lower")
+    return message("higher") if guardrail.effect.value > 0 else message("lower")
 
 
 def gate_sentence(outcome: Outcome) -> str:

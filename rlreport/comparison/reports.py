@@ -345,7 +345,9 @@ def _reader(path: Path) -> ReadPart | None:
             head = _head(page)
             if _GENERATOR in head and TEXTS.encode() in head:  # neither an index nor a comparison
                 raise UnreadableReportError(f"{path}: is a broken report without {REPORT}")
-        return partial(_read_from_folder, path)
+        return lambda part: (
+            read_bounded(path / part, _limit(part)) if (path / part).is_file() else None
+        )
     if not path.is_file():
         return None
     if path.suffix.lower() in (".md", ".eml"):
@@ -382,11 +384,6 @@ def _texts_of_step(step: int, packed: str) -> dict[ResponseId, tuple[str, str]]:
 
 def _limit(part: str) -> int:
     return MAX_DATA if part in (PATH, TEXTS) else MAX_PART
-
-
-def _read_from_folder(root: Path, part: str) -> bytes | None:
-    file = root / part
-    return read_bounded(file, _limit(part)) if file.is_file() else None
 
 
 def _read_from_zip(file: Path, part: str) -> bytes | None:

@@ -10,21 +10,23 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
+from itertools import chain
 from typing import NamedTuple
 
 from rlreport.errors import RowError, UnreadRow, UsageError
-from rlreport.fields import AssumedStep, UnreadFields, add_unread_field, kind_of
+from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_field, kind_of
 from rlreport.figures.metadata import split_named
 from rlreport.formats import simple
 from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.episodes import RLLM, NemoGym, SkyRL, Tinker
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
-from rlreport.formats.logged import KeyTracker, TokenNames
+from rlreport.formats.logged import KeyTracker, TokenNames, is_scalar
 from rlreport.formats.mapping import Mapped, certain_refusal, refusal, suggest
 from rlreport.formats.simple import NemoRL, NemoRLDistillation
 from rlreport.formats.slime import Slime
 from rlreport.formats.trl import TRL, Trackio
 from rlreport.formats.verifiers import Verifiers
+from rlreport.text.clean import safe_text
 
 __all__ = [
     "Detected", "Match", "Row", "RowError", "RowReader", "Where",
@@ -134,7 +136,10 @@ class RowReader:
                 with suppress(AttributeError, LookupError, TypeError, ValueError):
                     self.format.writer(tracked)  # so that the keys of the version count as read
                 for key, value in tracked.unread():
-                    add_unread_field(unread, key, kind_of(value))
+                    add_unread_field(unread, safe_text(key), kind_of(value))
+        for key, value in chain.from_iterable(row.items() for row in rows):
+            if value and key not in CANONICAL and not is_scalar(value):
+                add_unread_field(unread, safe_text(str(key)), kind_of(value))
         stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
         return Preview({split_named(row.get("split")) for row in rows}, stepless, unread)
 

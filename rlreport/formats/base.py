@@ -114,7 +114,7 @@ class BaseFormat:
             # Some rows may lack a key, for example after the grader failed.
             if matches and 2 * len(matches) >= len(objects):
                 writer = self.writer(matches[0])
-                reason = has_phrase(keys)
+                reason = "has " + ", ".join(f"`{key}`" for key in keys)
                 return Match(self.confidence, f"{reason}: {writer}" if writer else reason)
         return None
 
@@ -165,9 +165,3 @@ def split_of(name: str) -> str | None:
 def has_keys(objects: Sequence[Row], *keys: str) -> bool:
     """Return whether every object has all ``keys``; False if there are no objects."""
     return bool(objects) and all(key in obj for obj in objects for key in keys)
-
-
-def has_phrase(keys: Sequence[str]) -> str:
-    """Return a phrase that lists the keys, such as ``has `a`, `b` and `c```."""
-    *first, last = (f"`{key}`" for key in keys)
-    return f"has {', '.join(first)} and {last}" if first else f"has {last}"

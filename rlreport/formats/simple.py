@@ -430,8 +430,11 @@ class NemoRL(Renamed):
         return super().match(name, objects) if is_nemo_rl else None
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        flat = logged.entry_of(obj, {key: _unwrap(value) for key, value in obj.items()})
-        return super().rows(flat, where)
+        flat = {
+            key: value[0] if isinstance(value, list) and len(value) == 1 else value
+            for key, value in obj.items()
+        }
+        return super().rows(logged.entry_of(obj, flat), where)
 
     def complete(self, row: Row, obj: Row) -> None:
         if "filtered_rewards" in obj:  # then ``rewards`` is of the batch before filtering
@@ -456,10 +459,6 @@ class NemoRLDistillation(NemoRL):
 
     def recognizes(self, obj: Row) -> bool:
         return "rewards" not in obj
-
-
-def _unwrap(value: Any) -> Any:
-    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _texts(content: Any, runs: int) -> Row:

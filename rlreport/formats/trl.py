@@ -10,10 +10,10 @@ from typing import Any
 
 import xxhash
 
-from rlreport.errors import MissingExtraError, RowError
+from rlreport.errors import RowError
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, Where, has_keys
-from rlreport.formats.containers import iterate, parquet_rows
+from rlreport.formats.containers import parquet_rows
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.formats.simple import Plain
 from rlreport.system import coerce
@@ -74,7 +74,11 @@ class TRL(BaseFormat):
         form = TRL(max(stamps, key=lambda stamp: stamp.size, default=None))
         form.functions = functions or None
         form.evaluated = any(key.startswith("eval_") for entry in entries for key in entry)
-        form.remark = "" if functions else form._remark_on(path)
+        if not functions:
+            form.remark = message(
+                "no trainer_state.json names the reward functions: all columns of decimal numbers "
+                "count as rewards"
+            )
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -101,21 +105,6 @@ class TRL(BaseFormat):
     def _parts(self, obj: Row) -> dict[str, float]:
         names = _float_columns(obj) if self.functions is None else self.functions
         return {name: coerce.number(obj[name]) for name in names if name in obj}
-
-    def _remark_on(self, path: Path) -> str:
-        """Return a remark if the reward columns are guessed, or ""."""
-        try:
-            with path.open("rb") as stream:
-                objects = [obj for _, obj in parquet_rows(stream)]
-        except (MissingExtraError, RowError, OSError):
-            return ""
-        names = dict.fromkeys(f"`{name}`" for obj in objects for name in _float_columns(obj))
-        if any("reward" in obj for obj in objects):
-            return ""
-        return message(
-            "no trainer_state.json names the reward functions; assumed: {names}",
-            names=tuple(names),
-        )
 
 
 def _float_columns(obj: Mapping[str, Any]) -> list[str]:
@@ -154,7 +143,7 @@ def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int | None, list[Row]]
     return by_step, tuple(sorted({m[1] for key in keys if (m := _REWARD.fullmatch(key))}))
 
 
-def repeated_files(files: Iterable[Source], container: str) -> dict[str, str]:
+def repeated_files(files: Iterable[Source]) -> dict[str, str]:
     """Find files that repeat the rows of an earlier step: name -> name of the earlier file.
 
     TRL writes the completions of its last generation at every log event. If it logs more often than
@@ -166,7 +155,7 @@ def repeated_files(files: Iterable[Source], container: str) -> dict[str, str]:
     for file in files:
         steps, digest = [], xxhash.xxh3_128()
         with file.open() as stream:
-            for _, obj in iterate(stream, container):
+            for _, obj in parquet_rows(stream):
                 steps.append(coerce.integer(obj.pop("step", None)) or 0)
                 digest.update(repr(obj).encode("utf-8", "surrogatepass"))
         step = next(iter(steps), -1)

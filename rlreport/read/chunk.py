@@ -21,7 +21,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from rlreport.errors import RowError, UnreadRow
-from rlreport.fields import CANONICAL, REWARDS, AssumedStep, add_unread_field
+from rlreport.fields import CANONICAL, REWARDS, AssumedStep
 from rlreport.figures.metadata import Ending
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
@@ -43,7 +43,7 @@ from rlreport.read.rollouts import RolloutPart, rollout_part
 from rlreport.read.rows import ParsedRow, TokenRows, load_object, parse_record, token_rows
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
-from rlreport.text.messages import Message, message
+from rlreport.text.messages import message
 from rlreport.text.tokens import structure_of
 
 # Codes in ``finish_source``: ``finished`` is from ``ending``, last token or text; 0: none
@@ -158,8 +158,6 @@ def _collect_remarks(
             kinds.append("long_text")
         for kind in kinds:
             remarks.add(kind, position)
-        for name, kind in row.unread:
-            add_unread_field(remarks.unread_fields, name, kind)
         for name, value in row.extras:
             extra = extras.get(name)
             if extra is None:
@@ -460,7 +458,8 @@ def read_cached(
     # Number only the files of these ranges: another build may list other files.
     numbered = [replace(part, file=number) for number, part in enumerate(group)]
     chunk = read_chunk(numbered, options, gae)
-    if key and key == _key(group, options, gae):  # unchanged since the first key
+    # Lines that cannot be read are few: ranges with one are read again in each build.
+    if key and not chunk.remarks.unread and key == _key(group, options, gae):
         with suppress(TypeError):  # a value that JSON cannot represent
             store.put(key, _encode(chunk))
     return _renumber_files(chunk, files)
@@ -527,9 +526,6 @@ def _encode(chunk: Chunk) -> bytes:
         "tools": chunk.tools,
         "counts": list(map(list, chunk.counts)),
         "oddities": {kind: [times, list(at)] for kind, (times, at) in remarks.oddities.items()},
-        "unread": [[list(at), _to_json(reason), torn] for at, reason, torn in remarks.unread],
-        "unread_count": remarks.unread_count,
-        "unread_fields": remarks.unread_fields,
     }
     arrays = list(chunk.columns.values())
     for extra in chunk.extras.values():
@@ -547,12 +543,7 @@ def _decode(data: bytes) -> Chunk:
         )
         for name, texts in head["extras"]
     }
-    remarks = Remarks(
-        {kind: Oddity(times, LogPosition(*at)) for kind, (times, at) in head["oddities"].items()},
-        [UnreadLine(LogPosition(*at), _from_json(why), torn) for at, why, torn in head["unread"]],
-        head["unread_count"],
-        head["unread_fields"],
-    )
+    oddities = head["oddities"].items()
     return Chunk(
         head["rows"],
         columns,
@@ -561,20 +552,5 @@ def _decode(data: bytes) -> Chunk:
         set(head["reward_parts"]),
         list(map(tuple, head["tools"])),
         [RangeCounts(*one) for one in head["counts"]],
-        remarks,
+        Remarks({kind: Oddity(times, LogPosition(*at)) for kind, (times, at) in oddities}),
     )
-
-
-def _to_json(reason: Any) -> Any:
-    if isinstance(reason, Message) and not reason.plural:
-        return [reason.literal, {name: _to_json(value) for name, value in reason.places.items()}]
-    if type(reason) in (str, int, float):
-        return reason
-    raise TypeError(reason)
-
-
-def _from_json(value: Any) -> Any:
-    if not isinstance(value, list):
-        return value
-    literal, places = value
-    return Message(literal, {name: _from_json(place) for name, place in places.items()})

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rlreport.about.several_runs import RANK
 from rlreport.errors import RowError, UnreadRow, UsageError
-from rlreport.fields import UnreadFields
+from rlreport.fields import UnreadFields, add_unread_field
 from rlreport.formats import Detected, RowReader, detect, refusal
 from rlreport.formats.containers import container_of, iterate, zip_members
 from rlreport.formats.logged import STEP_WORD, TokenNames, step_in_path
@@ -90,9 +90,9 @@ class LogFiles:
     sources: list[Source] = field(default_factory=list)
     formats: list[LogFormat] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    # path of a file -> fields of its first objects that its format does not recognize
-    unread: dict[str, UnreadFields] = field(default_factory=dict)
-    # a path, if the paths of files differ in the step, but their first rows have one, too
+    # fields of the first objects of files that their formats do not recognize
+    unread: UnreadFields = field(default_factory=dict)
+    # a path, if the paths of files differ in a number, which may be the step
     numbered: str = ""
 
     def only(self, files: Sequence[int]) -> LogFiles:
@@ -133,8 +133,8 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
         row_splits.append(detection.splits)
         if detection.stepless:
             stepless.add(source.name)
-        if detection.unread:
-            files.unread[source.name] = detection.unread
+        for name, kind in (detection.unread or {}).items():
+            add_unread_field(files.unread, name, kind)
         files.sources.append(source)
         files.formats.append(detection.format)
     for source in (other for other in listing.other if other.name != NOTES_FILE):
@@ -170,27 +170,14 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
             step=steps[min(named)],
         )
         files.notes.append(Note(PATH_STEP, text, len(named), min(named)))
-    plain = {_NO_STEPS.sub("", path) for path in steps}
-    if len(values := {step or 0 for step in steps.values()}) == 1 and len(plain) > len(
-        {re.sub(r"\d+", "#", path) for path in plain}
-    ):
-        text = message(
-            "rows without a step are all read as step {step}, although the paths of their files "
-            "differ in a number; if it is the step, pass --step-from-path",
-            step=values.pop(),
-        )
-        files.notes.append(Note(FORMAT, text, len(steps), next(iter(steps))))
-    ids = {s.name: one.id for s, one in zip(files.sources, files.formats, strict=True)}
-    numbers = {
-        name: step
-        for name, step in path_steps([name for name in ids if name not in stepless]).items()
-        if ids[name] in _NUMBERED_BY_STEP or step_in_path(name, STEP_WORD) is not None
-    }
-    if len(set(numbers.values())) > 1:
-        files.numbered = min(numbers)
+    pairs = zip(files.sources, files.formats, strict=True)
+    paths = {*steps, *(source.name for source, one in pairs if one.id in _NUMBERED_BY_STEP)}
+    plain = {_NO_STEPS.sub("", path) for path in paths}
+    if len(plain) > len({re.sub(r"\d+", "#", path) for path in plain}):
+        files.numbered = min(paths)
     for i, source in enumerate(files.sources):
-        paths = [source.name, *members.get(source.name, ())]
-        own = {path: by_path[path] for path in paths if path in by_path}
+        inside = [source.name, *members.get(source.name, ())]
+        own = {path: by_path[path] for path in inside if path in by_path}
         files.formats[i] = replace(files.formats[i], steps=own)
     return files
 
@@ -213,14 +200,13 @@ def path_steps(names: Sequence[str]) -> dict[str, int]:
 
 
 def _without_repeats(files: LogFiles) -> LogFiles:
-    folders: dict[tuple[str, str], list[Source]] = {}
+    folders: dict[str, list[Source]] = {}
     for source, log_format in zip(files.sources, files.formats, strict=True):
-        if log_format.id == TRL.id and log_format.container != "lines":
-            folder = (source.name.rpartition("/")[0], log_format.container)
-            folders.setdefault(folder, []).append(source)
+        if log_format.id == TRL.id and log_format.container == "parquet":
+            folders.setdefault(source.name.rpartition("/")[0], []).append(source)
     repeats: dict[str, str] = {}
-    for (_, container), sources in folders.items():
-        repeats |= repeated_files(sources, container)
+    for sources in folders.values():
+        repeats |= repeated_files(sources)
     if not repeats:
         return files
     text = message(
@@ -337,20 +323,15 @@ def _detect(
     by_path = form.split(source.name)
     preview = reader.preview(objects, source.name)
     log_format = LogFormat(form.id, container, reader, detected.reason, by_path or "train")
-    remark, splits = remark or form.remark, _row_splits(preview.splits, by_path)
+    splits = frozenset(split or by_path or "" for split in preview.splits) - {""}
     return _Detection(
         log_format,
         detected.reason,
-        remark,
-        splits,
+        remark or form.remark,
+        splits if splits - {by_path} else frozenset(),
         stepless=preview.stepless,
         unread=preview.unread,
     )
-
-
-def _row_splits(named: Iterable[str], by_path: str | None) -> frozenset[str]:
-    splits = frozenset(split or by_path or "" for split in named) - {""}
-    return splits if splits - {by_path} else frozenset()
 
 
 def _peek(source: Source) -> _Peek:

@@ -195,7 +195,7 @@ def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             # Opening a pipe or a device would wait for ever.
-            raise OSError(0, message("{kind}, not a file: skipped", kind=_kind(status.st_mode)))
+            raise OSError(0, message("a pipe, a socket or a device: skipped"))
         if not os.access(path, os.R_OK):
             raise OSError(0, message("Permission denied"))
     except OSError as error:
@@ -208,12 +208,6 @@ def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
 def _add_unreadable(listing: Listing, error: OSError, path: Path | None = None) -> None:
     reason = error.strerror or message("cannot be read")
     listing.unreadable.append((str(path or error.filename), reason))
-
-
-def _kind(mode: int) -> str:
-    if stat.S_ISFIFO(mode):
-        return message("a pipe")
-    return message("a socket") if stat.S_ISSOCK(mode) else message("a device")
 
 
 def _root(path: Path) -> Path:

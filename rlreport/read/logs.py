@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from rlreport.errors import UnusableInputError, UsageError
-from rlreport.fields import add_unread_field
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
 from rlreport.options import GaeOptions, ReadOptions
@@ -184,8 +183,7 @@ def _scan(
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
     bad_lines = _bad_lines(rows, listing, files)
     bad_count = rows.chunk.remarks.unread_count + len(listing.unreadable)
-    extras, carried_extras, overflow = extras_table(rows)
-    rows.chunk.extras_dropped |= overflow
+    extras, carried_extras = extras_table(rows)
     notes = [*_notes(rows, files), *files.notes]
     if not len(rows.order):
         raise UnusableInputError(
@@ -299,12 +297,8 @@ def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
                 "although other rows have a step"
             )
             notes[i] = Note(FORMAT, message(text, count=note.count, file=note.file), 1)
-    unread = dict(rows.chunk.remarks.unread_fields)
-    for source in files.sources:
-        for name, kind in files.unread.get(source.name, {}).items():
-            add_unread_field(unread, name, kind)
-    if unread:
-        names = ", ".join(f"{safe_text(name)} ({kind})" for name, kind in sorted(unread.items()))
+    if files.unread:
+        names = ", ".join(f"{name} ({kind})" for name, kind in sorted(files.unread.items()))
         notes.append(Note(UNREAD_FIELDS, message("unrecognized fields: {fields}", fields=names), 1))
     if rows.chunk.extras_dropped:
         notes.append(Note("many_extras", message(ODDITIES["many_extras"]), 1))

@@ -14,7 +14,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.about.several_runs import RANK
-from rlreport.fields import UnreadFields, add_unread_field
 from rlreport.figures.ragged import Ints
 from rlreport.tables import Note
 from rlreport.text.messages import message, translatable
@@ -59,7 +58,6 @@ class Remarks:
     # the first MAX_UNREAD lines that could not be used
     unread: list[UnreadLine] = field(default_factory=list)
     unread_count: int = 0  # number of all lines that could not be used
-    unread_fields: UnreadFields = field(default_factory=dict)
 
     def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
         """Count ``count`` more invalid values of a kind, the first of which is at ``position``."""
@@ -72,8 +70,6 @@ class Remarks:
             self.add(kind, oddity.first, oddity.times)
         self.unread = [*self.unread, *other.unread][:MAX_UNREAD]
         self.unread_count += other.unread_count
-        for name, kind in other.unread_fields.items():
-            add_unread_field(self.unread_fields, name, kind)
 
 
 # Kind of invalid or unusual value -> text of the note on it, shown after their number
@@ -135,12 +131,6 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
     return attempt < last.to_numpy()
 
 
-class _Attempt(NamedTuple):
-    first: int  # step
-    last: int  # step
-    file: int  # number of its first file
-
-
 def later_attempts(
     files: Ints, steps: Ints, prompts: NDArray[np.uint64], names: Sequence[str]
 ) -> list[tuple[Ints, Ints]]:
@@ -158,10 +148,10 @@ def later_attempts(
     change = units.diff().fillna(0)
     units["attempt"] = ((change["min"] > 0) | (change["max"] > 1)).cumsum()
     table["attempt"] = table["file"].map(ranges["name"].map(units["attempt"]))
-    spans = units.groupby("attempt").agg({"min": "min", "max": "max"})
+    spans = units.groupby("attempt").agg(first=("min", "min"), last=("max", "max"))
     spans["file"] = table.groupby("attempt")["file"].min()
     attempts = [rows for _, rows in table.groupby("attempt")]
-    bounds = [_Attempt(*values) for values in spans.to_numpy().tolist()]
+    bounds: list[Any] = list(spans.itertuples())
     pairs: list[tuple[Ints, Ints]] = []
     for at in range(1, len(bounds)):
         # The one before, and the one that got furthest, which may go on after those inside it.
@@ -198,19 +188,14 @@ def _name_of_attempt(name: str, first: int, last: int) -> str:
     return re.sub(rf"(.*)(?<!\d)0*{first}(?!\d)", r"\1", name) if first == last else name
 
 
-def restart_note(steps: Ints, name: str, *, kept: bool, in_other_file: bool = False) -> Note:
+def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
-    text = translatable(
-        "after a restart, steps {steps} were logged again; all rows kept (--restarts last leaves "
-        "out these rows)"
-    )
-    if not kept:
-        text = translatable("after a restart, steps {steps} were logged again; older rows left out")
-    elif in_other_file:
+    text = translatable("after a restart, steps {steps} were logged again; older rows left out")
+    if kept:
         text = translatable(
-            "steps {steps} were logged again in later files, as after a restart; all rows kept "
-            "(--restarts last leaves out these rows)"
+            "steps {steps} were logged again, as after a restart; all rows kept (--restarts last "
+            "leaves out these rows)"
         )
     return Note("restart", message(text, steps=span), len(steps), name)
 

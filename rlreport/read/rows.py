@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from rlreport.errors import RowError
 from rlreport.fields import (
-    CANONICAL,
     LARGEST_NUMBER,
     LARGEST_STEP,
     NO_COLUMN,
@@ -38,6 +37,7 @@ from rlreport.figures.metadata import (
 )
 from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
 from rlreport.figures.tokens import TokenFigures, token_figures
+from rlreport.formats.logged import SHORT
 from rlreport.options import GaeOptions
 from rlreport.read.notes import LogPosition, Remarks, missing_grade
 from rlreport.system import coerce
@@ -45,7 +45,6 @@ from rlreport.text.clean import safe_text, safe_value
 from rlreport.text.messages import message, translatable
 
 NAN = float("nan")
-MAX_EXTRA_CHARS = 200  # Texts longer than this in extra (non-standard) fields are not kept
 # Standard fields kept in ``ParsedRow.carried``; the response table only stores whether they exist
 _CARRIED = (
     "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
@@ -95,8 +94,6 @@ class ParsedRow(NamedTuple):
     carried: Mapping[str, object]  # further standard field (see ``_CARRIED``) -> value as logged
     parts: Sequence[str]  # names of the extras that are components of the reward
     oddities: Sequence[str]  # kinds of repaired or dropped values, keys of ``notes.ODDITIES``
-    # (name, type) of unrecognized fields that are neither numbers nor short texts
-    unread: Sequence[tuple[str, str]]
     metadata: RowMetadata
     missing_grade: int  # 0 if the reward is valid, else why not: a code of ``notes.Missing``
 
@@ -148,14 +145,14 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
     tokens = _tokens(record, oddities)
     oddities += normalize_turns_and_mask(record, tokens.size, cut=tokens.uneven)
     tokens.mask = _mask(record, tokens.size)
-    extras, parts, unread = _extras(record)
+    extras, parts = _extras(record)
     group = record.get("group_id")
     # NaN is not a group. ``str`` may raise RecursionError, which the caller reports as a bad row.
     group = None if group is None or group != group else str(group)
     return ParsedRow(
         step, prompt, response, rewards, reference, group, ending, tokens, extras,
         {name: record[name] for name in _CARRIED if record.get(name) is not None},
-        parts, oddities, unread, row_metadata(record, step, prompt, response),
+        parts, oddities, row_metadata(record, step, prompt, response),
         missing_grade(record, null=coerce.is_null(record["reward"])),
     )  # fmt: skip
 
@@ -212,9 +209,7 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
     return fields
 
 
-def _extras(
-    record: dict[str, Any],
-) -> tuple[list[tuple[str, float | str]], list[str], list[tuple[str, str]]]:
+def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list[str]]:
     named, names = record, []
     parts = record.get("reward_parts")
     if isinstance(parts, dict):
@@ -224,17 +219,14 @@ def _extras(
         # A part that is also logged as a field of its own becomes one column.
         named = {**record, **parts}
     extras: list[tuple[str, float | str]] = []
-    unread: list[tuple[str, str]] = []
     for name, value in named.items():
         if name in NO_COLUMN:
             continue
         if isinstance(value, (bool, int, float)):
             extras.append((safe_text(str(name)), _number(value)))
-        elif isinstance(value, str) and len(value) <= MAX_EXTRA_CHARS:
+        elif isinstance(value, str) and len(value) <= SHORT:
             extras.append((safe_text(str(name)), safe_text(value)))
-        elif value and name not in CANONICAL:
-            unread.append((safe_text(str(name)), kind_of(value)))
-    return extras, names, unread
+    return extras, names
 
 
 def _mask(record: dict[str, Any], size: int) -> bytes | None:

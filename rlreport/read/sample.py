@@ -190,7 +190,7 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     unit = "token" if mostly_tokens and filled.any() else "word"
     of_unit = trained & (is_token == (unit == "token"))
     texts, places = _text_sample(everything, of_unit, strings, unit)
-    every, notes = texts, []
+    notes = []
     if longer := np.count_nonzero(lengths > 2 * EDGE):
         text = message(
             "responses of over {most:count} tokens; figures of texts and tokens use only the "
@@ -199,20 +199,12 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
             edge=EDGE,
         )
         notes.append(Note("shortened", text, int(longer)))
-    if is_token.any() and not is_token.all():
-        every, _ = _text_sample(everything, trained, strings, unit)
-        if texts is not None:
-            text = (
-                message(
-                    "responses without tokens, although most have some; left out of figures "
-                    "of texts and tokens"
-                )
-                if unit == "token"
-                else message(
-                    "responses with tokens, although most have none; left out of figures of texts"
-                )
-            )
-            notes.append(Note("mixed_units", text, int((trained & ~of_unit).sum())))
+    if texts is not None and (others := np.count_nonzero(trained & ~of_unit)):
+        text = message(
+            "responses whose tokens are not logged like those of most; left out of figures of "
+            "texts and tokens"
+        )
+        notes.append(Note("mixed_units", text, int(others)))
     tokens = None
     if unit == "token" and texts is not None:
         chosen = np.concatenate([part.figures for part in parts], axis=1)[:, places]
@@ -223,7 +215,6 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
         words=_text_sample(words, trained, strings, "word", labels)[0],
         ref_words=_text_sample(references, training[references.rows], strings, "word")[0],
         tokens=tokens,
-        every=every,
         sampled=len(rows),
         sampled_of=len(training) if len(rows) == len(training) else int(training.sum()),
         notes=[*scan.notes, *notes],

@@ -35,7 +35,7 @@ from rlreport.read.notes import (
     superseded_rows,
 )
 from rlreport.read.rollouts import Rollouts, no_rollouts
-from rlreport.tables import IN_BRANCH, LogTables, Note, TextSample, TokenSample
+from rlreport.tables import IN_BRANCH, LogTables, Note, TokenSample
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import message, translatable
 
@@ -55,8 +55,6 @@ class Scan(LogTables):
 
     name: str  # name of the run, from the folder or file that the user gave
     tokens: TokenSample | None = None  # KL etc. per token; None without token strings
-    # tokens, or words where no tokens are logged, of all sampled training responses
-    every: TextSample | None = None
     failed: dict[int, int] = field(default_factory=dict)  # training rollouts by step
     filtered: dict[int, int] = field(default_factory=dict)  # training rollouts by step
     rollouts: Rollouts = field(default_factory=no_rollouts)  # those of the chosen responses
@@ -175,7 +173,7 @@ def _mark_older_files(
         if not again.any():  # an attempt before has left them out
             continue
         name = names[int(older.min())]
-        rows.notes.append(restart_note(step[again], name, kept=keep_restarted, in_other_file=True))
+        rows.notes.append(restart_note(step[again], name, kept=keep_restarted))
         keep[again] = keep_restarted
         repeated |= again
 
@@ -295,12 +293,11 @@ def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> I
     return rows["before"].sort_index().to_numpy()
 
 
-def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
-    """Return the table of extra fields, field -> responses with it, and if fields were dropped."""
+def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Return the table of extra fields, and field -> number of responses with it."""
     order, count = rows.order, rows.chunk.rows
     table: dict[str, pd.Series] = {}
     carried: dict[str, int] = {}
-    overflow = False
     for name, extra in sorted(rows.chunk.extras.items()):
         numbers, has_value = np.full(count, np.nan), np.zeros(count, dtype=bool)
         logged = np.asarray(extra.rows, dtype=np.int64)
@@ -311,7 +308,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
         if not times:  # logged only in rows that are left out
             continue
         if len(table) == MAX_EXTRAS:
-            overflow = True
+            rows.chunk.extras_dropped = True
             break
         carried[name] = times
         if not extra.texts:
@@ -321,7 +318,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
         column[logged] = [*map(number_as_text, extra.numbers)]
         column[list(extra.texts)] = list(extra.texts.values())
         table[name] = pd.Series(column[order], dtype=object)
-    return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, overflow
+    return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried
 
 
 def tool_table(rows: LogRows) -> pd.DataFrame:

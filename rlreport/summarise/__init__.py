@@ -208,7 +208,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         steps, validation = step_tables(
             training,
             scan.responses[split == 1],
-            step_bigrams(scan.every, scan.responses),
+            step_bigrams(scan.ngrams, scan.responses),
             scan.failed,
             scan.filtered,
         )
