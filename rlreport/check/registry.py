@@ -44,7 +44,7 @@ CHECKS: tuple[Check, ...] = (
     # Notes.
     groups.missing_grades,
     *(environments.mix_changed, hacking.format_learned, reward.reward_stalled, groups.sharpening),
-    *(hacking.reward_part_dominance, groups.uneven_groups, text.cut_texts, log.repeated_steps),
+    *(hacking.reward_part_dominance, text.cut_texts, log.repeated_steps),
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}

@@ -107,42 +107,6 @@ def missing_grades(check: Check, run: Run) -> Result:
     )
 
 
-class _UnevenGroups(Limits):
-    sizes = Limit(0.05, "of groups", "share of another size than most (note)")
-    split = Limit(0.2, "of prompts", "share under several group ids in a step (note)")
-
-
-@Check(
-    name="uneven groups",
-    rank="note",
-    looks_for="groups of unequal size, or one prompt under several group ids in a step",
-    limits=_UnevenGroups,
-    title={
-        "sizes": "{odd:percent} of groups differ in size from the usual {usual} ({least} to "
-        "{most}).",
-        "split": "{split:percent} of prompts have several group ids in one step.",
-    },
-    why="Advantages are computed from a group's mean and std, so wrong groups give wrong "
-    "advantages.",
-    suggestion="Log the id that the trainer groups by, and look for failed or filtered rollouts.",
-    needs_also="group_id",
-    whole_run=True,
-)
-def uneven_groups(check: Check, run: Run) -> Result:
-    rows = run.responses
-    if not (rows["group_hash"] != 0).any():
-        return check.not_run("group_id")
-    sizes = rows.groupby("group").size().to_numpy()
-    usual = most_common(sizes)
-    odd = float((sizes != usual).mean()) if usual else 0.0
-    split = float((rows.groupby(["step", "prompt_id"])["group"].nunique() > 1).mean())
-    met = [*run.met(_UnevenGroups.sizes, ">", odd), *run.met(_UnevenGroups.split, ">", split)]
-    kind = "sizes" if odd > run.limits[_UnevenGroups].sizes else "split"
-    facts: Facts = {"odd": odd, "usual": usual, "least": int(sizes.min()), "most": int(sizes.max())}
-    facts = {**facts, "split": split, "kind": kind}
-    return check.finding(run, "info", met, facts) if met else None
-
-
 class _ZeroVarianceGroups(RiseOrShare):
     share = Limit(
         0.5,
