@@ -87,7 +87,6 @@ class Check:
     id: str = ""  # key of the check in findings and in the thresholds file
     # function that judges a run; called only if ``needs`` are met
     judge: Callable[[Check, Run], Result] = lambda check, run: None
-    looks_for: str = ""  # what the check looks for, in one line; by default ``name``
     needs: tuple[Need, ...] = ()  # data that the check requires
     charts: tuple[str, ...] = ()  # names of the charts in the report that show its findings
     limits: type[Limits] = Limits  # class that declares the thresholds of the check
@@ -110,7 +109,6 @@ class Check:
     needs_also: str = ""  # data needed beyond ``needs``, in words; ``judge`` tests for it itself
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "looks_for", self.looks_for or self.name)
         if not self.source:
             first = next(iter(self.limits.declared().values()))
             object.__setattr__(self, "source", first.source)

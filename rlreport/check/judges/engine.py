@@ -102,7 +102,6 @@ class _OffPolicyWeights(Limits):
 @Check(
     name="off-policy importance weights",
     rank="cause",
-    looks_for="importance weights of whole responses spread",
     needs=(Need(_SAME_TOKENS, ("log_weight",), ("ess",)),),
     charts=("mismatch",),
     limits=_OffPolicyWeights,
@@ -147,7 +146,6 @@ class _StaleRollouts(Limits):
 @Check(
     name="stale rollouts",
     rank="cause",
-    looks_for="responses were sampled by a policy many steps old",
     needs=(Need("policy_version", ("lag",), ("lag",)),),
     charts=("lag", "reward"),
     limits=_StaleRollouts,
@@ -171,7 +169,6 @@ class _NegativeKl(Limits):
 @Check(
     name="negative KL",
     rank="cause",
-    looks_for="sampling makes the KL estimate negative",
     needs=(KL,),
     charts=("kl",),
     limits=_NegativeKl,
@@ -281,7 +278,6 @@ class _FailedRollouts(RiseOrShare):
 @Check(
     name="failed rollouts",
     rank="cause",
-    looks_for="rollouts end in errors before the first response",
     charts=("failed_rollouts",),
     limits=_FailedRollouts,
     close={"share": "{value:percent} of rollouts fail before the first response"},
@@ -518,7 +514,6 @@ void_turns = Check(
     judge=share_of("void_turns", "turns"),
     name="empty turns",
     rank="consequence",
-    looks_for="turns with neither a call nor an answer",
     needs=(Need("turns", ("void_turns",)),),
     charts=("turns", "length"),
     limits=_VoidTurns,

@@ -38,7 +38,6 @@ class EnvironmentFall(Limits):
 @Check(
     name="one environment falls",
     rank="consequence",
-    looks_for="a reward that falls in one environment while the mean hides it",
     needs=(REWARD,),
     charts=("reward_environments", "reward"),
     limits=EnvironmentFall,
@@ -128,7 +127,6 @@ def _fall(part: Run, count: int) -> Finding | None:
 @Check(
     name="harder tasks came in",
     rank="note",
-    looks_for="a fall of the reward that the mix of environments explains",
     needs=(REWARD,),
     charts=("reward_environments", "reward"),
     limits=MixChanged,

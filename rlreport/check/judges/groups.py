@@ -61,7 +61,6 @@ def _missing_title(facts: Facts) -> str:
 @Check(
     name="missing grades",
     rank="note",
-    looks_for="responses without a grade: null rewards, failed judges, masks, errors",
     charts=("reward",),
     limits=_MissingGrades,
     title=_missing_title,
@@ -122,7 +121,6 @@ class _ZeroVarianceGroups(RiseOrShare):
 @Check(
     name="groups without a learning signal",
     rank="cause",
-    looks_for="groups whose responses all earn the same reward",
     needs=(Need("reward", ("reward",), ("zero_variance",)),),
     charts=("groups",),
     limits=_ZeroVarianceGroups,

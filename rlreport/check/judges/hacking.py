@@ -86,7 +86,6 @@ def _hacking_title(facts: Facts) -> str:
 @Check(
     name="reward hacking",
     rank="cause",
-    looks_for="a symbol, word, phrase or form spreads with the reward",
     needs=(REWARD,),
     charts=("reward",),
     limits=Spreading,
@@ -231,7 +230,6 @@ def _format_title(facts: Facts) -> str:
 @Check(
     name="a format is being learned",
     rank="note",
-    looks_for="a text spreads while the run learns, without signs of reward hacking",
     charts=("reward",),
     needs=(REWARD,),
     limits=_FormatLearned,
@@ -327,7 +325,6 @@ class _WatchedRewardFall(Limits):
 @Check(
     name="drop of the watched reward",
     rank="consequence",
-    looks_for="the watched reward fell or did not follow, whatever the trained one did",
     needs_also="a second reward (valid_reward), or responses or metrics of validation",
     charts=("reward",),
     limits=_WatchedRewardFall,

@@ -53,7 +53,6 @@ class _Nan(NamedTuple):
 @Check(
     name="NaN",
     rank="invalid",
-    looks_for="NaN or infinity in the loss, the gradient norm, log-probabilities or rewards",
     charts=("reward", "kl"),
     limits=_NanMetrics,
     title={
@@ -225,7 +224,6 @@ def _log_title(facts: Facts) -> str:
 @Check(
     name="holes in the log",
     rank="invalid",
-    looks_for="holes in the log: unreadable lines, missing or incomplete steps, early ends",
     limits=_BrokenLog,
     title=_log_title,
     statement="the log has holes",
@@ -339,7 +337,6 @@ def mixed_runs(check: Check, run: Run) -> Result:
 @Check(
     name="steps logged twice",
     rank="note",
-    looks_for="steps that two attempts of a restarted run logged, in one file or in several",
     title="{count:count} steps from {low} to {high} were logged again after a restart, so their "
     "figures mix two attempts. --restarts last leaves out the {older:count} responses of the "
     "earlier one.",

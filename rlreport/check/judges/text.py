@@ -371,7 +371,6 @@ class _LengthHacking(Limits):
 @Check(
     name="length hacking",
     rank="cause",
-    looks_for="longer responses earn more reward",
     needs=(REWARD,),
     charts=("length", "reward"),
     limits=_LengthHacking,
