@@ -178,9 +178,6 @@ class Run:
         errors = self.spread(column) / np.sqrt(np.where(counts > 0, counts, np.nan))
         return Series(self.steps, self.by_step(values), errors)
 
-    def steps_of(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return np.bincount(self.step_index[rows], minlength=len(self.steps)) > 0
-
     def covers(self, series: Series) -> bool:
         """Return whether a series has values at half of the steps, or enough without responses."""
         enough = self.responses.empty and len(series.steps) >= MIN_STEPS
@@ -361,9 +358,9 @@ class Run:
             return Onset(start, start, start)
         return onset(self.steps, series, peak=peak, end=len(self.last.steps))
 
-    def reward_windows(self) -> dict[str, float]:
-        """Return the mean reward of the first, best and last window: "start", "best", "end"."""
-        course = self.courses["reward"]
+    def reward_windows(self, quantity: Quantity = "reward") -> dict[str, float]:
+        """Return the mean of the first, best and last window of a course: start, best and end."""
+        course = self.courses[quantity]
         return {"start": course.first.value, "best": course.best.value, "end": course.last.value}
 
     @cached_property

@@ -30,7 +30,7 @@ from rlreport.check.finding import (
     Thresholds,
     Verdict,
 )
-from rlreport.check.judges.log import invalid_since, nan_metrics
+from rlreport.check.judges.log import nan_metrics
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_sentence
@@ -183,7 +183,8 @@ def judge(
     the run before and after the change.
     """
     nan = nan_metrics.run(run)
-    start = invalid_since(nan)
+    start = nan.facts["cut"] if isinstance(nan, Finding) else None
+    assert start is None or isinstance(start, int)
     judged = run if start is None else run.between(int(run.steps[0]), start)
     of_reward = judged
     results: dict[str, Result] = {}

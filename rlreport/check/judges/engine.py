@@ -16,7 +16,7 @@ from rlreport.check.finding import (
     Onset,
     meets,
 )
-from rlreport.check.noise import mean_of
+from rlreport.check.noise import part_of, z_of
 from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
 from rlreport.check.series import MIN_STEPS, Series, onset
 from rlreport.figures.metadata import ERROR_KINDS, Ending
@@ -182,7 +182,8 @@ class _NegativeKl(Limits):
 )
 def negative_kl(check: Check, run: Run) -> Result:
     kl = run.column("kl_k1")
-    end, end_z = mean_of(run.tables, kl, run.last)
+    part = part_of(run.tables, kl, run.last, None)
+    end, end_z = part.mean, z_of(run.tables, kl, None, [part])
     low, z = run.met(_NegativeKl.mean, "<", end), run.met(_NegativeKl.z, "<=", end_z)
     if not (low and z):
         return None

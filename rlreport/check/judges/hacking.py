@@ -362,19 +362,16 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     if not fell and (trained is None or _follows(watched, trained, limits.follow)):
         return None
     in_training, series = run.has("valid_reward"), watched.series
-    facts: Facts = {"kind": "fell" if fell else "apart"}
-    course = run.courses["watched_reward"]
-    ends = {"start": course.first.value, "best": course.best.value, "end": course.last.value}
+    facts: Facts = {"kind": "fell" if fell else "apart", **run.reward_windows("watched_reward")}
     start, end = (trained.start, trained.end) if trained else (None, None)
-    facts = {**facts, **ends, "trained_start": start, "trained_end": end}
-    facts = {**facts, "series_from": series.source}
+    facts = {**facts, "trained_start": start, "trained_end": end}
     return check.finding(
         run,
         "critical" if fell and -watched.rise_z > FALL_Z else "warning",
         loss_met if fell else (),
         facts,
         Ranking(run.column("valid_reward"), False, "reward") if in_training else None,
-        series=run.align(series) if in_training else None,
+        series=series,
         onset=onset(series.steps, series.values, peak=watched.peak) if fell else None,
     )
 

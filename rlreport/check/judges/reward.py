@@ -304,8 +304,7 @@ def reward_shift(check: Check, run: Run) -> Result:
     kind = "reference" if run.has("ref_reward") else "reward"
     column = "ref_reward" if kind == "reference" else "reward"
     reward = run.column(column)
-    series = run.by_step(reward)
-    jump = _find_jump(series)
+    jump = _find_jump(run.by_step(reward))
     if jump is None or not jump.sudden:
         return None
     size = jump.after - jump.before
@@ -333,7 +332,6 @@ def reward_shift(check: Check, run: Run) -> Result:
         z + large,
         {**facts, "kind": "prompts" if changed else kind},
         Ranking(reward, size > 0, REFERENCE_REWARD if kind == "reference" else "reward"),
-        series=series,
         onset=step,
     )
 

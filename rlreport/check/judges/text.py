@@ -648,7 +648,7 @@ def loops(check: Check, run: Run) -> Result:
     facts = {**facts, "text": text, "earned": earned, "others": others, "kind": kind}
     severity: Severity = "warning" if harmful else "info"
     ranking = Ranking(share, unit="of its words", among=share > 0, look_for=text, at_end=True)
-    details = {"series": series, "onset": began, "until": until, "texts": (text,)}
+    details = {"onset": began, "until": until, "texts": (text,)}
     return check.finding(run, severity, met + lost, facts, ranking, **details)
 
 
