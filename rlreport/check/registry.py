@@ -33,13 +33,8 @@ CHECKS: tuple[Check, ...] = (
     *(text.loops, reward.reward_collapse, environments.environment_fall),
     *(hacking.watched_reward_fall, text.length_collapse),
     *(text.diversity_collapse, policy.entropy_collapse, text.template_collapse),
-    *(
-        engine.late_calls,
-        engine.void_turns,
-        engine.turn_limit,
-        engine.unclosed_thinking,
-        text.missing_eos,
-    ),
+    *(engine.late_calls, engine.void_turns, engine.turn_limit, engine.unclosed_thinking),
+    text.missing_eos,
     *(policy.kl_explosion, text.language_drift, groups.group_std_fall),
     # Notes.
     groups.missing_grades,

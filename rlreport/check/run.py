@@ -347,16 +347,14 @@ class Run:
         deviations = noise.centred(values[finite], self.step_index[finite])
         return float(np.sqrt((deviations**2).mean()))
 
-    def onset(
-        self, series: Floats, *, always: bool = False, peak: tuple[int, int] | None = None
-    ) -> Onset | None:
-        """Return when a series (S,) left its baseline or ``peak``; the first step if ``always``."""
+    def onset(self, series: Floats, *, always: bool = False) -> Onset | None:
+        """Return when a series (S,) left its baseline; the first step if ``always``."""
         if not len(self.steps):
             return None
         if always or self.first is None:
             start = int(self.steps[0])
             return Onset(start, start, start)
-        return onset(self.steps, series, peak=peak, end=len(self.last.steps))
+        return onset(self.steps, series, end=len(self.last.steps))
 
     def reward_windows(self, quantity: Quantity = "reward") -> dict[str, float]:
         """Return the mean of the first, best and last window of a course: start, best and end."""
@@ -459,9 +457,8 @@ class Run:
 
     def with_texts_since(self, onset: Onset | None) -> int:
         """Return the number of responses since the onset whose texts were read."""
-        since = onset.step if onset else self.last.steps[0]
-        late = self.responses[self.responses["step"] >= since]
-        return int((late["has_texts"] == 1).sum())
+        late = self.responses["step"].isin(self.since(onset))
+        return int((self.responses.loc[late, "has_texts"] == 1).sum())
 
     def between(self, start: int, stop: int) -> Run:
         """Return the part of the run, and of its validation, with ``start <= step < stop``."""
