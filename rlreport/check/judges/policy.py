@@ -157,9 +157,8 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
 
 def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
     """Return the change of the mean surprisal, or else of the trainer's entropy metric."""
-    if (
-        figure := run.change_and_series("surprisal_mean", "entropy", run.column("logp_tokens"))
-    ) is None:
+    figure = run.change_and_series("surprisal_mean", "entropy", run.column("logp_tokens"))
+    if figure is None:
         return None
     moved, series = figure
     surprisal = Ranking(run.column("surprisal_mean"), highest, "nats per token")
