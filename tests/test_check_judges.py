@@ -616,20 +616,6 @@ def test_steps_of_two_attempts_are_a_note_and_no_hole() -> None:
     assert severity("repeated_steps", tables()) is None
 
 
-def test_uneven_groups_need_ids() -> None:
-    group = STEP * 25 + INDEX // 4
-    even = tables(prompt_id=INDEX // 4, group=group, group_hash=group + 1)
-    assert severity("uneven_groups", even) is None
-    own = STEP * SIZE + INDEX
-    split = find("uneven_groups", tables(prompt_id=INDEX // 4, group=own, group_hash=own + 1))
-    assert "several group ids" in title(split)
-    kept = (INDEX % 40 != 0) | (STEP % 2 == 0)
-    columns = {"step": STEP, "prompt_id": INDEX // 4, "group": group, "group_hash": group + 1}
-    uneven = make_tables({name: values[kept] for name, values in columns.items()})
-    result = find("uneven_groups", uneven)
-    assert "differ in size from the usual 4 (3 to 4)." in title(result)
-
-
 def test_one_text_that_is_repeated_was_not_cut() -> None:
     chars = np.where(INDEX < 30, 500, 100 + INDEX)
     same = tables(response_chars=chars, response_hash=np.where(INDEX < 30, 1, INDEX))

@@ -97,7 +97,6 @@ def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs(runs: int) -> No
     sometimes["value_divergence"] = runs * 3 // 4
     never: tuple[str, ...] = (
         "reward_part_dominance",
-        "uneven_groups",
         "advantage_mismatch",
         "dropped_groups",
     )

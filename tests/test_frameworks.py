@@ -31,10 +31,9 @@ TWO_SOURCES = {*MISMATCH, "nemo_rl", "written-prime_rl_tokens", "prime_rl_branch
 
 FOUND = {
     "written-rlboard": {"broken_log"},  # arrays of unequal length
-    "inspect": {"tool_errors", "uneven_groups"},
+    "inspect": {"tool_errors"},
     "nemo_gym": {"missing_grades"},  # a judge that failed, a masked sample
     "nemo_rl": {"engine_mismatch"},
-    **{log: {"uneven_groups"} for log in ("agilerl", "areal", "art", "lm_eval", "slime_export")},
     **{log: {"engine_mismatch"} for log in MISMATCH},
 }
 """Log to the checks that find in it what its writer was given; of the others, none does."""

@@ -50,7 +50,6 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
         (
             *(
                 "name",
-                "looks_for",
                 "title",
                 "statement",
                 "why",

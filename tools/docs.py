@@ -94,7 +94,7 @@ def _check(check: Check) -> str:
     explains = ", ".join(f"`{name}`" for name in check.explains)
     lines = [
         f"## `{check.id}`",
-        f"Looks for: {check.looks_for}. Rank: {check.rank}. Needs: {check.requirements}. "
+        f"Looks for: {check.name}. Rank: {check.rank}. Needs: {check.requirements}. "
         f"Source: {check.source}.",
         f"Why it matters: {check.why}",
         f"What to try: {check.suggestion}",

@@ -87,7 +87,6 @@ class Check:
     id: str = ""  # key of the check in findings and in the thresholds file
     # function that judges a run; called only if ``needs`` are met
     judge: Callable[[Check, Run], Result] = lambda check, run: None
-    looks_for: str = ""  # what the check looks for, in one line; by default ``name``
     needs: tuple[Need, ...] = ()  # data that the check requires
     charts: tuple[str, ...] = ()  # names of the charts in the report that show its findings
     limits: type[Limits] = Limits  # class that declares the thresholds of the check
@@ -110,7 +109,6 @@ class Check:
     needs_also: str = ""  # data needed beyond ``needs``, in words; ``judge`` tests for it itself
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "looks_for", self.looks_for or self.name)
         if not self.source:
             first = next(iter(self.limits.declared().values()))
             object.__setattr__(self, "source", first.source)
@@ -194,8 +192,7 @@ class Check:
         step if ``always``), and ``steps`` are all steps from the onset on. ``series`` may be a
         ``Series``, whose source becomes a fact.
         """
-        first = run.first.span if run.first else None
-        values = {**(facts or {}), "first_window": first, "last_window": run.last.span}
+        values = dict(facts or {})
         series, always = fields.pop("series", None), fields.pop("always", False)
         if isinstance(series, Series):
             values["series_from"] = series.source
@@ -210,7 +207,10 @@ class Check:
             id=self.id,
             severity=severity,
             rank="note" if severity == "info" else self.rank,
-            facts={name: None if _is_nan(fact) else fact for name, fact in values.items()},
+            facts={
+                name: None if isinstance(fact, float) and math.isnan(fact) else fact
+                for name, fact in values.items()
+            },
             thresholds=tuple(met),
             evidence=examples,
             unseen=run.with_texts_since(fields["onset"]) if ranking and not examples else 0,
@@ -220,7 +220,13 @@ class Check:
         )
 
     def judge_share(
-        self, run: Run, moved: Change, series: Series, **details: Any
+        self,
+        run: Run,
+        moved: Change,
+        series: Series,
+        facts: Facts = MappingProxyType({}),
+        severity: Severity = "warning",
+        **details: Any,
     ) -> Finding | None:
         """Return a finding if a share, such as of failed calls, is too high or rose too much."""
         limits = self.limits
@@ -230,9 +236,7 @@ class Check:
         if not met:
             return None
         details["always"] = not rise and bool(run.met(limits.share, ">", moved.first))
-        facts = {"share": moved.last, "before": moved.first, "series_from": series.source}
-        facts |= details.pop("facts", {})
-        severity = details.pop("severity", "warning")
+        facts = {"share": moved.last, "before": moved.first, **facts}
         return self.finding(run, severity, met, facts, series=series, **details)
 
     def judge_rows(
@@ -294,7 +298,3 @@ def _fill_template(template: Template, facts: Facts) -> str:
     if isinstance(template, Mapping):
         template = template[str(facts["kind"])]
     return format_message(template(facts) if callable(template) else template, facts)
-
-
-def _is_nan(fact: Fact) -> bool:
-    return isinstance(fact, float) and math.isnan(fact)

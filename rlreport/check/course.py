@@ -125,7 +125,8 @@ def phases_of(
     fallen = False
     for start, stop in pairwise(cuts):
         piece, count = points[start:stop], stop - start
-        first, last = _line_ends(piece)
+        slope, start_value = np.polyfit(np.arange(count), piece, 1) if count > 1 else (0, piece[0])
+        first, last = float(start_value), float(start_value + slope * (count - 1))
         # A slope through n points has the variance 12 σ² / n³, its whole rise 12 σ² / n.
         error = sigma * math.sqrt(12 / count)
         if abs(last - first) < max(FLAT_Z * error, FLAT_SHARE * span):
@@ -147,12 +148,6 @@ def phases_of(
         else:
             phases.append(phase)
     return tuple(phases)
-
-
-def _line_ends(piece: Floats) -> tuple[float, float]:
-    """Return the least-squares line's values at the first and the last of the points."""
-    slope, start = np.polyfit(np.arange(len(piece)), piece, 1) if len(piece) > 1 else (0, piece[0])
-    return float(start), float(start + slope * (len(piece) - 1))
 
 
 def _cuts(points: Floats, shortest: int) -> list[int]:

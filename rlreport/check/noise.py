@@ -79,15 +79,6 @@ class WindowPart(NamedTuple):
     steps: Ints
 
 
-def mean_of(tables: Tables, values: Floats, window: Window) -> tuple[float, float]:
-    """Return the mean of per-response values in a window, and its z (mean / standard error).
-
-    ``values``, float64 (rows,), may be NaN, which is skipped.
-    """
-    part = part_of(tables, values, window, None)
-    return part.mean, z_of(tables, values, None, [part])
-
-
 def part_of(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> WindowPart:
     selected = values[window.rows]
     scale = np.ones_like(selected) if weights is None else weights[window.rows]

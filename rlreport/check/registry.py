@@ -33,18 +33,13 @@ CHECKS: tuple[Check, ...] = (
     *(text.loops, reward.reward_collapse, environments.environment_fall),
     *(hacking.watched_reward_fall, text.length_collapse),
     *(text.diversity_collapse, policy.entropy_collapse, text.template_collapse),
-    *(
-        engine.late_calls,
-        engine.void_turns,
-        engine.turn_limit,
-        engine.unclosed_thinking,
-        text.missing_eos,
-    ),
+    *(engine.late_calls, engine.void_turns, engine.turn_limit, engine.unclosed_thinking),
+    text.missing_eos,
     *(policy.kl_explosion, text.language_drift, groups.group_std_fall),
     # Notes.
     groups.missing_grades,
     *(environments.mix_changed, hacking.format_learned, reward.reward_stalled, groups.sharpening),
-    *(hacking.reward_part_dominance, groups.uneven_groups, text.cut_texts, log.repeated_steps),
+    *(hacking.reward_part_dominance, text.cut_texts, log.repeated_steps),
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}

@@ -178,9 +178,6 @@ class Run:
         errors = self.spread(column) / np.sqrt(np.where(counts > 0, counts, np.nan))
         return Series(self.steps, self.by_step(values), errors)
 
-    def steps_of(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return np.bincount(self.step_index[rows], minlength=len(self.steps)) > 0
-
     def covers(self, series: Series) -> bool:
         """Return whether a series has values at half of the steps, or enough without responses."""
         enough = self.responses.empty and len(series.steps) >= MIN_STEPS
@@ -350,20 +347,18 @@ class Run:
         deviations = noise.centred(values[finite], self.step_index[finite])
         return float(np.sqrt((deviations**2).mean()))
 
-    def onset(
-        self, series: Floats, *, always: bool = False, peak: tuple[int, int] | None = None
-    ) -> Onset | None:
-        """Return when a series (S,) left its baseline or ``peak``; the first step if ``always``."""
+    def onset(self, series: Floats, *, always: bool = False) -> Onset | None:
+        """Return when a series (S,) left its baseline; the first step if ``always``."""
         if not len(self.steps):
             return None
         if always or self.first is None:
             start = int(self.steps[0])
             return Onset(start, start, start)
-        return onset(self.steps, series, peak=peak, end=len(self.last.steps))
+        return onset(self.steps, series, end=len(self.last.steps))
 
-    def reward_windows(self) -> dict[str, float]:
-        """Return the mean reward of the first, best and last window: "start", "best", "end"."""
-        course = self.courses["reward"]
+    def reward_windows(self, quantity: Quantity = "reward") -> dict[str, float]:
+        """Return the mean of the first, best and last window of a course: start, best and end."""
+        course = self.courses[quantity]
         return {"start": course.first.value, "best": course.best.value, "end": course.last.value}
 
     @cached_property
@@ -462,9 +457,8 @@ class Run:
 
     def with_texts_since(self, onset: Onset | None) -> int:
         """Return the number of responses since the onset whose texts were read."""
-        since = onset.step if onset else self.last.steps[0]
-        late = self.responses[self.responses["step"] >= since]
-        return int((late["has_texts"] == 1).sum())
+        late = self.responses["step"].isin(self.since(onset))
+        return int((self.responses.loc[late, "has_texts"] == 1).sum())
 
     def between(self, start: int, stop: int) -> Run:
         """Return the part of the run, and of its validation, with ``start <= step < stop``."""

@@ -52,12 +52,6 @@ def with_sentence(verdict: Verdict) -> Verdict:
     keep = _keep_sentence(verdict)
     if lead is not None:
         first = cause
-    elif verdict.level == "unjudged" and verdict.windows is None:
-        first = plural(
-            "Not judged: only {count} step, too few to judge a trend.",
-            "Not judged: only {count} steps, too few to judge a trend.",
-            verdict.step_count,
-        )
     else:
         first = message("{headline}.", headline=headline(verdict))
         # What rose, or else the reward, is the headline; the rest is the second line.
@@ -92,7 +86,11 @@ def headline(verdict: Verdict) -> str:
                 verdict.reward_count,
             )
         if verdict.level == "unjudged":
-            return message("Not judged: the run is too short")
+            return plural(
+                "Not judged: only {count} step, too few to judge a trend",
+                "Not judged: only {count} steps, too few to judge a trend",
+                verdict.step_count,
+            )
         if verdict.level == "unclear":
             return message("Unclear: no clear learning")
         return _level_words(verdict)

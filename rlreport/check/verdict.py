@@ -30,7 +30,7 @@ from rlreport.check.finding import (
     Thresholds,
     Verdict,
 )
-from rlreport.check.judges.log import invalid_since, nan_metrics
+from rlreport.check.judges.log import nan_metrics
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_sentence
@@ -114,9 +114,7 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
 
 
 def _fill_texts(finding: Finding, verdict: Verdict, sample_note: str) -> Finding:
-    check = BY_ID.get(finding.id)
-    if check is None:
-        return finding
+    check = BY_ID[finding.id]
     sampled = sample_note and not finding.facts.keys().isdisjoint(check.sampled)
     return replace(
         finding,
@@ -161,20 +159,15 @@ DEATHS = ("reward_collapse", "length_collapse")
 
 
 def run_checks(
-    tables: Tables,
-    thresholds: Thresholds | None = None,
-    checks: Sequence[Check] = CHECKS,
-    muted: Mapping[str, str] | None = None,
+    tables: Tables, thresholds: Thresholds | None = None, muted: Mapping[str, str] | None = None
 ) -> Verdict:
     """Run the checks on a run's tables and return the verdict with its texts."""
-    return with_texts(judge(Run(tables, thresholds), checks, muted))
+    return with_texts(judge(Run(tables, thresholds), muted))
 
 
 # Figures may be close to the float64 maximum: sums that overflow become infinite or NaN.
 @np.errstate(over="ignore", invalid="ignore")
-def judge(
-    run: Run, checks: Sequence[Check] = CHECKS, muted: Mapping[str, str] | None = None
-) -> Verdict:
+def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
     """Run the checks and return the verdict, with findings in order but without texts.
 
     If NaN makes rewards or log-probabilities useless, only checks with ``whole_run`` judge the
@@ -183,12 +176,13 @@ def judge(
     the run before and after the change.
     """
     nan = nan_metrics.run(run)
-    start = invalid_since(nan)
+    start = nan.facts["cut"] if isinstance(nan, Finding) else None
+    assert start is None or isinstance(start, int)
     judged = run if start is None else run.between(int(run.steps[0]), start)
     of_reward = judged
     results: dict[str, Result] = {}
     close: dict[str, Close] = {}
-    for check in sorted(checks, key=lambda check: check.id != FIRST_CHECK):
+    for check in sorted(CHECKS, key=lambda check: check.id != FIRST_CHECK):
         subject = run if check.whole_run else of_reward if check.of_reward else judged
         result = nan if check is nan_metrics else _run_check(check, subject, start)
         results[check.id] = result
@@ -196,11 +190,11 @@ def judge(
             close[check.id] = near
         if check.id == FIRST_CHECK and isinstance(result, Finding) and result.severity == "warning":
             of_reward = _comparable_run(judged, result)
-    results = {check.id: results[check.id] for check in checks}
+    results = {check.id: results[check.id] for check in CHECKS}
     findings = [result for result in results.values() if isinstance(result, Finding)]
     reasons = muted or {}
     active = [finding for finding in findings if finding.id not in reasons]
-    ordered = _order(active, {check.id: check for check in checks}, run)
+    ordered = _order(active, run)
     lead = next((f.id for f in ordered if f.severity != "info" and not f.explained_by), None)
     breaks = [f.onset.step for f in ordered if f.severity == "critical" and f.onset]
     # Where the run broke within its first window, changes from that window are too small.
@@ -288,7 +282,7 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
     return run.between(start, step) if first_is_longer else run.between(step, end)
 
 
-def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> list[Finding]:
+def _order(findings: list[Finding], run: Run) -> list[Finding]:
     """Return findings, in the order of checks, by severity, each followed by its effects."""
     ranked = sorted(findings, key=lambda f: (_rank_index(f), SEVERITIES.index(f.severity)))
     roots: dict[str, str] = {}
@@ -296,7 +290,7 @@ def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> li
         top: Finding | None = finding
         while top:
             roots[finding.id] = top.id
-            top = next((g for g in ranked if _explains(g, top, checks)), None)
+            top = next((g for g in ranked if _explains(g, top)), None)
 
     def worst(top: Finding) -> tuple[int, int, int]:
         severity = min(SEVERITIES.index(f.severity) for f in ranked if roots[f.id] == top.id)
@@ -323,26 +317,21 @@ def _rank_index(finding: Finding) -> int:
     return -1 if _is_death(finding) else RANKS.index(finding.rank)
 
 
-def _explains(cause: Finding, other: Finding, checks: Mapping[str, Check]) -> bool:
-    if cause.severity == "info" or other.id not in checks[cause.id].explains:
+def _explains(cause: Finding, other: Finding) -> bool:
+    if cause.severity == "info" or other.id not in BY_ID[cause.id].explains:
         return False
     explains_death = _is_death(other) and cause.rank != "consequence"
     if _rank_index(cause) > _rank_index(other) and not explains_death:
         return False
-    if cause.rank == other.rank and cause.id in checks[other.id].explains:
-        order = list(checks)
+    if cause.rank == other.rank and cause.id in BY_ID[other.id].explains:
+        order = list(BY_ID)
         starts = [(f.onset.step if f.onset else -1, order.index(f.id)) for f in (cause, other)]
         if starts[0] > starts[1]:
             return False
-    return _follows(other, cause)
-
-
-def _follows(consequence: Finding, cause: Finding) -> bool:
-    """Return whether a consequence did not begin before its cause, as far as is known."""
-    if consequence.rank == "note" or cause.onset is None or consequence.onset is None:
+    if other.rank == "note" or cause.onset is None or other.onset is None:
         return True
     # Both are dated by means of three steps, so they are exact to one step.
-    return cause.onset.low - 1 <= consequence.onset.high
+    return cause.onset.low - 1 <= other.onset.high
 
 
 def _level(findings: list[Finding], run: Run) -> Level:

@@ -70,7 +70,7 @@ def checks() -> None:
     from rlreport.check.registry import CHECKS
 
     for check in CHECKS:
-        say(f"{check.id}: {check.looks_for}")
+        say(f"{check.id}: {check.name}")
         say(f"  needs {', '.join(need.words for need in check.needs) or 'nothing'}")
         for key, limit in check.limits.declared().items():
             unit = f" {limit.unit}" if limit.unit else ""

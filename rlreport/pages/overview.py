@@ -88,7 +88,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
     lead = [f for f in top if f["id"] == verdict.lead][:1]
     others = [f for f in top if f not in lead and f["severity"] != "info"]
     notes = [f for f in top if f not in lead and f["severity"] == "info"]
-    passed = [message(BY_ID[name].looks_for) for name in verdict.passed if name in BY_ID]
+    passed = [message(BY_ID[name].name) for name in verdict.passed if name in BY_ID]
     return {
         "level": verdict.level,
         "headline": verdict.headline,

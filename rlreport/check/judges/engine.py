@@ -16,7 +16,7 @@ from rlreport.check.finding import (
     Onset,
     meets,
 )
-from rlreport.check.noise import mean_of
+from rlreport.check.noise import part_of, z_of
 from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
 from rlreport.check.series import MIN_STEPS, Series, onset
 from rlreport.figures.metadata import ERROR_KINDS, Ending
@@ -102,7 +102,6 @@ class _OffPolicyWeights(Limits):
 @Check(
     name="off-policy importance weights",
     rank="cause",
-    looks_for="importance weights of whole responses spread",
     needs=(Need(_SAME_TOKENS, ("log_weight",), ("ess",)),),
     charts=("mismatch",),
     limits=_OffPolicyWeights,
@@ -147,7 +146,6 @@ class _StaleRollouts(Limits):
 @Check(
     name="stale rollouts",
     rank="cause",
-    looks_for="responses were sampled by a policy many steps old",
     needs=(Need("policy_version", ("lag",), ("lag",)),),
     charts=("lag", "reward"),
     limits=_StaleRollouts,
@@ -171,7 +169,6 @@ class _NegativeKl(Limits):
 @Check(
     name="negative KL",
     rank="cause",
-    looks_for="sampling makes the KL estimate negative",
     needs=(KL,),
     charts=("kl",),
     limits=_NegativeKl,
@@ -185,7 +182,8 @@ class _NegativeKl(Limits):
 )
 def negative_kl(check: Check, run: Run) -> Result:
     kl = run.column("kl_k1")
-    end, end_z = mean_of(run.tables, kl, run.last)
+    part = part_of(run.tables, kl, run.last, None)
+    end, end_z = part.mean, z_of(run.tables, kl, None, [part])
     low, z = run.met(_NegativeKl.mean, "<", end), run.met(_NegativeKl.z, "<=", end_z)
     if not (low and z):
         return None
@@ -281,7 +279,6 @@ class _FailedRollouts(RiseOrShare):
 @Check(
     name="failed rollouts",
     rank="cause",
-    looks_for="rollouts end in errors before the first response",
     charts=("failed_rollouts",),
     limits=_FailedRollouts,
     close={"share": "{value:percent} of rollouts fail before the first response"},
@@ -518,7 +515,6 @@ void_turns = Check(
     judge=share_of("void_turns", "turns"),
     name="empty turns",
     rank="consequence",
-    looks_for="turns with neither a call nor an answer",
     needs=(Need("turns", ("void_turns",)),),
     charts=("turns", "length"),
     limits=_VoidTurns,

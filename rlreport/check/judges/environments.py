@@ -38,7 +38,6 @@ class EnvironmentFall(Limits):
 @Check(
     name="one environment falls",
     rank="consequence",
-    looks_for="a reward that falls in one environment while the mean hides it",
     needs=(REWARD,),
     charts=("reward_environments", "reward"),
     limits=EnvironmentFall,
@@ -85,12 +84,11 @@ def environment_fall(check: Check, run: Run) -> Result:
     if not fallen:
         return None
     name = max(fallen, key=lambda name: fallen[name].thresholds[-1].value)
-    part, course = parts[name], parts[name].courses["reward"]
+    part, best = parts[name], parts[name].courses["reward"].best.steps
     moved = run.change(run.column("reward"))
     facts: Facts = {"environment": LogText(name), "fallen": len(fallen), "count": len(judged)}
-    facts = {**facts, "start": course.first.value, "best": course.best.value}
-    facts = {**facts, "best_from": course.best.steps[0], "best_to": course.best.steps[1]}
-    facts = {**facts, "end": course.last.value, "mean_start": moved.first, "mean_end": moved.last}
+    facts = {**facts, **part.reward_windows(), "mean_start": moved.first, "mean_end": moved.last}
+    facts = {**facts, "best_from": best[0], "best_to": best[1]}
     ranking, met = Ranking(part.column("reward"), False, "reward"), fallen[name].thresholds
     return check.finding(part, severity, met, facts, ranking, onset=fallen[name].onset)
 
@@ -128,7 +126,6 @@ def _fall(part: Run, count: int) -> Finding | None:
 @Check(
     name="harder tasks came in",
     rank="note",
-    looks_for="a fall of the reward that the mix of environments explains",
     needs=(REWARD,),
     charts=("reward_environments", "reward"),
     limits=MixChanged,

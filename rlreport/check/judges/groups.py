@@ -16,7 +16,7 @@ from rlreport.check.check import (
 from rlreport.check.finding import Facts, Limit, Limits, Severity, meets
 from rlreport.check.noise import TINY, Trend, correlation_within
 from rlreport.check.run import Ranking, Run, has, mean, median, met_from_start
-from rlreport.check.series import MIN_WINDOW, running_mean
+from rlreport.check.series import MIN_WINDOW, Series, running_mean
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.notes import Missing
 from rlreport.summarise.steps import FAR, Grouped, advantage_fit, most_common, passes_of, typical
@@ -61,7 +61,6 @@ def _missing_title(facts: Facts) -> str:
 @Check(
     name="missing grades",
     rank="note",
-    looks_for="responses without a grade: null rewards, failed judges, masks, errors",
     charts=("reward",),
     limits=_MissingGrades,
     title=_missing_title,
@@ -100,47 +99,10 @@ def missing_grades(check: Check, run: Run) -> Result:
         met,
         facts,
         Ranking(-run.step_index.astype(np.float64), among=missing),
-        series=by_step,
         onset=since,
         until=last if last < run.steps[-1] else None,
         steps=steps[:200].tolist(),
     )
-
-
-class _UnevenGroups(Limits):
-    sizes = Limit(0.05, "of groups", "share of another size than most (note)")
-    split = Limit(0.2, "of prompts", "share under several group ids in a step (note)")
-
-
-@Check(
-    name="uneven groups",
-    rank="note",
-    looks_for="groups of unequal size, or one prompt under several group ids in a step",
-    limits=_UnevenGroups,
-    title={
-        "sizes": "{odd:percent} of groups differ in size from the usual {usual} ({least} to "
-        "{most}).",
-        "split": "{split:percent} of prompts have several group ids in one step.",
-    },
-    why="Advantages are computed from a group's mean and std, so wrong groups give wrong "
-    "advantages.",
-    suggestion="Log the id that the trainer groups by, and look for failed or filtered rollouts.",
-    needs_also="group_id",
-    whole_run=True,
-)
-def uneven_groups(check: Check, run: Run) -> Result:
-    rows = run.responses
-    if not (rows["group_hash"] != 0).any():
-        return check.not_run("group_id")
-    sizes = rows.groupby("group").size().to_numpy()
-    usual = most_common(sizes)
-    odd = float((sizes != usual).mean()) if usual else 0.0
-    split = float((rows.groupby(["step", "prompt_id"])["group"].nunique() > 1).mean())
-    met = [*run.met(_UnevenGroups.sizes, ">", odd), *run.met(_UnevenGroups.split, ">", split)]
-    kind = "sizes" if odd > run.limits[_UnevenGroups].sizes else "split"
-    facts: Facts = {"odd": odd, "usual": usual, "least": int(sizes.min()), "most": int(sizes.max())}
-    facts = {**facts, "split": split, "kind": kind}
-    return check.finding(run, "info", met, facts) if met else None
 
 
 class _ZeroVarianceGroups(RiseOrShare):
@@ -158,7 +120,6 @@ class _ZeroVarianceGroups(RiseOrShare):
 @Check(
     name="groups without a learning signal",
     rank="cause",
-    looks_for="groups whose responses all earn the same reward",
     needs=(Need("reward", ("reward",), ("zero_variance",)),),
     charts=("groups",),
     limits=_ZeroVarianceGroups,
@@ -186,7 +147,10 @@ class _ZeroVarianceGroups(RiseOrShare):
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
     if not run.has("reward") and "explained_variance" not in run.roles:
-        return _silent_share(check, run)
+        # A note if the run learns, or most groups are probably solved.
+        learns = run.learned or mean(run.last_values(run.reward.values)) > PROBABLY_SOLVED
+        severity: Severity = "info" if learns else "warning"
+        return check.judge_metric(run, "zero_variance", severity=severity, facts={"kind": "share"})
     limits, window = run.limits[_ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
@@ -213,18 +177,11 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     if onset is not None and onset.step == run.steps[-1]:
         onset = None  # a single step is too short for an onset
     equal, best, lowest = map(int, last_groups[["equal", "solved", "wrong"]].sum())
-    facts: Facts = {"share": share, "groups": len(last_groups), "solved": solved, "wrong": wrong}
-    facts = {**facts, "kind": kind, "equal": equal, "best": best, "lowest": lowest}
-    severity: Severity = "info" if kind == "solved" or (run.learned and not too_hard) else "warning"
+    facts: Facts = {"share": share, "groups": len(last_groups), "kind": kind}
+    facts = {**facts, "equal": equal, "best": best, "lowest": lowest}
+    severity = "info" if kind == "solved" or (run.learned and not too_hard) else "warning"
     ranking = Ranking(rewards, False, "reward", among=among)
-    return check.finding(run, severity, met, facts, ranking, series=series, onset=onset)
-
-
-def _silent_share(check: Check, run: Run) -> Result:
-    """Judge the trainer's share; a note if the run learns, or most groups are probably solved."""
-    solved = mean(run.reward.values[-len(run.last.steps) :]) > PROBABLY_SOLVED
-    severity: Severity = "info" if solved or run.learned else "warning"
-    return check.judge_metric(run, "zero_variance", severity=severity, facts={"kind": "share"})
+    return check.finding(run, severity, met, facts, ranking, onset=onset)
 
 
 def _groups(run: Run) -> pd.DataFrame:
@@ -365,18 +322,18 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
     end = mean(run.last_values(offset))
     broken, moved = _jump(-fit, -bounds.other, -bounds.own), _jump(offset, CENTRED, bounds.offset)
     first = int(np.argmax(far > bounds.far)) if median(fit) > bounds.other else None
-    # Kind -> thresholds met, the judged series, and the index at which it began, if that is known
+    # Kind -> thresholds met, and the index at which it began, if that is known
     kinds = {
-        "sign": (run.met(limits.sign, "<", own) if z <= -least else [], fit, None),
-        "other": (run.met(limits.other, ">", other), fit, None),
-        "own": (run.met(limits.own, "<", own) if broken else [], fit, broken),
-        "offset": (run.met(limits.offset, ">", end) if moved else [], offset, moved),
-        "far": ([] if first is None else run.met(limits.far, ">", ratio), far, first),
+        "sign": (run.met(limits.sign, "<", own) if z <= -least else [], None),
+        "other": (run.met(limits.other, ">", other), None),
+        "own": (run.met(limits.own, "<", own) if broken else [], broken),
+        "offset": (run.met(limits.offset, ">", end) if moved else [], moved),
+        "far": ([] if first is None else run.met(limits.far, ">", ratio), first),
     }
-    kind = next((kind for kind, (met, *_) in kinds.items() if met), "")
+    kind = next((kind for kind, (met, _) in kinds.items() if met), "")
     if not kind:
         return None
-    met, series, at = kinds[kind]
+    met, at = kinds[kind]
     always = at is None and median(fit[: len(run.last.steps)]) < bounds.own
     onset = run.onset(fit, always=always) if at is None else int(run.steps[at])
     # In a run that learns with them from the start, the log is wrong rather than the trainer.
@@ -385,7 +342,7 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
     facts: Facts = {"kind": kind, "own": own, "other": other, "offset": end, "ratio": ratio}
     facts = {**facts, "most": ratio * size}
     ranking = Ranking(error, unit="off the expected", among=error > size / 2)
-    return check.finding(run, severity, met, facts, ranking, series=series, onset=onset)
+    return check.finding(run, severity, met, facts, ranking, onset=onset)
 
 
 def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
@@ -442,22 +399,23 @@ def dropped_groups(check: Check, run: Run) -> Result:
     if (figure := run.change_and_series("dropped", "dropped")) is None:
         return None
     (share, by_step), (of_kept, of_all) = figure, map(run.change, (kept, every))
-    gap, by_metric = of_kept.difference - of_all.difference, by_step.source == "metrics"
+    gap = of_kept.difference - of_all.difference
     hidden = [
         *run.met(limits.kept, ">", of_kept.z),
         *run.met(limits.gap, ">=", gap, of=run.spread()),
     ]
     many = [*run.met(limits.share, ">", share.last), *run.met(limits.rise, ">=", share.difference)]
     if len(hidden) == 2 and of_all.fell:
-        kind, met, series = "hidden", hidden, run.by_step(kept) - run.by_step(every)
+        kind, met = "hidden", hidden
+        by_step = Series(run.steps, run.by_step(kept) - run.by_step(every))
     elif len(many) == 2 and share.rose:
-        kind, met, series = "many", many, run.align(by_step)
+        kind, met = "many", many
     else:
         return None
     facts: Facts = {"kind": kind, "share": share.last, "before": share.first}
     facts = {**facts, "kept_start": of_kept.first, "kept_end": of_kept.last}
     facts = {**facts, "all_start": of_all.first, "all_end": of_all.last}
     ranking = Ranking(every, highest=False, unit="reward", among=dropped == 1)
-    source = {"series_from": by_step.source} if by_metric else {}
-    severity: Severity = "info" if (run.learned if by_metric else of_all.rose) else "warning"
-    return check.finding(run, severity, met, {**facts, **source}, ranking, series=series)
+    learns = run.learned if by_step.source == "metrics" else of_all.rose
+    severity: Severity = "info" if learns else "warning"
+    return check.finding(run, severity, met, facts, ranking, series=by_step)

@@ -86,7 +86,6 @@ def _hacking_title(facts: Facts) -> str:
 @Check(
     name="reward hacking",
     rank="cause",
-    looks_for="a symbol, word, phrase or form spreads with the reward",
     needs=(REWARD,),
     charts=("reward",),
     limits=Spreading,
@@ -231,7 +230,6 @@ def _format_title(facts: Facts) -> str:
 @Check(
     name="a format is being learned",
     rank="note",
-    looks_for="a text spreads while the run learns, without signs of reward hacking",
     charts=("reward",),
     needs=(REWARD,),
     limits=_FormatLearned,
@@ -327,7 +325,6 @@ class _WatchedRewardFall(Limits):
 @Check(
     name="drop of the watched reward",
     rank="consequence",
-    looks_for="the watched reward fell or did not follow, whatever the trained one did",
     needs_also="a second reward (valid_reward), or responses or metrics of validation",
     charts=("reward",),
     limits=_WatchedRewardFall,
@@ -365,19 +362,16 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     if not fell and (trained is None or _follows(watched, trained, limits.follow)):
         return None
     in_training, series = run.has("valid_reward"), watched.series
-    facts: Facts = {"kind": "fell" if fell else "apart"}
-    course = run.courses["watched_reward"]
-    ends = {"start": course.first.value, "best": course.best.value, "end": course.last.value}
+    facts: Facts = {"kind": "fell" if fell else "apart", **run.reward_windows("watched_reward")}
     start, end = (trained.start, trained.end) if trained else (None, None)
-    facts = {**facts, **ends, "trained_start": start, "trained_end": end}
-    facts = {**facts, "series_from": series.source}
+    facts = {**facts, "trained_start": start, "trained_end": end}
     return check.finding(
         run,
         "critical" if fell and -watched.rise_z > FALL_Z else "warning",
         loss_met if fell else (),
         facts,
         Ranking(run.column("valid_reward"), False, "reward") if in_training else None,
-        series=run.align(series) if in_training else None,
+        series=series,
         onset=onset(series.steps, series.values, peak=watched.peak) if fell else None,
     )
 

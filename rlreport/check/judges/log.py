@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.check.check import FAILURES, Check, Result
-from rlreport.check.finding import SEVERITIES, Facts, Finding, Limit, Limits, LogText, Severity
+from rlreport.check.finding import SEVERITIES, Facts, Limit, Limits, LogText, Severity
 from rlreport.check.run import Ranking, Run
 from rlreport.figures.ragged import Ints, spans
 from rlreport.metrics.roles import roles_of
@@ -53,7 +53,6 @@ class _Nan(NamedTuple):
 @Check(
     name="NaN",
     rank="invalid",
-    looks_for="NaN or infinity in the loss, the gradient norm, log-probabilities or rewards",
     charts=("reward", "kl"),
     limits=_NanMetrics,
     title={
@@ -88,28 +87,21 @@ def nan_metrics(check: Check, run: Run) -> Result:
     share = worst.facts.get("share") if worst.facts["kind"] == "rewards" else None
     unusable = [nan.since for nan in nans if nan.rows is not None and nan.severity == "critical"]
     facts = {**worst.facts, "since": worst.since, "until_step": worst.until}
-    ranking, series, source = Ranking(run.column("reward"), False, "reward"), None, "metrics"
+    ranking, source = Ranking(run.column("reward"), False, "reward"), "metrics"
     if worst.rows is not None:
         # The first responses show how it began.
         ranking = Ranking(-run.step_index.astype(np.float64), among=worst.rows)
-        series, source = run.by_step(worst.rows.astype(np.float64)), "rollouts"
+        source = "rollouts"
     return check.finding(
         run,
         worst.severity,
         run.met(_NanMetrics.share, ">", share) if isinstance(share, float) else [],
         {**facts, "cut": min(unusable, default=None), "series_from": source},
         ranking,
-        series=series,
         onset=worst.since,
         until=worst.until if worst.until < run.steps[-1] else None,
         steps=worst.steps[:200],
     )
-
-
-def invalid_since(result: Result) -> int | None:
-    """Return the step from which NaN makes responses useless, by the result of ``nan_metrics``."""
-    step = result.facts["cut"] if isinstance(result, Finding) else None
-    return step if isinstance(step, int) else None
 
 
 def _metric_nans(run: Run) -> Iterator[_Nan]:
@@ -156,7 +148,7 @@ def _response_nans(run: Run) -> Iterator[_Nan]:
         share = float(among[from_first & graded].mean())
         facts: Facts = {"kind": kind, "share": share, "responses": count}
         facts = {**facts, "numbers": int(numbers[among].sum())}
-        nan = _worst_period(run, run.steps, run.steps_of(among), fatal, facts)
+        nan = _worst_period(run, run.steps, run.by_step(among.astype(np.float64)) > 0, fatal, facts)
         widespread = count >= LASTING and share > run.limits[_NanMetrics].share
         if kind == "rewards" and widespread:
             nan = nan._replace(severity="critical", since=int(run.steps[first]))
@@ -225,7 +217,6 @@ def _log_title(facts: Facts) -> str:
 @Check(
     name="holes in the log",
     rank="invalid",
-    looks_for="holes in the log: unreadable lines, missing or incomplete steps, early ends",
     limits=_BrokenLog,
     title=_log_title,
     statement="the log has holes",
@@ -339,7 +330,6 @@ def mixed_runs(check: Check, run: Run) -> Result:
 @Check(
     name="steps logged twice",
     rank="note",
-    looks_for="steps that two attempts of a restarted run logged, in one file or in several",
     title="{count:count} steps from {low} to {high} were logged again after a restart, so their "
     "figures mix two attempts. --restarts last leaves out the {older:count} responses of the "
     "earlier one.",

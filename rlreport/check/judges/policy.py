@@ -41,7 +41,6 @@ class KlExplosion(Limits):
 @Check(
     name="KL explosion",
     rank="consequence",
-    looks_for="the policy moved far away from the reference",
     charts=("kl", "reward_kl_frontier"),
     limits=KlExplosion,
     close={
@@ -158,9 +157,8 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
 
 def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
     """Return the change of the mean surprisal, or else of the trainer's entropy metric."""
-    if (
-        figure := run.change_and_series("surprisal_mean", "entropy", run.column("logp_tokens"))
-    ) is None:
+    figure = run.change_and_series("surprisal_mean", "entropy", run.column("logp_tokens"))
+    if figure is None:
         return None
     moved, series = figure
     surprisal = Ranking(run.column("surprisal_mean"), highest, "nats per token")
@@ -177,7 +175,6 @@ class _EntropyCollapse(Limits):
 @Check(
     name="entropy collapse",
     rank="consequence",
-    looks_for="the policy became certain",
     charts=("surprisal",),
     limits=_EntropyCollapse,
     title="The policy became certain: entropy fell from {start:figure} to {end:figure} nats per "
@@ -214,7 +211,6 @@ class _EntropyExplosion(Limits):
 @Check(
     name="entropy explosion",
     rank="cause",
-    looks_for="the policy's text becomes random",
     charts=("surprisal", "kl"),
     limits=_EntropyExplosion,
     close={
@@ -369,7 +365,6 @@ class _NoUpdates(Limits):
 @Check(
     name="updates without effect",
     rank="cause",
-    looks_for="a gradient norm or a learning rate of 0",
     charts=("gradient_norm", "learning_rate"),
     limits=_NoUpdates,
     title={

@@ -48,7 +48,6 @@ EVIDENT = 5.0
 @Check(
     name="reward collapse",
     rank="consequence",
-    looks_for="a reward that rose and was lost again, or died",
     needs=(ANY_REWARD,),
     charts=("reward", "reward_distribution"),
     limits=RewardCollapse,
@@ -233,7 +232,6 @@ def _same_prompt_change(
 @Check(
     name="no gain in reward",
     rank="note",
-    looks_for="no gain over all steps, or none over the reference",
     needs=(ANY_REWARD,),
     charts=("reward", "win_rate"),
     limits=RewardStalled,
@@ -282,7 +280,6 @@ class _RewardShift(Limits):
 @Check(
     name="change of the reward function",
     rank="cause",
-    looks_for="the reward function, or the prompts, changed in mid-run",
     needs=(REWARD,),
     charts=("reward",),
     limits=_RewardShift,
@@ -307,8 +304,7 @@ def reward_shift(check: Check, run: Run) -> Result:
     kind = "reference" if run.has("ref_reward") else "reward"
     column = "ref_reward" if kind == "reference" else "reward"
     reward = run.column(column)
-    series = run.by_step(reward)
-    jump = _find_jump(series)
+    jump = _find_jump(run.by_step(reward))
     if jump is None or not jump.sudden:
         return None
     size = jump.after - jump.before
@@ -336,7 +332,6 @@ def reward_shift(check: Check, run: Run) -> Result:
         z + large,
         {**facts, "kind": "prompts" if changed else kind},
         Ranking(reward, size > 0, REFERENCE_REWARD if kind == "reference" else "reward"),
-        series=series,
         onset=step,
     )
 

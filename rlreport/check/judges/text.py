@@ -39,7 +39,7 @@ from rlreport.check.series import (
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import find_loops, is_cut_off
 from rlreport.tables import TextSample
-from rlreport.text.messages import format_message, span, translatable
+from rlreport.text.messages import span, translatable
 
 DISTINCT = translatable("LMFlow's post on PPO: distinct-2 fell from 0.39 to 0.22")
 RAGEN_2 = translatable("RAGEN-2 (template collapse)")
@@ -60,18 +60,6 @@ class _DiversityCollapse(Limits):
     )
 
 
-def _diversity_clause(facts: Facts) -> str:
-    if "twins" in facts:
-        return translatable(
-            "{twins:percent} of responses equal a response to another prompt of the same step "
-            "({twins_start:percent} at the start)"
-        )
-    return translatable(
-        "distinct-2 of equal samples of {bigrams:count} word pairs fell from "
-        "{distinct_start:figure} to {distinct:figure}"
-    )
-
-
 @Check(
     name="responses become more alike",
     rank="consequence",
@@ -80,8 +68,16 @@ def _diversity_clause(facts: Facts) -> str:
     sampled=("distinct",),
     limits=_DiversityCollapse,
     close={"fall": "distinct-2 fell by {value:percent}"},
-    title=lambda facts: format_message(
-        "{one:capital}.", {"one": format_message(_diversity_clause(facts), facts)}
+    title=lambda facts: (
+        translatable(
+            "{twins:percent} of responses equal a response to another prompt of the same step "
+            "({twins_start:percent} at the start)."
+        )
+        if "twins" in facts
+        else translatable(
+            "Distinct-2 of equal samples of {bigrams:count} word pairs fell from "
+            "{distinct_start:figure} to {distinct:figure}."
+        )
     ),
     statement="texts become repetitive",
     why="A policy that says one thing to every prompt has stopped answering them.",
@@ -371,7 +367,6 @@ class _LengthHacking(Limits):
 @Check(
     name="length hacking",
     rank="cause",
-    looks_for="longer responses earn more reward",
     needs=(REWARD,),
     charts=("length", "reward"),
     limits=_LengthHacking,
@@ -649,7 +644,7 @@ def loops(check: Check, run: Run) -> Result:
     facts = {**facts, "text": text, "earned": earned, "others": others, "kind": kind}
     severity: Severity = "warning" if harmful else "info"
     ranking = Ranking(share, unit="of its words", among=share > 0, look_for=text, at_end=True)
-    details = {"series": series, "onset": began, "until": until, "texts": (text,)}
+    details = {"onset": began, "until": until, "texts": (text,)}
     return check.finding(run, severity, met + lost, facts, ranking, **details)
 
 
