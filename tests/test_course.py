@@ -162,7 +162,7 @@ def test_every_output_prints_the_course_and_the_best_only_where_it_was_lost(tmp_
     row = html.unescape((tmp_path / "runs.html").read_text().split("<tbody>")[1])
     assert row.index(f">{tile.first.text}<") < row.index(f">{tile.now.text}<")
     page = (tmp_path / "report/index.html").read_text()
-    assert "8 rollouts per step are logged." in page
+    assert "over all rollouts; 8 per step are logged." in page
 
 
 def test_phases_tell_rise_plateau_collapse_and_recovery() -> None:

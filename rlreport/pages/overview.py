@@ -57,7 +57,7 @@ from rlreport.pages.views import (
     table,
 )
 from rlreport.read.rollouts import Rollout
-from rlreport.summarise.steps import environment_steps, environments_of
+from rlreport.summarise.steps import environment_steps, environments_of, most_common
 from rlreport.tables import IN_BRANCH, Tables, length_column
 from rlreport.text.clean import shortened
 from rlreport.text.messages import (
@@ -368,6 +368,7 @@ def overview_view(
         "verdict": verdict_view(context.verdict, addresses),
         "figures": figures,
         "windows": windows_in_words(context),
+        "logged": _logged_part(context),
         **charts_by_place(charts),
         "extremes": _extremes(extremes, context.prefixes, addresses),
         "turns": turns_table(context, addresses),
@@ -581,6 +582,20 @@ def windows_in_words(context: RunContext) -> str:
         "First → last, or first → best → last.",
         "First → last, or first → best → last: means of up to {count} consecutive values.",
         max(windows, default=1),
+    )
+
+
+def _logged_part(context: RunContext) -> str:
+    """Return how many rollouts are logged where the trainer's mean of all leads, else ""."""
+    reward = context.verdict.courses.get("reward")
+    counts = context.tables.training().steps["responses"].to_numpy()
+    count = most_common(counts[counts > 0])
+    if reward is None or reward.source == "rollouts" or not count:
+        return ""
+    return plural(
+        "The bold line is the trainer's mean over all rollouts; {count} per step is logged.",
+        "The bold line is the trainer's mean over all rollouts; {count} per step are logged.",
+        count,
     )
 
 
