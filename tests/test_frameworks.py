@@ -87,9 +87,8 @@ def test_trl_without_its_state_says_what_was_taken(tmp_path: Path) -> None:
     shutil.copytree(DUMPS / "trl" / "completions", tmp_path / "completions")
     scan = read(tmp_path)
     assert len(scan.responses) == 12
-    assert note(scan, "format").endswith(
-        "`length_reward`, `letter_reward`, `temperature_reward_hint`"
-    )
+    assert note(scan, "format").endswith("all columns of decimal numbers count as rewards")
+    assert scan.reward_parts == ["length_reward", "letter_reward", "temperature_reward_hint"]
 
 
 def test_rollouts_given_to_write_are_read_in_place_of_trl_s(tmp_path: Path) -> None:
