@@ -22,6 +22,7 @@ from rlreport.check.finding import (
     SEVERITIES,
     Close,
     Example,
+    Fact,
     Finding,
     Level,
     Muted,
@@ -37,7 +38,7 @@ from rlreport.check.sentence import with_sentence
 from rlreport.metrics.roles import MISMATCHES
 from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
-from rlreport.text.messages import listed, message, translatable
+from rlreport.text.messages import listed, message, span, translatable
 
 # Findings about a quantity whose clause prints the first and last of its course
 OF_COURSES: dict[str, Quantity] = {
@@ -128,13 +129,14 @@ def _fill_texts(finding: Finding, verdict: Verdict, sample_note: str) -> Finding
     )
 
 
-def _course_facts(finding: Finding, verdict: Verdict) -> dict[str, float]:
+def _course_facts(finding: Finding, verdict: Verdict) -> dict[str, Fact]:
     """Return first and last of the course that a finding is about, if its mean is of all tokens."""
     quantity = OF_COURSES.get(finding.id)
     course = verdict.courses.get(quantity) if quantity else None
     if course is None or finding.facts.get("kind") == "finished":
         return {}
-    return {"start": course.first.value, "end": course.last.value}
+    early = span(course.first.steps)
+    return {"start": course.first.value, "early": early, "end": course.last.value}
 
 
 # Check that runs first: after a change of the reward function, rewards are not comparable
