@@ -121,6 +121,8 @@ def _level_words(verdict: Verdict) -> str:
 
 def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
     lasting = translatable("{level}: {what}, starting at step {step}")
+    if lead.onset and lead.onset.high - lead.onset.low > 2:  # a wide interval
+        lasting = translatable("{level}: {what}, since about step {step}")
     text = _dated(lead, lead.clause, verdict, lasting)
     if _is_dead(lead):
         literal = translatable("{level}: {what} from step {since} on")
@@ -202,7 +204,7 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
             literal = translatable(
                 "{name} rose from {first} to {best} ({at}) and is {last} at the end"
             )
-        elif is_long and last_phase == "flat" and abs(last - after) <= 2 * course.error:
+        elif is_long and last_phase == "flat" and abs(last - after) <= course.error:
             literal = translatable(
                 "{name} rose from {first} to {last} and is flat since step {since}"
             )
@@ -228,10 +230,11 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
     mixed = quantity == "reward" and any(f.id == "mix_changed" for f in verdict.findings)
     if mixed and (course.lost or course.direction < 0):
         clause = message("{clause}, as harder tasks came in", clause=clause)
-    elif quantity == "reward" and verdict.one_prompt and course.direction > 0:
-        clause = message("{clause}, with another prompt at each step", clause=clause)
-    elif quantity == "reward" and verdict.one_prompt and course.direction < 0:
-        clause = message("{clause}, but each step has another prompt", clause=clause)
+    elif verdict.one_prompt and quantity == "reward" and course.source == "rollouts":
+        literal = translatable("{clause}, with another prompt at each step")
+        if course.direction < 0:
+            literal = translatable("{clause}, but each step has another prompt")
+        clause = message(literal, clause=clause) if course.direction else clause
     for phase, after in pairwise(course.phases):
         if phase.kind != "rise" and after.kind == "recovery" and phase.end < min(first, last) / 2:
             low = {"clause": clause, "low": short(phase.end, 2), "when": span(phase.steps)}

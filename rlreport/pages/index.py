@@ -212,12 +212,6 @@ def _rewards(about: Mapping[str, Any]) -> pd.Series:
     return pd.Series(rewards, dtype=float).dropna().sort_index()
 
 
-def _steps(about: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the steps with responses; in a run of trainer metrics alone, all steps."""
-    steps = dicts(about.get("steps"))
-    return [step for step in steps if _number(step.get("responses")) > 0] or steps
-
-
 def _row(report: Listed, language: Language) -> dict[str, Any]:
     about = report.about
     place = {"run": report.place, "place": report.place}
@@ -225,7 +219,9 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
         empty = {"version": "", "trend": "", "rewards": ()}
         return place | empty | {"verdict": message("– cannot be read"), "sentence": report.why}
     level, lead = verdict_of(about)
-    steps, courses = _steps(about), _courses(about)
+    steps, courses = dicts(about.get("steps")), _courses(about)
+    # In a run of trainer metrics alone, no step has responses.
+    steps = [step for step in steps if _number(step.get("responses")) > 0] or steps
     rewards = _rewards(about)
     word, glyph = FIRST_WORDS.get(level, _text(level)), GLYPHS.get(level, GLYPHS["unjudged"])
     sentence = _text(section(about, "verdict").get("sentence"))
