@@ -50,9 +50,8 @@ def with_sentence(verdict: Verdict) -> Verdict:
         if quantity in verdict.courses and verdict.windows and verdict.level != "unjudged"
     ]
     keep = _keep_sentence(verdict)
-    if lead is not None:
-        first = cause
-    else:
+    first = cause
+    if lead is None:
         first = message("{headline}.", headline=headline(verdict))
         # What rose, or else the reward, is the headline; the rest is the second line.
         rose = (one for one in told_courses if _rose(verdict.courses[one[0]]))
@@ -136,16 +135,13 @@ def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
     ]
     effects.sort(key=lambda effect: effect.id not in COLLAPSES)
     if lead.onset and lead.id not in COLLAPSES:  # a fall that recovered is a note
-        effects += [f for f in verdict.findings if _is_dip(f) and (f.until or 0) >= lead.onset.step]
+        dips = [f for f in verdict.findings if f.facts.get("kind") == "dip"]
+        effects += [f for f in dips if (f.until or 0) >= lead.onset.step]
     for effect in effects[:1]:
         both = message("{cause}; {effect}", cause=text, effect=effect.clause)
         if len(f"{both} {_keep_sentence(verdict)}".split()) <= MAX_WORDS:
             text = both
     return message("{text}.", text=text)
-
-
-def _is_dip(finding: Finding) -> bool:
-    return finding.facts.get("kind") == "dip"
 
 
 def _is_dead(finding: Finding) -> bool:
@@ -183,7 +179,7 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
     rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
     by_other_means = verdict.level == "healthy" and not any(map(_rose, rewards))
     is_lower = best > last and texts[1] != texts[2]
-    dip = next((f.facts for f in verdict.findings if _is_dip(f)), None)
+    dip = next((f.facts for f in verdict.findings if f.facts.get("kind") == "dip"), None)
     if is_lower and (course.lost or (collapsed and course.best.steps[1] < course.last.steps[0])):
         facts["at"] = span(course.best.steps)
         if not course.gained or texts[0] == texts[1]:

@@ -135,8 +135,8 @@ def _course_facts(finding: Finding, verdict: Verdict) -> dict[str, Fact]:
     course = verdict.courses.get(quantity) if quantity else None
     if course is None or finding.facts.get("kind") == "finished":
         return {}
-    early = span(course.first.steps)
-    return {"start": course.first.value, "early": early, "end": course.last.value}
+    first = course.first
+    return {"start": first.value, "early": span(first.steps), "end": course.last.value}
 
 
 # Check that runs first: after a change of the reward function, rewards are not comparable

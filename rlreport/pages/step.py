@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.finding import Finding
+from rlreport.choose import COMPACT
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.draw.chart import Chart, finite_or_none
 from rlreport.draw.step import CHARTED, step_charts
@@ -220,6 +221,11 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
         same_finite = np.isfinite(columns["log_ratio"]) == np.isfinite(columns["ref_logp"])
         if same_finite.all():
             del columns["ref_logp"]
+    if digits <= COMPACT and {"value", "advantage", "return"} <= columns.keys():
+        computed = columns["value"] + columns["advantage"]
+        scale = np.abs(computed).max(initial=0.0, where=np.isfinite(computed))
+        if np.allclose(computed, columns["return"], 0.0, 1e-6 * scale, equal_nan=True):
+            del columns["return"]
     header = canonical_json(
         {
             "digits": digits,

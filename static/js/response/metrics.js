@@ -14,6 +14,7 @@ const DERIVED = {
   prob: [["logp"], Math.exp],
   ref_prob: [["ref_logp"], Math.exp],
   surprisal: [["logp"], (logp) => -logp],
+  return: [["value", "advantage"], (value, advantage) => value + advantage],
   value_error: [["value", "return"], (value, target) => value - target],
 };
 
