@@ -59,6 +59,8 @@ def in_python(packed: str) -> dict[str, np.ndarray]:
     if "logp" in found:
         found["prob"] = token.probability(found["logp"])
         found["surprisal"] = token.surprisal(found["logp"])
+    if {"value", "advantage"} <= found.keys():
+        found.setdefault("return", found["value"] + found["advantage"])
     if {"value", "return"} <= found.keys():
         found["value_error"] = found["value"] - found["return"]
     return found
