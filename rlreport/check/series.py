@@ -90,7 +90,7 @@ class Series:
         return Series(self.steps[finite], self.values[finite], errors, self.source, self.name)
 
     def change(self, first: int | None = None) -> Change:
-        """Return the change from the first steps (a window if None) to the last window."""
+        """Return the change from the ``first`` values (by default a window) to the last window."""
         values = self.values
         size = max(MIN_WINDOW, int(len(values) * Trend.share.default))
         start = min(first or size, len(values))

@@ -44,7 +44,7 @@ class RLBoard(BaseFormat):
     confidence = 60
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if any object is a row."""
+        """Return a claim if at least one object has all required fields, with their types."""
         rows = [obj for obj in objects if has_keys([obj], *self.claims[0])]
         return super().match(name, [obj for obj in rows if self.recognizes(obj)])
 

@@ -208,7 +208,8 @@ def _rewards(about: Mapping[str, Any]) -> pd.Series:
     """Return the mean reward by step, of the series that the verdict quotes."""
     both = (section(about, "reward").get(key) for key in ("steps", "values"))
     steps, values = (map(_number, one if isinstance(one, list) else []) for one in both)
-    rewards = {step: value for step, value in zip(steps, values, strict=False) if step == step}
+    pairs = zip(steps, values, strict=False)
+    rewards = {step: value for step, value in pairs if math.isfinite(step)}
     return pd.Series(rewards, dtype=float).dropna().sort_index()
 
 

@@ -129,10 +129,10 @@ def _prompts(context: RunContext, addresses: Addresses, shown: Container[int]) -
         hidden.add("losing_streak")
     names = [name for name in _SHOWN if name not in hidden]
     columns = [PROMPT[name] for name in names if prompts[name].notna().any()]
-    paths = [
+    paths = (
         Cell(sparkline(means[prompt_id].to_numpy()), float(last))
         for prompt_id, last in zip(ids, prompts["reward_last"], strict=True)
-    ]
+    )
     questions = [
         PromptText(turns_as_text(turns(text)) or text, context.prefixes, SNIPPET_CHARS)
         for text in prompts["prompt"].astype(str)

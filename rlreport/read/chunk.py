@@ -487,9 +487,8 @@ def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str
     """Return hashes of the formats and the tokenizer for a cache key; [] if not cacheable."""
     keys: list[str] = []
     for log_format in formats:
-        if (
-            not log_format.reader.format.cacheable or log_format.container == "sqlite"
-        ):  # a database may have further files
+        # A database may have further files.
+        if not log_format.reader.format.cacheable or log_format.container == "sqlite":
             return []
         keys.append(xxhash.xxh3_128_hexdigest(pickle.dumps(log_format, 5)))
     return [*keys, _digest_of(tokenizer) if tokenizer else ""]
