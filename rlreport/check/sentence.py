@@ -178,6 +178,8 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
     # A run can be healthy by its gain over the reference, or over the same prompts.
     rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
     by_other_means = verdict.level == "healthy" and not any(map(_rose, rewards))
+    # A reward is not called flat while validation still rises.
+    rising = quantity == "reward" and any(one.phases[-1].kind == "rise" for one in rewards)
     is_lower = best > last and texts[1] != texts[2]
     dip = next((f.facts for f in verdict.findings if f.facts.get("kind") == "dip"), None)
     if is_lower and (course.lost or (collapsed and course.best.steps[1] < course.last.steps[0])):
@@ -200,7 +202,7 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
             literal = translatable(
                 "{name} rose from {first} to {best} ({at}) and is {last} at the end"
             )
-        elif is_long and last_phase == "flat" and abs(last - after) <= course.error:
+        elif is_long and last_phase == "flat" and abs(last - after) <= course.error and not rising:
             literal = translatable(
                 "{name} rose from {first} to {last} and is flat since step {since}"
             )
@@ -209,6 +211,10 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
         literal = translatable(
             "{name} starts and ends at {last}, with a low of {level} within {when}"
         )
+        if any(f.id == "reward_collapse" and f.clause in cause for f in verdict.findings):
+            literal = translatable(
+                "{name} is lowest in {when}, and {last} at the start and the end"
+            )
     elif course.direction < 0 and texts[0] != texts[2]:
         literal = translatable("{name} fell from {first} to {last}")
     elif max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):

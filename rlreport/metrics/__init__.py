@@ -53,18 +53,18 @@ class Part(NamedTuple):
     def merged(self, width: int, *, largest: bool) -> Part:
         """Merge runs of values whose steps fall into the same interval of ``width`` steps.
 
-        A merged value has the first step of the interval. It is the mean of the finite values, or
-        the largest if ``largest``; NaN if none is finite.
+        A merged value has the first step of the interval. It is the mean of the values, NaN if any
+        is not finite; or the largest of the finite ones if ``largest``.
         """
         at = self.steps - self.steps % width
         starts = np.flatnonzero(np.diff(at, prepend=at[0] - 1))
-        finite = np.isfinite(self.values)
         with np.errstate(over="ignore", invalid="ignore"):
             if largest:
+                finite = np.isfinite(self.values)
                 values = np.maximum.reduceat(np.where(finite, self.values, -np.inf), starts)
             else:
-                counts = np.add.reduceat(finite.astype(np.int64), starts)
-                values = np.add.reduceat(np.where(finite, self.values, 0.0), starts) / counts
+                counts = np.diff(starts, append=len(at))
+                values = np.add.reduceat(self.values, starts) / counts
         values = np.where(np.isfinite(values), values, np.nan)
         return Part(at[starts], values, np.logical_or.reduceat(self.broken, starts))
 

@@ -569,7 +569,9 @@ def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
         column.unit,
         last,
         first if course.first != course.last else None,
-        best if is_score and course.gained and course.lost else None,
+        best
+        if is_score and course.best != course.first and (course.lost or course.slipped)
+        else None,
         sparkline=sparkline(course.values, course.steps),
         help=column.help,
     )

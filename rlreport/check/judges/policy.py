@@ -53,11 +53,14 @@ class KlExplosion(Limits):
         "token": "KL to the reference is {kl_token:figure} nats per token.",
         "excursion": "The trainer's KL reached {kl:figure} between steps {since} and {until_step}; "
         "the run's median is {median:figure}.",
+        "excursions": "The trainer's KL rises again and again, to {kl:figure} at most; the run's "
+        "median is {median:figure}.",
     },
     statement={
         "level": "KL to the reference rises to {kl:short} nats per response",
         "token": "KL to the reference rises to {kl_token:short} nats per token",
         "excursion": "the trainer's KL rises, to {kl:short} at most",
+        "excursions": "the trainer's KL rises again and again, to {kl:short} at most",
     },
     why="Far from the reference the reward model judges text it never saw.",
     suggestion="Raise the KL coefficient or lower the learning rate; go back before the rise.",
@@ -142,7 +145,12 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
     high = first + np.flatnonzero(kl.values[first : end - 1 + SMOOTH] > threshold)
     start, stop, count = int(kl.steps[high[0]]), int(kl.steps[high[-1]]), len(high)
     is_long = count > limits.lasting and count >= limits.part * len(kl.steps)
+    above = kl.steps[kl.values > threshold]
+    again = np.count_nonzero(above > stop) > limits.lasting
+    ended = not again and high[-1] < len(kl.steps) - SMOOTH
     facts: Facts = {"kind": "excursion", "kl": float(kl.values[high].max()), "median": usual}
+    if again:
+        facts |= {"kind": "excursions", "kl": float(kl.values.max())}
     return check.finding(
         run,
         "warning" if is_long else "info",
@@ -150,8 +158,8 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
         {**facts, "since": start, "until_step": stop},
         series=kl,
         onset=start,
-        until=stop if high[-1] < len(kl.steps) - SMOOTH else None,
-        steps=kl.steps[kl.values > threshold].tolist(),
+        until=stop if ended else None,
+        steps=above.tolist(),
     )
 
 

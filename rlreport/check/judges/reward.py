@@ -53,7 +53,7 @@ EVIDENT = 5.0
     limits=RewardCollapse,
     title={
         "dead": "The reward stays near {end:figure} from step {since} on, after {best:figure} at "
-        "its best (smoothed).",
+        "its best.",
         "late": "The reward fell from {best:figure} to {end:figure} in the last steps, from step "
         "{since} on.",
         "fell": "The reward fell from {best:figure} to {end:figure}; it had started at "
@@ -99,11 +99,9 @@ def _fall(run: Run) -> Result:
     if not fell and since is None:
         return None if explained or shape.dip is None else _judge_dip(check, run, shape, shape.dip)
     severity: Severity = "critical" if dead or shape.below_start else "warning"
-    facts: Facts = {"start": shape.start, "best": shape.best, "end": shape.end, "kind": "fell"}
+    facts: Facts = {**run.reward_windows(), "kind": "fell"}
     peak, end = shape.best_index, shape.end
-    if since is None:
-        facts = {**facts, **run.reward_windows()}
-    else:
+    if since is not None:
         values, step = shape.series.values[since:], int(shape.series.steps[since])
         end = float(np.median(values) if dead else values.mean())
         facts = {**facts, "end": end, "since": step, "kind": "dead" if dead else "late"}
