@@ -150,7 +150,7 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
     ended = not again and high[-1] < len(kl.steps) - SMOOTH
     facts: Facts = {"kind": "excursion", "kl": float(kl.values[high].max()), "median": usual}
     if again:
-        facts |= {"kind": "excursions", "kl": float(kl.values.max())}
+        facts = {**facts, "kind": "excursions", "kl": float(kl.values.max())}
     return check.finding(
         run,
         "warning" if is_long else "info",
