@@ -319,6 +319,14 @@ FAULTY: dict[str, Fault] = {
 }
 
 
+# Checks of what null runs do not log: metrics, environments, turns, versions, advantages, labels
+NOT_IN_NULL_RUNS = (
+    *("gradient_explosion", "no_updates", "environment_fall", "mix_changed"),
+    *("stale_rollouts", "off_policy_weights", "failed_rollouts", "tool_errors", "unparsed_calls"),
+    *("markup_turns", "late_calls", "empty_results", "tool_disuse", "void_turns", "turn_limit"),
+    *("unclosed_thinking", "reward_part_dominance", "advantage_mismatch", "dropped_groups"),
+    "sharpening",
+)
 NULL_STEPS, RESPONSES, PROMPTS, GROUP = 40, 64, 150, 4
 UNITS, VOCABULARY = 24, 400
 NULL_WORDS = [f"w{i}" for i in range(VOCABULARY)]

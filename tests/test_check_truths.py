@@ -15,7 +15,7 @@ from rlreport.check import run_checks
 from rlreport.check.registry import CHECKS
 from rlreport.cli.terminal import verdict_lines
 from tests import pseudo
-from tests.judged_runs import AGENT_FAULTS, FAULTY, HEALTHY, null_run
+from tests.judged_runs import AGENT_FAULTS, FAULTY, HEALTHY, NOT_IN_NULL_RUNS, null_run
 
 SEEDS = (0, pytest.param(1, marks=pytest.mark.ci))
 
@@ -63,25 +63,6 @@ def test_cases_on_which_simple_rules_fail(name: str) -> None:
     assert len(wrong) <= 1, wrong
 
 
-OF_METRICS = ("gradient_explosion", "no_updates")
-OF_ENVIRONMENTS = ("environment_fall", "mix_changed")
-OF_AGENTS = (
-    *("stale_rollouts", "off_policy_weights", "failed_rollouts"),
-    *(
-        "tool_errors",
-        "unparsed_calls",
-        "markup_turns",
-        "late_calls",
-        "empty_results",
-        "tool_disuse",
-        "void_turns",
-        "turn_limit",
-        "unclosed_thinking",
-    ),
-)
-"""Checks of what these runs do not log: turns, versions, a sampler, environments."""
-
-
 @pytest.mark.untraced
 @pytest.mark.parametrize("runs", [20, pytest.param(100, marks=pytest.mark.ci)])
 def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs(runs: int) -> None:
@@ -92,16 +73,10 @@ def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs(runs: int) -> No
         warned.update(f.id for f in verdict.findings if f.severity != "info")
         ran.update([*verdict.passed, *(f.id for f in verdict.findings)])
     assert {check: times for check, times in warned.items() if times > runs // 100} == {}
-    # Groups are judged without a critic, critics with one, no run has parts of its reward.
+    # Groups are judged without a critic, critics with one.
     sometimes = dict.fromkeys(("zero_variance_groups", "group_std_fall"), runs // 4)
     sometimes["value_divergence"] = runs * 3 // 4
-    never: tuple[str, ...] = (
-        "reward_part_dominance",
-        "advantage_mismatch",
-        "dropped_groups",
-    )
-    never += ("sharpening",)
-    sometimes |= dict.fromkeys((*never, *OF_METRICS, *OF_AGENTS, *OF_ENVIRONMENTS), 0)
+    sometimes |= dict.fromkeys(NOT_IN_NULL_RUNS, 0)
     expected = {check.id: sometimes.get(check.id, runs) for check in CHECKS}
     assert {check.id: ran[check.id] for check in CHECKS} == expected
 

@@ -3,17 +3,20 @@
 import json
 import re
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rlreport import RolloutWriter, formats
+from rlreport.check.judges import engine
+from rlreport.check.run import Run
 from rlreport.columns import RESPONSE_COLUMNS, STEP
 from rlreport.pages.overview import STEPS_SHOWN
 from rlreport.pages.views import TILES
 from rlreport.read.logs import read_logs
-from tests import site
+from tests import judged_runs, site
 from tests.conftest import ROOT
 from tests.format_table import PAGE, evidence, page
 from tests.running import rlreport
@@ -131,6 +134,19 @@ def test_the_format_of_the_extending_page_reads_its_files(tmp_path, monkeypatch)
     assert scan.responses["group"].nunique() == 4
     assert list(scan.extras.columns) == ["tries"]
     assert not any("unrecognized" in note.text for note in scan.notes)
+
+
+def test_the_check_of_the_contributing_page_finds_its_run_and_says_since_when():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    code, columns = map(dedent, re.findall(r"```python\n(.*?)```", text, re.S))
+    space = {**vars(engine), **vars(judged_runs)}
+    exec(code, space)
+    columns = eval(f"{{{columns}}}", space)["slow_rollouts"]
+    found = space["slow_rollouts"].run(Run(judged_runs.made(0, **columns)))
+    assert 20 < found.facts["first"] < 25
+    assert 100 < found.facts["last"] < 150
+    low, high = re.findall(r"begin at steps (\d+) to (\d+)", text)[0]
+    assert int(low) <= found.onset.step <= int(high)
 
 
 def test_every_page_is_in_the_menu_and_links_fit_or_lead_to_the_repository(tmp_path):
