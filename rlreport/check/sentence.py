@@ -119,14 +119,15 @@ def _level_words(verdict: Verdict) -> str:
 
 
 def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
-    lasting = translatable("{level}: {what}, starting at step {step}")
-    if lead.onset and lead.onset.high - lead.onset.low > 2:  # a wide interval
-        lasting = translatable("{level}: {what}, since about step {step}")
-    text = _dated(lead, lead.clause, verdict, lasting)
     if _is_dead(lead):
         literal = translatable("{level}: {what} from step {since} on")
         facts = {"level": FIRST_WORDS[verdict.level], "what": lead.clause, **lead.facts}
         text = format_message(literal, facts)
+    else:
+        lasting = translatable("{level}: {what}, starting at step {step}")
+        if lead.onset and lead.onset.high - lead.onset.low > 2:  # a wide interval
+            lasting = translatable("{level}: {what}, since about step {step}")
+        text = _dated(lead, lead.clause, verdict, lasting)
     already_stated = COLLAPSES if lead.id in COLLAPSES else ()
     effects = [
         effect
