@@ -94,11 +94,17 @@ def test_the_trainers_length_is_beside_that_of_the_rollouts_or_in_another_unit_a
     assert apart["length_policy"].title == "Response length: rollouts"
 
 
-def test_metrics_of_other_steps_leave_the_rollouts_curve_as_it_is():
+def test_metrics_of_steps_without_rollouts_are_drawn_beside_the_rollouts():
     rows = [{"step": s, "reward": s} for s in range(6)]
     tables = tables_of(table_of_rows(rows))
     tables.metrics = pd.DataFrame({"step": range(100, 120), "reward": 0.5})
-    assert widths(charts_of_run(tables)["reward"]) == {"policy": LINE}
+    chart = charts_of_run(tables)["reward"]
+    assert widths(chart) == {"trainer": BOLD, "policy": THIN}
+    ends: dict[str, list[int]] = {"trainer": [], "policy": []}
+    for row in chart.spec["data"]["values"]:
+        if row["value"] is not None:
+            ends["policy" if row["series"] == "policy" else "trainer"].append(row["step"])
+    assert ends == {"trainer": [*range(100, 120)], "policy": [*range(6)]}
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def extent(spec: dict, channel: str) -> tuple[float, float]:
     return low, high
 
 
-def test_each_kind_of_file_beside_the_logs_becomes_charts_on_our_steps(logs):
+def test_each_kind_of_file_beside_the_logs_becomes_charts_over_the_steps_of_all(logs):
     assert charts(logs)[0] == {}
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     (logs / "progress.csv").write_text("step,lr\n10,0.5\n30,0.25\n")
@@ -74,10 +74,10 @@ def test_each_kind_of_file_beside_the_logs_becomes_charts_on_our_steps(logs):
     write(logs / "project" / "experiment.jsonl", verl)
     found, report = charts(logs)
     assert found.keys() == {"loss", "lr", "actor_entropy"}
-    assert values(found["loss"]) == {10: 0.5, 20: 0.25, 30: 0.125}
+    assert values(found["loss"]) == {0: None, 10: 0.5, 20: 0.25, 30: 0.125, 40: None}
     assert values(found["lr"]) == {10: 0.5, 30: 0.25}  # joined, as it is sparse
-    assert values(found["actor_entropy"]) == {10: 1.0, 20: 2.0, 30: 3.0}  # 0 and 40 are not ours
-    assert {extent(spec, "x") for spec in found.values()} == {(10.0, 30.0)}
+    assert values(found["actor_entropy"]) == {0: 0.0, 10: 1.0, 20: 2.0, 30: 3.0, 40: 4.0}
+    assert {extent(spec, "x") for spec in found.values()} == {(0.0, 40.0)}
     assert report.tables.steps["step"].tolist() == list(STEPS)
     assert len(report.tables.responses) == 6
     page = (Path(report.out) / "index.html").read_text("utf-8")

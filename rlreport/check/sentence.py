@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from rlreport.check.finding import FIRST_WORDS, Course, Fact, Finding, Quantity, Verdict
+from rlreport.check.finding import FIRST_WORDS, Course, Fact, Finding, Phase, Quantity, Verdict
 from rlreport.check.registry import BY_ID
 from rlreport.text.messages import (
     clauses,
@@ -26,6 +26,7 @@ from rlreport.text.numbers import short
 MAX_WORDS = 25  # Maximum number of words in the bold sentence, checkpoint included
 
 COLLAPSES = ("reward_collapse", "watched_reward_fall")
+FALL_OF: dict[Quantity, str] = dict(zip(("reward", "watched_reward"), COLLAPSES, strict=True))
 
 # A level part of at least this part of the steps at the end is worth a word
 LONG_PART = 0.2
@@ -64,6 +65,7 @@ def with_sentence(verdict: Verdict) -> Verdict:
     if told_courses:
         text = clauses([clause for _, clause in told_courses])
         course = message("{one:capital}.", one=text)
+    course = sentences([course, _earlier_sentence(verdict, cause)])
     return replace(
         verdict,
         headline=sentences([first, keep]),
@@ -145,6 +147,21 @@ def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
     return message("{text}.", text=text)
 
 
+def _earlier_sentence(verdict: Verdict, cause: str) -> str:
+    """Return a sentence on what began before the lead did, but after the checkpoint to keep."""
+    lead = next((f for f in verdict.findings if f.id == verdict.lead), None)
+    if lead is None or lead.onset is None or verdict.keep_step is None:
+        return ""
+    between = range(verdict.keep_step + 1, lead.onset.step)
+    for finding in verdict.findings:
+        untold = finding.severity != "info" and finding.clause not in cause
+        own = untold and finding.explained_by is None
+        if own and finding.onset and finding.onset.step in between:
+            literal = translatable("From about step {step} on, {what}.")
+            return format_message(literal, {"what": finding.clause, "step": finding.onset.step})
+    return ""
+
+
 def _is_dead(finding: Finding) -> bool:
     return finding.id == "reward_collapse" and finding.facts.get("kind") == "dead"
 
@@ -165,83 +182,138 @@ def _rose(course: Course) -> bool:
 def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: str) -> str:
     """Return a clause on the course of a quantity, without what the sentence ``cause`` told."""
     first, best, last = (part.value for part in (course.first, course.best, course.last))
-    dead = next((f for f in verdict.findings if quantity == "reward" and _is_dead(f)), None)
-    if dead and isinstance(end := dead.facts["end"], float):
+    fall = next((f for f in verdict.findings if f.id == FALL_OF[quantity]), None)
+    is_told = fall is not None and fall.clause in cause
+    if fall and _is_dead(fall) and isinstance(end := fall.facts["end"], float):
         last = end  # the last window may begin before the collapse
     texts = numbers_of((first, best, last), course)
-    facts: dict[str, Fact] = dict(zip(("first", "best", "last"), texts, strict=True))
-    facts["name"] = message(NAMES[quantity])
-    facts["since"] = since = course.settled_since
-    steps, last_phase = course.steps, course.phases[-1].kind
-    is_long = since is not None and steps[-1] - since >= LONG_PART * (steps[-1] - steps[0])
     collapsed = {f.id for f in verdict.findings if f.severity != "info"} & set(COLLAPSES)
-    mean = float(course.values.mean())
+    is_lower = best > last and texts[1] != texts[2]
+    fell = is_lower and (course.lost or (collapsed and course.best.steps[1] < course.last.steps[0]))
     # A run can be healthy by its gain over the reference, or over the same prompts.
     rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
     by_other_means = verdict.level == "healthy" and not any(map(_rose, rewards))
-    # A reward is not called flat while validation still rises.
-    rising = quantity == "reward" and any(one.phases[-1].kind == "rise" for one in rewards)
-    is_lower = best > last and texts[1] != texts[2]
-    dip = next((f.facts for f in verdict.findings if f.facts.get("kind") == "dip"), None)
-    if is_lower and (course.lost or (collapsed and course.best.steps[1] < course.last.steps[0])):
-        facts["at"] = span(course.best.steps)
-        if not course.gained or texts[0] == texts[1]:
-            literal = translatable("{name} fell from {best} ({at}) to {last}")
-        elif dead and dead.clause in cause:
-            literal = translatable("{name} had risen from {first} to {best} ({at})")
-        elif is_long and last_phase == "dead" and verdict.lead not in COLLAPSES:
-            literal = translatable(
-                "{name} rose from {first} to {best} ({at}) and is near {last} since step {since}"
-            )
-        else:
-            literal = translatable("{name} rose from {first} to {best} ({at}), then fell to {last}")
+    has_dip = fall is not None and fall.facts.get("kind") == "dip" and texts[0] == texts[2]
+    facts: dict[str, Fact] = {"name": message(NAMES[quantity]), "since": course.settled_since}
+    facts |= {"at": span(course.best.steps), "end": span(course.last.steps)}
+    facts["start"] = span(course.first.steps)
+    if fell:
+        literal = _fall_words(course, texts, verdict, is_told=is_told)
     elif texts[0] != texts[2] and (_rose(course) or (last > first and by_other_means)):
+        # A reward is not called flat while validation still rises.
+        rising = quantity == "reward" and any(one.phases[-1].kind == "rise" for one in rewards)
         literal = translatable("{name} rose from {first} to {last}")
-        after = course.values[steps >= (since or 0)][: course.window].mean() if is_long else last
         if course.slipped and is_lower:
-            facts["at"] = span(course.best.steps)
             literal = translatable(
                 "{name} rose from {first} to {best} ({at}) and is {last} at the end"
             )
-        elif is_long and last_phase == "flat" and abs(last - after) <= course.error and not rising:
+        elif _is_flat_at_the_end(course) and not rising:
             literal = translatable(
                 "{name} rose from {first} to {last} and is flat since step {since}"
             )
-    elif dip and quantity == "reward" and texts[0] == texts[2]:
-        facts |= {"level": short_figure(dip["low"]), "when": span((dip["since"], dip["until"]))}
-        literal = translatable(
-            "{name} starts and ends at {last}, with a low of {level} within {when}"
-        )
-        if any(f.id == "reward_collapse" and f.clause in cause for f in verdict.findings):
+    elif fall and has_dip and quantity == "reward":
+        literal = translatable("{name} starts and ends at {last}")
+        if not is_told:
+            dip = fall.facts
+            facts |= {"level": short_figure(dip["low"]), "when": span((dip["since"], dip["until"]))}
             literal = translatable(
-                "{name} is lowest in {when}, and {last} at the start and the end"
+                "{name} starts and ends at {last}, with a low of {level} within {when}"
             )
     elif course.direction < 0 and texts[0] != texts[2]:
         literal = translatable("{name} fell from {first} to {last}")
-    elif max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):
-        literal = translatable("{name} stays at about {last}")
     else:
-        facts |= {"start": span(course.first.steps), "end": span(course.last.steps)}
-        literal = translatable("{name} did not clearly change: {first} in {start}, {last} in {end}")
-        if verdict.level == "healthy":
-            literal = translatable("{name} is {last} in {end} ({first} in {start})")
-        elif abs(last - first) > LARGE * max(abs(first), abs(last)):
-            literal = translatable(
-                "{name} went from {first} in {start} to {last} in {end}, which may be noise"
-            )
+        literal = _unchanged_words(course, verdict)
+    shown = [name for name in ("first", "best", "last") if f"{{{name}}}" in literal]
+    values = {"first": first, "best": best, "last": last}
+    numbers = numbers_of([values[name] for name in shown], course)
+    facts |= zip(shown, numbers, strict=True)
+    low = _low_before_recovery(course)
+    if low and not has_dip:
+        facts["low"] = message(
+            "a low of {low} in {when}", low=short(low.end, 2), when=span(low.steps)
+        )
+        if "{at}" in literal and low.steps[1] < course.best.steps[0]:
+            facts["at"] = format_message(translatable("{at}, after {low}"), facts)
+        else:
+            facts["clause"] = format_message(literal, facts)
+            literal = translatable("{clause}, after {low}")
     clause = format_message(literal, facts)
-    mixed = quantity == "reward" and any(f.id == "mix_changed" for f in verdict.findings)
-    if mixed and (course.lost or course.direction < 0):
-        clause = message("{clause}, as harder tasks came in", clause=clause)
-    elif verdict.one_prompt and quantity == "reward" and course.source == "rollouts":
-        literal = translatable("{clause}, with another prompt at each step")
-        if course.direction < 0:
-            literal = translatable("{clause}, but each step has another prompt")
-        clause = message(literal, clause=clause) if course.direction else clause
+    return _with_reason(clause, course, verdict, quantity)
+
+
+def _fall_words(course: Course, texts: Sequence[str], verdict: Verdict, *, is_told: bool) -> str:
+    """Return a template of what fell; what it fell to is left out if the sentence told it."""
+    if course.gained and texts[0] != texts[1]:
+        if is_told:
+            return translatable("{name} had risen from {first} to {best} ({at})")
+        if course.phases[-1].kind == "dead" and _is_long(course) and verdict.lead not in COLLAPSES:
+            return translatable(
+                "{name} rose from {first} to {best} ({at}) and is near {last} since step {since}"
+            )
+        return translatable("{name} rose from {first} to {best} ({at}), then fell to {last}")
+    rose = texts[0] != texts[1] and course.best.steps[0] > course.first.steps[1]
+    if is_told and rose:
+        return translatable("{name} was {first} at first and {best} at its best ({at})")
+    if is_told:
+        return translatable("{name} was {best} in {at}")
+    if rose and not course.lost:
+        return translatable("{name} went from {first} to {best} ({at}) and is {last} at the end")
+    return translatable("{name} fell from {best} ({at}) to {last}")
+
+
+def _unchanged_words(course: Course, verdict: Verdict) -> str:
+    """Return a template of what neither rose nor fell beyond noise."""
+    first, last, mean = course.first.value, course.last.value, float(course.values.mean())
+    if max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):
+        return translatable("{name} stays at about {last}")
+    if verdict.level == "healthy":
+        return translatable("{name} is {last} in {end} ({first} in {start})")
+    if abs(last - first) > LARGE * max(abs(first), abs(last)):
+        return translatable(
+            "{name} went from {first} in {start} to {last} in {end}, which may be noise"
+        )
+    return translatable("{name} did not clearly change: {first} in {start}, {last} in {end}")
+
+
+def _is_long(course: Course) -> bool:
+    """Whether the level part at the end is long enough to be told."""
+    since, steps = course.settled_since, course.steps
+    return since is not None and steps[-1] - since >= LONG_PART * (steps[-1] - steps[0])
+
+
+def _is_flat_at_the_end(course: Course) -> bool:
+    since = course.settled_since
+    if since is None or course.phases[-1].kind != "flat" or not _is_long(course):
+        return False
+    after = course.values[course.steps >= since][: course.window].mean()
+    return bool(abs(course.last.value - after) <= course.error)
+
+
+def _low_before_recovery(course: Course) -> Phase | None:
+    """Return a phase that ends below half of the first and of the last window, then recovers."""
+    half = min(course.first.value, course.last.value) / 2
     for phase, after in pairwise(course.phases):
-        if phase.kind != "rise" and after.kind == "recovery" and phase.end < min(first, last) / 2:
-            low = {"clause": clause, "low": short(phase.end, 2), "when": span(phase.steps)}
-            return format_message("{clause} (only {low} in {when})", low)
+        if phase.kind != "rise" and after.kind == "recovery" and phase.end < half:
+            return phase
+    return None
+
+
+def _with_reason(clause: str, course: Course, verdict: Verdict, quantity: Quantity) -> str:
+    """Return the clause on the reward with what changed in its prompts meanwhile, if they did."""
+    if quantity != "reward":
+        return clause
+    if course.lost or course.direction < 0:
+        if any(f.id == "mix_changed" for f in verdict.findings):
+            return message("{clause}, as harder tasks came in", clause=clause)
+        rose = any(map(_rose, verdict.courses.values()))
+        prompts = any(f.facts.get("kind") == "prompts" for f in verdict.findings)
+        # A run can be healthy by its gain over the reference, or over the same prompts.
+        if prompts or (verdict.level == "healthy" and not rose):
+            return message("{clause}, as the prompts became harder", clause=clause)
+    if verdict.one_prompt and course.source == "rollouts" and course.direction:
+        if course.direction < 0:
+            return message("{clause}, but each step has a single prompt", clause=clause)
+        return message("{clause}, with a single prompt at each step", clause=clause)
     return clause
 
 

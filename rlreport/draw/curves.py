@@ -111,8 +111,12 @@ def is_sparse(values: Floats) -> bool:
 
 
 def thinned(steps: Floats, series: Sequence[DrawnCurve]) -> tuple[Floats, list[DrawnCurve], int]:
-    """Return at most MOST_POINTS means of neighbours with their range, and the steps in each."""
-    if len(steps) <= MOST_POINTS:
+    """Return at most MOST_POINTS values as they are, else means of neighbours with their range.
+
+    The third value is the number of steps in each mean.
+    """
+    sparse = all(is_sparse(c.values) and np.isfinite(c.values).sum() <= MOST_POINTS for c in series)
+    if len(steps) <= MOST_POINTS or sparse:
         return steps, list(series), 1
     group_size = -(-len(steps) // AVERAGED_POINTS)
     groups = np.arange(len(steps)) // group_size
@@ -274,7 +278,8 @@ def curve_chart(
         axis_titles = [axis or message("as logged")]
     y = _value_axis(curves, clauses(axis_titles), percent, scale)
     rows = [row for curve in reversed(curves) for row in _rows(steps, curve)]
-    noisy = [curve.key for curve in curves if curve.noisy]
+    # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
+    noisy = [curve.key for curve in curves if curve.noisy and scale != "log"]
     drawn_rows = [row | {"value": row["ema_6"]} if row["series"] in noisy else row for row in rows]
     marks = frame.marks(name)
     marked = [  # the most severe on top

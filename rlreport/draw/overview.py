@@ -139,7 +139,12 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     _chart("eos", "Finished responses", Curve("eos_rate", "policy")),
     _chart("distinct_2", "Variety of word pairs (distinct-2)", Curve("distinct_2", "policy")),
     _chart("loops", "Loops", Curve("loop_rate", "policy"), needs="loop_rate"),
-    _chart("duplicates", "Repeated responses", Curve("duplicate_rate", "policy")),
+    _chart(
+        "duplicates",
+        "Repeated responses",
+        Curve("duplicate_rate", "policy"),
+        needs="duplicate_rate",
+    ),
     _chart(
         "explained_variance",
         "Explained variance of the critic",
@@ -267,8 +272,13 @@ def overview_charts(
 ) -> list[Chart]:
     if tables.steps.empty:
         return []
-    frame = Frame(floats(tables.steps, "step"), findings)
     judged = Run(tables)
+    if "step" in tables.metrics:
+        # The trainer logs more steps than rollouts, such as an evaluation before the first.
+        every_step = np.union1d(tables.steps["step"], tables.metrics["step"])
+        by_step = tables.steps.set_index("step").reindex(pd.Index(every_step, name="step"))
+        tables = replace(tables, steps=by_step.reset_index())
+    frame = Frame(floats(tables.steps, "step"), findings)
     training = replace(judged.tables, steps=tables.steps)
     charts: dict[str, Chart] = {}
     for entry in OVERVIEW:
@@ -333,10 +343,12 @@ def _curve_charts(
         own_title = message("Validation") if key == "validation" else name
         charts[f"{entry.name}_{key}"] = (own_title, axis, curves, "")
     factor = f"{band:g}"
-    meaning = message(
-        "The band is ± {factor} × standard deviation, clipped to the range of logged values.",
-        factor=factor,
-    )
+    meaning = message("The band is ± {factor} × standard deviation.", factor=factor)
+    if not tables.responses.empty:
+        meaning = message(
+            "The band is ± {factor} × standard deviation, clipped to the range of logged values.",
+            factor=factor,
+        )
     for name, (title, y, curves, note) in charts.items():
         has_band = any(curve.has_band for curve in curves)
         marked = [replace(f, charts=(name,)) for f in frame.findings if entry.name in f.charts]

@@ -343,8 +343,7 @@ def _groups(tables: Tables) -> Iterator[_Group]:
         steps = floats(means, "step")
         yield _Group("column_", heading, message("mean"), MOST_EXTRA_COLUMNS, steps, columns)
     if "step" in metrics:
-        extent = Frame(floats(tables.steps, "step")).extent
-        metrics = metrics[metrics["step"].between(*extent)].sort_values("step")
+        metrics = metrics.sort_values("step")
         excluded_names, limit = {"step"}, MOST_METRICS
         if tables.responses.empty:
             # Other charts of such a report already show the metrics in the table of steps.

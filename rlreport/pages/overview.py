@@ -24,7 +24,7 @@ from rlreport.check.finding import (
     Verdict,
 )
 from rlreport.check.registry import BY_ID
-from rlreport.check.sentence import NAMES
+from rlreport.check.sentence import NAMES, is_percentage
 from rlreport.check.series import Series
 from rlreport.choose import TOOL_ERRORS, Extreme, evenly
 from rlreport.columns import RESPONSE, STEP, Column
@@ -563,15 +563,14 @@ def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
         )
         for part in (course.first, course.best, course.last)
     )
+    is_lower = course.lost or course.slipped  # beyond noise
     return KeyFigure(
         column.name,
         column.label,
-        column.unit,
+        "%" if is_percentage(course) else column.unit,
         last,
         first if course.first != course.last else None,
-        best
-        if is_score and course.best != course.first and (course.lost or course.slipped)
-        else None,
+        best if is_score and is_lower and course.best != course.first else None,
         sparkline=sparkline(course.values, course.steps),
         help=column.help,
     )

@@ -120,11 +120,11 @@ def short_figure(value: object) -> str:
 
 
 def percent(share: object) -> str:
-    """Format a fraction as a whole percentage, or with three significant digits below 1%."""
+    """Format a fraction as a whole percentage, or with one significant digit below 1%."""
     if not isinstance(share, int | float) or not math.isfinite(share):
         return MISSING
     if 0 < abs(share) < 0.01:
-        return written(share, "share")
+        return f"{short(100 * share, 1)}%"
     return f"{written(100 * share, 'count')}%"
 
 

@@ -333,8 +333,7 @@ class _WatchedRewardFall(Limits):
         "{start:figure} to {end:figure}, while the trained one rose from "
         "{trained_start:figure} to {trained_end:figure}.",
         "fell": "The watched reward fell from {best:figure} to {end:figure} (it started at "
-        "{start:figure}), while the trained one went from {trained_start:figure} to "
-        "{trained_end:figure}.",
+        "{start:figure}).",
     },
     statement={
         "apart": "the watched reward does not follow the trained one",

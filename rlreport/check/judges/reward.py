@@ -68,7 +68,7 @@ EVIDENT = 5.0
         "dead": "the reward collapses and stays near {end:short}",
         "late": "the reward falls to {end:short}",
         "fell": "the reward falls to {end:short}",
-        "dip": "the reward falls to {low:short}",
+        "dip": "the reward falls to {low:short} and recovers",
         "prompts": "the reward falls to {end:short}, as the prompts become harder",
     },
     why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
