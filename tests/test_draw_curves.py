@@ -56,7 +56,7 @@ def test_averaged_points_have_the_range_of_their_steps():
     assert title == "mean and range of 4 steps"
     assert low < -7.0
     assert high > 48.0
-    assert "Each point is the mean of up to 4 steps; their range is shaded." in chart.description
+    assert "Each point is the mean of up to 4 steps." in chart.description
     assert "range" in [layer["name"] for layer in chart.spec["layer"]]
 
 

@@ -40,6 +40,7 @@ _WIDTH, _HEIGHT, _MARGIN = 100.0, 24.0, 2.0
 
 # Decay factors of the moving averages offered to readers; noisy curves use the first one
 SMOOTHING = (0.6, 0.9)
+MOST_RANGES = 3  # Maximum number of curves whose ranges are shaded where steps are averaged
 LEAST_SMOOTHED = 10  # Minimum number of values of a curve that can be smoothed
 # Minimum noise of curves that are smoothed: half the mean squared difference of adjacent values,
 # divided by the variance of the values; 1 for white noise
@@ -276,6 +277,9 @@ def curve_chart(
     axis_titles = [axis, message("mean and range of {every} steps", every=group_size)]
     if group_size == 1:
         axis_titles = [axis or message("as logged")]
+    elif len(curves) > MOST_RANGES:
+        axis_titles = [axis, message("mean of {every} steps", every=group_size)]
+        curves = [replace(curve, min=None, max=None) for curve in curves]
     y = _value_axis(curves, clauses(axis_titles), percent, scale)
     rows = [row for curve in reversed(curves) for row in _rows(steps, curve)]
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
@@ -312,17 +316,12 @@ def curve_chart(
     _add_tooltip(spec, curves, percent)
     if not any(curve.has_band for curve in curves):
         spec["layer"].remove(layer_named(spec, "band"))
-    if group_size == 1:
+    if all(curve.min is None for curve in curves):
         spec["layer"].remove(layer_named(spec, "range"))
     if any("ema_9" in row for row in rows):
         _offer_smoothing(spec, noisy)
     if group_size > 1:
-        parts.append(
-            message(
-                "Each point is the mean of up to {every} steps; their range is shaded.",
-                every=group_size,
-            )
-        )
+        parts.append(message("Each point is the mean of up to {every} steps.", every=group_size))
     if noisy:
         parts.append(message("Noisy curves are smoothed, with their values behind."))
     if marks:
