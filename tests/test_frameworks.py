@@ -67,7 +67,6 @@ def by_step(scan: Scan, column: str = "reward") -> dict[int, float]:
 
 MEANS = {
     "rllm_branches": {5: (1 + 0.75 + 0 + 0.5) / 4},  # no judge, no branch
-    "rllm_compact": {0: (1 + 0.25) / 2},
     "verl_v1": {1: 0.5, 2: 0.5},  # of sessions, whose last output counts
     "nemo_gym": {1: (1 + 0 + 1) / 3, 2: (1 + 0 + 0.25) / 3},  # a judge failed, a sample is masked
     "nemo_rl_distillation": {1: np.nan, 2: np.nan},
@@ -106,19 +105,6 @@ def test_prime_rl_reads_each_rollout_once_and_marks_what_was_trained() -> None:
     assert [row.get("trained") for _, row in rows] == [True, False, False, False, None]
     effective = DUMPS / "verifiers" / "prime" / "rollouts" / "step_3" / "train" / "effective"
     assert by_step(read(effective)) == {3: 1.0}
-
-
-# rLLM
-
-
-@pytest.mark.parametrize("bad", [None, 5, "x", {"a": 1}, [None]])
-def test_a_bad_step_of_rllm_costs_no_other(bad: Any) -> None:
-    step = {"id": "s", "parent_step_id": bad, "chat_completions_suffix": bad, "response_ids": bad,
-            "prompt_ids_suffix": bad}  # fmt: skip
-    made = [{"name": "solver", "reward": 1.0, "steps": [step, step | {"id": bad}]}]
-    reader = RowReader(format_by_id("rllm"))
-    (row,) = reader({"eval_idx": 0, "task": {"question": "2+2?"}, "trajectories": made}, Where("e"))
-    assert (row["prompt"], row["reward"]) == ("2+2?", 1.0)
 
 
 # The others

@@ -7,11 +7,10 @@ calls; prime-rl decides which of them are trained on, and its orchestrator and t
 from __future__ import annotations
 
 import asyncio
-import operator
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from make import _PYDANTIC, OUT, code, names_of, self_of  # type: ignore[import-not-found]
 from make_prime import MONITOR, REPO, monitor, tensor  # type: ignore[import-not-found]
@@ -174,8 +173,6 @@ CHATS = (
     [("user", "2+2? So far: 4."), ("assistant", "ask(checker)"), ("tool", "Yes."),
      ("assistant", "It is 4.")],
 )  # fmt: skip
-PARENTS = (None, 0, None, None, 2)
-"""Of a chat, the one that it continues."""
 
 
 def chat_of(pairs: list[tuple[str, str]]) -> list[dict[str, str]]:
@@ -205,43 +202,7 @@ def rllm(out: Path) -> None:
         log.log_episode(types["Episode"](id=f"t1:{attempt}", task=task, trajectories=made), step=5)
 
 
-def rllm_compact(out: Path) -> None:
-    """Evaluation: of each step what the one it continues lacks, as its branch terminal-rl does."""
-    from pydantic import BeforeValidator
-
-    names = ("Step", "StepDelta", "Trajectory", "TrajectoryDelta", "Episode")
-    types = code(RLLM, "rllm/types.py", *names, "_select_delta_trajectory", **_PYDANTIC)
-    choose = BeforeValidator(types["_select_delta_trajectory"])
-    either = operator.or_(types["Trajectory"], types["TrajectoryDelta"])
-    types["_TrajectoryLike"] = Annotated[either, choose]
-    types["TerminationReason"] = str
-    for name in names:
-        types[name].model_rebuild(_types_namespace=types)
-    store = code(RLLM, "rllm/eval/episode_store.py", "EvalEpisodeStore", "_sanitize",
-                 "_json_default")  # fmt: skip
-    run = store["EvalEpisodeStore"](out / "eval_results" / "sums_m_20260820")
-    run.write_meta({"dataset": "sums", "model": "m", "episode_format": "compact"})
-    for number, reward in enumerate((1.0, 0.25)):
-        steps = []
-        for i, (chat, parent) in enumerate(zip(CHATS, PARENTS, strict=True)):
-            suffix = chat if parent is None else chat[len(CHATS[parent]) :]
-            words = [sum(map(ord, word)) for word in chat[-1][1].split()]
-            steps.append(types["StepDelta"](
-                id=f"s{i}", parent_step_id=None if parent is None else f"s{parent}",
-                prompt_ids_suffix=[sum(map(ord, text)) for _, text in suffix[:-1]],
-                chat_completions_suffix=chat_of(suffix), response_ids=words,
-                logprobs=[-0.5] * len(words), model_response=chat[-1][1], finish_reason="stop",
-                metadata={"lineage_id": "b" if i == 3 else "a"},
-            ))  # fmt: skip
-        steps = steps[: None if number == 0 else 2]  # the second one is not compacted
-        made = types["TrajectoryDelta"](uid="u", name="solver", reward=reward, steps=steps)
-        run.write(number, types["Episode"](
-            id=f"t1:{number}", task={"question": ASKED, "ground_truth": "4"},
-            is_correct=reward == 1, trajectories=[made],
-        ))  # fmt: skip
-
-
-WRITERS = {"prime_rl_branches": prime, "rllm_branches": rllm, "rllm_compact": rllm_compact}
+WRITERS = {"prime_rl_branches": prime, "rllm_branches": rllm}
 
 if __name__ == "__main__":
     for name in sys.argv[3:] or WRITERS:
