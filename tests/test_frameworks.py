@@ -41,10 +41,8 @@ FOUND = {
 WARNINGS = {"engine_mismatch", "tool_errors"}
 """Checks that need no more steps than these logs have; other logs are unjudged."""
 
-NO_REPORT = {*PICKLED, "miles-dashboard_columns"}
 
-
-@pytest.mark.parametrize("name", sorted(dumps().keys() - NO_REPORT))
+@pytest.mark.parametrize("name", sorted(dumps().keys() - PICKLED))
 def test_checks_find_in_a_log_nothing_but_what_was_written(name: str) -> None:
     verdict = check_logs([dumps()[name]], BuildOptions(workers=1))
     found = {finding.id for finding in verdict.findings}
