@@ -196,15 +196,6 @@ def test_rows_of_one_step_in_paths_of_several_are_noted(names, noted, tmp_path):
         assert FORMAT not in kinds(scan)
 
 
-def test_a_step_of_0_in_all_rows_of_a_dump_by_step_is_noted(tmp_path: Path) -> None:
-    for step in (3, 4):
-        verl = {"input": "2+2?", "output": "4", "score": 1.0, "step": 0}
-        write(tmp_path / f"{step}.jsonl", [verl])
-    (note,) = (note for note in read(tmp_path).notes if note.kind == FORMAT)
-    assert note.text.startswith("all rows have step 0")
-    assert note.file == "3.jsonl"
-
-
 def test_mapped_rows_and_messages_have_the_step_of_the_path(tmp_path: Path) -> None:
     logs(tmp_path, "iter_3/a.jsonl", "iter_4/a.jsonl", answer="x")
     scan = read(tmp_path, mapping={"response": "answer"})
