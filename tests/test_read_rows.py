@@ -168,34 +168,29 @@ def test_a_steps_mean_value_is_that_of_its_tokens_where_nothing_tells_returns(tm
     np.testing.assert_allclose(steps["value_mean"], [2.7 / 3, 0.6, np.nan])
 
 
-@pytest.mark.parametrize(
-    ("fields", "kind"),
-    [
-        ({}, 0),
-        ({"reward": math.nan}, 0),
-        ({"reward": None}, Missing.NULL),
-        ({"judge_failed": True}, Missing.JUDGE_FAILED),
-        ({"judge_failed": False}, 0),
-        ({"_ng_failure_class": "judge_failed", "reward": 0.0}, Missing.JUDGE_FAILED),
-        ({"_ng_failure_class": None}, 0),
-        ({"sample_loss_mask": 0.0}, Missing.MASKED),
-        ({"judge_failed": "True", "reward": None}, Missing.JUDGE_FAILED),
-        ({"mask_sample": 1}, Missing.MASKED),
-        ({"is_masked": 0.25}, 0),
-        ({"loss_multiplier": 0.0}, Missing.MASKED),
-        ({"loss_multiplier": 1.0}, 0),
-        ({"grader_error": "HTTP 503"}, Missing.ERROR),
-        ({"reward_error": 0.3}, 0),
-        ({"judge_error": "none"}, 0),
-        ({"errors": ["the judge timed out"]}, Missing.ERROR),
-        ({"errors": ["tool: no such file"]}, 0),
-        ({"errors": ["sandbox died"], "reward": None}, Missing.ERROR),
-        ({"metadata": {"judge_failed": True}}, Missing.JUDGE_FAILED),
+GRADES: dict[int, list[dict[str, Any]]] = {
+    0: [
+        {}, {"reward": math.nan}, {"judge_failed": False}, {"_ng_failure_class": None},
+        {"is_masked": 0.25}, {"loss_multiplier": 1.0}, {"reward_error": 0.3},
+        {"judge_error": "none"}, {"errors": ["tool: no such file"]},
     ],
-)
-def test_kinds_of_missing_grades(fields: dict[str, Any], kind: int) -> None:
-    graded = row(**fields)
-    assert missing_grade(graded, null=graded["reward"] is None) == kind
+    Missing.NULL: [{"reward": None}],
+    Missing.JUDGE_FAILED: [
+        {"judge_failed": True}, {"judge_failed": "True", "reward": None},
+        {"metadata": {"judge_failed": True}}, {"_ng_failure_class": "judge_failed", "reward": 0.0},
+    ],
+    Missing.MASKED: [{"sample_loss_mask": 0.0}, {"mask_sample": 1}, {"loss_multiplier": 0.0}],
+    Missing.ERROR: [
+        {"grader_error": "HTTP 503"}, {"errors": ["the judge timed out"]},
+        {"errors": ["sandbox died"], "reward": None},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", GRADES)
+def test_kinds_of_missing_grades(kind: int) -> None:
+    for graded in (row(**fields) for fields in GRADES[kind]):
+        assert missing_grade(graded, null=graded["reward"] is None) == kind, graded
 
 
 def test_missing_grades_are_in_no_figure_and_counted_by_kind(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -102,15 +103,10 @@ def small(store: Store) -> str:
 @pytest.mark.parametrize("kept", [True, False])
 def test_many_small_objects_are_requested_together(store, small, monkeypatch, kept):
     monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", kept << 28)
-    together = []
-    cat_ranges = store.system.cat_ranges
-
-    def counting(paths, *args, **options):
-        together.append(len(paths))
-        return cat_ranges(paths, *args, **options)
-
-    monkeypatch.setattr(store.system, "cat_ranges", counting)
+    asked = Mock(wraps=store.system.cat_ranges)
+    monkeypatch.setattr(store.system, "cat_ranges", asked)
     assert len(read(small).responses) == 300
+    together = [len(call.args[0]) for call in asked.call_args_list]
     assert together == [16, 256, 44, *([] if kept else [300])]  # detection, table, chosen rows
 
 
