@@ -136,11 +136,6 @@ def console(path: Path, logged: Events) -> Path:
     return path
 
 
-def transposed(path: Path, logged: Events) -> Path:
-    columns = {k: {str(i): e[k] for i, e in enumerate(logged)} for k in logged[0]}
-    return as_json(path, {"_step": columns.pop("step"), **columns})
-
-
 SOURCES: dict[str, Callable[[Path, Events], Path]] = {
     "trainer_state": lambda folder, logged: state(folder / "trainer_state.json", logged),
     "lines": lambda folder, logged: write(folder / "metrics.jsonl", logged),
@@ -149,8 +144,7 @@ SOURCES: dict[str, Callable[[Path, Events], Path]] = {
     "trackio": lambda folder, logged: trackio(folder / "p.db", one=logged),
     "wandb": lambda folder, logged: wandb(folder / "run-1a2b.wandb", logged),
     "console": lambda folder, logged: console(folder / "train.log", logged),
-    "json of rows": lambda folder, logged: as_json(folder / "history.json", logged),
-    "json of columns": lambda folder, logged: transposed(folder / "history.json", logged),
+    "json": lambda folder, logged: as_json(folder / "history.json", logged),
 }
 
 
