@@ -133,11 +133,11 @@ def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teache
     gaps, log = np.linspace(1.0, 0.1, 30), tmp_path / "steps.jsonl"
     words = ["It", " is", " 4", ",", " as", " 2", "+2", "=4"]
     row = {"prompt": "2+2?", "response": "".join(words), "response_tokens": words}
-    with log.open("w") as file:
-        for step, gap in enumerate(gaps.tolist(), 1):
-            arrays = {"logprobs": [-0.5] * 8, "teacher_logprobs": [-0.5 - gap] * 8}
-            file.writelines(f"{json.dumps({**row, 'step': step, **arrays})}\n" for _ in range(4))
-    scan = read(log)
+    arrays = {"logprobs": [-0.5] * 8}
+    scan = read(write(log, [
+        {**row, **arrays, "step": step, "teacher_logprobs": [-0.5 - gap] * 8}
+        for step, gap in enumerate(gaps.tolist(), 1) for _ in range(4)
+    ]))  # fmt: skip
     assert scan.responses.groupby("step").size().tolist() == [4] * 30
     assert by_step(scan, "kl_k1") == pytest.approx(dict(enumerate(8 * gaps, 1)))
     assert "the reference is the teacher" in note(scan, "format")
