@@ -35,43 +35,22 @@ def logged(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-class Tensor:
-    """What a torch tensor offers, in half precision on a device."""
-
-    def __init__(self, values: Any) -> None:
-        self.values = np.asarray(values, dtype=np.float16)
-        self.moved = False
-
-    def detach(self) -> Tensor:
-        return self
-
-    def cpu(self) -> Tensor:
-        self.moved = True
-        return self
-
-    def is_floating_point(self) -> bool:
-        return True
-
-    def float(self) -> Tensor:
-        self.values = self.values.astype(np.float32)
-        return self
-
-    def numpy(self) -> Any:
-        assert self.moved
-        return self.values
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.values.shape
+def tensor(values: Any) -> Any:
+    """What a torch tensor offers, in half precision on a device: its numbers are a step away."""
+    wide = SimpleNamespace(numpy=lambda: np.asarray(values, np.float16).astype(np.float32))
+    moved = SimpleNamespace(is_floating_point=lambda: True, float=lambda: wide)
+    return SimpleNamespace(
+        detach=lambda: SimpleNamespace(cpu=lambda: moved), shape=np.shape(values)
+    )
 
 
 def test_lists_arrays_and_tensors_are_the_same_to_a_reader(tmp_path: Path) -> None:
     numbers = [0.5, -0.25, 1.0]
     wide = np.array([numbers, numbers], dtype=np.float32).T
     with RolloutWriter(tmp_path, rank=3) as writer:
-        for values in (numbers, np.array(numbers), wide[:, 0], Tensor(numbers), tuple(numbers)):
+        for values in (numbers, np.array(numbers), wide[:, 0], tensor(numbers), tuple(numbers)):
             writer.write(**ROW, logprobs=values)
-        writer.write(**{**ROW, "reward": Tensor(0.5)}, finished=np.bool_(True), kl=np.float32(0.5))
+        writer.write(**{**ROW, "reward": tensor(0.5)}, finished=np.bool_(True), kl=np.float32(0.5))
     rows = logged(tmp_path / "rank_3.jsonl")
     assert all(row["logprobs"] == numbers for row in rows[:5])
     assert rows[5] == {**ROW, "finished": True, "kl": 0.5}
@@ -306,7 +285,7 @@ def test_every_recipe_is_python() -> None:
         compile(block, "frameworks.md", "exec")
 
 
-@pytest.mark.parametrize("reward", [[0.5], np.array([0.5]), np.array([[0.5]]), Tensor([0.5])])
+@pytest.mark.parametrize("reward", [[0.5], np.array([0.5]), np.array([[0.5]]), tensor([0.5])])
 def test_one_number_in_a_list_or_tensor_is_that_number(tmp_path: Path, reward: Any) -> None:
     with RolloutWriter(tmp_path) as writer:
         writer.write(**{**ROW, "reward": reward, "step": np.int64(3)}, kl=np.array([0.25]))
