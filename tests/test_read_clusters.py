@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import math
 import os
@@ -380,8 +379,6 @@ def test_what_is_no_archive_is_said(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.zip").write_bytes(data)
     with pytest.raises(UnusableInputError, match=r"a\.jsonl\.zip"):
         read(tmp_path)
-    buffer = io.BytesIO()
-    zipfile.ZipFile(buffer, "w").close()
-    (tmp_path / "a.jsonl.zip").write_bytes(buffer.getvalue())
+    zipped(tmp_path / "a.jsonl.zip", {})
     with pytest.raises(UnusableInputError, match="no JSON object"):
         read(tmp_path)

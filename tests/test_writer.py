@@ -212,20 +212,11 @@ def test_the_callback_builds_from_the_trainer_s_completions(tmp_path, built):
     options = {"title": "A run", "metrics": [metrics]}
     assert built == [([tmp_path / "completions"], "run.html", options)]
     assert metrics.exists()
-
-
-def test_the_callback_takes_rollouts_that_a_script_writes(tmp_path, built):
-    (tmp_path / "completions").mkdir()
+    # What a script writes goes first, and only the main process builds.
     RolloutWriter(tmp_path / "rollouts").write(**ROW)
-    args = SimpleNamespace(output_dir=str(tmp_path))
-    ReportCallback("run.html").on_train_end(args, State(), None)
-    assert built[0][0] == [tmp_path / "rollouts"]
-
-
-def test_only_the_main_process_builds(tmp_path: Path, built: list[tuple[Any, ...]]) -> None:
-    state = SimpleNamespace(is_world_process_zero=False)
-    ReportCallback("run.html").on_train_end(SimpleNamespace(output_dir=tmp_path), state, None)
-    assert built == []
+    callback.on_train_end(args, State(), None)
+    callback.on_train_end(args, SimpleNamespace(is_world_process_zero=False), None)
+    assert [call[0] for call in built[1:]] == [[tmp_path / "rollouts"]]
 
 
 @pytest.mark.parametrize("error", [UnusableInputError("no rows"), OSError("no rows")])
