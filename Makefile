@@ -89,7 +89,7 @@ endif
 
 test: lint browser
 	rm -f .coverage
-	$(PYTEST) -m 'not slow and not ci and not timed' $(COVERED)
+	$(PYTEST) -m 'not ci and not timed' $(COVERED)
 	$(TIMED)
 
 # All of them with the oldest versions that pyproject.toml allows of what reports are built with; what
@@ -104,16 +104,16 @@ $(OLDEST)/installed: pyproject.toml
 	touch $@
 
 test-oldest: $(OLDEST)/installed browser
-	PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/pytest -n 3 --dist loadfile -m 'not slow and not ci and not timed'
+	PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/pytest -n 3 --dist loadfile -m 'not ci and not timed'
 
 # What CI runs after it: packaging, integrations and long runs; then the floor of coverage over both.
 test-ci: $(VENV)/installed-integrations browser
-	$(PYTEST) -m 'ci and not slow' $(COVERED)
+	$(PYTEST) -m ci $(COVERED)
 	$(if $(COVER),$(BIN)/coverage report --skip-covered)
 
 # Tests that look for counterexamples, ten times as long.
 search: $(VENV)/installed-test browser
-	RLREPORT_SEARCH=10 $(PYTEST) -m '(hypothesis or search) and not slow'
+	RLREPORT_SEARCH=10 $(PYTEST) -m 'hypothesis or search'
 
 # What differs from the kept reports and rows of tests/data/net; then, to keep what is there now.
 net: $(VENV)/installed-test

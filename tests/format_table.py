@@ -183,8 +183,7 @@ def tested() -> dict[str, str]:
         if match := re.fullmatch(r"\| `([\w/]+)` \| ([^|]+?) \| .*", line):
             folder = match[1].split("/")[0].removesuffix("_branches")
             identity = {"prime_rl": "verifiers", "miles": "slime", "slime_export": "slime",
-                        "trl_async": "trackio", "verl_v1": "verl",
-                        "rllm_compact": "rllm"}.get(folder, folder)  # fmt: skip
+                        "trl_async": "trackio", "verl_v1": "verl"}.get(folder, folder)  # fmt: skip
             found.setdefault(identity, []).append(match[2])
     return {identity: "; ".join(dict.fromkeys(names)) for identity, names in found.items()}
 

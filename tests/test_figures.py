@@ -40,28 +40,14 @@ def test_k3_keeps_small_digits_is_never_negative_and_points_to_the_reference() -
     assert token.k3(np.array([-2.0]))[0] > token.k3(np.array([2.0]))[0]
 
 
-def test_first_maximum_skips_nan_and_takes_the_first_of_equals() -> None:
-    flat = np.array([np.nan, 2.0, 2.0, np.nan, 1.0])
-    largest, position = ragged.row_first_maxima(flat, np.array([0, 3, 3, 4, 5]))
-    np.testing.assert_array_equal(largest, [2.0, np.nan, np.nan, 1.0])
-    np.testing.assert_array_equal(position, [1.0, np.nan, np.nan, 0.0])
-
-
 def test_moments_skip_nan() -> None:
     flat = np.array([1.0, np.nan, 3.0, np.nan])
     count, mean, squares = ragged.row_moments(flat, np.array([0, 3, 4]))
     np.testing.assert_array_equal(count, [2.0, 0.0])
     np.testing.assert_array_equal(mean, [2.0, np.nan])
     np.testing.assert_array_equal(squares, [2.0, np.nan])
-
-
-def test_logged_advantages_are_shown_and_returns_still_come_from_gae() -> None:
-    own = token.TokenFigures(value=np.array([0.5, 0.5]), token_reward=np.array([0.0, 1.0]))
-    own.advantage = logged = np.array([5.0, 6.0])
-    figures = token.token_figures(own, np.array([0, 2]))
-    np.testing.assert_array_equal(figures.advantage, logged)
-    assert figures.return_ is not None
-    np.testing.assert_allclose(figures.return_, [0.5 + 0.95 * 0.5, 1.0])
+    largest, position = ragged.row_first_maxima(flat, np.array([0, 3, 4]))
+    np.testing.assert_array_equal([largest, position], [[3.0, np.nan], [2.0, np.nan]])
 
 
 @given(

@@ -12,9 +12,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from rlreport.errors import RowError, UsageError
-from rlreport.formats import ENTRY_POINTS, RowReader, detect, format_by_id, formats
-from rlreport.read.files import LogFormat
+from rlreport.errors import UsageError
+from rlreport.formats import ENTRY_POINTS, detect, formats
 from tests.reading import write
 from tests.running import rlreport
 
@@ -124,10 +123,3 @@ def test_an_installed_format_that_is_none_is_named(fresh_registry: Path, entry: 
     install(fresh_registry, entry)
     with pytest.raises(UsageError, match=entry.partition(" = ")[2]):
         formats()
-
-
-def test_an_object_that_a_format_did_not_foresee_costs_itself_only(fresh_registry: Path) -> None:
-    install(fresh_registry)
-    diary = LogFormat("diary", reader=RowReader(format_by_id("diary")))
-    with pytest.raises(RowError, match="not a valid diary row: KeyError"):
-        diary.rows({}, "a.jsonl", 1, 0)

@@ -182,12 +182,6 @@ def test_ids_are_named_by_a_tokenizer_file(tokenizer: str) -> None:
     assert row["ground_truth"] == " hi"
 
 
-def test_ids_without_a_tokenizer_are_shown_as_numbers() -> None:
-    assert TokenNames().fill({"token_ids": [17, 3]}) == {
-        "token_ids": [17, 3], "response_tokens": ["#17", "#3"], "response": "#17 #3",
-    }  # fmt: skip
-
-
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text("{}")
     with pytest.raises(UsageError, match=r"t\.json is not a tokenizer file"):

@@ -165,14 +165,6 @@ def test_broken_files_cost_a_reason_and_no_crash(tmp_path_factory, name, data):
         assert all(isinstance(obj, dict) for obj in objects)
 
 
-def test_containers_are_told_by_suffix() -> None:
-    containers = {
-        "a.jsonl": "lines", "a.jsonl.gz": "lines", "a.ndjson.zst": "lines", "a.json": "json",
-        "a.parquet": "parquet", "a.csv": None, "a.parquet.gz": None,
-    }  # fmt: skip
-    assert {name: container_of(name) for name in containers} == containers
-
-
 def test_json_that_is_too_large_or_too_deep_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "x.json"
     path.write_text("[" * 100_000)
@@ -181,9 +173,3 @@ def test_json_that_is_too_large_or_too_deep_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("rlreport.formats.containers.MAX_JSON", 1000)
     with path.open("rb") as opened, pytest.raises(RowError, match="over 1,000 bytes"):
         list(iterate(opened, "json"))
-
-
-def test_a_missing_file_is_no_broken_file(tmp_path: Path) -> None:
-    for name in ("x.json", "x.parquet"):
-        with pytest.raises(FileNotFoundError):
-            list(iterate((tmp_path / name).open("rb"), container_of(name) or ""))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,7 @@ from hypothesis import strategies as st
 
 from rlreport.fields import FIELDS
 from rlreport.figures.metadata import normalize_turns_and_mask
-from rlreport.formats import RowError, RowReader, Where, format_by_id, slime
-from rlreport.formats.base import FileStamp
-from rlreport.formats.logged import columns, step_in_path, step_of, total
-from rlreport.formats.mapping import look_up
+from rlreport.formats import RowError, RowReader, Where, format_by_id
 from rlreport.formats.trl import repeated_files
 from rlreport.system import coerce
 from rlreport.system.stores import Source
@@ -82,12 +78,6 @@ def test_columns_of_unequal_length_are_refused() -> None:
         rows("roll", {"prompt": ["a", "b"], "responses": ["a", "b"], "scores": [1.0]})
 
 
-def test_rllm_solver_and_judge_are_groups_apart() -> None:
-    made = [{"name": name, "steps": [{"model_response": "a"}]} for name in ("solver", "judge")]
-    solver, judge = rows("rllm", {"training_step": 1, "task_hash": "t", "trajectories": made})
-    assert (solver["group_id"], judge["group_id"]) == ("t:solver", "t:judge")
-
-
 @pytest.mark.parametrize("identity", ["trl", "verl", "nemo_rl", "skyrl", "areal", "open_instruct",
                                       "roll", "swift", "rllm", "art", "verifiers",
                                       "prime_rl_tokens"])  # fmt: skip
@@ -148,20 +138,6 @@ def test_fields_that_nobody_reads_are_named_wherever_they_lie() -> None:
     assert unread("swift", columns, "completions.jsonl") == {"trace": "object"}
 
 
-def test_token_arrays_beside_trajectories_are_read_in_blocks(tmp_path: Path) -> None:
-    path, arrays = tmp_path / "rollout_1.parquet", {"loss_mask": [[1]] * 70}
-    table = {"sample_index": range(70), "tokens": [[7, i] for i in range(70)], **arrays}
-    more = {"response_length": [1] * 70, "rollout_log_probs": [[-0.5]] * 70}
-    pq.write_table(pa.table({**table, **more}), path)
-    reader = RowReader(slime.Slime(FileStamp.of(path)))
-    slime._token_rows.cache_clear()
-    for i in range(69, -1, -1):
-        sample = {"sample_index": i, "prompt": "q", "messages": [], "status": "completed"}
-        (row,) = reader(sample, Where("1.jsonl"))
-        assert (row["prompt_token_ids"], row["token_ids"]) == ([7], [i])
-    assert slime._token_rows.cache_info().misses == 3  # decodes of a row group, formerly 70
-
-
 @pytest.mark.parametrize(
     ("logged", "meant"),
     [
@@ -169,21 +145,16 @@ def test_token_arrays_beside_trajectories_are_read_in_blocks(tmp_path: Path) -> 
         ("False", 0.0), ("1e-3", 0.001), ("-inf", -math.inf), ([0.25], 0.25),
         ("tensor(0.5)", 0.5), ("tensor(0.5, device='cuda:0')", 0.5), ("np.float64(2.0)", 2.0),
         ("np.int64(3)", 3.0),
+        *((missing, math.nan) for missing in (None, math.nan, "nan", "None", "null", "", 10**400)),
+        *((wrong, None) for wrong in ("four", {}, [], [1, 2], {"a": 1})),
     ],
 )  # fmt: skip
-def test_numbers_survive_their_writers(logged: object, meant: float) -> None:
-    assert coerce.number(logged) == meant
-
-
-@pytest.mark.parametrize("logged", [None, math.nan, "nan", "NaN", "None", "null", "", 10**400])
-def test_what_is_missing_or_too_large_is_nan(logged: object) -> None:
-    assert math.isnan(coerce.number(logged))
-
-
-@pytest.mark.parametrize("logged", ["four", {}, [], [1, 2], {"a": 1}])
-def test_what_is_no_number_says_so(logged: object) -> None:
-    with pytest.raises(RowError, match="expected a number, found"):
-        coerce.number(logged)
+def test_numbers_survive_their_writers(logged: object, meant: float | None) -> None:
+    if meant is None:
+        with pytest.raises(RowError, match="expected a number, found"):
+            coerce.number(logged)
+    else:
+        assert coerce.number(logged) == pytest.approx(meant, nan_ok=True)
 
 
 @pytest.mark.parametrize("answer", ["4", "12", "four", "1/2", "0.5.1", "x" * 60, "-", "1,5"])
@@ -199,40 +170,6 @@ def test_every_stringified_float_is_that_float_again(value: float) -> None:
 def test_steps_are_whole_numbers() -> None:
     assert [*map(coerce.integer, (3, 3.0, "3", " 3 ", "-3"))] == [3, 3, 3, 3, -3]
     assert [*map(coerce.integer, (True, 3.5, "3.5", None, [3], "9" * 30))] == [None] * 6
-
-
-def test_a_path_says_the_step_by_a_named_or_the_first_group() -> None:
-    assert step_in_path("a/step_7/x", re.compile(r"(a)/step_(?P<step>\d+)")) == 7
-    assert step_in_path("a/step_7/x", re.compile(r"step_(\d+)|it_(\d+)")) == 7
-    assert step_in_path("a/it_8/x", re.compile(r"step_(\d+)|it_(\d+)")) == 8
-    assert step_in_path("a/x", re.compile(r"step_(\d+)")) is None
-    with pytest.raises(RowError, match="no step"):
-        step_of(None, Where("a/x"), re.compile(r"step_(\d+)"))
-
-
-def test_columns_are_numbers_booleans_and_short_strings() -> None:
-    obj: dict[str, Any] = {
-        "kept": 1, "flag": "True", "note": "ok", "long": "x" * 201, "list": [1], "none": None,
-        "values": 3, "used": 5,
-    }  # fmt: skip
-    assert columns(obj, {"used"}) == {"kept": 1, "flag": True, "note": "ok", "values_logged": 3}
-
-
-def test_totals_skip_what_is_missing() -> None:
-    assert total([0.1, math.nan, 0.2]) == pytest.approx(0.3)
-    assert total([math.nan]) is None
-    assert total([]) is None
-
-
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
-        ("a.b", (True, 1)), ("a.b.c", (False, None)), ("x.y", (True, 2)), ("l.0", (True, 5)),
-        ("l.-1.z", (True, 6)), ("l.2", (False, None)), ("l.z", (False, None)), ("q", (False, None)),
-    ],
-)  # fmt: skip
-def test_dotted_paths_lead_into_objects_and_lists(path: str, found: tuple[bool, Any]) -> None:
-    assert look_up({"a": {"b": 1}, "x.y": 2, "l": [5, {"z": 6}]}, path) == found
 
 
 def test_a_reward_part_beyond_float64_is_left_out_and_the_row_is_kept() -> None:

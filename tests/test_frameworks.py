@@ -41,10 +41,8 @@ FOUND = {
 WARNINGS = {"engine_mismatch", "tool_errors"}
 """Checks that need no more steps than these logs have; other logs are unjudged."""
 
-NO_REPORT = {*PICKLED, "miles-dashboard_columns"}
 
-
-@pytest.mark.parametrize("name", sorted(dumps().keys() - NO_REPORT))
+@pytest.mark.parametrize("name", sorted(dumps().keys() - PICKLED))
 def test_checks_find_in_a_log_nothing_but_what_was_written(name: str) -> None:
     verdict = check_logs([dumps()[name]], BuildOptions(workers=1))
     found = {finding.id for finding in verdict.findings}
@@ -67,7 +65,6 @@ def by_step(scan: Scan, column: str = "reward") -> dict[int, float]:
 
 MEANS = {
     "rllm_branches": {5: (1 + 0.75 + 0 + 0.5) / 4},  # no judge, no branch
-    "rllm_compact": {0: (1 + 0.25) / 2},
     "verl_v1": {1: 0.5, 2: 0.5},  # of sessions, whose last output counts
     "nemo_gym": {1: (1 + 0 + 1) / 3, 2: (1 + 0 + 0.25) / 3},  # a judge failed, a sample is masked
     "nemo_rl_distillation": {1: np.nan, 2: np.nan},
@@ -108,19 +105,6 @@ def test_prime_rl_reads_each_rollout_once_and_marks_what_was_trained() -> None:
     assert by_step(read(effective)) == {3: 1.0}
 
 
-# rLLM
-
-
-@pytest.mark.parametrize("bad", [None, 5, "x", {"a": 1}, [None]])
-def test_a_bad_step_of_rllm_costs_no_other(bad: Any) -> None:
-    step = {"id": "s", "parent_step_id": bad, "chat_completions_suffix": bad, "response_ids": bad,
-            "prompt_ids_suffix": bad}  # fmt: skip
-    made = [{"name": "solver", "reward": 1.0, "steps": [step, step | {"id": bad}]}]
-    reader = RowReader(format_by_id("rllm"))
-    (row,) = reader({"eval_idx": 0, "task": {"question": "2+2?"}, "trajectories": made}, Where("e"))
-    assert (row["prompt"], row["reward"]) == ("2+2?", 1.0)
-
-
 # The others
 
 
@@ -149,11 +133,11 @@ def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teache
     gaps, log = np.linspace(1.0, 0.1, 30), tmp_path / "steps.jsonl"
     words = ["It", " is", " 4", ",", " as", " 2", "+2", "=4"]
     row = {"prompt": "2+2?", "response": "".join(words), "response_tokens": words}
-    with log.open("w") as file:
-        for step, gap in enumerate(gaps.tolist(), 1):
-            arrays = {"logprobs": [-0.5] * 8, "teacher_logprobs": [-0.5 - gap] * 8}
-            file.writelines(f"{json.dumps({**row, 'step': step, **arrays})}\n" for _ in range(4))
-    scan = read(log)
+    arrays = {"logprobs": [-0.5] * 8}
+    scan = read(write(log, [
+        {**row, **arrays, "step": step, "teacher_logprobs": [-0.5 - gap] * 8}
+        for step, gap in enumerate(gaps.tolist(), 1) for _ in range(4)
+    ]))  # fmt: skip
     assert scan.responses.groupby("step").size().tolist() == [4] * 30
     assert by_step(scan, "kl_k1") == pytest.approx(dict(enumerate(8 * gaps, 1)))
     assert "the reference is the teacher" in note(scan, "format")

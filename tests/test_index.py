@@ -65,38 +65,19 @@ def test_reports_of_every_form_have_a_row_with_their_figures_and_what_differs(ru
     )
 
 
-def test_a_report_that_is_broken_or_newer_says_so_in_its_row(runs, tmp_path):
-    for name, text in (
-        ("broken", "{"),
-        ("odd", "[]"),
-        ("newer", ""),
-        ("before", ""),
-        ("wrong", ""),
-    ):
+def test_broken_reports_say_why_in_their_rows_and_other_files_have_none(runs, tmp_path):
+    about = json.loads((runs / "run:0#<i>/data/report.json").read_text())
+    odd = {"steps": [1, {"responses": "x"}], "card": [], "verdict": 3, "findings": {}}
+    texts = {
+        "broken": "{",
+        "odd": "[]",
+        "newer": json.dumps(about | {"schema": 99}),
+        "before": json.dumps(about | {"schema": 1}),
+        "wrong": json.dumps(about | odd),
+    }
+    for name, text in texts.items():
         (tmp_path / name / "data").mkdir(parents=True)
-        about = json.loads((runs / "run:0#<i>/data/report.json").read_text())
-        if name == "newer":
-            about["schema"] = 99
-        elif name == "before":
-            about["schema"] = 1
-        elif name == "wrong":
-            about |= {"steps": [1, {"responses": "x"}], "card": [], "verdict": 3, "findings": {}}
-        (tmp_path / name / "data/report.json").write_text(text or json.dumps(about))
-    (tmp_path / "cut.zip").write_bytes((runs / "run:1#<i>.zip").read_bytes()[:500])
-    made = rlreport.index([*tmp_path.iterdir()], tmp_path / "index.html")
-    told = dict(made.unread)
-    assert "broken" in told["broken"]
-    assert "not a report" in told["odd"]
-    assert "schema 99 instead of 4; update rlreport" in told["newer"]
-    assert "schema 1 instead of 4; build it again" in told["before"]
-    assert "broken" in told["cut.zip"]
-    assert "wrong" not in told
-    page = (tmp_path / "index.html").read_text()
-    assert "6 reports. 5 could not be read." in page
-    assert str(tmp_path) not in page
-
-
-def test_broken_reports_in_a_folder_have_their_rows_and_other_files_none(runs, tmp_path):
+        (tmp_path / name / "data/report.json").write_text(text)
     shutil.copytree(runs / "run:0#<i>", tmp_path / "good")
     shutil.copytree(tmp_path / "good", tmp_path / "no_data")
     shutil.rmtree(tmp_path / "no_data/data")
@@ -107,14 +88,21 @@ def test_broken_reports_in_a_folder_have_their_rows_and_other_files_none(runs, t
     (tmp_path / "foreign.html").write_text("<html>")
     (tmp_path / "foreign.zip").write_bytes(b"text")
     made = rlreport.index([tmp_path], tmp_path / "index.html")
-    assert (made.reports, made.unread) == (
-        4,
-        [
-            ("no_data", "is a broken report without data/report.json"),
-            ("t.zip", "is a broken .zip, cut off or damaged; build it again"),
-            ("trunc.html", "is a broken report, cut off; build it again"),
-        ],
-    )
+    told = dict(made.unread)
+    for name, why in {
+        "broken": "broken",
+        "odd": "not a report",
+        "newer": "schema 99 instead of 4; update rlreport",
+        "before": "schema 1 instead of 4; build it again",
+        "no_data": "is a broken report without data/report.json",
+        "t.zip": "is a broken .zip, cut off or damaged; build it again",
+        "trunc.html": "is a broken report, cut off; build it again",
+    }.items():
+        assert why in told.pop(name)
+    assert (told, made.reports) == ({}, 9)
+    page = (tmp_path / "index.html").read_text()
+    assert "9 reports. 7 could not be read." in page
+    assert str(tmp_path) not in page
     with pytest.raises(RlreportError, match=r"t\.zip: is a broken \.zip, cut off or damaged"):
         rlreport.compare(tmp_path / "t.zip", tmp_path / "good", tmp_path / "out")
 
@@ -252,14 +240,6 @@ def test_runs_that_differ_in_their_seed_alone_are_a_group(tmp_path):
     assert len(re.findall(r'd="[^"]*" fill="[^"]*" fill-opacity="0.13"', chart)) == 2
 
 
-def test_without_groups_there_is_no_table_of_groups(tmp_path):
-    for name in ("a", "b"):
-        run_folder(tmp_path, name, settings={"lr": name})
-    page = index_page(tmp_path)
-    assert "Groups of runs" not in page
-    assert "group" not in rows_of(page, "runs")[0]
-
-
 def test_runs_named_by_their_seed_are_grouped_by_folder(tmp_path):
     for place in ("low/seed_1", "low/seed_2", "high/seed_1", "high/seed_2"):
         run_folder(tmp_path, place, run=place.partition("/")[2])
@@ -295,7 +275,9 @@ def test_what_happened_is_the_sentence_of_the_verdict_without_its_level(tmp_path
     }
     for place, (level, sentence) in sentences.items():
         run_folder(tmp_path, place, run=long + place, level=level, sentence=sentence)
-    rows = rows_of(index_page(tmp_path), "runs")
+    page = index_page(tmp_path)
+    rows = rows_of(page, "runs")
+    assert "Groups of runs" not in page and "group" not in rows[0]
     assert [row["sentence"] for row in rows] == [
         "The reward rose from 0 to 1. Keep it.",
         "Reward hacking: length rises. The reward fell.",

@@ -84,14 +84,6 @@ def test_each_kind_of_file_beside_the_logs_becomes_charts_over_the_steps_of_all(
     assert page.count(">actor/entropy<") == 1  # the title says it once
 
 
-def test_metrics_that_are_named_take_the_place_of_those_found(logs, tmp_path):
-    state(logs / "trainer_state.json", loss=[1.0, 2.0, 3.0])
-    other = tmp_path / "other.csv"
-    other.write_text("step,kl\n10,1\n20,2\n30,4\n")
-    table = find_and_read([logs], [other]).table
-    assert table.to_dict("list") == {"step": list(STEPS), "kl": [1.0, 2.0, 4.0]}
-
-
 def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs):
     broken = logs / "trainer_state.json"
     broken.write_text("{")
@@ -164,6 +156,8 @@ def test_files_that_are_used_are_not_said_to_be_unread(logs):
 def test_metrics_that_are_read_are_nothing_odd_to_strict(logs):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     (logs / "progress.csv").write_text("step,lr\n10,0.5\n20,0.25\n")
+    done = rlreport_command("inspect", logs, "--strict")
+    assert "trainer_state.json  1 metric of 3 steps" in done.stdout and done.returncode == 0
     strict = BuildOptions(strict=True, workers=1)
     check_logs([logs], strict)
     with pytest.raises(UnusableInputError, match=r"progress\.csv"):
@@ -171,15 +165,6 @@ def test_metrics_that_are_read_are_nothing_odd_to_strict(logs):
     (logs / "trainer_state.json").write_text("{")
     with pytest.raises(UnusableInputError, match=r"trainer_state\.json"):
         check_logs([logs], strict)
-
-
-@pytest.mark.parametrize("command", ["check", "inspect"])
-def test_every_command_knows_the_metrics_beside_the_logs(logs, command):
-    state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
-    done = rlreport_command(command, logs, "--strict")
-    assert done.returncode == 0, done.stderr
-    if command == "inspect":
-        assert "trainer_state.json  1 metric of 3 steps" in done.stdout
 
 
 def with_metrics(**metrics: list[float]) -> Tables:

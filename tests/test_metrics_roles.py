@@ -43,6 +43,14 @@ PLANTED = {
     "lag": (20.0, "stale_rollouts"),
 }
 
+# Role -> what the sentence then says
+SAID = {
+    "mismatch_k3": "sampler and trainer disagree (k3 0.010 nats per token)",
+    "mismatch_prob": "sampler and trainer disagree",
+    "zero_variance": "80% of groups give no learning signal",
+    "ess": "importance weights vary widely",
+}
+
 # Unit of a key -> the value that a trainer logs for a value in the unit of the role
 LOGGED: dict[str, Callable[[float], float]] = {
     "share without": lambda value: 1 - value,
@@ -104,22 +112,7 @@ def test_what_begins_in_a_metric_is_found_from_its_step_on(framework, role, tmp_
     assert finding.severity == "warning" and finding.facts["series_from"] == "metrics"
     assert finding.onset is not None and finding.onset.low <= START <= finding.onset.high + 1
     assert verdict.level == "warning" and verdict.lead == finding.id
-
-
-@pytest.mark.parametrize(
-    ("name", "late", "statement"),
-    [
-        ("rollout_corr/k3_kl", 0.01, "sampler and trainer disagree (k3 0.010 nats per token)"),
-        ("training/rollout_probs_diff_mean", 0.05, "sampler and trainer disagree"),
-        ("frac_reward_zero_std", 0.8, "80% of groups give no learning signal"),
-        ("rollout_corr/rollout_is_eff_sample_size", 0.1, "importance weights vary widely"),
-    ],
-)
-def test_the_sentence_says_it(name: str, late: float, statement: str, tmp_path: Path) -> None:
-    key = next(key for key in known_keys() if key.key == name)
-    reward = next(k for k in known_keys() if k.framework == key.framework and k.role == "reward")
-    verdict = _judge(tmp_path, [reward, key], learns=False, planted=key.role)
-    assert statement in verdict.sentence and late == PLANTED[key.role][0]
+    assert SAID.get(role, "") in verdict.sentence
 
 
 def test_silent_groups_of_a_run_that_learns_or_is_solved_are_a_note(tmp_path: Path) -> None:

@@ -21,34 +21,21 @@ from tests.running import SEARCH
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("kind", "texts"),
     [
-        (0.0, "0"),
-        (1.23456, "1.23"),
-        (-0.31415, "−0.314"),
-        (12.345, "12.3"),
-        (123.456, "123"),
-        (1234.5, "1,235"),
-        (10.25, "10.3"),
-        (9.996, "10.0"),
-        (0.00012345, "0.000123"),
-        (0.000012345, "1.23e−5"),
-        (-5e12, "−5.00e12"),
-        (math.nan, "–"),
-        (-math.inf, "−∞"),
+        ("number", {
+            0.0: "0", 1.23456: "1.23", -0.31415: "−0.314", 12.345: "12.3", 123.456: "123",
+            1234.5: "1,235", 10.25: "10.3", 9.996: "10.0", 0.00012345: "0.000123",
+            0.000012345: "1.23e−5", -5e12: "−5.00e12", math.nan: "–", -math.inf: "−∞",
+        }),
+        ("share", {
+            0.0: "0%", 1.0: "100%", 0.9999: "100%", 0.12: "12.0%", 0.1234: "12.3%",
+            -0.05: "−5.0%", -0.00123: "−0.123%", math.nan: "–",
+        }),
     ],
-)
-def test_three_significant_digits_and_no_whole_part_is_rounded_away(value, text):
-    assert written(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0, "0%"), (1.0, "100%"), (0.9999, "100%"), (0.12, "12.0%"), (0.1234, "12.3%"),
-     (-0.05, "−5.0%"), (-0.00123, "−0.123%"), (math.nan, "–")],
 )  # fmt: skip
-def test_shares_are_percentages(value, text):
-    assert written(value, "share") == text
+def test_three_significant_digits_and_no_whole_part_is_rounded_away(kind, texts):
+    assert {value: written(value, kind) for value in texts} == texts
 
 
 @given(st.floats(-1e8, 1e8, allow_nan=False))

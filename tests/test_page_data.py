@@ -74,11 +74,7 @@ def test_any_text_stays_inside_its_node(texts):
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
 def test_text_comes_back_as_it_was(texts):
-    assert json.loads(script_json(texts)) == texts
-
-
-def test_lone_surrogates_become_replacement_characters():
-    assert json.loads(script_json({"a": ["x\ud800y"]})) == {"a": ["x?y"]}
+    assert json.loads(script_json([*texts, "x\ud800y"])) == [*texts, "x?y"]
 
 
 def test_nan_and_infinity_become_null_in_lists_and_arrays():
@@ -94,7 +90,7 @@ def rollout(n, raw, **figures):
 
 
 def test_tokens_and_values_come_back():
-    logp = np.array([-0.11, -2.5, np.nan])
+    logp = np.array([-0.11, -np.inf, np.nan])
     packed = pack_tokens([rollout(3, ["Ġa", "b", "Ġa"], logp=logp), rollout(9, ["b"])], 6)
     header, ids, columns = unpack(packed)
     assert header["n"] == [3, 9]
@@ -103,7 +99,7 @@ def test_tokens_and_values_come_back():
     assert header["raw"] == ["Ġa", None]
     assert [as_logged(header, i) for i in ids] == ["Ġa", "b", "Ġa", "b"]
     assert list(columns) == ["logp"]
-    np.testing.assert_array_equal(columns["logp"], [-0.11, -2.5, np.nan, np.nan])
+    np.testing.assert_array_equal(columns["logp"], [-0.11, -np.inf, np.nan, np.nan])
 
 
 @given(st.lists(st.text(st.sampled_from("aé ▁Ġ春\n🎉<>0xE4\x00"), max_size=6), min_size=1))
@@ -146,9 +142,3 @@ def test_the_page_has_no_column_that_it_can_compute():
     made = [rollout(0, ["a", "b"], **figures)]
     kept = ["logp", "log_ratio", "token_reward", "value", "advantage", "return"]
     assert list(unpack(pack_tokens(made, 4))[2]) == kept
-
-
-def test_infinities_and_nan_have_their_own_exponents():
-    mantissa, exponent = decimal(np.array([np.inf, -np.inf, np.nan, 0.0]), 4)
-    assert mantissa[:2].tolist() == [1, -1]
-    assert exponent.tolist() == [127, 127, -128, 0]

@@ -36,78 +36,59 @@ def steps_of(scan: Scan) -> dict[str, list[int]]:
     return steps
 
 
+FOUND: list[dict[str, int]] = [
+    {"step_12/a.jsonl": 12, "step_13/a.jsonl": 13},
+    {"global_step_12/rank_0.jsonl": 12, "global_step_12/rank_1.jsonl": 12,
+     "global_step_14/rank_0.jsonl": 14},
+    {"iter-12/train_3.jsonl": 12, "iter-13/train_3.jsonl": 13},
+    {"x/iteration_000012/a.jsonl": 12, "x/checkpoint-20/a.jsonl": 20},
+    {"rollouts_step12.jsonl": 12, "rollouts_step13.jsonl": 13},
+    {"rollouts_12.jsonl": 12, "rollouts_13.jsonl": 13, "rollouts_0.jsonl": 0},
+    {"12.jsonl": 12, "13.jsonl": 13},
+    {"r_12_rank_0.jsonl": 12, "r_12_rank_1.jsonl": 12, "r_13_rank_0.jsonl": 13},
+    {"step=12/a.jsonl": 12, "step=13/a.jsonl": 13},
+    {"seed_7/r_12.jsonl": 12, "seed_7/r_13.jsonl": 13},
+    {"rank_0/r_12.jsonl": 12, "rank_1/r_12.jsonl": 12, "rank_0/r_13.jsonl": 13},
+]  # fmt: skip
+NO_STEPS = [
+    ("rank_0", "rank_1"), ("worker_3", "worker_4"), ("seed_1", "seed_2"), ("epoch_1", "epoch_2"),
+    ("train-00001-of-00002", "train-00002-of-00002"), ("sample_1", "sample_2"), ("run_12",),
+    ("rollouts-shard-00001-of-00002", "rollouts-shard-00002-of-00002"), ("a", "b"),
+    ("log.rank0", "log.rank1"),
+]  # fmt: skip
+"""Names of ranks and of a single file: one step, with a quiet note."""
+
+DOUBTFUL = [
+    ("12/a", "13/a"), ("log-2026-01-02", "log-2026-01-03"), ("log-20260102", "log-20260103"),
+    ("a1x", "a2x"), ("aime24", "aime25"), ("lr_1e-5", "lr_1e-6"),
+    ("checkpoint-7/a_1", "checkpoint-7/a_2"),
+]  # fmt: skip
+"""Names with numbers that may be steps, which is a warning."""
+
+
 @pytest.mark.parametrize(
-    "names",
+    ("names", "kind"),
     [
-        {"step_12/a.jsonl": 12, "step_13/a.jsonl": 13},
-        {"global_step_12/rank_0.jsonl": 12, "global_step_12/rank_1.jsonl": 12,
-         "global_step_14/rank_0.jsonl": 14},
-        {"iter-12/train_3.jsonl": 12, "iter-13/train_3.jsonl": 13},
-        {"x/iteration_000012/a.jsonl": 12, "x/checkpoint-20/a.jsonl": 20},
-        {"rollouts_step12.jsonl": 12, "rollouts_step13.jsonl": 13},
-        {"rollouts_12.jsonl": 12, "rollouts_13.jsonl": 13, "rollouts_0.jsonl": 0},
-        {"12.jsonl": 12, "13.jsonl": 13},
-        {"r_12_rank_0.jsonl": 12, "r_12_rank_1.jsonl": 12, "r_13_rank_0.jsonl": 13},
-        {"step=12/a.jsonl": 12, "step=13/a.jsonl": 13},
-        {"seed_7/r_12.jsonl": 12, "seed_7/r_13.jsonl": 13},
-        {"rank_0/r_12.jsonl": 12, "rank_1/r_12.jsonl": 12, "rank_0/r_13.jsonl": 13},
+        *((names, PATH_STEP) for names in FOUND),
+        *(({f"{name}.jsonl": 0 for name in names}, NO_STEP) for names in NO_STEPS),
+        *(({f"{name}.jsonl": 7 * ("-7/" in name) for name in names}, FORMAT) for names in DOUBTFUL),
     ],
-)  # fmt: skip
-def test_a_step_in_the_path_is_read_and_noted(names: dict[str, int], tmp_path: Path) -> None:
-    scan = read(logs(tmp_path, *names))
+)
+def test_a_step_in_the_path_is_read_and_noted_and_other_numbers_are_none(names, kind, tmp_path):
+    scan = read(logs(tmp_path / "logs", *names), strict=True)
     assert steps_of(scan) == {name: [step] for name, step in names.items()}
-    (note,) = (note for note in scan.notes if note.kind == PATH_STEP)
-    assert note.count == len(names)
-    assert note.text.endswith(f"such as step {names[str(note.file)]}")
-    assert FORMAT not in kinds(scan)
-    assert len(read(tmp_path, strict=True).responses) == len(scan.responses)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("rank_0.jsonl", "rank_1.jsonl"),
-        ("worker_3.jsonl", "worker_4.jsonl"),
-        ("train-00001-of-00002.jsonl", "train-00002-of-00002.jsonl"),
-        ("seed_1.jsonl", "seed_2.jsonl"),
-        ("epoch_1.jsonl", "epoch_2.jsonl"),
-        ("sample_1.jsonl", "sample_2.jsonl"),
-        ("rollouts-shard-00001-of-00002.jsonl", "rollouts-shard-00002-of-00002.jsonl"),
-        ("log.rank0.jsonl", "log.rank1.jsonl"),
-        ("run_12.jsonl",),
-        ("a.jsonl", "b.jsonl"),
-    ],
-)
-def test_ranks_and_a_single_file_are_one_step_with_a_quiet_note(names, tmp_path):
-    scan = read(logs(tmp_path, *names), strict=True)
-    assert set(scan.responses["step"]) == {0}
-    assert {PATH_STEP, FORMAT}.isdisjoint(kinds(scan))
-    (note,) = (note for note in scan.notes if note.kind == NO_STEP)
-    assert (note.text, note.count) == (
-        "rows without a step; all are read as step 0",
-        2 * len(names),
-    )
-    assert "step" not in scan.fields
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("12/a.jsonl", "13/a.jsonl"),
-        ("log-2026-01-02.jsonl", "log-2026-01-03.jsonl"),
-        ("log-20260102.jsonl", "log-20260103.jsonl"),
-        ("checkpoint-7/a_1.jsonl", "checkpoint-7/a_2.jsonl"),
-        ("a1x.jsonl", "a2x.jsonl"),
-        ("aime24.jsonl", "aime25.jsonl"),
-        ("lr_1e-5.jsonl", "lr_1e-6.jsonl"),
-    ],
-)
-def test_numbers_that_may_be_steps_are_warned_about(names, tmp_path, capsys):
-    scan = read(logs(tmp_path / "logs", *names))
-    (step,) = set(scan.responses["step"])
-    (note,) = (note for note in scan.notes if note.kind == FORMAT)
-    assert f"all rows have step {step}, although" in note.text
-    assert "--step-from-path" in note.text
+    (note,) = (note for note in scan.notes if note.kind == kind)
+    if kind == PATH_STEP:
+        assert note.count == len(names)
+        assert note.text.endswith(f"such as step {names[str(note.file)]}")
+        assert FORMAT not in kinds(scan)
+    elif kind == NO_STEP:
+        quiet = "rows without a step; all are read as step 0"
+        assert (note.text, note.count) == (quiet, 2 * len(names))
+        assert {PATH_STEP, FORMAT}.isdisjoint(kinds(scan)) and "step" not in scan.fields
+    else:
+        assert f"all rows have step {max(names.values())}, although" in note.text
+        assert "--step-from-path" in note.text
 
 
 @pytest.mark.parametrize(
@@ -194,15 +175,6 @@ def test_rows_of_one_step_in_paths_of_several_are_noted(names, noted, tmp_path):
         scan = read(tmp_path, step_from_path=r"_(\d)")
         assert set(scan.responses["step"]) == {1, 2}
         assert FORMAT not in kinds(scan)
-
-
-def test_a_step_of_0_in_all_rows_of_a_dump_by_step_is_noted(tmp_path: Path) -> None:
-    for step in (3, 4):
-        verl = {"input": "2+2?", "output": "4", "score": 1.0, "step": 0}
-        write(tmp_path / f"{step}.jsonl", [verl])
-    (note,) = (note for note in read(tmp_path).notes if note.kind == FORMAT)
-    assert note.text.startswith("all rows have step 0")
-    assert note.file == "3.jsonl"
 
 
 def test_mapped_rows_and_messages_have_the_step_of_the_path(tmp_path: Path) -> None:

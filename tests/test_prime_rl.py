@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -142,29 +143,47 @@ def remarks(scan: Any) -> list[str]:
 
 @pytest.mark.parametrize(("noise", "found"), [(0.0, False), (1.2, True)])
 def test_a_mismatch_in_the_updates_is_found(tmp_path: Path, noise: float, found: bool) -> None:
-    tables = summarise(read(run(tmp_path / "run", noise)))
+    folder = run(tmp_path / "run", noise)
+    tables = summarise(read(folder))
     ids = {finding.id for finding in run_checks(tables).findings}
     assert ("engine_mismatch" in ids) == found, ids
     assert len(tables.responses) == 24 * 7
     assert tables.steps["step"].tolist() == list(range(24))
-
-
-def test_without_marks_of_use_every_trace_is_a_training_row(tmp_path: Path) -> None:
-    folder = run(tmp_path / "run", 0.0, steps=2)
-    for file in (updates_of(folder) / "orchestrator").iterdir():
-        file.unlink()
-    scan = read(folder)
-    assert len(scan.responses) == 16
-    assert scan.responses["step"].max() == 0  # as logged with the episodes
+    for chunk in folder.rglob("00000.jsonl.zst"):  # beside its packed copy a chunk counts once
+        chunk.with_suffix("").write_bytes(unpacked(chunk))
+    assert len(read(folder).responses) == 24 * 7
 
 
 HOSTILE = [
-    b"", b"{", b"[]\n", b'{"trace_id": 5}\n', b'{"trace_id": "t0-1", "info": []}\n',
+    b"{\n", b"[]\n", b'{"trace_id": 5}\n', b'{"trace_id": "t0-1", "info": []}\n',
     b'{"trace_id": "t0-1", "branches": {"index": 0}}\n',
     b'{"trace_id": "t0-1", "info": {"train": 5}, "branches": [{"index": 9}, {"index": true}]}\n',
     b'{"trace_id": "t0-1", "branches": [{"index": 0, "advantages": "x", "entropies": [1e999]}]}\n',
-    b"\xff\xfe" * 50, b'{"trace_id": "t0-1", "info": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001,
+    b'{"trace_id": "t0-1", "info": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001 + b"\n",
+    b"\xff\xfe" * 50,
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", [HOSTILE, *([line] for line in HOSTILE)])
+def test_a_bad_update_costs_nothing_but_itself(tmp_path: Path, lines: list[bytes]) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=2)
+    bad = [
+        {"trace_id": "t1-1", "branches": [{"index": 0, name: [None, None, value, *[-0.5] * 23]}]}
+        for name in ("trainer_logprobs", "entropies", "advantages")
+        for value in (None, "x", 10**400)
+    ]
+    append(folder, *bad, *lines)
+    # Neither this file of other updates nor ids that JSON escapes change what is read.
+    update = {"trace_id": "t0-1", "info": {"train": {"effective": True, "trained_at_step": 50}}}
+    write(updates_of(folder) / "trainer" / "00000.jsonl.bak", [update])
+    for file in folder.rglob("00001.jsonl"):
+        file.write_bytes(file.read_bytes().replace(b'"t1-', b'"\\u0074\\u0031-'))
+    scan = read(folder)
+    assert scan.responses["response_tokens"].tolist() == [24.0] * 14
+    assert sorted(set(scan.responses["step"])) == [0, 1]
+    assert scan.bad_lines == []
+    if lines is HOSTILE:
+        assert "4 lines of trainer/00001.jsonl are not updates" in remarks(scan)[0]
 
 
 @pytest.mark.parametrize("arrays", [(), ("logprobs",), ("logprobs", "trainer_logprobs")])
@@ -192,13 +211,23 @@ def test_a_turn_that_was_not_trained_on_is_absent_and_not_nan(tmp_path, arrays):
     assert "nan_metrics" not in {finding.id for finding in run_checks(tables).findings}
 
 
-@pytest.mark.parametrize("line", HOSTILE)
-def test_a_bad_update_costs_nothing_but_itself(tmp_path: Path, line: bytes) -> None:
-    folder = run(tmp_path / "run", 0.0, steps=2)
-    append(folder, line)
-    scan = read(folder)
-    assert len(scan.responses) == 14
-    assert scan.bad_lines == []
+def test_what_updates_lack_is_missing_and_what_a_newer_writer_adds_is_named(tmp_path) -> None:
+    folder = run(tmp_path / "run", 0.0, steps=4)
+    added = [{"index": 0, "value_estimates": [None, None, *[0.5] * 24]}]
+    append(folder, {"trace_id": "t2-1", "info": {"loss": {"weight": 2}}, "branches": added})
+    unread = next(note.text for note in read(folder).notes if note.kind == "not_taken")
+    assert "traces.info.loss" in unread and "traces.nodes.value_estimates" in unread
+    for name in ("nodes.logprobs", "nodes.message", "nodes.token_ids", "nodes.mask", "rewards"):
+        assert f"traces.{name} " not in unread
+    trainer = updates_of(folder) / "trainer" / "00001.jsonl"
+    trainer.write_text(re.sub(r'.*"t3-.*\n', "", trainer.read_text()))
+    # The sampler does not take the trainer's place.
+    known = read(folder).responses.groupby("step")["surprisal_mean"].count()
+    assert known.tolist() == [7, 7, 7, 0]
+    for file in (updates_of(folder) / "orchestrator").iterdir():
+        file.unlink()
+    scan = read(folder)  # without marks of use every trace is a training row
+    assert len(scan.responses) == 32 and scan.responses["step"].max() == 2  # as logged
 
 
 def test_a_cycle_of_nodes_ends(tmp_path: Path) -> None:
@@ -228,68 +257,3 @@ def test_of_a_damaged_chunk_of_updates_what_is_before_the_damage_is_read(tmp_pat
     path.write_bytes(data[:kept] or b"no zstandard at all")
     assert 0 < len(read(folder).responses) <= 28
     assert f"{chunk} ends early" in remarks(read(folder))[0]
-
-
-def test_lines_that_are_no_updates_are_told(tmp_path: Path) -> None:
-    folder = run(tmp_path / "run", 0.0, steps=4)
-    append(folder, b"nothing\n[1]\n")
-    (remark,) = remarks(read(folder))
-    assert "2 lines of trainer/00001.jsonl are not updates" in remark
-
-
-def test_a_chunk_that_lies_beside_its_packed_copy_counts_once(tmp_path: Path) -> None:
-    folder = run(tmp_path / "run", 0.0, steps=4)
-    wanted = read(folder).responses["advantage_mean"].tolist()
-    for chunk in folder.rglob("00000.jsonl.zst"):
-        chunk.with_suffix("").write_bytes(unpacked(chunk))
-    assert read(folder).responses["advantage_mean"].tolist() == wanted
-
-
-def test_only_files_of_updates_are_merged(tmp_path: Path) -> None:
-    folder = run(tmp_path / "run", 0.0, steps=2)
-    update = {"trace_id": "t0-1", "info": {"train": {"effective": True, "trained_at_step": 50}}}
-    write(updates_of(folder) / "trainer" / "00000.jsonl.bak", [update])
-    assert sorted(set(read(folder).responses["step"])) == [0, 1]
-
-
-def test_ids_that_json_escapes_are_found(tmp_path: Path) -> None:
-    folder = run(tmp_path / "run", 0.0, steps=2)
-    for file in folder.rglob("00001.jsonl"):
-        file.write_bytes(file.read_bytes().replace(b'"t1-', b'"\\u0074\\u0031-'))
-    assert len(read(folder).responses) == 14
-
-
-@pytest.mark.parametrize("bad", [None, "x", 10**400])
-def test_one_bad_value_of_an_update_costs_no_token(tmp_path: Path, bad: Any) -> None:
-    folder = run(tmp_path / "run", 0.0, steps=2)
-    lines = [
-        {"trace_id": "t1-1", "branches": [{"index": 0, name: [None, None, bad, *[-0.5] * 23]}]}
-        for name in ("trainer_logprobs", "entropies", "advantages")
-    ]
-    append(folder, *lines)
-    responses = read(folder).responses
-    assert responses["response_tokens"].tolist() == [24.0] * 14
-    assert len(responses) == 14
-
-
-def test_where_the_trainer_is_missing_the_sampler_does_not_take_its_place(tmp_path: Path) -> None:
-    folder = run(tmp_path / "run", 0.0, steps=4)
-    trainer = updates_of(folder) / "trainer" / "00001.jsonl"
-    kept = [line for line in trainer.read_text().splitlines() if '"t3-' not in line]
-    trainer.write_text("\n".join(kept) + "\n")
-    responses = read(folder).responses
-    known = responses.groupby("step")["surprisal_mean"].count().tolist()
-    assert known == [7, 7, 7, 0]
-
-
-def test_a_newer_writers_fields_are_named_and_those_read_are_not(tmp_path: Path) -> None:
-    folder = run(tmp_path / "run", 0.0, steps=2)
-    update = {"trace_id": "t1-1", "info": {"loss": {"weight": 2}}, "branches": [
-        {"index": 0, "value_estimates": [None, None, *[0.5] * 24]}]}  # fmt: skip
-    append(folder, update)
-    unread = next(note.text for note in read(folder).notes if note.kind == "not_taken")
-    assert "traces.info.loss" in unread
-    assert "traces.nodes.value_estimates" in unread
-    for name in ("logprobs", "message", "token_ids", "mask", "sampled"):
-        assert f"traces.nodes.{name} " not in unread
-    assert "traces.rewards" not in unread

@@ -9,6 +9,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -104,25 +105,16 @@ def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die
     assert store.files("cluster/report") == wanted
 
 
-def test_what_tasks_share_is_sent_once(nodes, log, tmp_path, monkeypatch):
+def test_what_tasks_share_is_sent_once(nodes, log, tmp_path):
     import ray
 
-    maps, puts = [], []
-    run, put = ray_executor.RayCluster.map, ray.put
-
-    def mapping(self, function, jobs, shared):
-        maps.append(function)
-        return run(self, function, jobs, shared)
-
-    monkeypatch.setattr(ray_executor.RayCluster, "map", mapping)
-
-    def putting(data):
-        puts.append(data)
-        return put(data)
-
-    monkeypatch.setattr(ray, "put", putting)
-    build(log, tmp_path / "report", ray=nodes.address)
-    assert len(puts) == len(maps) <= 4
+    cluster = ray_executor.RayCluster
+    with (
+        patch.object(cluster, "map", autospec=True, side_effect=cluster.map) as maps,
+        patch.object(ray, "put", wraps=ray.put) as puts,
+    ):
+        build(log, tmp_path / "report", ray=nodes.address)
+    assert 0 < puts.call_count == maps.call_count <= 4
 
 
 def test_a_node_that_has_just_died_takes_no_part(nodes, log: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import math
 import os
@@ -42,21 +41,15 @@ def test_a_last_line_without_line_end_is_a_row_or_said_to_be_torn(tmp_path: Path
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"not json\n", "not valid JSON"),
-        (b'{"step": 1, "prompt": "\xff\xfe"}\n', "not valid UTF-8"),
         (b'{"a": "\x00"}\n', "NUL"),
-        (b"[1, 2]\n", "not an object but a list"),
         (b"17\n", "not an object but a number"),
         (b"null\n", "not an object but null"),
         (b"[" * 100_000 + b"\n", "not valid JSON"),
-        ({"step": 1, "prompt": "p", "response": "r"}, "no reward"),
         ({"prompt": "p", "response": "r", "reward": 1}, "no step"),
         (row(None), "step is null"),
         (row(True), "step is true"),
-        (row(1.5), "step is not an integer: 1.5"),
         (row("twelve"), "step is not an integer: 'twelve'"),
         (row([1]), "step is not an integer"),
-        (row(2**60), "step is beyond"),
         (row(10**30), "step is beyond"),
         (row(prompt=None), "prompt is not text but null"),
         (row(response=["a"]), "response is not text but a list"),
@@ -85,23 +78,15 @@ def test_blank_lines_bom_and_crlf_are_no_part_of_the_rows(tmp_path: Path) -> Non
     assert scan.prompt_texts() == ["2+2?"]
 
 
-def test_empty_file_is_noted(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", [GOOD])
-    write(tmp_path / "b.jsonl", [])
-    scan = read(tmp_path)
-    assert "empty_file" in kinds(scan)
-    assert [file.rows for file in scan.files] == [1, 0]
-
-
-@pytest.mark.parametrize("size", [900, 40_000_000])
-def test_line_over_the_limit_is_skipped(tmp_path, size, monkeypatch):
+def test_line_over_the_limit_is_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr("rlreport.read.chunk.MAX_LINE", 500)
-    path = write(tmp_path / "a.jsonl", [GOOD, row(response="x" * size), row(5)])
-    scan = read(path)
+    write(tmp_path / "a.jsonl", [GOOD, row(response="x" * 9_000_000), row(5)])
+    write(tmp_path / "empty.jsonl", [])
+    scan = read(tmp_path)
     assert scan.responses["step"].tolist() == [0, 5]
-    assert [bad.line for bad in scan.bad_lines] == [2]
-    assert scan.bad_lines[0].reason == "longer than 500 bytes"
+    assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [(2, "longer than 500 bytes")]
     assert scan.responses["line"].tolist() == [1, 3]
+    assert "empty_file" in kinds(scan) and [file.rows for file in scan.files] == [2, 0]
 
 
 def test_missing_numbers_in_arrays_are_skipped_by_means(tmp_path: Path) -> None:
@@ -154,23 +139,6 @@ def test_rows_in_no_order_are_no_restart(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = [row(int(step)) for step in rng.integers(0, 20, 200)]
     assert read(write(tmp_path / "a.jsonl", rows)).notes == []
-
-
-def test_identical_rows_are_all_kept(tmp_path: Path) -> None:
-    scan = read(write(tmp_path / "a.jsonl", [GOOD] * 5))
-    assert len(scan.responses) == 5
-    assert scan.responses["response_hash"].nunique() == 1
-
-
-def test_other_files_in_the_folder_are_left_alone_and_named(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", [GOOD])
-    (tmp_path / "README.md").write_text("notes")
-    (tmp_path / "trainer_state.json").write_text('{"log_history": [{"loss": 1, "step": 1}]}')
-    write(tmp_path / "metrics.jsonl", [{"step": 1, "data": {"loss": 1.0}}])
-    scan = read(tmp_path)
-    assert [file.name for file in scan.files] == ["a.jsonl"]
-    named = {note.file for note in scan.notes}
-    assert named == {"README.md", "metrics.jsonl", "trainer_state.json"}
 
 
 def test_symlinks_neither_loop_nor_count_twice(tmp_path: Path) -> None:
@@ -267,20 +235,6 @@ def test_compressed_logs_stream_in_both_passes(tmp_path, suffix, pack) -> None:
 
 
 @PACKED
-def test_truncated_archive_keeps_what_can_be_unpacked(tmp_path, suffix, pack) -> None:
-    rng = np.random.default_rng(0)
-    rows = [row(i, response=rng.bytes(50).hex()) for i in range(2000)]
-    data = write(tmp_path / "plain", rows).read_bytes()
-    whole = pack(data)
-    path = tmp_path / f"a.jsonl.{suffix}"
-    path.write_bytes(whole[: len(whole) * 3 // 4])
-    scan = read(path)
-    assert 500 < len(scan.responses) < 2000
-    assert all(bad.torn for bad in scan.bad_lines)
-    assert 1 <= scan.bad_count <= 2
-
-
-@PACKED
 def test_damage_costs_no_line_long_before_it(tmp_path, suffix, pack) -> None:
     lines = [json.dumps(row(i)).encode() + b"\n" for i in range(3000)]
     members = [pack(b"".join(lines[at : at + 100])) for at in range(0, 3000, 100)]
@@ -308,15 +262,14 @@ def test_urls_are_read_through_fsspec(tmp_path: Path) -> None:
     data = write(tmp_path / "a.jsonl", [tokens("a", step=i) for i in range(20)]).read_bytes()
     memory.pipe("/run/one/a.jsonl", data)
     memory.pipe("/run/b.jsonl.gz", gzip.compress(data))
-    scan = read("memory://run")
-    assert [file.name for file in scan.files] == ["b.jsonl.gz", "one/a.jsonl"]
-    assert len(scan.responses) == 40
-    assert next(iter(scan.rollouts.read([39]))).step == 19
-    assert len(read("memory://run/one/a.jsonl").responses) == 20
-    assert len(read("memory://run/*/*.jsonl").responses) == 20
-    assert len(read(f"file://{tmp_path}").responses) == 20
-    with pytest.raises(UsageError, match="memory://nothing"):
-        read("memory://nothing")
+    for url, names in {
+        "memory://run": ["b.jsonl.gz", "one/a.jsonl"],
+        "memory://run/*/*.jsonl": ["one/a.jsonl"],
+        f"file://{tmp_path}": ["a.jsonl"],
+    }.items():
+        scan = read(url)
+        assert [file.name for file in scan.files] == names
+        assert next(iter(scan.rollouts.read([len(scan.responses) - 1]))).step == 19
 
 
 def test_further_scalars_are_capped_with_a_note(tmp_path: Path) -> None:
@@ -328,7 +281,6 @@ def test_further_scalars_are_capped_with_a_note(tmp_path: Path) -> None:
 def test_system_prompt_and_pad_tokens_are_no_part_of_a_prompt(tmp_path: Path) -> None:
     rows = [row(prompt="<PAD>rules<|end|>Say hi."), row(prompt="other<|end|>Say hi.<PAD>")]
     scan = read(write(tmp_path / "a.jsonl", rows), system_end_token="<|end|>")
-    assert scan.responses["prompt_id"].tolist() == [0, 0]
     assert scan.prompt_texts() == ["Say hi."]
 
 
@@ -370,8 +322,7 @@ def test_every_json_file_of_an_archive_is_read(tmp_path: Path) -> None:
 
 
 def test_archives_are_read_from_folders_stores_and_the_cache(tmp_path: Path) -> None:
-    logs = tmp_path / "logs"
-    logs.mkdir()
+    (logs := tmp_path / "logs").mkdir()
     zipped(logs / "step_3.jsonl.zip", {"a.jsonl": '{"prompt":"p","response":"r","reward":1}\n'})
     zipped(logs / "step_4.json.zip", {"a.json": '{"prompt":"p","response":"r","reward":1}'})
     for _ in range(2):
@@ -428,8 +379,6 @@ def test_what_is_no_archive_is_said(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.zip").write_bytes(data)
     with pytest.raises(UnusableInputError, match=r"a\.jsonl\.zip"):
         read(tmp_path)
-    buffer = io.BytesIO()
-    zipfile.ZipFile(buffer, "w").close()
-    (tmp_path / "a.jsonl.zip").write_bytes(buffer.getvalue())
+    zipped(tmp_path / "a.jsonl.zip", {})
     with pytest.raises(UnusableInputError, match="no JSON object"):
         read(tmp_path)

@@ -38,21 +38,6 @@ def test_validation_stands_beside_training_and_further_splits_are_left_out(tmp_p
         read(tmp_path, split="test")
 
 
-def test_rows_that_name_their_split_are_read_whatever_the_path_says(tmp_path: Path) -> None:
-    rows = [row(1) | {"split": "train"}, row(1) | {"split": "val"}]
-    scan = read(write(tmp_path / "valid_run.jsonl", rows))
-    assert scan.responses["validation"].tolist() == [0, 1]
-    assert kinds(scan) == {"split"}
-
-
-def test_an_odd_entry_of_columns_costs_only_itself(tmp_path: Path) -> None:
-    line = {"step": ["3", None], "prompt": ["p", "p"], "completion": ["4", "5"], "Acc": [1.0, 0.0]}
-    good = {**line, "step": ["3", "3"]}
-    scan = read(write(tmp_path / "completions.jsonl", [good, line]))
-    assert {file.format for file in scan.files} == {"swift"}
-    assert (len(scan.responses), [bad.line for bad in scan.bad_lines]) == (3, [2])
-
-
 def test_a_format_that_fails_is_a_bad_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KeyError("surprise")
@@ -89,6 +74,9 @@ def test_rows_of_another_split_than_their_file_s_stand_beside(tmp_path: Path) ->
     assert scan.responses["validation"].tolist() == [0, 0, 1]
     assert responses(read(path, split="eval")) == ["eval"]
     assert kinds(read(path, split="train")) == {"other_split_rows"}
+    rows = [row(1, split="train"), row(1, split="val")]
+    scan = read(write(tmp_path / "valid_run.jsonl", rows))  # what rows say goes first
+    assert scan.responses["validation"].tolist() == [0, 1] and kinds(scan) == {"split"}
 
 
 def test_windows_of_the_token_table_are_cut_over_the_steps_of_training(tmp_path: Path) -> None:
@@ -180,37 +168,29 @@ def test_a_steps_mean_value_is_that_of_its_tokens_where_nothing_tells_returns(tm
     np.testing.assert_allclose(steps["value_mean"], [2.7 / 3, 0.6, np.nan])
 
 
-@pytest.mark.parametrize(
-    ("fields", "kind"),
-    [
-        ({}, 0),
-        ({"reward": math.nan}, 0),
-        ({"reward": None}, Missing.NULL),
-        ({"judge_failed": True}, Missing.JUDGE_FAILED),
-        ({"judge_failed": False}, 0),
-        ({"_ng_failure_class": "judge_failed", "reward": 0.0}, Missing.JUDGE_FAILED),
-        ({"_ng_failure_class": None}, 0),
-        ({"sample_loss_mask": 0.0}, Missing.MASKED),
-        ({"judge_failed": "True", "reward": None}, Missing.JUDGE_FAILED),
-        ({"reward_status": "timeout"}, Missing.JUDGE_FAILED),
-        ({"reward_status": "ok"}, 0),
-        ({"grade_valid": False}, Missing.JUDGE_FAILED),
-        ({"mask_sample": 1}, Missing.MASKED),
-        ({"is_masked": 0.25}, 0),
-        ({"loss_multiplier": 0.0}, Missing.MASKED),
-        ({"loss_multiplier": 1.0}, 0),
-        ({"grader_error": "HTTP 503"}, Missing.ERROR),
-        ({"reward_error": 0.3}, 0),
-        ({"judge_error": "none"}, 0),
-        ({"errors": ["the judge timed out"]}, Missing.ERROR),
-        ({"errors": ["tool: no such file"]}, 0),
-        ({"errors": ["sandbox died"], "reward": None}, Missing.ERROR),
-        ({"metadata": {"judge_failed": True}}, Missing.JUDGE_FAILED),
+GRADES: dict[int, list[dict[str, Any]]] = {
+    0: [
+        {}, {"reward": math.nan}, {"judge_failed": False}, {"_ng_failure_class": None},
+        {"is_masked": 0.25}, {"loss_multiplier": 1.0}, {"reward_error": 0.3},
+        {"judge_error": "none"}, {"errors": ["tool: no such file"]},
     ],
-)
-def test_kinds_of_missing_grades(fields: dict[str, Any], kind: int) -> None:
-    graded = row(**fields)
-    assert missing_grade(graded, null=graded["reward"] is None) == kind
+    Missing.NULL: [{"reward": None}],
+    Missing.JUDGE_FAILED: [
+        {"judge_failed": True}, {"judge_failed": "True", "reward": None},
+        {"metadata": {"judge_failed": True}}, {"_ng_failure_class": "judge_failed", "reward": 0.0},
+    ],
+    Missing.MASKED: [{"sample_loss_mask": 0.0}, {"mask_sample": 1}, {"loss_multiplier": 0.0}],
+    Missing.ERROR: [
+        {"grader_error": "HTTP 503"}, {"errors": ["the judge timed out"]},
+        {"errors": ["sandbox died"], "reward": None},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", GRADES)
+def test_kinds_of_missing_grades(kind: int) -> None:
+    for graded in (row(**fields) for fields in GRADES[kind]):
+        assert missing_grade(graded, null=graded["reward"] is None) == kind, graded
 
 
 def test_missing_grades_are_in_no_figure_and_counted_by_kind(tmp_path: Path) -> None:
@@ -226,12 +206,9 @@ def test_missing_grades_are_in_no_figure_and_counted_by_kind(tmp_path: Path) -> 
     notes = [(note.text.split(",")[0], note.count) for note in scan.notes
              if note.kind == MISSING_GRADES]  # fmt: skip
     assert notes == [("responses whose reward is null", 2), ("responses whose judge failed", 1)]
-
-
-def test_a_mask_on_every_response_means_something_else(tmp_path: Path) -> None:
-    scan = read(write(tmp_path / "run.jsonl", [row(masked=True)] * 3))
-    assert scan.responses["reward"].notna().all()
-    assert not scan.responses["missing_grade"].any()
+    # On every response it means something else.
+    scan = read(write(tmp_path / "masked.jsonl", [row(masked=True)] * 3))
+    assert scan.responses["reward"].notna().all() and not scan.responses["missing_grade"].any()
 
 
 OLDER = [
@@ -242,32 +219,25 @@ OLDER = [
 NEWER = [tokens("new", "y", step=step) for step in range(5, 15)]
 
 
-def steps_of(scan: Scan, split: int) -> list[int]:
-    return scan.responses.loc[scan.responses["validation"] == split, "step"].tolist()
-
-
-def test_validation_of_an_earlier_step_is_no_restart(tmp_path: Path) -> None:
-    rows = [row(step) for step in range(20)]
-    rows[10:10] = [row(5, split="val"), row(5, split="val")]
-    path = write(tmp_path / "a.jsonl", rows)
-    for restarts in ("all", "last"):
-        scan = read(path, restarts=restarts)
-        assert "restart" not in kinds(scan)
-        assert steps_of(scan, 0) == list(range(20))
-        assert steps_of(scan, 1) == [5, 5]
-
-
-def test_validation_that_a_restart_logged_again_counts_once(tmp_path: Path) -> None:
-    def attempt(steps: range, reward: float) -> list[dict]:
+def test_a_restart_in_a_file_is_noted_and_its_older_rows_can_be_left_out(tmp_path: Path) -> None:
+    def logged(steps: range, reward: float) -> list[dict]:
+        """Return rows of training, and of a validation of the step 5, which is no restart."""
         own = [row(step, reward=reward) for step in steps]
-        own[1:1] = [row(5, split="val", reward=reward)]
+        own[8:8] = [row(5, split="val", reward=reward), failed(steps[8])]
         return own
 
-    path = write(tmp_path / "a.jsonl", [*attempt(range(5, 15), 0.0), *attempt(range(5, 20), 1.0)])
-    scan = read(path, restarts="last")
-    assert steps_of(scan, 0) == list(range(5, 20))
-    assert steps_of(scan, 1) == [5]
-    assert set(scan.responses["reward"]) == {1.0}
+    path = write(tmp_path / "a.jsonl", [*logged(range(4, 14), 0.0), *logged(range(6, 20), 1.0)])
+    scan = read(path)
+    (note,) = (note for note in scan.notes if note.kind == "restart")
+    assert note.text.startswith("steps 5 to 13 were logged again")  # validation of 5, too
+    assert scan.repeated == dict.fromkeys(range(6, 14), 1)
+    assert scan.failed == {12: 1, 14: 1}
+    last = read(path, restarts="last")
+    training = last.responses[last.responses["validation"] == 0]
+    assert training["step"].tolist() == list(range(4, 20))
+    assert training["reward"].tolist() == [0.0] * 2 + [1.0] * 14
+    assert last.responses["step"][last.responses["validation"] == 1].tolist() == [5]
+    assert last.failed == {14: 1}
 
 
 @pytest.mark.parametrize("lines", ["a.jsonl", "a.jsonl.gz"])
@@ -303,81 +273,64 @@ def test_a_cached_scan_with_the_replaced_rows_is_not_taken_for_one_without(tmp_p
     assert rows == {"all": 20, "last": 15}
 
 
-def attempt(
-    folder: Path, name: str, steps: range, rows: int = 4, topic: str = "", **fields: object
-) -> None:
-    write(
-        folder / name,
-        [row(s, prompt=f"{topic}{s} {i}", **fields) for s in steps for i in range(rows)],
-    )
+Logged = dict[str, dict[int, int]]
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("attempt_1.jsonl", "attempt_2.jsonl"),
-        ("a/rank_0.jsonl", "a/rank_1.jsonl", "b/rank_0.jsonl", "b/rank_1.jsonl"),
-    ],
-)
-def test_a_file_per_attempt_is_noted_and_the_last_one_can_be_chosen(names, tmp_path):
-    half = len(names) // 2
-    for i, name in enumerate(names):
-        steps = range(61) if i < half else range(50, 101)
-        attempt(tmp_path, name, steps, reward=float(i >= half))
-    scan = read(tmp_path)
-    (note,) = (note for note in scan.notes if note.kind == "restart")
-    assert note.text == (
-        "steps 50 to 60 were logged again, as after a restart; all rows kept "
-        "(--restarts last leaves out these rows)"
-    )
-    assert (note.count, note.file) == (11 * 4 * half, names[0])
-    last = read(tmp_path, restarts="last")
-    assert len(scan.responses) - len(last.responses) == note.count
-    assert set(last.responses.loc[last.responses["step"] >= 50, "reward"]) == {1.0}
-    assert set(last.responses["step"]) == set(range(101))
-    assert "older rows left out" in next(n.text for n in last.notes if n.kind == "restart")
+def steps(first: int, last: int, rows: int = 4) -> dict[int, int]:
+    """Return step to the number of its rows."""
+    return dict.fromkeys(range(first, last + 1), rows)
 
 
-@pytest.mark.parametrize(
-    ("older", "newer", "again"),
-    [
-        (range(20), range(100), range(20)),
-        (range(100), range(50, 70), range(50, 70)),
-        (range(100), range(50, 100), range(50, 100)),
-    ],
-)
-def test_an_attempt_that_starts_anew_or_is_behind_shares_prompts(older, newer, again, tmp_path):
-    attempt(tmp_path, "a.jsonl", older, reward=0.0)
-    attempt(tmp_path, "b.jsonl", newer, rows=6, reward=1.0)
-    scan = read(tmp_path)
-    assert scan.repeated == dict.fromkeys(again, 4)
-    last = read(tmp_path, restarts="last")
-    assert len(scan.responses) - len(last.responses) == 4 * len(again)
-    assert set(last.responses.loc[last.responses["step"].isin(again), "reward"]) == {1.0}
+ATTEMPTS: dict[str, tuple[Logged, Logged]] = {
+    "two": ({"attempt_1": steps(0, 60), "attempt_2": steps(50, 100)},
+            {"attempt_1": steps(0, 49), "attempt_2": steps(50, 100)}),
+    "ranks": ({f"{a}/{rank}": steps(*of) for a, of in (("a", (0, 60)), ("b", (50, 100)))
+               for rank in "01"},
+              {f"{a}/{rank}": steps(*of) for a, of in (("a", (0, 49)), ("b", (50, 100)))
+               for rank in "01"}),
+    "anew": ({"a": steps(0, 19), "b": steps(0, 99, 6)}, {"b": steps(0, 99, 6)}),
+    "behind": ({"a": steps(0, 99), "b": steps(50, 69, 6)},
+               {"a": steps(0, 49) | steps(70, 99), "b": steps(50, 69, 6)}),
+    "to the end": ({"a": steps(0, 99), "b": steps(50, 99, 6)},
+                   {"a": steps(0, 49), "b": steps(50, 99, 6)}),
+    "within a step": ({"a": steps(0, 9, 8) | {10: 1}, "b": steps(10, 19, 8)},
+                      {"a": steps(0, 9, 8), "b": steps(10, 19, 8)}),
+    "any size": ({"a": {s: 4 + 5 * (s % 3) for s in range(60)},
+                  "b": {s: 4 + 5 * (s % 3) for s in range(50, 100)}},
+                 {"a": {s: 4 + 5 * (s % 3) for s in range(50)},
+                  "b": {s: 4 + 5 * (s % 3) for s in range(50, 100)}}),
+    "file per step": ({f"{a}/rollout_{s:03}": {s: 4} for a, of in (("a", (0, 60)), ("b", (50, 99)))
+                       for s in steps(*of)},
+                      {f"{a}/rollout_{s:03}": {s: 4} for a, of in (("a", (0, 49)), ("b", (50, 99)))
+                       for s in steps(*of)}),
+    "inside": ({"a": steps(0, 29), "b": steps(10, 14), "c": steps(20, 39)},
+               {"a": steps(0, 9) | steps(15, 19), "b": steps(10, 14), "c": steps(20, 39)}),
+    "further back": ({"a": steps(0, 19), "b": steps(10, 24), "c": steps(5, 29)},
+                     {"a": steps(0, 4), "c": steps(5, 29)}),
+    "around": ({"run_1": steps(10, 19), "run_2": steps(0, 29)}, {"run_2": steps(0, 29)}),
+}  # fmt: skip
+"""Files of attempts, and what ``--restarts last`` leaves of them."""
+
+
+@pytest.mark.parametrize("case", ATTEMPTS)
+def test_attempts_in_files_of_their_own_are_noted_and_the_last_can_be_chosen(case, tmp_path):
+    files, left = ATTEMPTS[case]
+    for name, rows in files.items():
+        made = [row(s, prompt=f"{s} {n}") for s, count in rows.items() for n in range(count)]
+        write(tmp_path / f"{name}.jsonl", made)
+    scan, last = read(tmp_path), read(tmp_path, restarts="last")
+    notes = [note for note in scan.notes if note.kind == "restart"]
+    kept = "all rows kept (--restarts last leaves out these rows)"
+    assert notes and all(note.text.endswith(kept) for note in notes)
+    again = len(scan.responses) - len(last.responses)
+    assert sum(note.count for note in notes) == sum(scan.repeated.values()) == again
     assert last.repeated == {}
-
-
-def test_attempts_with_steps_of_any_size_or_a_file_per_step_are_noted(tmp_path: Path) -> None:
-    for name, steps in (("a", range(60)), ("b", range(50, 100))):
-        rows = [row(step) for step in steps for _ in range(4 + 5 * (step % 3))]
-        write(tmp_path / "sizes" / f"{name}.jsonl", rows)
-        for step in steps:
-            attempt(
-                tmp_path / "steps", f"try_{name}/rollout_{step:03}.jsonl", range(step, step + 1)
-            )
-    for folder in ("sizes", "steps"):
-        assert [*read(tmp_path / folder).repeated] == [*range(50, 60)]
-
-
-def test_an_attempt_that_ended_within_a_step_is_noted(tmp_path: Path) -> None:
-    attempt(tmp_path, "a.jsonl", range(10), rows=8)
-    with (tmp_path / "a.jsonl").open("ab") as log:
-        log.write(write(tmp_path / "part", [row(10, prompt="10 0")]).read_bytes())
-    (tmp_path / "part").unlink()
-    attempt(tmp_path, "b.jsonl", range(10, 20), rows=8)
-    (note,) = (note for note in read(tmp_path).notes if note.kind == "restart")
-    assert (note.count, note.file) == (1, "a.jsonl")
-    assert "steps 10 were logged again" in note.text
+    found = {
+        last.files[int(str(file))].name.removesuffix(".jsonl"): logged.value_counts().to_dict()
+        for file, logged in last.responses.groupby("file")["step"]
+    }
+    assert found == left
+    assert "older rows left out" in next(n.text for n in last.notes if n.kind == "restart")
 
 
 @pytest.mark.parametrize(
@@ -395,12 +348,19 @@ def test_an_attempt_that_ended_within_a_step_is_noted(tmp_path: Path) -> None:
     ],
 )
 def test_other_files_with_the_same_steps_are_no_attempts(files, tmp_path):
-    for name, steps in files.items():
-        attempt(tmp_path, name, steps, topic=f"{name} ")
+    for name, logged in files.items():
+        write(tmp_path / name, [row(s, prompt=f"{name} {s} {n}") for s in logged for n in range(4)])
     scan = read(tmp_path, restarts="last")
     assert "restart" not in kinds(scan)
-    assert len(scan.responses) == sum(4 * len(steps) for steps in files.values())
+    assert len(scan.responses) == sum(4 * len(logged) for logged in files.values())
     assert scan.repeated == {}
+
+
+def test_a_log_that_is_continued_in_a_new_file_within_a_step_has_no_attempts(tmp_path):
+    rows = [row(step, prompt=str(i)) for step in range(20) for i in range(8)]
+    write(tmp_path / "log.jsonl", rows[:83])
+    write(tmp_path / "log.new.jsonl", rows[83:])
+    assert kinds(read(tmp_path)) == set()
 
 
 @pytest.mark.parametrize("pool", [5, 1000])
@@ -411,25 +371,8 @@ def test_an_environment_that_begins_later_is_no_attempt_if_prompts_recur(pool, t
     assert ("restart" in kinds(read(tmp_path))) == (pool == 1000)
 
 
-def test_a_log_that_is_continued_in_a_new_file_within_a_step_has_no_attempts(tmp_path):
-    rows = [row(step, prompt=str(i)) for step in range(20) for i in range(8)]
-    write(tmp_path / "log.jsonl", rows[:83])
-    write(tmp_path / "log.new.jsonl", rows[83:])
-    scan = read(tmp_path, restarts="last")
-    assert "restart" not in kinds(scan)
-    assert len(scan.responses) == len(rows)
-
-
 def failed(step: int) -> dict[str, object]:
     return row(step, response="", reward=None, errors=["timeout"])
-
-
-def test_failed_rollouts_that_a_restart_logged_again_are_not_counted(tmp_path: Path) -> None:
-    first = [row(step) if n else failed(step) for step in range(6) for n in range(4)]
-    again = [row(step) for step in range(3, 8) for _ in range(4)]
-    path = write(tmp_path / "a.jsonl", [*first, *again])
-    assert read(path, restarts="last").failed == {0: 1, 1: 1, 2: 1}
-    assert read(path).failed == dict.fromkeys(range(6), 1)
 
 
 def test_of_the_rows_of_a_rollout_the_last_of_its_file_and_step_counts(tmp_path: Path) -> None:
@@ -451,22 +394,6 @@ def test_of_the_rows_of_a_rollout_the_last_of_its_file_and_step_counts(tmp_path:
     noted = [note for note in scan.notes if note.kind == "branches"]
     assert [(note.file, note.count) for note in noted] == [("rank_0.jsonl", 6), ("rank_1.jsonl", 6)]
     assert [file.rows for file in scan.files] == [16, 16]
-
-
-def test_a_restart_is_reported_and_its_older_rows_can_be_left_out(tmp_path: Path) -> None:
-    steps = [0, 1, 2, 3, 4, 5, 3, 4, 5, 6]
-    path = write(tmp_path / "a.jsonl", [row(step, reward=i) for i, step in enumerate(steps)])
-    scan = read(path)
-    assert len(scan.responses) == 10
-    (note,) = scan.notes
-    assert note.kind == "restart"
-    assert "3 to 5" in note.text
-    assert "--restarts last leaves out these rows" in note.text
-    assert scan.repeated == {3: 1, 4: 1, 5: 1}
-    last = read(path, restarts="last")
-    assert last.responses["step"].tolist() == [0, 1, 2, 3, 4, 5, 6]
-    assert last.responses["reward"].tolist() == [0, 1, 2, 6, 7, 8, 9]
-    assert last.ngrams is not None and len(last.ngrams.rows) == last.files[0].rows == 7
 
 
 def test_columns_of_rows_that_are_left_out_take_no_room(tmp_path: Path) -> None:
@@ -500,27 +427,6 @@ def test_validation_outside_the_sample_does_not_make_figures_sampled(tmp_path, m
     lines = [row(0, split=split) for split in ("train", "train", "val", "val") for _ in range(3)]
     scan = read(write(tmp_path / "a.jsonl", lines))
     assert (scan.sampled, scan.sampled_of, len(scan.responses)) == (6, 6, 12)
-
-
-ATTEMPTS = {
-    "inside": ({"a": (0, 29), "b": (10, 14), "c": (20, 39)}, {"a": 15, "b": 5, "c": 20}),
-    "further back": ({"a": (0, 19), "b": (10, 24), "c": (5, 29)}, {"a": 5, "c": 25}),
-    "around": ({"run_1": (10, 19), "run_2": (0, 29)}, {"run_2": 30}),
-}
-
-
-@pytest.mark.parametrize("case", ATTEMPTS)
-def test_of_several_attempts_each_step_is_of_the_last_that_logged_it(case, tmp_path):
-    files, expected = ATTEMPTS[case]
-    for name, (first, last) in files.items():
-        rows = [row(s, prompt=f"p{n}") for s in range(first, last + 1) for n in range(6)]
-        write(tmp_path / f"{name}.jsonl", rows)
-    scan = read(tmp_path, restarts="last")
-    kept = scan.responses.groupby("file")["step"].nunique().to_dict()
-    assert {
-        Path(scan.files[int(str(file))].name).stem: steps for file, steps in kept.items()
-    } == expected
-    assert set(scan.responses.groupby("step").size()) == {6}
 
 
 def test_an_advantage_beside_the_text_is_that_of_the_response(tmp_path):

@@ -10,12 +10,14 @@ import pickle
 import random
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -24,15 +26,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from rlreport.errors import RlreportError, UsageError
+from rlreport.errors import UsageError
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.choice import Choice
 from rlreport.read.chunk import Chunk, read_chunk
 from rlreport.read.detect import LogFiles, detect_formats
-from rlreport.read.files import ByteRange, LogFormat, byte_ranges, find_sources, grouped_ranges
+from rlreport.read.files import ByteRange, LogFormat, byte_ranges, find_sources
 from rlreport.read.logs import read_chunks, read_logs
 from rlreport.read.tables import extras_table, log_rows, response_table, tool_table
-from rlreport.system.stores import Source, read_ranges, shown, zstd
+from rlreport.system.stores import Source, shown, zstd
 from rlreport.system.workers import Progress, Workers
 from tests.forms import files_below
 from tests.reading import read, row, tokens, write
@@ -101,15 +103,10 @@ def small(store: Store) -> str:
 @pytest.mark.parametrize("kept", [True, False])
 def test_many_small_objects_are_requested_together(store, small, monkeypatch, kept):
     monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", kept << 28)
-    together = []
-    cat_ranges = store.system.cat_ranges
-
-    def counting(paths, *args, **options):
-        together.append(len(paths))
-        return cat_ranges(paths, *args, **options)
-
-    monkeypatch.setattr(store.system, "cat_ranges", counting)
+    asked = Mock(wraps=store.system.cat_ranges)
+    monkeypatch.setattr(store.system, "cat_ranges", asked)
     assert len(read(small).responses) == 300
+    together = [len(call.args[0]) for call in asked.call_args_list]
     assert together == [16, 256, 44, *([] if kept else [300])]  # detection, table, chosen rows
 
 
@@ -158,16 +155,6 @@ def test_what_was_found_in_a_store_is_kept_until_it_changes(store: Store, tmp_pa
     assert again.responses.equals(first.responses)
     store.put("kept/a.jsonl", b"".join(lines[::-1]))
     assert read(url, cache=cache).responses["offset"].tolist() != first.responses["offset"].tolist()
-
-
-def test_ranges_are_those_asked_for_in_the_order_asked_for(store: Store) -> None:
-    data = bytes(range(256)) * 4096
-    store.put("ranges/a.jsonl", data)
-    store.put("ranges/b.jsonl", data[::-1])
-    a, b = find_sources([f"s3://{BUCKET}/ranges"]).sources
-    asked = [(b, 5, 9), (a, 900_000, 900_100), (a, 0, 3), (a, 2, 70_000), (a, 0, 3)]
-    wanted = [data[::-1][5:9], *(data[i:j] for _, i, j in asked[1:])]
-    assert read_ranges(asked) == wanted
 
 
 @pytest.mark.parametrize(
@@ -322,22 +309,6 @@ def test_small_buffers_and_small_batches_change_nothing(sources, whole, monkeypa
     assert_same(tables([read_chunk(ranges, *SETTINGS)], sources), whole)
 
 
-def test_a_file_without_bytes_and_a_compressed_one_are_one_range_each() -> None:
-    files = [Source("a.jsonl", "/a.jsonl", 0), Source("a.jsonl.gz", "/a.jsonl.gz", 10**9, "gz")]
-    ranges = byte_ranges(files, [LogFormat()] * 2)
-    assert [(one.start, one.stop) for one in ranges] == [(0, 0), (0, None)]
-
-
-def test_small_files_are_read_together_and_large_ones_alone() -> None:
-    sizes = [1000] * 300 + [40 << 20, 1000, 1000, 3 << 20, 3 << 20]
-    files = [Source(f"{i}.jsonl", f"/{i}.jsonl", size) for i, size in enumerate(sizes)]
-    ranges = byte_ranges(files, [LogFormat()] * len(files))
-    groups = grouped_ranges(ranges)
-    assert [one for group in groups for one in group] == ranges
-    assert [len(group) for group in groups] == [256, 44, 1, 1, 4]
-    assert grouped_ranges([]) == []
-
-
 def _unpacked(packed: bytes) -> tuple[bytes, bool]:
     """Return what can be read, and whether it ends early."""
     source = Source("a.zst", os.devnull, len(packed), "zst", content=packed)
@@ -388,36 +359,18 @@ def test_any_number_of_processes_reads_the_same(sources, monkeypatch, workers):
                 assert_array_equal(values, getattr(theirs, item.name))
 
 
-def test_an_error_of_ours_in_a_process_reaches_the_user(tmp_path, monkeypatch):
-    def fail(*_: object, **__: object) -> None:
-        raise RlreportError("the reason")
-
-    monkeypatch.setattr("rlreport.read.logs.read_chunk", fail)
-    with pytest.raises(RlreportError, match="the reason"):
-        read(write(tmp_path / "a.jsonl", [tokens("a")]))
-
-
 def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(sources, monkeypatch):
     monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
 
+    counts: list[list[float]] = []
+
     class Counting(Progress):
-        def __init__(self) -> None:
-            self.counts: list[list[float]] = []
-
         def phase(self, name: str, total: float, unit: str):
-            self.counts.append([0, total])
-            return self
+            count = [0, total]
+            counts.append(count)
+            return nullcontext(lambda amount: count.__setitem__(0, count[0] + amount))
 
-        def advance(self, amount: float) -> None:
-            self.counts[-1][0] += amount
-
-        def __enter__(self):
-            return self.advance
-
-        def __exit__(self, *error: object) -> None: ...
-
-    counting = Counting()
     folder = Path(sources[0].path).parent
-    scan = read_logs([folder], ReadOptions(workers=1), GaeOptions(), counting)
+    scan = read_logs([folder], ReadOptions(workers=1), GaeOptions(), Counting())
     size, rows = sum(source.size for source in sources), len(scan.responses)
-    assert counting.counts == [[size, size], [rows, rows]]
+    assert counts == [[size, size], [rows, rows]]

@@ -11,7 +11,7 @@ from rlreport.cli import main
 from rlreport.read import choice
 from tests.forms import everything
 from tests.pages_reading import rows_data
-from tests.reading import row, write
+from tests.reading import row, tokens, write
 from tests.schemas import validate
 
 LIMIT, STEPS, EACH = 1024, 9, 176
@@ -38,25 +38,20 @@ def command(*arguments) -> None:
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
     """A log of more responses than the sample has, in which a symbol spreads with the reward."""
-    rng = random.Random(0)
-    path = tmp_path_factory.mktemp("sampled") / "log.jsonl"
-    with path.open("w", encoding="utf-8") as file:
-        for i in range(STEPS * EACH):
-            step, words = i // EACH, rng.choices("abcdefgh", k=5)
-            hacked = rng.random() < step / STEPS
-            tokens = [f" {word}" for word in [*words, "🎉" if hacked else "i"]]
-            figures = {
-                "response_tokens": tokens,
-                "logprobs": [-0.5] * 6,
-                "ref_logprobs": [-0.25 - rng.random() for _ in tokens],
-                "values": [0.5] * 6,
-                "token_rewards": [0.0] * 5 + [1.0],
-            }
-            text = "".join(tokens)
-            reward = hacked + rng.random() / 4
-            one = row(step, prompt=f"p{i % EACH // 4}", response=text, reward=reward, **figures)
-            file.write(json.dumps(one) + "\n")
-    return path
+    rng, rows = random.Random(0), []
+    for i in range(STEPS * EACH):
+        step, words = i // EACH, rng.choices("abcdefgh", k=5)
+        hacked = rng.random() < step / STEPS
+        strings = [f" {word}" for word in [*words, "🎉" if hacked else "i"]]
+        figures = {
+            "logprobs": [-0.5] * 6,
+            "ref_logprobs": [-0.25 - rng.random() for _ in strings],
+            "token_rewards": [0.0] * 5 + [1.0],
+        }
+        texts = {"prompt": f"p{i % EACH // 4}", "response": "".join(strings)}
+        reward = hacked + rng.random() / 4
+        rows.append(tokens(*strings, step=step, reward=reward, **texts, **figures))
+    return write(tmp_path_factory.mktemp("sampled") / "log.jsonl", rows)
 
 
 @pytest.fixture(scope="module")

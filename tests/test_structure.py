@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import shutil
-import subprocess
 import tomllib
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -15,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import rlreport
-from rlreport.pages.templates import assets, join_scripts
+from rlreport.pages.templates import assets
 from rlreport.text.language import TAGS, language
 
 PACKAGE = Path(rlreport.__file__).parent
@@ -113,26 +111,6 @@ def targets(node: ast.Import | ast.ImportFrom) -> set[str]:
 
 
 STATIC = Path(__file__).resolve().parents[1] / "static"
-
-
-def test_the_joined_script_has_modules_after_those_they_import_and_leaks_no_name(tmp_path):
-    sources = {
-        "page/main.js": 'import { twice as f } from "../list/sums.js";\nglobalThis.answer = f(21);',
-        "list/sums.js": 'import { two } from "./two.js";\nexport const twice = (x) => two * x;\n',
-        "list/two.js": "export const two = 2;\n",
-    }
-    for name, source in sources.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(source, "utf-8")
-    joined = join_scripts(tmp_path, "page/main.js")
-    assert re.findall(r'^modules\["([^"]*)"\]', joined, re.M) == [*sources][::-1]
-    assert "import" not in joined
-    assert "export" not in joined
-    if shutil.which("node") is None:
-        pytest.skip("needs node to run the script")
-    script = joined + "console.log(answer, typeof modules, typeof twice);"
-    done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["42", "undefined", "undefined"]
 
 
 def test_nothing_of_ours_turns_text_into_markup_or_code() -> None:

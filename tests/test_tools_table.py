@@ -5,6 +5,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from html import unescape
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,34 +23,29 @@ STEPS, EACH, TOOLS = 20, 6, ("python", "search", "read")
 def rollouts(tools: tuple[str, ...] = TOOLS, ranges: bool = True) -> Iterator[dict[str, Any]]:
     """Yield rows of agents that call tools; from step 12 on the last one fails often."""
     rng = random.Random(0)
-    for step in range(STEPS):
-        for n in range(EACH):
-            turns: list[dict[str, Any]] = []
-            tokens: list[str] = []
-            mask: list[int] = []
-
-            def say(length: int, sampled: bool, **turn: Any) -> None:
-                start = len(tokens)  # noqa: B023 (called in this iteration)
-                tokens.extend(f" t{i}" for i in range(length))  # noqa: B023
-                mask.extend([int(sampled)] * length)  # noqa: B023
-                place = {"tokens": [start, start + length]} if ranges else {}
-                text = "x" * 3 * length
-                turns.append({"text": text, "sampled": sampled, **place, **turn})  # noqa: B023
-
-            for _ in range(rng.randint(1, 4)):
-                tool = rng.choice(tools)
-                say(rng.randint(2, 9), True, role="assistant", calls=[{"name": tool}])
-                fails = tool == tools[-1] and step >= 12 and rng.random() < 0.7
-                error = {"error": "FileNotFoundError"} if fails else {}
-                say(rng.randint(1, 40), False, role="tool", tool=tool, **error)
-            say(3, False, role="user")
-            say(rng.randint(2, 9), True, role="assistant")
-            row = {"step": step, "prompt": f"Task {n}", "reward": rng.random(), "turns": turns}
-            row["response"] = "\n".join(turn["text"] for turn in turns if turn["sampled"])
-            if ranges:
-                row |= {"response_tokens": tokens, "response_mask": mask}
-                row["logprobs"] = [-0.5] * len(tokens)
-            yield row
+    for step, n in product(range(STEPS), range(EACH)):
+        said: list[tuple[int, dict[str, Any]]] = []  # tokens of a turn, and the turn
+        for _ in range(rng.randint(1, 4)):
+            tool = rng.choice(tools)
+            said.append((rng.randint(2, 9), {"role": "assistant", "calls": [{"name": tool}]}))
+            fails = tool == tools[-1] and step >= 12 and rng.random() < 0.7
+            error = {"error": "FileNotFoundError"} if fails else {}
+            said.append((rng.randint(1, 40), {"role": "tool", "tool": tool, **error}))
+        said += [(3, {"role": "user"}), (rng.randint(2, 9), {"role": "assistant"})]
+        turns: list[dict[str, Any]] = []
+        mask: list[int] = []
+        for length, turn in said:
+            sampled, start = turn["role"] == "assistant", len(mask)
+            place = {"tokens": [start, start + length]} if ranges else {}
+            turns.append({"text": "x" * 3 * length, "sampled": sampled, **place, **turn})
+            mask += [int(sampled)] * length
+        row = {"step": step, "prompt": f"Task {n}", "reward": rng.random(), "turns": turns}
+        row["response"] = "\n".join(turn["text"] for turn in turns if turn["sampled"])
+        if ranges:
+            tokens = [f" t{i}" for length, _ in said for i in range(length)]
+            row |= {"response_tokens": tokens, "response_mask": mask}
+            row["logprobs"] = [-0.5] * len(mask)
+        yield row
 
 
 def table_of(out: Path) -> dict[str, list[float | None]]:

@@ -159,29 +159,25 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
 
 
 ERRORS = {
-    "Error: boom": "others",
-    "ValueError: x": "exceptions",
-    "Traceback (most recent call last):\n  File": "exceptions",
-    'Output:\n{"error": "no such city"}': "not_found",
-    '{"status": "error", "message": "missing 1 required argument"}': "arguments",
-    "RESULT c2:\nstatus: failed\nstderr:\nsnippet not found": "not_found",
-    "<|im_start|>tool\nExecution timed out after 5 s": "timeouts",
-    "Permission denied": "permissions",
-    "HTTP 403": "permissions",
-    "<returncode>1</returncode>": "others",
-    "Exit code: 127\nfoo: command not found": "not_found",
-    "Exit code: 0": "",
-    "Error:\nout of memory": "others",
-    "Standard error: 0.3": "",
-    "error: 0.03": "",
-    "Error: none": "",
-    '{"error": null, "city": "Rome"}': "",
-    "RESULT c1:\nstatus: success\nstdout:\nerror[E0432]": "",
-    "The word error: is a noun": "",
-    "Error analysis: see below": "",
-    "400 results": "",
-    "": "",
-}
+    text: kind
+    for kind, texts in {
+        "others": ("Error: boom", "<returncode>1</returncode>", "Error:\nout of memory"),
+        "exceptions": ("ValueError: x", "Traceback (most recent call last):\n  File"),
+        "not_found": (
+            'Output:\n{"error": "no such city"}', "Exit code: 127\nfoo: command not found",
+            "RESULT c2:\nstatus: failed\nstderr:\nsnippet not found",
+        ),
+        "arguments": ('{"status": "error", "message": "missing 1 required argument"}',),
+        "timeouts": ("<|im_start|>tool\nExecution timed out after 5 s",),
+        "permissions": ("Permission denied", "HTTP 403"),
+        "": (
+            "Exit code: 0", "Standard error: 0.3", "error: 0.03", "Error: none", "400 results", "",
+            '{"error": null, "city": "Rome"}', "The word error: is a noun",
+            "RESULT c1:\nstatus: success\nstdout:\nerror[E0432]", "Error analysis: see below",
+        ),
+    }.items()
+    for text in texts
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ERRORS)

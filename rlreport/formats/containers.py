@@ -13,7 +13,7 @@ import io
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -192,11 +192,7 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
         raise RowError(message("not a Parquet file: {why}", why=str(error))) from None
 
 
-def parquet_rows(
-    file: IO[bytes],
-    wanted: set[int] | None = None,
-    columns: Sequence[str] | None = None,
-) -> Iterator[tuple[int, Row]]:
+def parquet_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
     """Yield (index, row) for the rows ``wanted`` (None for all) of a file."""
     with _open_parquet(file) as parquet:
         stop, budget = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
@@ -208,7 +204,7 @@ def parquet_rows(
             # Batches have fewer rows if rows have many values.
             values = sum(metadata.column(i).num_values for i in range(metadata.num_columns))
             size = max(1, min(_BATCH_ROWS, _BATCH_VALUES * metadata.num_rows // max(1, values)))
-            for batch in parquet.iter_batches(size, row_groups=[group], columns=columns):
+            for batch in parquet.iter_batches(size, row_groups=[group]):
                 budget -= _text_bytes(batch)
                 if budget < 0:
                     raise LimitError(message("its texts take too much memory when decoded"))

@@ -116,7 +116,7 @@ def _label(task: Row) -> Any:
 
 
 def _trajectory(trajectory: Row, task: Any) -> Row:
-    steps = _whole(dicts(trajectory.get("steps")))
+    steps = dicts(trajectory.get("steps"))
     chats = [step.get("chat_completions") or [] for step in steps]
     if steps and all(map(is_messages, chats)):
         texts = _join_chats(chats, steps)
@@ -149,21 +149,6 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
             for step in steps
         ),
     }
-
-
-def _whole(steps: list[Row]) -> list[Row]:
-    """Return steps with all of their prompts; a step may be logged as what its parent lacks."""
-    by_id: dict[str, Row] = {}
-    for step in steps:
-        if "chat_completions_suffix" in step:
-            parent = by_id.get(coerce.text(step.get("parent_step_id")), {})
-            chat = parent.get("chat_completions", []) + dicts(step["chat_completions_suffix"])
-            reply_ids = coerce.ints(parent.get("response_ids")) or []
-            suffix = coerce.ints(step.get("prompt_ids_suffix")) or []
-            step["chat_completions"] = chat
-            step["prompt_ids"] = parent.get("prompt_ids", []) + reply_ids + suffix
-            by_id[coerce.text(step.get("id"))] = step
-    return steps
 
 
 def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:

@@ -29,9 +29,6 @@ _BY_NAME = {
 }
 _BY_KEYS = {
     ("log_history",): translatable("trainer metrics (`log_history`), to plot with the rollouts"),
-    ("sample_index", "total_length", "tokens", "rollout_log_probs"): translatable(
-        "Miles' token columns, read with the trajectories in sibling files"
-    ),
     ("trial_name", "verifier_result"): translatable(
         "a trial's result, read with the trajectory next to it"
     ),

@@ -11,10 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rlreport.errors import RowError
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
-from rlreport.formats.containers import ROLLOUT_ID, parquet_rows
+from rlreport.formats.containers import ROLLOUT_ID
 from rlreport.formats.logged import columns, fields, mapping, span_turns
 from rlreport.system import coerce
 from rlreport.text.chat import conversation_fields, is_messages, prompt_and_response_fields
@@ -23,10 +22,9 @@ from rlreport.text.messages import message
 _STEP = re.compile(r"(?:^|/)(?:eval_)?(\d+)\.[^/]*$")
 _SAMPLE = ("prompt", "tokens", "response", "response_length", "status")
 _TRAJECTORY = ("sample_index", "prompt", "messages", "status")
-_TOKENS = ["response_length", "tokens", "loss_mask", "rollout_log_probs"]
-_BLOCK = 32  # samples whose token arrays are kept in memory; rows come in nearly the same order
 _USED_KEYS = frozenset(
-    {*_SAMPLE, *_TRAJECTORY, *_TOKENS, "reward", "label", "group_index", ROLLOUT_ID}
+    {*_SAMPLE, "messages", "reward", "label", "group_index", ROLLOUT_ID}
+    | {"loss_mask", "rollout_log_probs"}
     | {"generate_function_path", "custom_rm_path", "session_id", "routing_key"}
 )
 # Value of slime's ``Sample.Status`` -> finish reason in a row
@@ -40,7 +38,7 @@ class Slime(BaseFormat):
     """The format of slime and Miles: torch dumps of samples, or Miles' trajectories.
 
     A dump's ``sibling`` is ``trajectory/<n>.jsonl``, which has conversations. Without a dump the
-    trajectories are read, with a sibling in ``dashboard_columns``: ids, mask and logprobs.
+    trajectories are read, which have no tokens.
     """
 
     id = "slime"
@@ -62,14 +60,11 @@ class Slime(BaseFormat):
             return message(
                 "conversations of the rollouts in `rollout_data`; read together with them"
             )
-        tokens = root / "dashboard_columns" / f"rollout_{path.stem}.parquet"
-        return Slime(FileStamp.of(tokens)) if find_spec("pyarrow") else self
+        return self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         if self.sibling:
-            index = obj.get("sample_index" if "sample_index" in obj else "index")
-            for key, value in _from_sibling(self.sibling, coerce.integer(index)).items():
-                obj.setdefault(key, value)
+            obj.setdefault("messages", _messages(self.sibling, coerce.integer(obj.get("index"))))
         yield _row(obj, where)
 
 
@@ -134,42 +129,26 @@ def _token_arrays(obj: Row) -> Row:
     }
 
 
-def _from_sibling(file: FileStamp, sample: int | None) -> Row:
-    """Return the messages of a sample from the trajectories, or its token arrays from parquet."""
-    position = _positions(file).get(sample)
+def _messages(trajectories: FileStamp, sample: int | None) -> Any:
+    position = _positions(trajectories).get(sample)
     if position is None:
-        return {}
-    if file.path.endswith(".parquet"):
-        return _token_rows(file, position // _BLOCK).get(position, {})
-    with Path(file.path).open("rb") as lines:
+        return None
+    with Path(trajectories.path).open("rb") as lines:
         lines.seek(position)
-        return {"messages": logged.json_object(lines.readline()).get("messages")}
-
-
-@lru_cache(maxsize=2)
-def _token_rows(file: FileStamp, block: int) -> dict[int, Row]:
-    """Return index -> token arrays of a block of samples: reading one decodes its row group."""
-    with Path(file.path).open("rb") as stream:
-        wanted = set(range(block * _BLOCK, (block + 1) * _BLOCK))
-        return dict(parquet_rows(stream, wanted, _TOKENS))
+        return logged.json_object(lines.readline()).get("messages")
 
 
 @lru_cache(maxsize=4)
-def _positions(file: FileStamp) -> dict[int | None, int]:
-    """Return sample index -> index of its row in parquet, or byte offset of its line.
+def _positions(trajectories: FileStamp) -> dict[int | None, int]:
+    """Return sample index -> byte offset of its line.
 
     Omit an index if samples of several data sets share it.
     """
     samples: list[tuple[int | None, int]] = []
-    with suppress(OSError, RowError), Path(file.path).open("rb") as stream:
-        if file.path.endswith(".parquet"):
-            for index, row in parquet_rows(stream, columns=["sample_index"]):
-                samples.append((coerce.integer(row.get("sample_index")), index))
-        else:
-            offset = 0
-            for line in stream:
-                sample = coerce.integer(logged.json_object(line).get("sample_index"))
-                samples.append((sample, offset))
-                offset += len(line)
+    offset = 0
+    with suppress(OSError), Path(trajectories.path).open("rb") as stream:
+        for line in stream:
+            samples.append((coerce.integer(logged.json_object(line).get("sample_index")), offset))
+            offset += len(line)
     count = Counter(sample for sample, _ in samples)
     return {sample: at for sample, at in samples if sample is not None and count[sample] == 1}

@@ -121,31 +121,19 @@ def _records(events: Iterable[Any], left_out: LeftOut, line: int | None = None) 
 
 
 def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
-    """Yield the records of a ``trainer_state.json``, an array of events, or a table by columns."""
+    """Yield the records of a ``trainer_state.json``, or of an array of events."""
     content = read_bounded(path, MAX_JSON)
-    document = load_json(content, "replace")
-    history = mapping(document).get("log_history")
+    history = mapping(load_json(content, "replace")).get("log_history")
     if isinstance(history, list):
         kept = ({k: v for k, v in e.items() if k not in _SUMMARY} for e in dicts(history))
         yield from _records(kept, left_out)
         return
     if path.name.endswith("trainer_state.json"):
         raise UnusableInputError(f"{path.name}: no `log_history` in it, so no trainer state")
-    events: Iterable[Any] = _rows_of_columns(document) or json_objects(io.BytesIO(content))
-    records = [*_records(events, left_out)]
+    records = [*_records(json_objects(io.BytesIO(content)), left_out)]
     if not records:
         raise UnusableInputError(f"{path.name}: no steps with numbers in it, so no metrics")
     yield from records
-
-
-def _rows_of_columns(document: Any) -> list[dict[str, Any]]:
-    columns = {
-        name: column if isinstance(column, dict) else dict(enumerate(column))
-        for name, column in mapping(document).items()
-        if isinstance(column, dict | list)
-    }
-    steps = next((columns[name] for name in columns if name in STEP_KEYS), {})
-    return [{name: column.get(row) for name, column in columns.items()} for row in steps]
 
 
 def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -222,33 +221,16 @@ _NOTES = {
         "responses whose grader had an error, left out of figures of the reward"
     ),
 }
-_GRADERS = (
-    *("judge", "grader", "grading", "grade", "reward", "reward_model", "rm", "verifier"),
-    *("scorer", "scoring", "score", "rubric"),
-)
-
-
-def _names(*endings: str) -> frozenset[str]:
-    return frozenset("_".join(parts) for parts in product(_GRADERS, endings))
-
-
+_GRADERS = ("judge", "grader", "reward", "verifier", "scorer", "rubric")
 _TRUE, _FALSE = ("true", "1", "1.0", "yes"), ("false", "0", "0.0", "no")
 # (Reason why a reward is invalid, values of a row's field that say so, names of such fields)
 _SIGNS = (
-    (Missing.JUDGE_FAILED, _TRUE, _names("failed", "failure", "timeout", "timed_out")),
-    (Missing.JUDGE_FAILED, _FALSE, _names("ok", "success", "succeeded")),
-    (Missing.JUDGE_FAILED, _FALSE, ("reward_valid", "grade_valid", "is_graded")),
-    (
-        Missing.JUDGE_FAILED,
-        ("failed", "failure", "error", "timeout", "timed_out"),
-        _names("status"),
-    ),
-    (Missing.MASKED, _TRUE, ("mask_sample", "masked_sample", "is_masked", "masked")),
-    (Missing.MASKED, _TRUE, ("sample_masked", "remove_sample", "ignore_sample", "exclude_sample")),
+    (Missing.JUDGE_FAILED, _TRUE, [f"{grader}_failed" for grader in _GRADERS]),
+    (Missing.MASKED, _TRUE, ["mask_sample", "is_masked", "masked"]),
     # NeMo-RL: 0 for a response that is masked in the loss.
-    (Missing.MASKED, _FALSE, ("sample_mask", "sample_loss_mask", "loss_multiplier")),
+    (Missing.MASKED, _FALSE, ["sample_mask", "sample_loss_mask", "loss_multiplier"]),
     # NeMo Gym: such a row has the reward 0.
-    (Missing.JUDGE_FAILED, ("judge_failed",), ("_ng_failure_class",)),
+    (Missing.JUDGE_FAILED, ("judge_failed",), ["_ng_failure_class"]),
 )
 
 # Field that marks rows that the trainer dropped, or kept -> its value for kept ones
@@ -259,7 +241,7 @@ _KEPT = {
 }
 
 _FLAGS = {name: (kind, values) for kind, values, names in _SIGNS for name in names}
-_ERRORS = _names("error", "errors", "exception")
+_ERRORS = frozenset(f"{grader}_error" for grader in _GRADERS)
 # Fields for errors of a rollout; its reward is invalid if the error names a grader
 _OWN_ERRORS = ("errors", "error")
 

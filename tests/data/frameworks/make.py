@@ -20,6 +20,7 @@ import sys
 import types
 from collections.abc import Callable
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,12 @@ def code(repo: str, path: str, *names: str, **around: Any) -> dict[str, Any]:
 
 def self_of(**members: Any) -> types.SimpleNamespace:
     return types.SimpleNamespace(**members)
+
+
+def names_of(package: str, *modules: str) -> types.SimpleNamespace:
+    """Return what modules of an installed package define, in one namespace."""
+    found = [vars(import_module(f"{package}.{module}")) for module in modules]
+    return self_of(**{name: value for names in found for name, value in names.items()})
 
 
 def verl(out: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from make import OUT, code, self_of  # type: ignore[import-not-found]
+from make import OUT, code, names_of, self_of  # type: ignore[import-not-found]
 
 
 def verifiers(out: Path) -> None:
@@ -31,94 +31,68 @@ def verifiers(out: Path) -> None:
 
 
 def _episodes() -> list[Any]:
-    from verifiers.v1.configs.agent import WireAgentConfig  # type: ignore[import-not-found]
-    from verifiers.v1.episode import (  # type: ignore[import-not-found]
-        EnvInfo,
-        GroupInfo,
-        PolicySpan,
-        TrainRunInfo,
-        TrainWorkInfo,
-        WireEpisode,
-    )  # fmt: skip
-    from verifiers.v1.graph import MessageNode  # type: ignore[import-not-found]
-    from verifiers.v1.task import WireTaskData  # type: ignore[import-not-found]
-    from verifiers.v1.trace import (  # type: ignore[import-not-found]
-        AgentInfo,
-        AgentSpan,
-        Error,
-        ModelCall,
-        Reward,
-        TimeSpan,
-        Timing,
-        TraceTask,
-        VersionInfo,
-        WireTrace,
-    )  # fmt: skip
-    from verifiers.v1.types import (  # type: ignore[import-not-found]
-        AssistantMessage,
-        ToolCall,
-        ToolMessage,
-        UserMessage,
-    )  # fmt: skip
-
-    task = TraceTask(type="Calc", data=WireTaskData(idx=0, prompt="2+2?", answer="4"))
-    version = VersionInfo(version="0.4.1")
+    v1 = names_of("verifiers.v1", "types", "configs.agent", "episode", "graph", "task", "trace")
+    task = v1.TraceTask(type="Calc", data=v1.WireTaskData(idx=0, prompt="2+2?", answer="4"))
+    version = v1.VersionInfo(version="0.4.1")
 
     def agent(name: str, trainable: bool) -> Any:
-        return AgentInfo(config=WireAgentConfig(model="m"), name=name, trainable=trainable)
+        return v1.AgentInfo(config=v1.WireAgentConfig(model="m"), name=name, trainable=trainable)
 
     def node(i: int, message: Any, ids: list[int], mask: list[bool], **streams: Any) -> Any:
         parent = i - 1 if i else None
         sampled = any(mask)
-        return MessageNode(parent=parent, message=message, sampled=sampled, token_ids=ids,
+        return v1.MessageNode(parent=parent, message=message, sampled=sampled, token_ids=ids,
                            mask=mask, timestamp=100.0 + i, **streams)  # fmt: skip
 
     def solver(name: str, answer: str, reward: float, cut: bool) -> Any:
-        call = ToolCall(id="c1", name="calc", arguments='{"x": "2+2"}')
-        ask = AssistantMessage(content="", reasoning_content="Use it.", tool_calls=[call])
+        call = v1.ToolCall(id="c1", name="calc", arguments='{"x": "2+2"}')
+        ask = v1.AssistantMessage(content="", reasoning_content="Use it.", tool_calls=[call])
         nodes = [
-            node(0, UserMessage(content="2+2?"), [1, 2], [False, False]),
+            node(0, v1.UserMessage(content="2+2?"), [1, 2], [False, False]),
             node(1, ask, [3, 4, 5], [False, True, True], logprobs=[-0.5, -1.0],
                  trainer_logprobs=[-0.5, -1.5], reference_logprobs=[-1.0, -2.0],
                  entropies=[0.5, 1.0], advantages=[0.75, 0.75]),
-            node(2, ToolMessage(tool_call_id="c1", content="4", name="calc"), [6, 7], [False] * 2),
-            node(3, AssistantMessage(content=answer), [8, 9], [False, True], logprobs=[-0.25],
+            node(2, v1.ToolMessage(tool_call_id="c1", content="4", name="calc"), [6, 7],
+                 [False, False]),
+            node(3, v1.AssistantMessage(content=answer), [8, 9], [False, True], logprobs=[-0.25],
                  trainer_logprobs=[-0.25], reference_logprobs=[-0.5], entropies=[0.0],
                  advantages=[0.75]),
         ]  # fmt: skip
         reasons = ["tool_calls", "length" if cut else "stop"]
         calls = [
-            ModelCall(node=n, model="m", finish_reason=why, time=TimeSpan(start=s, end=s + 1.5))
+            v1.ModelCall(
+                node=n, model="m", finish_reason=why, time=v1.TimeSpan(start=s, end=s + 1.5)
+            )
             for n, why, s in zip((1, 3), reasons, (101.0, 104.0), strict=True)
         ]
-        timing = Timing(start=100.0, agent=AgentSpan(start=100.5, end=106.0),
-                        scoring=TimeSpan(start=106.0, end=107.0))  # fmt: skip
-        return WireTrace(
+        timing = v1.Timing(start=100.0, agent=v1.AgentSpan(start=100.5, end=106.0),
+                        scoring=v1.TimeSpan(start=106.0, end=107.0))  # fmt: skip
+        return v1.WireTrace(
             id=name, verifiers=version, task=task, agent=agent("solver", True), nodes=nodes,
-            calls=calls, rewards={"right": Reward(score=2 * reward, weight=0.5), "none": None},
+            calls=calls, rewards={"right": v1.Reward(score=2 * reward, weight=0.5), "none": None},
             metrics={"num_turns": 2.0}, is_completed=True, ok=True,
             stop_condition="agent_completed", timing=timing,
         )  # fmt: skip
 
     def judge(name: str) -> Any:
         nodes = [
-            node(0, UserMessage(content="Is it right?"), [1, 2], [False, False]),
-            node(1, AssistantMessage(content="no"), [3], [True], logprobs=[-0.125]),
+            node(0, v1.UserMessage(content="Is it right?"), [1, 2], [False, False]),
+            node(1, v1.AssistantMessage(content="no"), [3], [True], logprobs=[-0.125]),
         ]
-        return WireTrace(
+        return v1.WireTrace(
             id=name, verifiers=version, task=task, agent=agent("judge", False), nodes=nodes,
-            rewards={"right": Reward(score=9.0)}, is_completed=True, ok=True,
-            stop_condition="agent_completed", timing=Timing(start=100.0),
+            rewards={"right": v1.Reward(score=9.0)}, is_completed=True, ok=True,
+            stop_condition="agent_completed", timing=v1.Timing(start=100.0),
         )  # fmt: skip
 
     def episode(name: str, traces: list[Any], **standing: Any) -> Any:
-        work = TrainWorkInfo(step=3, policy=PolicySpan(start=1, end=2))
-        return WireEpisode(
-            id=name, env=EnvInfo(id="calc"), task=task, group=GroupInfo(id="g0"),
-            run=TrainRunInfo(id="r", work=work), traces=traces, **standing,
+        work = v1.TrainWorkInfo(step=3, policy=v1.PolicySpan(start=1, end=2))
+        return v1.WireEpisode(
+            id=name, env=v1.EnvInfo(id="calc"), task=task, group=v1.GroupInfo(id="g0"),
+            run=v1.TrainRunInfo(id="r", work=work), traces=traces, **standing,
         )  # fmt: skip
 
-    failed = [Error(type="SandboxError", message="no box")]
+    failed = [v1.Error(type="SandboxError", message="no box")]
     return [
         episode("e0", [solver("s0", "It is 4.", 1.0, cut=False), judge("j0")], ok=True),
         episode("e1", [solver("s1", "It is", 0.0, cut=True), judge("j1")], ok=True),

@@ -7,13 +7,12 @@ calls; prime-rl decides which of them are trained on, and its orchestrator and t
 from __future__ import annotations
 
 import asyncio
-import operator
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from make import _PYDANTIC, OUT, code, self_of  # type: ignore[import-not-found]
+from make import _PYDANTIC, OUT, code, names_of, self_of  # type: ignore[import-not-found]
 from make_prime import MONITOR, REPO, monitor, tensor  # type: ignore[import-not-found]
 
 REWARDS = {"t0": 1.0, "t1": 0.0, "t2": 0.25, "left": 9.0}
@@ -54,43 +53,27 @@ STEP = 4
 
 
 def trace(name: str) -> Any:
-    from verifiers.v1 import graph  # type: ignore[import-not-found]
-    from verifiers.v1.configs.agent import WireAgentConfig  # type: ignore[import-not-found]
-    from verifiers.v1.semantic import (  # type: ignore[import-not-found]
-        ACPInfo,
-        SemanticEdge,
-        SemanticEdgeSet,
-    )
-    from verifiers.v1.task import WireTaskData  # type: ignore[import-not-found]
-    from verifiers.v1.trace import (  # type: ignore[import-not-found]
-        AgentInfo,
-        ModelCall,
-        Reward,
-        Timing,
-        TraceTask,
-        WireTrace,
-    )
-    from verifiers.v1.types import (  # type: ignore[import-not-found]
-        AssistantMessage,
-        Response,
-        ToolMessage,
-        TurnTokens,
-        UserMessage,
-    )
+    v1 = names_of(
+        "verifiers.v1", "types", "configs.agent", "graph", "semantic", "task", "trace"
+    )  # fmt: skip
 
     def message(text: str) -> Any:
         role, _, content = text.partition(":")
         if role == "tool":
-            return ToolMessage(tool_call_id="c1", content=content)
-        return UserMessage(content=content) if role == "user" else AssistantMessage(content=text)
+            return v1.ToolMessage(tool_call_id="c1", content=content)
+        if role == "user":
+            return v1.UserMessage(content=content)
+        return v1.AssistantMessage(content=text)
 
     is_judge = name == "judge"
-    agent = AgentInfo(config=WireAgentConfig(model="m"), name="judge" if is_judge else "solver",
-                      trainable=not is_judge)  # fmt: skip
-    task = TraceTask(type="Calc", data=WireTaskData(idx=0, prompt=ASKED, answer="4"))
-    made = WireTrace(id=name, task=task, agent=agent, is_completed=True, ok=True,
-                     timing=Timing(start=100.0))  # fmt: skip
-    made.rewards = {"right": Reward(score=2 * REWARDS.get(name, 5.0), weight=0.5)}
+    agent = v1.AgentInfo(
+        config=v1.WireAgentConfig(model="m"), name="judge" if is_judge else "solver",
+        trainable=not is_judge,
+    )  # fmt: skip
+    task = v1.TraceTask(type="Calc", data=v1.WireTaskData(idx=0, prompt=ASKED, answer="4"))
+    made = v1.WireTrace(id=name, task=task, agent=agent, is_completed=True, ok=True,
+                     timing=v1.Timing(start=100.0))  # fmt: skip
+    made.rewards = {"right": v1.Reward(score=2 * REWARDS.get(name, 5.0), weight=0.5)}
     for request, (*prompt, answer) in CALLS[name].items():
         ids: list[int] = []
         spans = []
@@ -99,18 +82,18 @@ def trace(name: str) -> Any:
             ids += [1] * (":" not in text) + [sum(map(ord, word)) for word in text.split()]
             spans.append((start, len(ids)))
         words = [sum(map(ord, word)) for word in answer.split()]
-        tokens = TurnTokens(prompt_ids=[*ids, 1], completion_ids=words, message_spans=spans,
+        tokens = v1.TurnTokens(prompt_ids=[*ids, 1], completion_ids=words, message_spans=spans,
                             completion_logprobs=[-0.5] * len(words))  # fmt: skip
-        response = Response(id=request, created=0, model="m", message=message(answer),
+        response = v1.Response(id=request, created=0, model="m", message=message(answer),
                             finish_reason="stop", tokens=tokens)  # fmt: skip
-        node = graph.prepare_turn(made, list(map(message, prompt))).commit(response)
-        made.calls.append(ModelCall(node=node, finish_reason="stop",
-                                    acp=ACPInfo(request_id=request)))  # fmt: skip
+        node = v1.prepare_turn(made, list(map(message, prompt))).commit(response)
+        made.calls.append(v1.ModelCall(node=node, finish_reason="stop",
+                                    acp=v1.ACPInfo(request_id=request)))  # fmt: skip
     edges = [edge.split("-") for edge in EDGES.get(name, ())]
     made.add_semantic_edges(
-        SemanticEdgeSet(
+        v1.SemanticEdgeSet(
             edges=[
-                SemanticEdge(source_request_id=source, target_request_id=target, type=kind)
+                v1.SemanticEdge(source_request_id=source, target_request_id=target, type=kind)
                 for source, kind, target in edges
             ]
         )
@@ -121,17 +104,12 @@ def trace(name: str) -> Any:
 
 
 def episode(*traces: Any) -> Any:
-    from verifiers.v1.episode import (  # type: ignore[import-not-found]
-        EnvInfo,
-        GroupInfo,
-        TrainRunInfo,
-        TrainWorkInfo,
-        WireEpisode,
-    )
-
-    run = TrainRunInfo(id="r", work=TrainWorkInfo(step=STEP - 1))
-    return WireEpisode(id=f"e-{traces[0].id}", env=EnvInfo(id="calc"), task=traces[0].task,
-                       group=GroupInfo(id="g0"), run=run, traces=list(traces), ok=True)  # fmt: skip
+    v1 = names_of("verifiers.v1", "episode")
+    run = v1.TrainRunInfo(id="r", work=v1.TrainWorkInfo(step=STEP - 1))
+    return v1.WireEpisode(
+        id=f"e-{traces[0].id}", env=v1.EnvInfo(id="calc"), task=traces[0].task,
+        group=v1.GroupInfo(id="g0"), run=run, traces=list(traces), ok=True,
+    )  # fmt: skip
 
 
 def trainer_updates(traces: list[Any]) -> list[Any]:
@@ -195,8 +173,6 @@ CHATS = (
     [("user", "2+2? So far: 4."), ("assistant", "ask(checker)"), ("tool", "Yes."),
      ("assistant", "It is 4.")],
 )  # fmt: skip
-PARENTS = (None, 0, None, None, 2)
-"""Of a chat, the one that it continues."""
 
 
 def chat_of(pairs: list[tuple[str, str]]) -> list[dict[str, str]]:
@@ -226,43 +202,7 @@ def rllm(out: Path) -> None:
         log.log_episode(types["Episode"](id=f"t1:{attempt}", task=task, trajectories=made), step=5)
 
 
-def rllm_compact(out: Path) -> None:
-    """Evaluation: of each step what the one it continues lacks, as its branch terminal-rl does."""
-    from pydantic import BeforeValidator
-
-    names = ("Step", "StepDelta", "Trajectory", "TrajectoryDelta", "Episode")
-    types = code(RLLM, "rllm/types.py", *names, "_select_delta_trajectory", **_PYDANTIC)
-    choose = BeforeValidator(types["_select_delta_trajectory"])
-    either = operator.or_(types["Trajectory"], types["TrajectoryDelta"])
-    types["_TrajectoryLike"] = Annotated[either, choose]
-    types["TerminationReason"] = str
-    for name in names:
-        types[name].model_rebuild(_types_namespace=types)
-    store = code(RLLM, "rllm/eval/episode_store.py", "EvalEpisodeStore", "_sanitize",
-                 "_json_default")  # fmt: skip
-    run = store["EvalEpisodeStore"](out / "eval_results" / "sums_m_20260820")
-    run.write_meta({"dataset": "sums", "model": "m", "episode_format": "compact"})
-    for number, reward in enumerate((1.0, 0.25)):
-        steps = []
-        for i, (chat, parent) in enumerate(zip(CHATS, PARENTS, strict=True)):
-            suffix = chat if parent is None else chat[len(CHATS[parent]) :]
-            words = [sum(map(ord, word)) for word in chat[-1][1].split()]
-            steps.append(types["StepDelta"](
-                id=f"s{i}", parent_step_id=None if parent is None else f"s{parent}",
-                prompt_ids_suffix=[sum(map(ord, text)) for _, text in suffix[:-1]],
-                chat_completions_suffix=chat_of(suffix), response_ids=words,
-                logprobs=[-0.5] * len(words), model_response=chat[-1][1], finish_reason="stop",
-                metadata={"lineage_id": "b" if i == 3 else "a"},
-            ))  # fmt: skip
-        steps = steps[: None if number == 0 else 2]  # the second one is not compacted
-        made = types["TrajectoryDelta"](uid="u", name="solver", reward=reward, steps=steps)
-        run.write(number, types["Episode"](
-            id=f"t1:{number}", task={"question": ASKED, "ground_truth": "4"},
-            is_correct=reward == 1, trajectories=[made],
-        ))  # fmt: skip
-
-
-WRITERS = {"prime_rl_branches": prime, "rllm_branches": rllm, "rllm_compact": rllm_compact}
+WRITERS = {"prime_rl_branches": prime, "rllm_branches": rllm}
 
 if __name__ == "__main__":
     for name in sys.argv[3:] or WRITERS:

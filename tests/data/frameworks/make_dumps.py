@@ -32,9 +32,10 @@ def miles(out: Path) -> None:
 
     types = code("radixark/miles", "miles/utils/types.py", "Sample", torch=torch, Enum=Enum,
                  dataclass=dataclass, field=field, numpy=__import__("numpy"))  # fmt: skip
-    names = "trajectory_rows", "save_dashboard_columns", "save_debug_trajectory_data"
+    names = "trajectory_rows", "save_debug_trajectory_data"
     save = code("radixark/miles", "miles/ray/rollout/debug_data.py", *names,
-                "save_debug_rollout_data", torch=torch, _warned_no_polars=False)  # fmt: skip
+                "save_debug_rollout_data", torch=torch,
+                save_dashboard_columns=lambda *_, **__: None)  # fmt: skip
     save["logger"] = self_of(info=print, warning=print)
     sample = types["Sample"]
     args = self_of(save_debug_rollout_data=f"{out}/rollout_data/{{rollout_id}}.pt",

@@ -8,76 +8,58 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 OUT = Path(sys.argv[1])
 
 
 def inspect(out: Path) -> None:
-    from inspect_ai.log import (
-        EvalConfig,
-        EvalDataset,
-        EvalError,
-        EvalLog,
-        EvalSample,
-        EvalSampleLimit,
-        EvalSpec,
-        write_eval_log,
-    )
-    from inspect_ai.model import (
-        ChatCompletionChoice,
-        ChatMessageAssistant,
-        ChatMessageTool,
-        ChatMessageUser,
-        ContentReasoning,
-        ContentText,
-        Logprob,
-        Logprobs,
-        ModelOutput,
-    )  # fmt: skip
+    from inspect_ai import log, model
     from inspect_ai.scorer import Score
     from inspect_ai.tool import ToolCall, ToolCallError
 
-    asked = ChatMessageUser(content="2+2?", source="input")
+    asked = model.ChatMessageUser(content="2+2?", source="input")
 
-    def output(reason: str, message: ChatMessageAssistant, logprobs: Logprobs | None = None):
-        choice = ChatCompletionChoice(message=message, stop_reason=reason, logprobs=logprobs)
-        return ModelOutput(model="m", choices=[choice])
+    def output(reason: str, message: Any, logprobs: Any = None) -> Any:
+        choice = model.ChatCompletionChoice(message=message, stop_reason=reason, logprobs=logprobs)
+        return model.ModelOutput(model="m", choices=[choice])
 
     call = ToolCall(id="c1", function="calc", arguments={"x": "2+2"})
-    thinks = ChatMessageAssistant(
-        content=[ContentReasoning(reasoning="Use it."), ContentText(text="")],
+    thinks = model.ChatMessageAssistant(
+        content=[model.ContentReasoning(reasoning="Use it."), model.ContentText(text="")],
         tool_calls=[call], source="generate",
     )  # fmt: skip
-    tool = ChatMessageTool(content="", tool_call_id="c1", function="calc",
+    tool = model.ChatMessageTool(content="", tool_call_id="c1", function="calc",
                            error=ToolCallError("timeout", "too slow"))  # fmt: skip
     samples = []
     for epoch, (answer, grade, reason) in enumerate(
         (("It is 4.", "C", "stop"), ("It is", "I", "max_tokens")), 1
     ):
-        reply = ChatMessageAssistant(content=answer, source="generate")
-        samples.append(EvalSample(
+        reply = model.ChatMessageAssistant(content=answer, source="generate")
+        samples.append(log.EvalSample(
             id="q1", epoch=epoch, input="2+2?", target="4", total_time=1.5 * epoch,
             messages=[asked, thinks, tool, reply], output=output(reason, reply),
             scores={"match": Score(value=grade), "graded": Score(value={"style": 0.25})},
             metadata={"level": 2},
         ))  # fmt: skip
-    reply = ChatMessageAssistant(content="7", source="generate")
-    logprobs = Logprobs(
-        content=[Logprob(token="7", logprob=-0.5), Logprob(token=".", logprob=-1.5)]
+    reply = model.ChatMessageAssistant(content="7", source="generate")
+    logprobs = model.Logprobs(
+        content=[model.Logprob(token="7", logprob=-0.5), model.Logprob(token=".", logprob=-1.5)]
     )
-    samples.append(EvalSample(
-        id=2, epoch=1, input=[ChatMessageUser(content="3+4?")], target=["7", "seven"],
-        messages=[ChatMessageUser(content="3+4?"), reply], output=output("stop", reply, logprobs),
-        scores={"match": Score(value="P")}, limit=EvalSampleLimit(type="token", limit=9),
+    samples.append(log.EvalSample(
+        id=2, epoch=1, input=[model.ChatMessageUser(content="3+4?")], target=["7", "seven"],
+        messages=[model.ChatMessageUser(content="3+4?"), reply],
+        output=output("stop", reply, logprobs),
+        scores={"match": Score(value="P")}, limit=log.EvalSampleLimit(type="token", limit=9),
     ))  # fmt: skip
-    samples.append(EvalSample(
+    samples.append(log.EvalSample(
         id=3, epoch=1, input="1+1?", target="2",
-        error=EvalError(message="no box", traceback="", traceback_ansi=""),
+        error=log.EvalError(message="no box", traceback="", traceback_ansi=""),
     ))  # fmt: skip
-    spec = EvalSpec(created="2026-01-01T00:00:00+00:00", task="sums", model="mockllm/m",
-                    dataset=EvalDataset(), config=EvalConfig())  # fmt: skip
+    spec = log.EvalSpec(created="2026-01-01T00:00:00+00:00", task="sums", model="mockllm/m",
+                    dataset=log.EvalDataset(), config=log.EvalConfig())  # fmt: skip
     out.mkdir()
-    write_eval_log(EvalLog(eval=spec, status="success", samples=samples), out / "sums.eval")
+    log.write_eval_log(log.EvalLog(eval=spec, status="success", samples=samples), out / "sums.eval")
 
 
 def lm_eval(out: Path) -> None:
@@ -106,34 +88,26 @@ def lm_eval(out: Path) -> None:
 
 
 def atif(out: Path) -> None:
-    from harbor.models.trajectories import (
-        Agent,
-        FinalMetrics,
-        Metrics,
-        Observation,
-        ObservationResult,
-        Step,
-        ToolCall,
-        Trajectory,
-    )  # fmt: skip
+    from harbor.models import trajectories as t
 
     for trial, (answer, reward) in enumerate((("It is 4.", 1.0), ("It is 5.", 0.0))):
-        call = ToolCall(tool_call_id="c1", function_name="calc", arguments={"x": "2+2"})
-        seen = Observation(results=[ObservationResult(source_call_id="c1", content="4")])
+        call = t.ToolCall(tool_call_id="c1", function_name="calc", arguments={"x": "2+2"})
+        seen = t.Observation(results=[t.ObservationResult(source_call_id="c1", content="4")])
         steps = [
-            Step(step_id=1, source="system", message="You add."),
-            Step(step_id=2, source="user", message="2+2?"),
-            Step(step_id=3, source="agent", message="", reasoning_content="Use it.",
+            t.Step(step_id=1, source="system", message="You add."),
+            t.Step(step_id=2, source="user", message="2+2?"),
+            t.Step(step_id=3, source="agent", message="", reasoning_content="Use it.",
                  tool_calls=[call], observation=seen, model_name="m",
-                 metrics=Metrics(prompt_token_ids=[1, 2], completion_token_ids=[3, 4],
+                 metrics=t.Metrics(prompt_token_ids=[1, 2], completion_token_ids=[3, 4],
                                  logprobs=[-0.5, -1.0], completion_tokens=2)),
-            Step(step_id=4, source="agent", message=answer,
-                 metrics=Metrics(prompt_token_ids=[1, 2, 3, 4, 5], completion_token_ids=[6],
+            t.Step(step_id=4, source="agent", message=answer,
+                 metrics=t.Metrics(prompt_token_ids=[1, 2, 3, 4, 5], completion_token_ids=[6],
                                  logprobs=[-0.25], completion_tokens=1)),
         ]  # fmt: skip
-        made = Trajectory(
-            session_id=f"s{trial}", agent=Agent(name="terminus-2", version="2.0", model_name="m"),
-            steps=steps, final_metrics=FinalMetrics(total_completion_tokens=3, total_cost_usd=0.5),
+        made = t.Trajectory(
+            session_id=f"s{trial}", agent=t.Agent(name="terminus-2", version="2.0", model_name="m"),
+            final_metrics=t.FinalMetrics(total_completion_tokens=3, total_cost_usd=0.5),
+            steps=steps,
         )  # fmt: skip
         folder = out / f"sums__{trial}"
         (folder / "agent").mkdir(parents=True)
