@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import rlreport
 from rlreport.check.finding import Example, Finding, LogText, Verdict
-from rlreport.pages.lists import responses_view
-from rlreport.pages.templates import (
-    FOLDER_POLICY,
-    Addresses,
-    assets,
-    environment,
-    packed_json,
-    script_json,
-)
-from rlreport.pages.views import ColumnView, Link, Shell
-from rlreport.text.language import ENGLISH
 from tests.reading import row, write
 
 HOSTILE = (
@@ -36,7 +23,6 @@ HOSTILE = (
     "春风又绿江南岸，明月何时照我还。",
     "🎉👩‍👩‍👧‍👦 emoji",
 )
-_LISTED = ("prompt", "response")
 
 
 # Byte-level strings: blanks, a tag, a byte of a character that nothing ends, and all of an emoji.
@@ -63,104 +49,44 @@ FOUND = Finding(
 )
 
 
-def write_assets(folder: Path) -> dict[str, tuple[str, bytes]]:
-    """Writes the assets that pages need; returns them."""
-    files = assets(ENGLISH).files
-    for name, content in files.values():
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
-    return files
-
-
-def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
-    """Writes ``responses.html`` of ``steps * each`` rows and its files; returns its path.
+def write_list(folder: Path, steps: int, each: int) -> Path:
+    """Builds the report of a run whose every step has an example at response 3; returns its list.
 
     Whole texts end in ``(STEP/N)``, which the list does not show.
     """
     random = np.random.default_rng(0)
-    shown = [
-        ColumnView("reward", "Reward"),
-        ColumnView("kl_k1", "KL", "nats"),
-        *(
-            ColumnView(f"extra:m{k}", f"M{k}", group="Parts of the reward")
-            for k in range(columns - 2)
-        ),
-    ]
-    context: Any = SimpleNamespace(
-        options=SimpleNamespace(language=ENGLISH),
-        tables=SimpleNamespace(responses=pd.DataFrame({"validation": [0] * (steps * each)})),
-        run="made up",
-        environment="",
-        columns=shown,
-        string_columns=[],
-        text_columns=[ColumnView(key, key.capitalize(), kind="text") for key in _LISTED],
-    )
     words = np.array([*"abcdefghijklmnopqrst", "answer", "猫", HOSTILE[0], HOSTILE[5]])
 
-    texts = {
-        step: {
-            key: [f"{' '.join(random.choice(words, 60))} ({step}/{n})" for n in range(each)]
-            for key in _LISTED
-        }
+    def text(step: int, n: int) -> str:
+        return f"{' '.join(random.choice(words, 60))} ({step}/{n})"
+
+    made = [
+        row(step, prompt=text(step, n), response=text(step, n), reward=random.normal())
         for step in range(steps)
-    }
-    empty: dict[str, Any] = {"turns": {}, "badges": {}, "highlights": []}
-    packed = {
-        step: packed_json(
-            {
-                **empty,
-                "step": str(step),
-                "total": each,
-                "n": list(range(each)),
-                "texts": texts[step],
-                "where": [f"run.jsonl:{n}" for n in range(each)],
-                "prompts": [n // 4 for n in range(each)],
-            }
-        )
-        for step in range(steps)
-    }
-    rows = [
-        {
-            "step": [float(step)] * each,
-            "n": list(range(each)),
-            "prompt_id": [float(n // 4) for n in range(each)],
-            "worth": [n + 1.0 for n in range(each)],
-            **{column.key: random.normal(size=each).round(5) for column in shown},
-            "finding": ["Reward hacking" if n == 3 else None for n in range(each)],
-            **{key: [text[:120] for text in texts[step][key]] for key in _LISTED},
-        }
-        for step in range(steps)
+        for n in range(each)
     ]
-    view = responses_view(rows, context, Addresses(frozenset(range(steps))), steps * each)
-    shell = Shell(
-        title="Responses · made up",
-        run="made up",
-        kind="responses",
-        root="",
-        nav=[("responses", Link("Responses", "responses.html"))],
-        assets={key: path for key, (path, _) in write_assets(folder).items()}
-        | {"texts": "texts.js"},
-        csp=FOLDER_POLICY,
-    )
-    script = f"globalThis.rlreportTexts = {script_json(packed)};"
-    (folder / "texts.js").write_text(script, "utf-8")
-    page = folder / "responses.html"
-    page.write_text(
-        environment(ENGLISH).get_template("page.html").render(shell=shell, view=view), "utf-8"
-    )
-    return page
+    examples = tuple(Example(step, 3) for step in range(steps))
+    _build(folder, made, [replace(FOUND, evidence=examples)], "report")
+    return folder / "report" / "responses.html"
 
 
 def write_step(folder: Path, made: Made, *others: str) -> Path:
     """Builds ``report``, and other files; returns the path of the folder's step."""
-    log, options = write(folder / "rank_0.jsonl", rows(made)), {"title": "made up", "workers": 1}
-    with pytest.MonkeyPatch.context() as patch:
-        found = Verdict("critical", "mixed_runs", findings=[FOUND] if made.responses > 1 else [])
-        patch.setattr("rlreport.pipeline.judge", lambda *_, **__: found)
-        for out in ("report", *others):
-            rlreport.build(log, folder / out, max_responses=made.responses, **options)
+    options = {"title": "made up", "max_responses": made.responses}
+    _build(folder, rows(made), [FOUND] * (made.responses > 1), "report", *others, **options)
     return folder / "report" / "steps" / "100.html"
+
+
+def _build(
+    folder: Path, made: list[dict[str, Any]], found: list[Finding], *outs: str, **options: Any
+) -> None:
+    """Builds reports of rows in which these findings are found."""
+    log = write(folder / "rank_0.jsonl", made)
+    with pytest.MonkeyPatch.context() as patch:
+        verdict = Verdict("critical", "mixed_runs", findings=found)
+        patch.setattr("rlreport.pipeline.judge", lambda *_, **__: verdict)
+        for out in outs:
+            rlreport.build(log, folder / out, workers=1, **options)
 
 
 def rows(made: Made) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The list of the run in a browser: 20,000 rows, filters, keys, and where its rows lead."""
+"""The list of the run in a browser: 16,384 rows, filters, keys, and where its rows lead."""
 
 import base64
 import gzip
@@ -19,7 +19,8 @@ from tests.pages_reading import node
 from tests.reading import row
 
 pytestmark = pytest.mark.untraced
-STEPS, EACH = 160, 125
+STEPS = EACH = 128
+ALL = f"{STEPS * EACH:,}"
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +68,8 @@ def test_it_lists_what_steps_show_each_once_with_its_figures(report):
 
 
 @pytest.mark.timed
-def test_twenty_thousand_rows_are_sorted_and_searched_at_once(page):
-    assert page.text_content(".count") == "20,000 of 20,000"
+def test_as_many_rows_as_a_report_holds_are_sorted_and_searched_at_once(page):
+    assert page.text_content(".count") == f"{ALL} of {ALL}"
     took = page.evaluate(
         """() => {
             const search = document.querySelector('input[type=search]');
@@ -86,7 +87,7 @@ def test_twenty_thousand_rows_are_sorted_and_searched_at_once(page):
             const button = key => document.querySelector(`th[data-key="${key}"] button`);
             const sort = key => timed(() => button(key).click());
             return {
-                number: median([0, 1, 2].map(() => sort('kl_k1'))),
+                number: median([0, 1, 2].map(() => sort('reward'))),
                 text: median([0, 1, 2].map(() => sort('response'))),
                 first: type('a'),
                 key: median(['an', 'ans', 'answ', 'answe', 'answer'].map(type)),
@@ -98,7 +99,7 @@ def test_twenty_thousand_rows_are_sorted_and_searched_at_once(page):
     assert took["key"] <= 100, took
     # The same with all texts: the search above loads them.
     page.fill("input[type=search]", "(77/101)")
-    page.wait_for_selector(".list-tools .count:has-text('1 of 20,000')")
+    page.wait_for_selector(f".list-tools .count:has-text('1 of {ALL}')")
     whole = page.evaluate(
         """() => ['(7', '(77', '(77/', '(77/1', '(77/10'].map(text => {
             const search = document.querySelector('input[type=search]');
@@ -135,8 +136,8 @@ def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
 ):
     page.click(".menu > button:text('Filter')")
     page.select_option(".menu select", "finding")
-    page.select_option('select[aria-label="Finding contains"]', "Reward hacking")
-    assert page.text_content(".count") == "160 of 20,000"
+    page.select_option('select[aria-label="Finding contains"]', "several runs in one report")
+    assert page.text_content(".count") == f"{STEPS} of {ALL}"
     page.select_option(".menu select", "step")
     page.fill('input[aria-label="Step from"]', "7")
     page.fill('input[aria-label="Step to"]', "7")
@@ -147,7 +148,7 @@ def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
         assert listed(again) == ["7-3"]
         again.click(".chips button:has-text('Finding')")
         assert len(again.query_selector_all(".chips button")) == 1
-        assert again.text_content(".count") == f"{EACH} of 20,000"
+        assert again.text_content(".count") == f"{EACH} of {ALL}"
 
 
 def test_those_most_worth_a_look_come_first_keep_the_focus_and_scrolling_adds_rows(
@@ -157,13 +158,13 @@ def test_those_most_worth_a_look_come_first_keep_the_focus_and_scrolling_adds_ro
     page.focus("tbody tr[data-n] a")
     for key, place in (("Enter", 1), ("j", 2)):
         page.keyboard.press(key)
-        page.wait_for_selector(f".response :text('{place} of 20,000 listed')")
+        page.wait_for_selector(f".response :text('{place} of {ALL} listed')")
     page.keyboard.press("Escape")
     page.wait_for_selector(".response", state="hidden")
     row = page.evaluate("document.activeElement.closest('tr').dataset.n")
     assert row == listed(page)[1]
     before = listed(page)
-    assert before[:3] == ["0-0", "1-0", "2-0"]
+    assert before[:3] == ["0-3", "1-3", "2-3"]
     assert len(before) < 200
     page.eval_on_selector(".scroll", "box => box.scrollTop = box.scrollHeight")
     until(page, "count => document.querySelectorAll('tbody tr').length > count", arg=len(before))
@@ -175,7 +176,7 @@ def test_those_most_worth_a_look_come_first_keep_the_focus_and_scrolling_adds_ro
         assert len(baked) == STATIC_ROWS
         assert baked[:3] == before[:3]
         assert "the rest of long tables" in bare.inner_text("footer")
-        assert "steps/1.html#r=0" in str(bare.get_attribute('[data-n="1-0"] a', "href"))
+        assert "steps/1.html#r=3" in str(bare.get_attribute('[data-n="1-3"] a', "href"))
 
 
 def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(browser, report):
@@ -205,7 +206,7 @@ def test_search_finds_what_the_list_does_not_show_and_arrows_move_between_its_ro
     )
     assert said == "Loading the texts…"
     page.fill("input[type=search]", "(77/101)")
-    page.wait_for_selector(".list-tools .count:has-text('1 of 20,000')")
+    page.wait_for_selector(f".list-tools .count:has-text('1 of {ALL}')")
     assert listed(page) == ["77-101"]
     cells = page.locator("tbody tr td.text .clamp").all_text_contents()
     assert any("(77/101)" in cell for cell in cells)
