@@ -16,11 +16,11 @@ ONLY_COMMAND = {"fail_on"}
 
 def test_it_says_what_it_built(tmp_path):
     log = write_log(tmp_path / "log.jsonl", hostile_rows())
-    done = rlreport.build(log, tmp_path / "run.zip", title="mine", workers=1)
+    done = rlreport.build(log, tmp_path / "run.log", form="zip", title="mine", workers=1)
     assert isinstance(done, rlreport.Report)
-    assert done.out == tmp_path / "run.zip"
+    assert done.out == tmp_path / "run.log"
     assert done.form == "zip"
-    assert done.size == (tmp_path / "run.zip").stat().st_size
+    assert done.size == (tmp_path / "run.log").stat().st_size
     assert done.shown == len(done.tables.responses) == 48
     assert done.verdict.sentence
 

@@ -204,20 +204,6 @@ def test_a_dash_is_no_name_of_a_file(command, log, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [log.name]
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
-def test_standard_error_that_is_full_leaves_the_exit_status(log, tmp_path):
-    def status(*args):
-        with open("/dev/full", "w") as full:  # noqa: PTH123
-            return subprocess.run(
-                [sys.executable, "-m", "rlreport", *map(str, args)],
-                check=False, stdout=subprocess.DEVNULL, stderr=full,
-            ).returncode  # fmt: skip
-
-    assert status("check", log) == 0
-    assert status("check", tmp_path / "missing") == 2
-    assert status("check", "--no-such-option") == 2
-
-
 EVIL = "a\x1b]0;owned\x07\x1b[31m\x9b2J\x08\u202egnp\rrlreport: all is well"
 ALLOWED = {"\n", "\t"}
 

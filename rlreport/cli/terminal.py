@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
 from dataclasses import MISSING, Field, replace
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,23 +28,19 @@ LISTED = 10  # maximum number of unreadable lines, or of incomplete steps, to pr
 
 def say(line: str = "", *, err: bool = False) -> None:
     """Print one line, in which unprintable characters and line ends become U+FFFD."""
-    # If standard error cannot be written, the exit status must not change.
-    with suppress(OSError) if err else nullcontext():
-        click.echo(printable(line).replace("\n", REPLACEMENT), err=err)
+    click.echo(printable(line).replace("\n", REPLACEMENT), err=err)
 
 
 def say_error(message: str) -> None:
     """Print an error; indent all lines but the first, so that none looks like another message."""
-    with suppress(OSError):
-        click.echo("rlreport: " + printable(message).replace("\n", "\n  "), err=True)
+    click.echo("rlreport: " + printable(message).replace("\n", "\n  "), err=True)
 
 
 def say_click_error(error: click.ClickException) -> None:
     """Print an error of click, without control characters in the arguments that it quotes."""
     output = StringIO()
     error.show(file=output)
-    with suppress(OSError):
-        click.echo(printable(output.getvalue()), err=True, nl=False)
+    click.echo(printable(output.getvalue()), err=True, nl=False)
 
 
 def say_json(document: bytes) -> None:
