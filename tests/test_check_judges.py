@@ -584,10 +584,6 @@ def test_a_judge_that_is_down_is_a_warning_with_its_steps() -> None:
     assert "Groups graded only in part: 75, of" in title(result)
 
 
-def test_masked_responses_are_never_warned_of() -> None:
-    assert severity("missing_grades", ungraded(INDEX < 50, kind=3)) == "info"
-
-
 def test_several_runs_are_a_warning() -> None:
     note = Note(SEVERAL_RUNS, "a/ and b/ look like 2 runs", 1)
     assert severity("mixed_runs", replace(tables(), notes=[note])) == "warning"

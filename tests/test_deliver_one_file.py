@@ -73,10 +73,3 @@ def test_the_cost_without_data_is_below_a_megabyte(tmp_path):
         tmp_path / "log.jsonl", [{"step": 1, "prompt": "p", "response": "r", "reward": 1.0}]
     )
     assert rlreport.build(log, tmp_path / "run.html", workers=1).size <= 1_000_000
-
-
-@pytest.mark.untraced
-def test_a_real_run_of_three_thousand_responses_is_small(shared_data, tmp_path):
-    done = rlreport.build(shared_data / "eval_poem_task", tmp_path / "run.html", workers=1)
-    assert done.shown == 3000
-    assert done.size <= 2_500_000

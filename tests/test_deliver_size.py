@@ -12,7 +12,6 @@ from rlreport.errors import OutputError
 from tests.forms import FORMS, files_of, unpacked, views
 from tests.hostile import write_log
 from tests.pages_reading import node, unpack
-from tests.running import rlreport as command
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +117,3 @@ def test_when_even_the_least_does_not_fit_it_says_what_would(form, tmp_path_fact
     assert said
     needed = int(said[1].replace(",", ""))
     assert rlreport.build(log, out, max_size=needed, workers=1).size == needed
-
-
-def test_the_command_line_exits_with_2(log, tmp_path):
-    done = command("build", log, "-o", tmp_path / "run.md", "--max-size", "300", "--workers", 1)
-    assert done.returncode == 2
-    assert "raise --max-size" in done.stderr
-    assert list(tmp_path.iterdir()) == []
