@@ -109,10 +109,10 @@ def normal(mean: Callable[[Any], Any], std: float) -> By:
     return lambda step, rng: mean(step) + std * rng.normal(size=len(step))
 
 
-def agents(seed: int, *, link: Callable[[Any], Any] = lambda step: 0.5, **columns: By) -> Tables:
+def agents(seed: int) -> Tables:
     """Return a healthy agent run: 48 groups of 6, two to five turns, a tool that sometimes fails.
 
-    ``link`` is the share of the words that are the prompt's own, by step.
+    Half of the words are the prompt's own.
     """
     rng = np.random.default_rng(seed)
     step = np.repeat(np.arange(40), 48)
@@ -135,8 +135,7 @@ def agents(seed: int, *, link: Callable[[Any], Any] = lambda step: 0.5, **column
         "surprisal_mean": 0.6 + 0.1 * rng.normal(size=size),
         "finished": (rng.random(size) < 0.97).astype(float),
     }
-    filled |= {name: by(step, rng) for name, by in columns.items()}
-    return make_tables({"step": step, **filled}, texts=texts_of(rng, step, prompt, link(step)))
+    return make_tables({"step": step, **filled}, texts=texts_of(rng, step, prompt, 0.5))
 
 
 def texts_of(rng: Any, step: Any, prompt: Any, link: Any) -> list[list[str]]:
@@ -147,21 +146,6 @@ def texts_of(rng: Any, step: Any, prompt: Any, link: Any) -> list[list[str]]:
         [f"p{p}_{word}" if of_prompt else f"w{word}" for word, of_prompt in zip(*row, strict=True)]
         for p, *row in zip(prompt.tolist(), words.tolist(), own.tolist(), strict=True)
     ]
-
-
-def ramp(step: Any, low: float, high: float, start: int = 20) -> Any:
-    """Return what goes from ``low`` to ``high`` in six steps from ``start`` on."""
-    return low + (high - low) * np.clip((step - start) / 6, 0, 1)
-
-
-def some(chance: Callable[[Any], Any]) -> By:
-    return lambda step, rng: (rng.random(len(step)) < chance(step)).astype(float)
-
-
-def by_step(seed: int, name: str, values: Callable[[Any], Any], **columns: Any) -> Tables:
-    tables = agents(seed, **columns)
-    tables.steps[name] = values(tables.steps["step"].to_numpy())
-    return tables
 
 
 HEALTHY: dict[str, Callable[[int], Tables]] = {
@@ -196,42 +180,6 @@ HEALTHY: dict[str, Callable[[int], Tables]] = {
 }
 
 Fault = tuple[Callable[[int], Tables], str, tuple[int, int]]
-
-COLUMNS_OF_FAULTS: dict[str, dict[str, Any]] = {
-    "tool_disuse": {"tool_calls": lambda s, rng: rng.poisson(ramp(s, 2, 0.1)).astype(float)},
-    "tool_errors": {
-        "tool_calls": lambda s, rng: np.ones(len(s)),
-        "tool_errors": some(lambda s: ramp(s, 0.05, 0.6)),
-    },
-    "unparsed_calls": {
-        "tool_calls": lambda s, rng: np.ones(len(s)),
-        "unparsed_calls": some(lambda s: ramp(s, 0.05, 0.6)),
-    },
-    "void_turns": {"void_turns": some(lambda s: ramp(s, 0.02, 0.9))},
-    "turn_limit": {"at_turn_limit": some(lambda s: ramp(s, 0.02, 0.6))},
-    "unclosed_thinking": {"unclosed_thinking": some(lambda s: ramp(s, 0.02, 0.6))},
-    "stale_rollouts": {"lag": lambda s, rng: ramp(s, 2, 14) + rng.integers(0, 3, len(s))},
-    "off_policy_weights": {"log_weight": lambda s, rng: ramp(s, 0.1, 2) * rng.normal(size=len(s))},
-}
-"""Check to the columns of a run of agents in which it finds something."""
-
-MAKE_AGENT_FAULTS: dict[str, Callable[[int], Tables]] = {
-    **{check: partial(agents, **columns) for check, columns in COLUMNS_OF_FAULTS.items()},
-    "template_collapse": partial(agents, link=lambda s: np.where(s < 20, 0.5, 0.0)),
-    "failed_rollouts": partial(
-        by_step, name="failed_rollouts", values=lambda s: np.where(s < 20, 1, 90)
-    ),
-    "group_std_fall": partial(
-        by_step,
-        name="group_std_mean",
-        values=lambda s: np.where(s < 20, 0.5, 0.01),
-        reward=some(lambda s: 0.5 + 0 * s),
-    ),
-}
-AGENT_FAULTS: dict[str, Fault] = {
-    check: (make, check, (19, 25)) for check, make in MAKE_AGENT_FAULTS.items()
-}
-"""One run for each check of agents, whose fault sets in at step 20."""
 
 FAULTY: dict[str, Fault] = {
     "an early peak": (
@@ -315,7 +263,6 @@ FAULTY: dict[str, Fault] = {
         "zero_variance_groups",
         (0, 4),
     ),
-    **AGENT_FAULTS,
 }
 
 
