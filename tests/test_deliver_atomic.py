@@ -1,7 +1,6 @@
 """A report is there whole or not at all: a full disk or Ctrl-C leaves the old one untouched."""
 
 import contextlib
-import json
 import os
 import resource
 import shutil
@@ -12,7 +11,7 @@ import time
 
 import pytest
 
-from rlreport import RlreportError, build
+from rlreport import build
 from tests.forms import FORMS, files_of
 from tests.hostile import hostile_rows, write_log
 from tests.running import rlreport
@@ -78,21 +77,3 @@ def test_an_interrupt_leaves_the_old_report(old, number, status, log, tmp_path):
     assert "Traceback" not in said
     assert files_of(out) == before
     assert not list(tmp_path.glob(".*"))
-
-
-def test_markdown_and_its_pictures_are_replaced_together(log, tmp_path):
-    out = tmp_path / "run.md"
-    build(log, out, workers=1)
-    folder = tmp_path / "run_files"
-    (folder / "stale.png").write_bytes(b"old")
-    manifest = json.loads((folder / "manifest.json").read_bytes())
-    (folder / "manifest.json").write_text(
-        json.dumps(manifest | {"files": [*manifest["files"], "stale.png"]})
-    )
-    build(log, out, workers=1)
-    assert not (folder / "stale.png").exists()
-    (folder / "theirs.png").write_bytes(b"a screenshot")
-    with pytest.raises(RlreportError, match=r"did not write: theirs\.png"):
-        build(log, out, workers=1)
-    assert (folder / "theirs.png").read_bytes() == b"a screenshot"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["run.md", "run_files"]

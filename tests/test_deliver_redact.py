@@ -46,6 +46,8 @@ def log(tmp_path_factory):
                 "source": f"sourceqzxwv{i}",
             }
             rows.append(tokens(*strings, step=step, **fields))
+    said = [{"role": role, "content": "x"} for role in ("roleqzxwv", "assistant", "tool")]
+    rows.append({"step": 1, "prompt": "p", "response": "r", "reward": 0.0, "turns": said})
     rows.append({"step": 1, "prompt": "p", "response": "r", "reward": "notqzxwv a number"})
     return write_log(tmp_path_factory.mktemp("redact") / "log.jsonl", rows)
 
@@ -135,7 +137,7 @@ def test_equal_texts_have_equal_numbers_on_every_page(folder):
         return re.findall(r"\[prompt (\d+), ", page.read_text("utf-8"))
 
     asked = set(prompts(folder / "prompts.html"))
-    assert len(asked) == 7
+    assert len(asked) == 8
     for page in (folder / "steps").iterdir():
         assert set(prompts(page)) <= asked
 
@@ -177,18 +179,9 @@ def test_the_words_are_there_otherwise(plain):
         b"referenceqzxwv",
         b"labelqzxwv",
         b"sourceqzxwv",
+        b"roleqzxwv",
     } <= held
     assert any("hackqzxwvword" in finding.title for finding in plain.verdict.findings)
-
-
-def test_a_role_that_is_text_is_left_out(tmp_path):
-    said = [{"role": r, "content": "x"} for r in ("roleqzxwv", "assistant", "tool")]
-    row = {"step": 1, "prompt": "p", "response": "r", "reward": 1.0, "turns": said}
-    log = write_log(tmp_path / "log.jsonl", [{**row, "reward": i / 4} for i in range(4)])
-    for redact in (False, True):
-        rlreport.build(log, tmp_path / "run", redact=redact, workers=1)
-        page = (tmp_path / "run" / "steps" / "1.html").read_bytes()
-        assert bool(SECRET.search(page)) != redact
 
 
 def test_logged_names_of_splits_are_left_out_of_notes_and_settings(tmp_path):
@@ -198,7 +191,7 @@ def test_logged_names_of_splits_are_left_out_of_notes_and_settings(tmp_path):
         rows = [{**row, "step": i // 4, "reward": i % 4} for i in range(16)]
         write_log(logs / f"{split[:3]}.jsonl", rows)
     for asked in (None, "heldoutqzxwv"):
-        for redact in (False, True, "names"):
+        for redact in (False, True):
             built = rlreport.build(logs, tmp_path / "run", redact=redact, split=asked, workers=1)
             assert any("split" in note.kind for note in built.tables.notes)
             assert bool(SECRET.search(everything(Path(built.out)))) != bool(redact)
@@ -210,7 +203,7 @@ def test_hidden_names_change_no_verdict(tmp_path):
         row(step, reward=float(n % 10 < 10 * mean(step)), data_source=source, prompt=f"{n}")
         for step in range(40)
         for source, mean in sources
-        for n in range(20)
+        for n in range(10)
     ]
     gap = {"sampling/sampling_logp_difference/mean": 0.5}
     write(tmp_path / "metrics.jsonl", [{"step": s, "reward": 0.5, **gap} for s in range(40)])
