@@ -111,7 +111,6 @@ def _address(page: Path) -> str:
 MOST_CHARACTERS = 60_000
 
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
-SUMMARY_BYTES = 1_048_576  # maximum size of the summary of one step of GitHub Actions
 MOST_PICTURES = 6
 MANIFEST_BYTES = 200  # at most, of the list of files beside the pictures, by picture
 MOST_NOTES = 20_000  # characters of the author's notes as HTML
@@ -185,14 +184,9 @@ def summary_file() -> Path:
 
 
 def append_summary(builder: Builder, file: Path) -> None:
-    """Append a report without pictures to the job summary, with as much detail as fits."""
+    """Append a report without pictures to the job summary."""
+    content = summary_text(builder).encode()
     try:
-        room = SUMMARY_BYTES - 1 - (file.stat().st_size if file.exists() else 0)
-        content = summary_text(builder, most_bytes=min(room, 4 * MOST_CHARACTERS)).encode()
-        if len(content) > room:
-            raise OutputError(
-                f"{SUMMARY_VARIABLE}: is full; GitHub accepts {SUMMARY_BYTES:,} bytes"
-            )
         with file.open("ab") as stream:
             stream.write(b"\n" + content)
     except OSError as error:
