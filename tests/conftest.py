@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
+from playwright.sync_api import Browser, Page
 
-from tests.browser import browser
+from tests.browser import browser, visiting
 from tests.hostile import STRINGS, hostile_rows, write_log
 from tests.running import SEARCH, build
 from tests.store import Store, serving
@@ -153,3 +154,16 @@ def real_report(
         return once(tmp_path_factory, f"report_of_{run}", make) / "report"
 
     return report
+
+
+@pytest.fixture(scope="session")
+def hacking(real_report: Callable[[str], Path]) -> Path:
+    """The report folder of the run whose reward is hacked."""
+    return real_report("ppo_reward_hacking")
+
+
+@pytest.fixture
+def page(browser: Browser, step: Path) -> Iterator[Page]:
+    """The page that a module's ``step`` gives, opened."""
+    with visiting(browser, step) as opened:
+        yield opened

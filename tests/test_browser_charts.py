@@ -14,11 +14,6 @@ from tests.hostile import write_log
 pytestmark = pytest.mark.untraced
 
 
-@pytest.fixture(scope="module")
-def report(real_report):
-    return real_report("ppo_reward_hacking")
-
-
 def live(page: Page, name: str) -> str:
     """Waits until a chart is live; returns its selector."""
     figure = f'figure[data-chart="{name}"]'
@@ -27,8 +22,8 @@ def live(page: Page, name: str) -> str:
     return figure
 
 
-def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(browser, report):
-    with visiting(browser, report / "index.html") as page:
+def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(browser, hacking):
+    with visiting(browser, hacking / "index.html") as page:
         figure = live(page, "kl")
         address, back = page.url, page.locator(".chart-tools button")
         box = box_of(page.locator(f"{figure} .plot"))
@@ -47,7 +42,7 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(browser,
         assert page.url == address
         # Vega's bundle adds three global names, and cannot end its script element.
         tab = page.context.new_page()
-        tab.goto((report / "data.html").as_uri())
+        tab.goto((hacking / "data.html").as_uri())
         names = "Object.getOwnPropertyNames(globalThis)"
         added = {*page.evaluate(names)} - {*tab.evaluate(names)}
         tab.close()
@@ -59,10 +54,10 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(browser,
 
 
 def test_a_chart_can_be_taken_along_in_two_clicks_and_has_a_logarithmic_axis(
-    browser, report, tmp_path
+    browser, hacking, tmp_path
 ):
     taken = {}
-    with visiting(browser, report / "index.html") as page:
+    with visiting(browser, hacking / "index.html") as page:
         figure = live(page, "reward")
         for kind in ("PNG", "SVG", "CSV", "Vega-Lite"):
             page.click(f"{figure} .chart-menu > button")
@@ -74,7 +69,7 @@ def test_a_chart_can_be_taken_along_in_two_clicks_and_has_a_logarithmic_axis(
         page.click(f"{figure} .chart-menu > button")
         page.check(f"{figure} .chart-menu input")
         page.wait_for_selector(f'{figure} .plot text:has-text("logarithmic")')
-    exported = json.loads((report / "data" / "charts" / "reward.vl.json").read_bytes())
+    exported = json.loads((hacking / "data" / "charts" / "reward.vl.json").read_bytes())
     assert taken["PNG"].startswith(b"\x89PNG")
     assert taken["SVG"].startswith(b"<svg")
     assert len(taken["CSV"].splitlines()) == len(exported["data"]["values"]) + 1
@@ -82,8 +77,8 @@ def test_a_chart_can_be_taken_along_in_two_clicks_and_has_a_logarithmic_axis(
     assert (found["layer"], found["config"]) == (exported["layer"], exported["config"])
 
 
-def test_any_column_of_a_steps_responses_against_any_other(browser, report):
-    step = next((report / "steps").glob("*.html"))
+def test_any_column_of_a_steps_responses_against_any_other(browser, hacking):
+    step = next((hacking / "steps").glob("*.html"))
     with visiting(browser, step) as page:
         page.click(".explore summary")
         page.wait_for_selector('.explore figure[data-live="true"]')
@@ -94,9 +89,9 @@ def test_any_column_of_a_steps_responses_against_any_other(browser, report):
         assert dots == page.locator("section.responses tbody tr[data-n]").count()
 
 
-def test_an_interactive_chart_of_a_step_looks_like_its_drawing(browser, report, tmp_path):
+def test_an_interactive_chart_of_a_step_looks_like_its_drawing(browser, hacking, tmp_path):
     texts = "plot => [...plot.querySelectorAll('text')].map(text => text.textContent).sort()"
-    with visiting(browser, report / "steps" / "59.html", java_script_enabled=False) as page:
+    with visiting(browser, hacking / "steps" / "59.html", java_script_enabled=False) as page:
         drawn = {
             figure.get_attribute("data-chart"): (
                 figure.locator("text").all_text_contents(),
@@ -105,7 +100,7 @@ def test_an_interactive_chart_of_a_step_looks_like_its_drawing(browser, report, 
             )
             for figure in page.locator("figure.chart").all()
         }
-    with visiting(browser, report / "steps" / "59.html") as page:
+    with visiting(browser, hacking / "steps" / "59.html") as page:
         for name, (words, dots, height) in drawn.items():
             plot = page.locator(f"{live(page, str(name))} .plot")
             assert plot.evaluate(texts) == sorted(words)

@@ -14,12 +14,6 @@ def step(tmp_path_factory):
     return write_step(tmp_path_factory.mktemp("step"), Made(responses=37, tokens=40))
 
 
-@pytest.fixture
-def page(browser, step):
-    with visiting(browser, step) as opened:
-        yield opened
-
-
 FOCUSED = "() => document.activeElement.textContent"
 
 
@@ -146,19 +140,14 @@ def test_an_open_response_leaves_the_list_its_texts_at_any_width(page):
         assert len(set(page.eval_on_selector_all(parts, left))) == 1
 
 
-@pytest.fixture(scope="module")
-def sample(real_report):
-    return real_report("ppo_reward_hacking")
-
-
-def test_the_overview_keeps_its_sort_in_the_url(browser, sample):
-    with visiting(browser, sample / "index.html") as page:
+def test_the_overview_keeps_its_sort_in_the_url(browser, hacking):
+    with visiting(browser, hacking / "index.html") as page:
         assert page.locator(".steps .list-tools .count").count() == 1
         assert page.locator(".steps .list-tools input[type=search]").count() == 0
         page.click('.steps th[data-key="reward_mean"] button')
         in_url(page, "steps.sort=-reward_mean")
         address = page.url.split("#")[1]
-    with visiting(browser, sample / "index.html", "#" + address) as page:
+    with visiting(browser, hacking / "index.html", "#" + address) as page:
         assert page.get_attribute('.steps th[data-key="reward_mean"]', "aria-sort") == "descending"
 
 
@@ -175,9 +164,9 @@ def names_of_curves(page: Page, figure: str) -> dict[str, float]:
     )
 
 
-def test_a_zoomed_chart_keeps_the_names_of_its_curves_and_a_finding_points_at_it(browser, sample):
+def test_a_zoomed_chart_keeps_the_names_of_its_curves_and_a_finding_points_at_it(browser, hacking):
     figure = 'figure[data-chart="reward"]'
-    with visiting(browser, sample / "index.html") as page:
+    with visiting(browser, hacking / "index.html") as page:
         page.wait_for_selector(f'{figure}[data-live="true"]')
         before = names_of_curves(page, figure)
         box = box_of(page.locator(f"{figure} .plot"))

@@ -29,12 +29,6 @@ def step(tmp_path_factory):
     return write_step(tmp_path_factory.mktemp("list"), Made(responses=37, tokens=20))
 
 
-@pytest.fixture
-def page(browser, step):
-    with visiting(browser, step) as opened:
-        yield opened
-
-
 def header(page: Page, key: str, **how: Any) -> None:
     page.click(f'.responses th[data-key="{key}"] button', **how)
 

@@ -9,11 +9,6 @@ pytestmark = pytest.mark.untraced
 KINDS = ["index.html", "steps/59.html", "prompts.html", "tokens.html", "data.html"]
 
 
-@pytest.fixture(scope="module")
-def report(real_report):
-    return real_report("ppo_reward_hacking")
-
-
 def live(name: str) -> str:
     return f'figure[data-chart="{name}"][data-live="true"]'
 
@@ -23,10 +18,10 @@ def live(name: str) -> str:
     [*((kind, "light") for kind in KINDS), *((kind, "dark") for kind in KINDS[:2])],
 )
 def test_no_page_has_a_serious_finding_of_axe_or_is_wider_than_the_screen(
-    browser, report, kind, scheme
+    browser, hacking, kind, scheme
 ):
     address = "#r=23&metric=kl&b=log_ratio" if kind.startswith("steps") else ""
-    with visiting(browser, report / kind, address, color_scheme=scheme) as page:
+    with visiting(browser, hacking / kind, address, color_scheme=scheme) as page:
         for width in (360, 3840):
             page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -39,8 +34,8 @@ def test_no_page_has_a_serious_finding_of_axe_or_is_wider_than_the_screen(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pages_read_without_scripts_and_their_policy_forbids_inline_ones(browser, report, kind):
-    with visiting(browser, report / kind, java_script_enabled=False) as tab:
+def test_pages_read_without_scripts_and_their_policy_forbids_inline_ones(browser, hacking, kind):
+    with visiting(browser, hacking / kind, java_script_enabled=False) as tab:
         assert tab.locator("main h1").count() == 1
         assert tab.locator("main tbody tr").count() > 3
         assert tab.locator(".noscript").is_visible()
@@ -50,7 +45,7 @@ def test_pages_read_without_scripts_and_their_policy_forbids_inline_ones(browser
             assert tab.locator("figure.chart .plot > svg").count() > 2
         if kind == "index.html":
             lead_is_in_sight(tab)
-    page = (report / kind).read_text("utf-8")
+    page = (hacking / kind).read_text("utf-8")
     policy = page.split('http-equiv="Content-Security-Policy" content="')[1].split('"')[0]
     assert "unsafe" not in policy
     assert policy.startswith("default-src &#39;none&#39;")
@@ -60,8 +55,8 @@ def test_pages_read_without_scripts_and_their_policy_forbids_inline_ones(browser
     assert "<style" not in page
 
 
-def test_live_charts_follow_the_theme_and_a_click_opens_the_step(browser, report):
-    with visiting(browser, report / "index.html") as page:
+def test_live_charts_follow_the_theme_and_a_click_opens_the_step(browser, hacking):
+    with visiting(browser, hacking / "index.html") as page:
         page.wait_for_selector(live("reward"))
         policy_blue = f"{live('reward')} svg [stroke='#1a63d2']"
         assert page.locator(policy_blue).count() > 0
@@ -72,11 +67,11 @@ def test_live_charts_follow_the_theme_and_a_click_opens_the_step(browser, report
         rest(page, 500)
         assert page.locator(policy_blue).count() == 0
         # The theme is remembered from page to page.
-        page.goto((report / "data.html").as_uri())
+        page.goto((hacking / "data.html").as_uri())
         page.wait_for_selector("html[data-ready]", state="attached")
         assert page.text_content("button.theme") == "Theme: dark"
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
-        page.goto((report / "index.html").as_uri())
+        page.goto((hacking / "index.html").as_uri())
         page.wait_for_selector(live("reward"))
         box = box_of(page.locator(f"{live('reward')} .plot"))
         x, y = box["x"] + box["width"] * 0.5, box["y"] + 100
@@ -88,8 +83,8 @@ def test_live_charts_follow_the_theme_and_a_click_opens_the_step(browser, report
         assert 24 < step < 36
 
 
-def test_brushing_a_chart_filters_the_list_and_other_charts_follow(browser, report):
-    with visiting(browser, report / "steps/59.html", reduced_motion="reduce") as page:
+def test_brushing_a_chart_filters_the_list_and_other_charts_follow(browser, hacking):
+    with visiting(browser, hacking / "steps/59.html", reduced_motion="reduce") as page:
         page.wait_for_selector(live("step_reward_kl"))
         plot = page.locator(f"{live('step_reward_kl')} .plot")
         plot.scroll_into_view_if_needed()
@@ -119,8 +114,8 @@ def test_brushing_a_chart_filters_the_list_and_other_charts_follow(browser, repo
         assert background == "rgb(255, 255, 255)"
 
 
-def test_the_worst_token_of_the_run_is_three_clicks_away(browser, report):
-    with visiting(browser, report / "index.html") as page:
+def test_the_worst_token_of_the_run_is_three_clicks_away(browser, hacking):
+    with visiting(browser, hacking / "index.html") as page:
         page.click("a:has-text('Largest token KL, k3')")
         page.wait_for_selector(".token-text .t.at")
         at = page.url.split("token=")[1].split("&")[0]
@@ -131,8 +126,8 @@ def test_the_worst_token_of_the_run_is_three_clicks_away(browser, report):
         assert page.url.split("token=")[1].split("&")[0] == at
 
 
-def test_keys_and_the_scrubber_move_between_steps(browser, report):
-    with visiting(browser, report / "steps/30.html") as page:
+def test_keys_and_the_scrubber_move_between_steps(browser, hacking):
+    with visiting(browser, hacking / "steps/30.html") as page:
         page.keyboard.press("?")
         text = page.inner_text("dialog")
         assert all(key in text for key in ("[", "]", "j", "k", "/", "n"))

@@ -10,7 +10,6 @@ from playwright.sync_api import Page
 
 import rlreport
 from tests.browser import box_of, listed, rest, serious, until, visiting
-from tests.hostile import write_log
 from tests.pages import Made, write_step
 from tests.pages_reading import rows_data
 from tests.reading import row, write
@@ -193,42 +192,21 @@ def test_beside_the_reward_stand_short_truth_logged_advantage_group_mean_and_how
 ):
     long_truth = "The whole is more than its parts, as each part knows of the others. " * 3
     rows = [
-        {
-            "step": step,
-            "prompt": f"What is {n // 4} + {step}?",
-            "response": f"It is {n}.",
-            "response_tokens": ["It", " is", f" {n}", "."],
-            "reward": float(n % 4),
-            "advantages": n % 4 - 1.25,
-            "group": n // 4,
-            "finish_reason": "length" if n % 4 == 1 else "stop",
-            "ground_truth": long_truth if n == 2 else "24",
-        }
-        for step in range(2)
+        row(prompt=f"What is {n // 4}?", reward=float(n % 4), advantages=n % 4 - 1.25, group=n // 4)
+        | {"finish_reason": "length", "ground_truth": long_truth if n == 2 else "24"}
         for n in range(16)
     ]
-    log = write_log(tmp_path / "log.jsonl", rows)
-    root = Path(rlreport.build(log, tmp_path / "run", workers=1).out)
-    root = root.parent if root.suffix else root
+    rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run", workers=1)
     figure = '.response-figures.line [data-figure="{}"] dd'
-    for name, address in (("steps/1.html", "#r={}"), ("responses.html", "#r=1-{}")):
-        with visiting(browser, root / name, address.format(1)) as page:
+    for name, address in (("steps/0.html", "#r={}"), ("responses.html", "#r=0-{}")):
+        with visiting(browser, tmp_path / "run" / name, address.format(1)) as page:
             page.wait_for_selector(figure.format("reward"))
-            shown = {
-                key: page.inner_text(figure.format(key))
-                for key in ("advantage_mean", "group_mean", "ground_truth", "extra:finish_reason")
-            }
-            assert shown == {
-                "advantage_mean": "−0.250 logged",
-                "group_mean": "1.50",
-                "ground_truth": "24",
-                "extra:finish_reason": "length",
-            }
+            keys = ("advantage_mean", "group_mean", "ground_truth", "extra:finish_reason")
+            shown = [page.inner_text(figure.format(key)) for key in keys]
+            assert shown == ["−0.250 logged", "1.50", "24", "length"]
             assert page.locator(figure.format("group_advantage")).count() == 0
-            texts = page.locator(".texts details")
-            assert texts.count() == 2
-        with visiting(browser, root / name, address.format(2)) as page:
+            assert page.locator(".texts details").count() == 2
+        with visiting(browser, tmp_path / "run" / name, address.format(2)) as page:
             page.wait_for_selector('[data-text="ground_truth"]')
             assert long_truth.strip() in page.inner_text('[data-text="ground_truth"]')
             assert page.locator(figure.format("ground_truth")).count() == 0
-            assert page.inner_text(figure.format("extra:finish_reason")) == "stop"

@@ -15,12 +15,6 @@ def step(tmp_path_factory):
     return write_step(tmp_path_factory.mktemp("response"), Made(with_tokens=3))
 
 
-@pytest.fixture
-def page(browser, step):
-    with visiting(browser, step) as opened:
-        yield opened
-
-
 def open_row(page: Page, n: int) -> None:
     page.click(f'.responses tr[data-n="{n}"] td[data-key="prompt"]')
     page.wait_for_selector(TITLE)

@@ -35,11 +35,6 @@ def page(browser, long_list):
         yield opened
 
 
-@pytest.fixture(scope="module")
-def report(real_report):
-    return real_report("ppo_reward_hacking")
-
-
 MARKED = """[...CSS.highlights.get("found")].filter(range =>
     document.querySelector(".response").contains(range.startContainer) &&
     range.getClientRects().length).map(range => String(range).toLowerCase())"""
@@ -53,13 +48,13 @@ def packed(page: Path) -> dict:
     return json.loads(gzip.decompress(base64.b64decode(node(page.read_text(), "list-data"))))
 
 
-def test_it_lists_what_steps_show_each_once_with_its_figures(report):
-    data = packed(report / "responses.html")
-    log = json.loads((report / "data" / "report.json").read_text())
+def test_it_lists_what_steps_show_each_once_with_its_figures(hacking):
+    data = packed(hacking / "responses.html")
+    log = json.loads((hacking / "data" / "report.json").read_text())
     names = list(zip(data["values"]["step"], data["n"], strict=True))
     assert len(set(names)) == len(names) == sum(s["responses"] for s in log["steps"])
     place = names.index((30, 17))
-    step = json.loads(node((report / "steps" / "30.html").read_text(), "rows-data"))
+    step = json.loads(node((hacking / "steps" / "30.html").read_text(), "rows-data"))
     at = step["n"].index(17)
     for key, values in step["values"].items():
         ours, theirs = data["values"][key][place], values[at]
@@ -67,60 +62,46 @@ def test_it_lists_what_steps_show_each_once_with_its_figures(report):
     assert all(len(text) <= 120 for texts in data["texts"].values() for text in texts)
 
 
+MEDIANS = """([keys, texts]) => {
+    const timed = run => {
+        const start = performance.now();
+        run();
+        document.querySelector('tbody').getBoundingClientRect();
+        return performance.now() - start;
+    };
+    const search = document.querySelector('input[type=search]');
+    const type = text => timed(() => {
+        search.value = text;
+        search.dispatchEvent(new Event('input'));
+    });
+    const sort = key => timed(() => document.querySelector(`th[data-key="${key}"] button`).click());
+    const median = times => times.sort((a, b) => a - b)[times.length >> 1];
+    return [...keys.map(key => median([0, 1, 2].map(() => sort(key)))), median(texts.map(type))];
+}"""
+"""Milliseconds to sort by each column, and to search for a text."""
+
+
 @pytest.mark.timed
 def test_as_many_rows_as_a_report_holds_are_sorted_and_searched_at_once(page):
     assert page.text_content(".count") == f"{ALL} of {ALL}"
-    took = page.evaluate(
-        """() => {
-            const search = document.querySelector('input[type=search]');
-            const timed = run => {
-                const start = performance.now();
-                run();
-                document.querySelector('tbody').getBoundingClientRect();
-                return performance.now() - start;
-            };
-            const median = times => times.sort((a, b) => a - b)[times.length >> 1];
-            const type = text => timed(() => {
-                search.value = text;
-                search.dispatchEvent(new Event('input'));
-            });
-            const button = key => document.querySelector(`th[data-key="${key}"] button`);
-            const sort = key => timed(() => button(key).click());
-            return {
-                number: median([0, 1, 2].map(() => sort('reward'))),
-                text: median([0, 1, 2].map(() => sort('response'))),
-                first: type('a'),
-                key: median(['an', 'ans', 'answ', 'answe', 'answer'].map(type)),
-            };
-        }"""
-    )
-    assert took["number"] <= 200, took
-    assert took["text"] <= 200, took
-    assert took["key"] <= 100, took
+    texts = ["an", "ans", "answ", "answe", "answer"]
+    *sorts, search = page.evaluate(MEDIANS, [["reward", "response"], texts])
+    assert max(sorts) <= 200 and search <= 100, (sorts, search)
     # The same with all texts: the search above loads them.
     page.fill("input[type=search]", "(77/101)")
     page.wait_for_selector(f".list-tools .count:has-text('1 of {ALL}')")
-    whole = page.evaluate(
-        """() => ['(7', '(77', '(77/', '(77/1', '(77/10'].map(text => {
-            const search = document.querySelector('input[type=search]');
-            const start = performance.now();
-            search.value = text;
-            search.dispatchEvent(new Event('input'));
-            document.querySelector('tbody').getBoundingClientRect();
-            return performance.now() - start;
-        })"""
-    )
-    assert sorted(whole)[2] <= 100, whole
+    (search,) = page.evaluate(MEDIANS, [[], ["(7", "(77", "(77/", "(77/1", "(77/10"]])
+    assert search <= 100
 
 
-def test_what_the_leading_finding_points_at_comes_first_and_length_is_in_sight(browser, report):
-    found = json.loads((report / "data" / "findings.json").read_text())
+def test_what_the_leading_finding_points_at_comes_first_and_length_is_in_sight(browser, hacking):
+    found = json.loads((hacking / "data" / "findings.json").read_text())
     lead = next(f for f in found["findings"] if f["id"] == found["verdict"]["lead"])
     first = sorted(f"{e['step']}-{e['n']}" for e in lead["evidence"])
     for scripts in (True, False):
         with visiting(
             browser,
-            report / "responses.html",
+            hacking / "responses.html",
             java_script_enabled=scripts,
             viewport={"width": 1400, "height": 900},
         ) as opened:
@@ -179,8 +160,8 @@ def test_those_most_worth_a_look_come_first_keep_the_focus_and_scrolling_adds_ro
         assert "steps/1.html#r=3" in str(bare.get_attribute('[data-n="1-3"] a', "href"))
 
 
-def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(browser, report):
-    with visiting(browser, report / "responses.html") as page:
+def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(browser, hacking):
+    with visiting(browser, hacking / "responses.html") as page:
         ready(page)
         page.click(".menu > button:text('Filter')")
         assert serious(page) == []
@@ -233,10 +214,10 @@ def test_search_finds_what_the_list_does_not_show_and_arrows_move_between_its_ro
     assert page.evaluate(row) == listed(page)[69]
 
 
-def test_a_row_opens_beside_the_list_and_keys_walk_in_its_order(browser, report):
-    data = packed(report / "responses.html")
+def test_a_row_opens_beside_the_list_and_keys_walk_in_its_order(browser, hacking):
+    data = packed(hacking / "responses.html")
     reward = dict(zip(names(data), data["values"]["reward"], strict=True))
-    with visiting(browser, report / "responses.html") as page:
+    with visiting(browser, hacking / "responses.html") as page:
         ready(page)
         for _ in range(2):
             page.click('th[data-key="reward"] button')
@@ -250,11 +231,11 @@ def test_a_row_opens_beside_the_list_and_keys_walk_in_its_order(browser, report)
         found = [re.findall(r"\d+", str(title)) for title in read]
         assert sorted(reward.values())[:3] == [reward[f"{step}-{n}"] for step, n in found]
         step, n = found[2]
-        log = json.loads(node((report / "steps" / f"{step}.html").read_text(), "rows-data"))
+        log = json.loads(node((hacking / "steps" / f"{step}.html").read_text(), "rows-data"))
         assert page.text_content(".response .place") == log["where"][log["n"].index(int(n))]
         assert page.get_attribute("tr[aria-current]", "data-n") == f"{step}-{n}"
     # An opened row lies below the header, in two lines.
-    with visiting(browser, report / "responses.html", "#min.step=30&max.step=30") as page:
+    with visiting(browser, hacking / "responses.html", "#min.step=30&max.step=30") as page:
         ready(page)
         page.click('tr[data-n="30-17"] td.text')
         page.wait_for_selector(".response h2:has-text('response 17')")
@@ -268,19 +249,19 @@ def test_a_row_opens_beside_the_list_and_keys_walk_in_its_order(browser, report)
         assert row["height"] < 60
 
 
-def test_all_responses_to_a_prompt_are_one_press_away(browser, report):
-    data = packed(report / "responses.html")
-    step = json.loads(node((report / "steps" / "30.html").read_text(), "rows-data"))
+def test_all_responses_to_a_prompt_are_one_press_away(browser, hacking):
+    data = packed(hacking / "responses.html")
+    step = json.loads(node((hacking / "steps" / "30.html").read_text(), "rows-data"))
     prompt = step["prompts"][step["n"].index(17)]
     prompts = zip(names(data), data["values"]["prompt_id"], strict=True)
     expected = [name for name, one in prompts if one == prompt]
-    with visiting(browser, report / "steps" / "30.html", "#r=17") as page:
+    with visiting(browser, hacking / "steps" / "30.html", "#r=17") as page:
         page.click("text=All responses to this prompt")
         ready(page)
         page.wait_for_selector(".chips button")
         assert listed(page) == expected
         assert page.text_content(".chips button") == f"Prompt no. {prompt} ✕"
-    with visiting(browser, report / "prompts.html") as page:
+    with visiting(browser, hacking / "prompts.html") as page:
         rows = page.locator('[data-table="prompts"] tbody tr')
         assert rows.count() == rows.locator("a").count() or rows.locator("td[title]").count()
         page.click('[data-table="prompts"] tbody a')
@@ -356,56 +337,48 @@ def test_lists_hide_the_beginning_that_prompts_share_and_search_and_panel_have_i
 ):
     system = "You are a patient tutor. Show each step."
     animals = ["pizzas", "whales", "lamps", "cows", "maps", "keys"]
+
+    def asked(step: int, n: int) -> list[dict[str, str]]:
+        question = f"How many {animals[n % 6]} are {n} and {step}?"
+        return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+
     rows = [
-        row(step, response=f"It is {n + step}.", reward=(n * 7 + step) % 5 / 4)
-        | {
-            "prompt": [
-                {"role": "system", "content": system},
-                {"role": "user", "content": f"How many {animals[n % 6]} are {n} and {step}?"},
-            ]
-        }
+        row(step, prompt=asked(step, n), response=f"It is {n + step}.", reward=(n + step) % 5 / 4)
         for step in range(2)
         for n in range(STATIC_ROWS + 14)
     ]
     log = write_log(tmp_path / "log.jsonl", rows)
-    built = Path(rlreport.build(log, tmp_path / "run", workers=1).out)
-    markdown = Path(rlreport.build(log, tmp_path / "run.md", workers=1).out).read_text()
-    assert "… " in markdown
-    assert system not in markdown
+    rlreport.build(log, tmp_path / "run", workers=1)
+    rlreport.build(log, tmp_path / "run.md", workers=1)
+    assert system not in (tmp_path / "run.md").read_text()
     cells = """all => all.map(cell => getComputedStyle(cell, '::before').content.slice(1, -1)
         + cell.innerText)"""
     hidden = re.compile(r"… ?(pizzas|whales|lamps|cows|maps|keys) are \d+ and [01]\?")
-    root = built.parent if built.suffix else built
-    for scripts, (name, least) in product(
-        (True, False),
-        (("steps/0.html", STATIC_ROWS), ("prompts.html", STATIC_ROWS), ("index.html", 2)),
-    ):
-        with visiting(browser, root / name, java_script_enabled=scripts) as page:
-            texts = page.eval_on_selector_all('td[data-key="prompt"] .clamp', cells)
-            assert len(texts) >= least
-            assert all(hidden.fullmatch(text) for text in texts), texts[:3]
-    with visiting(browser, root / "steps" / "0.html") as page:
+
+    def assert_hidden(page: Page, least: int) -> None:
+        texts = page.eval_on_selector_all('td[data-key="prompt"] .clamp', cells)
+        assert len(texts) >= least
+        assert all(map(hidden.fullmatch, texts)), texts[:3]
+
+    for name, least in (("prompts.html", STATIC_ROWS), ("index.html", 2)):
+        with visiting(browser, tmp_path / "run" / name, java_script_enabled=False) as page:
+            assert_hidden(page, least)
+    with visiting(browser, tmp_path / "run" / "steps" / "0.html") as page:
+        assert_hidden(page, STATIC_ROWS)
         page.fill(".list-tools input[type=search]", "patient tutor")
         assert page.text_content(".count") == f"{len(rows) // 2} of {len(rows) // 2}"
         # Rows that only scripts list hide it, too.
         page.fill(".list-tools input[type=search]", "are 6")
-        made = page.eval_on_selector_all('td[data-key="prompt"] .clamp', cells)
-        assert len(made) > 3
-        assert all(map(hidden.fullmatch, made))
+        assert_hidden(page, 4)
         page.click("button:has-text('Full rows')")
-        first = page.locator('td[data-key="prompt"] .clamp').first
-        assert system in first.inner_text()
+        assert system in page.locator('td[data-key="prompt"] .clamp').first.inner_text()
         page.locator("tbody tr[data-n]").first.click()
         page.wait_for_selector(".response h2")
         assert system in page.inner_text('[data-text="prompt"]')
-    with visiting(browser, root / "responses.html") as page:
+    with visiting(browser, tmp_path / "run" / "responses.html") as page:
         ready(page)
         every = page.locator('td[data-key="prompt"] .clamp').all_inner_texts()
         assert all(map(hidden.fullmatch, every)), every[:3]
         page.fill("input[type=search]", "patient tutor")
         page.wait_for_selector("td:has-text('patient tutor')")
         assert page.text_content(".count") == f"{len(rows)} of {len(rows)}"
-        page.fill("input[type=search]", "it is 9.")
-        until(page, "document.querySelectorAll('tbody tr').length < 5")
-        found = page.locator('td[data-key="prompt"] .clamp').all_inner_texts()
-        assert all(map(hidden.fullmatch, found)), found

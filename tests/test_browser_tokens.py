@@ -269,15 +269,3 @@ def test_two_metrics_stand_side_by_side_around_one_token(page, step):
         ".token-text", "all => all.map(text => text.getBoundingClientRect().top)"
     )
     assert tops[0] == tops[1]
-
-
-def test_long_responses_open_whole(browser, tmp_path):
-    step = write_step(tmp_path, Made(responses=1, with_tokens=1, tokens=32_000))
-    with visiting(browser, step, "#r=0") as page:
-        page.wait_for_selector(".token-text .t")
-        assert page.locator(".token-text .t").count() == 32_000
-        page.keyboard.press("n")
-        page.keyboard.press("n")
-        at = box_of(page.locator(".token-text .t.at"))
-        assert 0 <= at["y"] <= 880
-        assert page.locator(".tip:not([hidden])").count() == 1

@@ -66,10 +66,14 @@ def test_a_run_equals_its_own_report(tmp_path, rewards):
 def test_ids_that_look_like_numbers_are_paired_as_texts(tmp_path):
     mixed = [f"x{i}" if i % 2 else 12_345_670 + i for i in range(len(IDS))]
     ids = zip(IDS, mixed, strict=True)
-    fields = [{"task": text, "group_id": text, "mixed": other} for text, other in ids]
+    # Six digits would leave one of the large ids, and more than these no float holds.
+    fields = [
+        {"task": text, "group_id": text, "mixed": other, "large": 2**53 - i}
+        for i, (text, other) in enumerate(ids)
+    ]
     run = write_graded(tmp_path / "run", fields=fields, each=1)
     for form in ("report", "report.zip", "report.html"):
         rlreport.build(run, tmp_path / form, workers=1)
-        for field in ("task", "group", "mixed"):
+        for field in ("task", "group", "mixed", "large"):
             found = compared(run, tmp_path / form, pair_by=field)[0]["verdict"]
             assert (found["pairs"], found["only_base"], found["only_new"]) == (len(IDS), 0, 0), form

@@ -137,20 +137,6 @@ def test_only_a_manifest_of_rlreport_lists_files(tmp_path, content):
         local_path(tmp_path, FOLDER)
 
 
-def test_a_failure_to_copy_leaves_all_as_it_was(report, log, monkeypatch):
-    (report / "CNAME").write_text("example.org")
-    before = files_of(report)
-
-    def fail(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(shutil, "copy2", fail)
-    with pytest.raises(OutputError, match="no space left"):
-        rlreport.build(log, report, workers=1, title="anew")
-    assert files_of(report) == before
-    assert [p.name for p in report.parent.iterdir()] == ["report"]
-
-
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_failure_to_swap_restores_the_old_report(failing, report, monkeypatch):
     before, replace, calls = files_of(report), Path.replace, []
