@@ -60,30 +60,24 @@ export class TableView {
   /** @param {HTMLTableCellElement} cell */
   addSortButton(cell) {
     const button = el("button", { type: "button", class: "sort" }, ...cell.childNodes);
-    button.addEventListener("click", (event) => this.toggleSort(cell.dataset.key ?? "", event.shiftKey));
+    button.addEventListener("click", () => this.toggleSort(cell.dataset.key ?? ""));
     cell.append(button);
   }
 
-  /** Numbers start with the largest, texts with the first; a third press removes the key. */
-  toggleSort(key, add) {
+  /** Numbers start with the largest, texts with the first; a third press ends it. */
+  toggleSort(key) {
     const { rows } = this;
     const current = rows.sort.find((part) => part.key === key);
     const down = Boolean(rows.column(key)?.numbers);
-    const next = !current ? [{ key, down }] : current.down === down ? [{ key, down: !down }] : [];
-    if (!add) rows.sortBy(next);
-    else if (current) rows.sortBy(rows.sort.flatMap((part) => (part === current ? next : [part])));
-    else rows.sortBy([...rows.sort, ...next]);
+    rows.sortBy(!current ? [{ key, down }] : current.down === down ? [{ key, down: !down }] : []);
   }
 
   showSort() {
     const { sort } = this.rows;
     for (const cell of this.head.cells) {
-      const at = sort.findIndex((part) => part.key === cell.dataset.key);
+      const sorted = sort.find((part) => part.key === cell.dataset.key);
       cell.removeAttribute("aria-sort");
-      cell.removeAttribute("data-order");
-      if (at < 0) continue;
-      cell.setAttribute("aria-sort", sort[at].down ? "descending" : "ascending");
-      if (sort.length > 1) cell.dataset.order = String(at + 1);
+      if (sorted) cell.setAttribute("aria-sort", sorted.down ? "descending" : "ascending");
     }
   }
 

@@ -228,6 +228,5 @@ function bindings(root, list) {
     { keys: ["Escape"], what: message("close"), run: () => !list.panel.node.hidden && list.open(null) },
     { keys: [], shown: "← → ↑ ↓", what: message("from token to token, once one has the focus"), run: () => {} },
     { keys: [], shown: "↑ ↓", what: message("in a list: from row to row"), run: () => {} },
-    { keys: [], shown: "Shift", what: message("with a press on a header: sort by several columns"), run: () => {} },
   ];
 }
