@@ -173,8 +173,7 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     def sentence(base, new):
         return compared(base, new)[0]["verdict"]["sentence"]
 
-    better = rlreport.compare(base, sound, tmp_path / "a")
-    assert better.sentence.startswith("Higher in these runs: reward +0.")
+    assert sentence(base, sound).startswith("Higher in these runs: reward +0.")
     found, outcome = compared(base, broken, fail_on=["new-critical"])
     said = found["verdict"]["sentence"]
     assert re.match(r"NEW is broken: [^.]+ since step 0\. Higher in these runs", said)
@@ -185,12 +184,11 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     over_seeds = sentence([base, base], broken)
     assert "NEW is broken: " in over_seeds and " Higher in these runs: reward" in over_seeds
     assert "Higher in these runs: reward +0." in sentence([base, base], sound)
-    claim = rlreport.compare([base] * 3, [sound] * 3, tmp_path / "claim.html")
-    assert claim.sentence.startswith("Better: reward +0.")
+    claim = outcome_of([run_at(base)] * 3, [run_at(sound)] * 3, CompareOptions())
+    assert compare_json(claim)["verdict"]["sentence"].startswith("Better: reward +0.")
     lower = rlreport.compare(broken, base, tmp_path / "c")
     assert re.match(r"BASE is broken: [^.]+\. Lower in these runs: reward −0\.", lower.sentence)
-    for name in "ac":
-        assert '<section class="verdict info"' in (tmp_path / name / "compare.html").read_text()
+    assert '<section class="verdict info"' in (tmp_path / "c" / "compare.html").read_text()
     assert sentence(broken, broken).startswith(
         "Both are broken, so the difference between them means little. BASE is "
     )
