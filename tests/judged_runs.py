@@ -96,15 +96,6 @@ def group_run(seed: int, share: By) -> Tables:
     return make_tables({"step": step, "prompt_id": prompt, "reward": reward})
 
 
-def harder(seed: int) -> Tables:
-    """Return a curriculum: prompts get harder for policy and reference alike."""
-    rng = np.random.default_rng(seed)
-    step = np.repeat(np.arange(60), 32)
-    reference = 1 - 1.5 * step / 60 + 0.5 * rng.normal(size=len(step))
-    reward = 1 - step / 60 + 0.5 * rng.normal(size=len(step))
-    return make_tables({"step": step, "reward": reward, "ref_reward": reference})
-
-
 def normal(mean: Callable[[Any], Any], std: float) -> By:
     return lambda step, rng: mean(step) + std * rng.normal(size=len(step))
 
@@ -153,14 +144,7 @@ HEALTHY: dict[str, Callable[[int], Tables]] = {
     "flat": partial(made, reward=lambda step, rng: 0 * step),
     "noisy": partial(made, noise=2.0),
     "a watched reward that stays": partial(made, valid_reward=normal(lambda step: 0.5, 0.2)),
-    "harder prompts after easy ones": partial(
-        made,
-        prompt_id=lambda step, rng: rng.integers(0, 30, len(step)) + 30 * (step >= 25),
-        reward=lambda step, rng: np.where(step < 25, 2 + step / 25, (step - 25) / 25),
-    ),
-    "six steps": partial(made, steps=6, each=64),
     "a thousand steps of three": partial(made, steps=1000, each=3),
-    "in progress": partial(made, steps=9, each=48),
     "long reasoning": partial(
         made,
         response_tokens=normal(lambda step: 1500, 50),
@@ -170,7 +154,6 @@ HEALTHY: dict[str, Callable[[int], Tables]] = {
     "fast and binary": partial(
         group_run, share=lambda step, rng: 0.58 + 0.34 * (1 - np.exp(-step / 2))
     ),
-    "harder prompts": harder,
     "a dip that recovers": partial(
         made, reward=lambda step, rng: step / 50 - 1.5 * ((step > 20) & (step < 26))
     ),

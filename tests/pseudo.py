@@ -117,7 +117,6 @@ _NOT_WORDS = re.compile(
     r"|<[^<>]*>|\[PAD\]|\b\d[\d.,]*e[−-]?\d+|\b[kMG]B\b|\b(?:BASE|NEW|NaN|KL|EOS|rlreport|nan|null)\b"
 )
 _WORD = re.compile(r"[A-Za-z]{2,}")
-_SYMBOL = re.compile(r"[\W\d_]*", re.ASCII)
 
 
 def untranslated(texts: list[str], known: Collection[str] = ()) -> list[str]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.judge_runs import read, truth_of
 from benchmarks.lab.curves import CASES
-from benchmarks.lab.hidden import PLANTED, runs
 from rlreport.check import run_checks
 from rlreport.check.registry import CHECKS
 from rlreport.cli.terminal import verdict_lines
@@ -77,13 +74,3 @@ def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs(runs: int) -> No
     sometimes |= dict.fromkeys(NOT_IN_NULL_RUNS, 0)
     expected = {check.id: sometimes.get(check.id, runs) for check in CHECKS}
     assert {check.id: ran[check.id] for check in CHECKS} == expected
-
-
-def test_a_run_of_each_row_is_written_as_its_truth_says(tmp_path: Path) -> None:
-    for path, run in runs(0, [f"{row}_3" for row in PLANTED]):
-        run.write(tmp_path / path)
-        truth = truth_of(tmp_path / path)
-        last = max(row.get("step", 0) for rows in run.files.values() for row in rows)
-        assert all(0 <= step <= last for step in truth.get("onset", [])), path
-        assert bool(truth["expected"]) == (path.startswith("planted") and "steps" not in truth)
-        assert "steps" not in truth or len(read(tmp_path / path).steps) == truth["steps"], path

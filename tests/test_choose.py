@@ -7,16 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import rlreport
 from rlreport.choose import (
-    LEVELS,
-    StepPlan,
     extremes,
-    fewer_steps,
-    fitting_level,
     rank_by_interest,
     shown_prompts,
 )
@@ -52,34 +46,6 @@ def test_extremes_name_the_response_and_its_token():
     assert found["Lowest reward"].row == table["reward"].argmin()
     assert found["Largest token KL, k3"].token == 3
     assert "Furthest below the reference" not in found
-
-
-def candidate(each: int = 12, pinned: int = 0, arrays: int = 4, tokens: float = 100) -> StepPlan:
-    rows = np.random.default_rng(0).permutation(each)
-    return StepPlan(0, rows, pinned, np.full(each, tokens), arrays)
-
-
-def test_pages_of_many_token_values_begin_with_fewer_digits():
-    small, large = candidate(tokens=100), candidate(tokens=10_000)
-    assert fitting_level([small], 1e9) == 0
-    assert fitting_level([candidate(arrays=0, tokens=1e6)], 1e9) == 0
-    assert fitting_level([small, large], 1e9) == 1
-    assert LEVELS[0].digits > LEVELS[1].digits
-    assert LEVELS[0][:2] == LEVELS[1][:2]
-
-
-@given(count=st.integers(1, 200), room=st.integers(0, 250), pinned=st.sets(st.integers(0, 199)))
-def test_thinned_steps_keep_both_ends_and_what_is_pinned(count, room, pinned):
-    steps = [candidate(2, pinned=int(place in pinned)) for place in range(count)]
-    kept = [next(i for i, s in enumerate(steps) if s is one) for one in fewer_steps(steps, room)]
-    assert kept == sorted(set(kept))
-    assert len(kept) == count if room >= count else len(kept) <= max(2, room)
-    strides = [set(range(0, count, 2**power)) for power in range(9)]
-    assert any(stride <= set(kept) for stride in strides)
-    assert {0, count - 1} <= set(kept)
-    wanted = {place for place in pinned if place < count}
-    if len(wanted | {0, count - 1}) <= room:
-        assert wanted <= set(kept)
 
 
 def test_more_steps_than_a_report_can_list_are_refused_with_what_to_do(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import pytest
 
 from rlreport.check import run_checks
 from rlreport.comparison.reports import response_data
-from rlreport.figures.metadata import Ending, ending_of
+from rlreport.figures.metadata import Ending
 from rlreport.read.tables import Scan
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
@@ -76,12 +76,6 @@ def test_what_is_not_completed_is_not_finished_whatever_its_last_reply_says(tmp_
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert finished(scan) == [1, 0, 0, 0, 0, 0]
     assert cut_off(scan) == [0, 0, 0, 0, 0, 1]
-
-
-def test_an_unknown_reason_is_unknown() -> None:
-    assert ending_of("sunspots") is ending_of("unknown") is ending_of("x" * 10**6) is None
-    assert ending_of(7) is ending_of({"type": "stop"}) is None
-    assert ending_of("Max-Tokens") is Ending.CUT_OFF
 
 
 def change(path: Path, edit: Any) -> None:
