@@ -37,6 +37,11 @@ GOOD = """
         tokens = rows["response_tokens"].notna().any()
         assert (rows["length"] == rows["response_tokens" if tokens else "response_chars"]).all()
         return alt.Chart(rows).mark_point()
+
+    def texts(tables, texts):
+        assert list(texts) == ["step", "n", "prompt", "response"]
+        size = texts["response"].str.len()
+        return alt.Chart(pd.DataFrame({"step": texts["step"], "size": size})).mark_point()
 """
 BAD = """
     import altair as alt
@@ -82,21 +87,27 @@ def test_functions_of_a_named_file_become_charts(logs, tmp_path):
     report = rlreport.build(logs, tmp_path / "r", charts=[file(tmp_path, GOOD)], workers=1)
     page = (Path(report.out) / "index.html").read_text("utf-8")
     exported = {p.name for p in (Path(report.out) / "data" / "charts").glob("own_*")}
-    names = ("lengths", "reward_range", "two", "two_2")
+    names = ("lengths", "reward_range", "texts", "two", "two_2")
     assert exported == {f"own_{name}.vl.json" for name in names}
     assert "Custom charts" in page
     assert "Lowest and highest reward of each step." in page
     assert page.count(">Mine<") >= 2
     assert "</script><b>" not in page
-    spec = json.loads(
-        (Path(report.out) / "data" / "charts" / "own_reward_range.vl.json").read_bytes()
+    texts, spec = (
+        json.loads((Path(report.out) / f"data/charts/own_{name}.vl.json").read_bytes())
+        for name in ("texts", "reward_range")
     )
     assert spec["config"]["axis"]["labelFontSize"] == 11  # our look
+    assert texts["data"]["values"] == [{"step": s, "size": 9} for s in (0, 0, 1, 1, 2, 2)]
     assert report.tables.steps["reward_mean"].tolist() == [0.5] * 3
     again = rlreport.build(logs, tmp_path / "s", charts=[tmp_path / "mine.py"], workers=1)
     assert (Path(again.out) / "index.html").read_bytes() == (
         Path(report.out) / "index.html"
     ).read_bytes()
+    options = {"charts": [tmp_path / "mine.py"], "redact": True, "workers": 1}
+    redacted = rlreport.build(logs, tmp_path / "t", **options)
+    assert not (tmp_path / "t" / "data" / "charts" / "own_texts.vl.json").exists()
+    assert [note.count for note in redacted.tables.notes if note.kind == "charts"] == [1]
 
 
 def test_a_function_that_fails_costs_its_chart_and_is_named(logs, tmp_path):
@@ -132,29 +143,3 @@ def test_a_file_that_cannot_be_used_is_refused(logs, tmp_path, text):
     assert done.returncode == 2
     assert "not a Python file" in done.stderr
     rlreport.build(logs, tmp_path / "r", workers=1)  # a file beside the logs is never run
-
-
-def test_a_function_that_asks_gets_the_texts_of_the_sample(logs, tmp_path):
-    mine = tmp_path / "texts.py"
-    mine.write_text(
-        dedent(
-            """
-            import altair as alt
-
-            def lengths(tables, texts):
-                assert list(texts) == ["step", "n", "prompt", "response"]
-                assert len(texts) == len(tables.responses)
-                data = texts.assign(size=texts["response"].str.len())[["step", "size"]]
-                return alt.Chart(data).mark_point().encode(x="step:Q", y="size:Q")
-            """
-        )
-    )
-    report = rlreport.build(logs, tmp_path / "out", charts=[mine])
-    spec = json.loads((tmp_path / "out/data/charts/own_lengths.vl.json").read_text())
-    rows = [json.loads(line) for line in logs.read_text().splitlines()]
-    drawn = sorted((row["step"], row["size"]) for row in spec["data"]["values"])
-    assert drawn == sorted((row["step"], len(row["response"])) for row in rows)
-    redacted = rlreport.build(logs, tmp_path / "redacted", charts=[mine], redact=True)
-    assert not (tmp_path / "redacted/data/charts/own_lengths.vl.json").exists()
-    assert any(note.kind == "charts" for note in redacted.tables.notes)
-    assert not any(note.kind == "charts" for note in report.tables.notes)
