@@ -163,6 +163,8 @@ def test_the_parts_of_a_change_add_up_and_the_mix_leaves_the_means_alone():
         (["a"] * 100, "task", None),
         ([f"t{i}" for i in range(100)], "task", None),
         (["a", "b"] * 25 + [None] * 50, "task", None),
+        (["a", "others", "b", " "] * 25, "env", None),  # a quarter is blank
+        ([1234567.0, 1234568.0] * 50, "dataset", ["1234567", "1234568"]),
         (["a", "b"] * 50, "split", None),
     ],
 )
@@ -191,13 +193,3 @@ def test_without_environments_the_checks_do_not_run():
     for name in ("environment_fall", "mix_changed"):
         result = run(name, made)
         assert isinstance(result, NotRun) and "names the environment" in result.needs
-
-
-def test_numbers_of_environments_are_whole_and_blank_names_are_none() -> None:
-    step = np.repeat(np.arange(10), 40)
-    numbers = pd.DataFrame({"dataset": np.tile([1234567.0, 1234568.0], 200)})
-    found = environments_of(make_tables({"step": step}, extras=numbers))
-    assert found is not None and found.names == ["1234567", "1234568"]
-    named = pd.DataFrame({"env": np.tile(["a", "others", "b", " "], 100)})
-    named.loc[:20, "env"] = "c"
-    assert environments_of(make_tables({"step": step}, extras=named)) is None  # a quarter is blank

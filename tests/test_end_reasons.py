@@ -35,13 +35,38 @@ def cut_off(scan: Scan) -> list[float]:
     return response_data(cast("Tables", scan))["cut_off"].tolist()
 
 
-@pytest.mark.parametrize("field", ["finish_reason", "stop_condition", "termination_reason"])
-def test_a_conversation_at_the_limit_of_turns_is_neither_finished_nor_cut_off(field, tmp_path):
-    rows = [row(turns=TURNS, **{field: reason}) for reason in ("done", *LIMITS)]
+def ended(field: str, *reasons: str) -> list[dict[str, Any]]:
+    return [{field: reason} for reason in reasons]
+
+
+ENDS: dict[Ending, list[dict[str, Any]]] = {
+    Ending.FINISHED: [{"finish_reason": "stop"}, {"is_completed": True}],
+    Ending.CUT_OFF: [
+        *ended("finish_reason", "max_prompt_length_exceeded", "context_length", "prompt_too_long"),
+        {"is_completed": False, "finish_reason": "length"},
+    ],
+    Ending.TURN_LIMIT: [
+        *ended("finish_reason", *LIMITS),
+        *ended("stop_condition", *LIMITS),
+        *ended("termination_reason", *LIMITS),
+        {"is_completed": True, "stop_condition": "max_turns_reached"},
+        {"finish_reason": "stop", "termination_reason": "max_turns"},
+    ],
+    Ending.ERROR: ended("finish_reason", "error", "has_error"),
+    Ending.ABORTED: ended("finish_reason", "timeout", "aborted", "cancelled"),
+    Ending.UNFINISHED: [{"is_completed": False}, {"is_completed": False, "finish_reason": "stop"}],
+}
+
+
+def test_only_what_ended_by_itself_is_finished_and_only_limits_of_tokens_cut_off(tmp_path: Path):
+    rows = [row(turns=TURNS, **fields) for some in ENDS.values() for fields in some]
     scan = read(write(tmp_path / "a.jsonl", rows))
-    assert finished(scan) == [1.0] + [0.0] * len(LIMITS)
-    assert cut_off(scan) == [0.0] * len(rows)
-    assert scan.responses["at_turn_limit"].tolist() == [0.0] + [1.0] * len(LIMITS)
+    expected = [ending for ending, some in ENDS.items() for _ in some]
+    assert scan.responses["ending"].tolist() == expected
+    assert finished(scan) == [float(ending == Ending.FINISHED) for ending in expected]
+    assert cut_off(scan) == [float(ending == Ending.CUT_OFF) for ending in expected]
+    limits = scan.responses["at_turn_limit"].fillna(0.0).tolist()
+    assert limits == [float(ending == Ending.TURN_LIMIT) for ending in expected]
     assert "reasonless" not in kinds(scan)
 
 
@@ -52,30 +77,6 @@ def test_every_other_logged_reason_is_no_limit_of_turns(tmp_path: Path) -> None:
     np.testing.assert_array_equal(limits, [0, 0, 0, 0, np.nan, 1])
     limits = read(write(tmp_path / "b.jsonl", rows[:-1])).responses["at_turn_limit"]
     assert limits.isna().all()
-
-
-def test_limits_of_tokens_cut_off_and_errors_only_stop(tmp_path: Path) -> None:
-    limits = ("max_prompt_length_exceeded", "context_length", "prompt_too_long")
-    errors = ("timeout", "error", "has_error", "aborted", "cancelled")
-    rows = [row(finish_reason=reason) for reason in ("stop", *limits, *errors)]
-    scan = read(write(tmp_path / "a.jsonl", rows))
-    assert finished(scan) == [1.0] + [0.0] * 8
-    assert cut_off(scan) == [0.0] + [1.0] * 3 + [0.0] * 5
-    assert scan.responses["ending"].tolist() == [1, 2, 2, 2, 6, 5, 5, 6, 6]
-
-
-def test_what_is_not_completed_is_not_finished_whatever_its_last_reply_says(tmp_path: Path) -> None:
-    rows = [
-        row(is_completed=True),
-        row(is_completed=False),
-        row(is_completed=False, finish_reason="stop"),
-        row(is_completed=True, stop_condition="max_turns_reached"),
-        row(finish_reason="stop", termination_reason="max_turns"),
-        row(is_completed=False, finish_reason="length"),
-    ]
-    scan = read(write(tmp_path / "a.jsonl", rows))
-    assert finished(scan) == [1, 0, 0, 0, 0, 0]
-    assert cut_off(scan) == [0, 0, 0, 0, 0, 1]
 
 
 def change(path: Path, edit: Any) -> None:
