@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from rlreport.check import run_checks
-from rlreport.check.finding import LogText, NotRun
+from rlreport.check.finding import LogText
 from rlreport.check.run import Run
 from rlreport.summarise.steps import environment_steps, environments_of
 from rlreport.tables import Tables
-from tests.tables_builder import STEPS, find, make_tables, run, severity, title
+from tests.tables_builder import STEPS, find, make_tables, severity, title
 
 By = Callable[[int], float]
 
@@ -186,10 +186,3 @@ def test_further_environments_are_pooled_and_have_a_row_per_step():
     assert steps["responses"].sum() == 200
     pooled = steps[(steps["environment"] == 12) & (steps["step"] == 0)].iloc[0]
     assert (pooled["responses"], pooled["reward"]) == (8, np.arange(12, 20).mean())
-
-
-def test_without_environments_the_checks_do_not_run():
-    made = make_tables({"step": np.repeat(np.arange(10), 10), "reward": np.zeros(100)})
-    for name in ("environment_fall", "mix_changed"):
-        result = run(name, made)
-        assert isinstance(result, NotRun) and "names the environment" in result.needs

@@ -247,7 +247,7 @@ def training(rng: Any, step: int, strange: bool = False, **more: Any) -> list[di
     ]
 
 
-def logged(folder: Path, watched: Series | None, split: bool, strange: bool = False) -> Tables:
+def logged(folder: Path, watched: Series, split: bool, strange: bool = False) -> Tables:
     """Log the watched reward in every row, or as validation in every fourth step.
 
     In the second half of the run, responses may be ``strange``.
@@ -255,9 +255,9 @@ def logged(folder: Path, watched: Series | None, split: bool, strange: bool = Fa
     rng = np.random.default_rng(1)
     rows = []
     for step in range(STEPS):
-        beside = {"valid_reward": watched(step)} if watched and not split else {}
+        beside = {} if split else {"valid_reward": watched(step)}
         rows += training(rng, step, strange and step >= STEPS / 2, **beside)
-        if watched and split and step % EVERY == 0:
+        if split and step % EVERY == 0:
             validation = training(rng, step, reward=watched(step))
             rows += [{**one, "split": "val"} for one in validation]
     return summarise(read(write(folder / "log.jsonl", rows)))
@@ -272,13 +272,6 @@ def test_the_checkpoint_to_keep_is_the_best_by_the_watched_reward(split, tmp_pat
     keep = run_checks(logged_tables).keep_step
     assert keep is not None and abs(keep - 12) <= 1
     assert not split or keep == 12, "a step that was validated"
-
-
-def test_without_a_watched_reward_it_is_the_best_by_the_reward(tmp_path: Path) -> None:
-    logged_tables = logged(tmp_path, None, False)
-    assert Run(logged_tables).watched_reward is None
-    keep = run_checks(logged_tables).keep_step
-    assert keep is not None and keep >= STEPS - 5
 
 
 @BOTH
