@@ -14,31 +14,26 @@ import yaml
 from tests.conftest import ROOT
 
 GH = """
-import argparse, json, os, pathlib, sys
-runs = json.loads(os.environ["RUNS"])
-if sys.argv[1:3] == ["run", "list"]:
-    options = argparse.ArgumentParser()
-    for name in ("repo", "branch", "workflow", "status", "limit", "json", "jq", "event"):
-        options.add_argument(f"--{name}")
-    asked = options.parse_args(sys.argv[3:])
-    assert (asked.limit, asked.jq) == ("1", ".[0].databaseId // empty"), sys.argv
-    for run in runs:
-        if run["branch"] == asked.branch and asked.event in (None, run["event"]):
-            print(run["id"])
-            break
-elif sys.argv[1] == "api":
-    at = sys.argv.index("--method")
-    url = "repos/me/model/actions/runs/1/artifacts"
-    assert sys.argv[at + 1 : at + 3] == ["GET", url], sys.argv
-    assert "name=rlreport-main" in sys.argv
+import json, os, pathlib, sys
+words = sys.argv[1:]
+option = lambda name: words[words.index(name) + 1] if name in words else None
+if words[:2] == ["run", "list"]:
+    assert (option("--limit"), option("--jq")) == ("1", ".[0].databaseId // empty"), words
+    asked = option("--branch"), option("--event")
+    runs = [run for run in json.loads(os.environ["RUNS"]) if run["branch"] == asked[0]]
+    found = [run["id"] for run in runs if asked[1] in (None, run["event"])]
+    print(*found[:1])
+elif words[0] == "api":
+    assert option("--method") == "GET" and "name=rlreport-main" in words, words
+    assert "repos/me/model/actions/runs/1/artifacts" in words, words
     print(os.environ["STORED"])
-elif sys.argv[1:3] == ["run", "download"]:
+elif words[:2] == ["run", "download"]:
     if os.environ["STORED"] == "unreachable":
         sys.exit("HTTP 403: Resource not accessible by integration")
-    folder = pathlib.Path(sys.argv[sys.argv.index("--dir") + 1])
+    folder = pathlib.Path(option("--dir"))
     folder.mkdir()
     for name in ("rlreport.zip", "main.zip"):
-        (folder / name).write_text(f"report of run {sys.argv[3]}")
+        (folder / name).write_text(f"report of run {words[2]}")
 """
 """A stand-in for GitHub's program, which knows the runs of RUNS, newest first."""
 

@@ -281,17 +281,9 @@ WITHHELD = {
 
 
 @pytest.mark.parametrize("name", WITHHELD)
-def test_configurations_of_frameworks_lose_their_secrets_only(name, monkeypatch):
-    withheld = []
-
-    def recorded(name, value):
-        withheld.extend([name] if is_secret(name, value) else [])
-        return is_secret(name, value)
-
-    monkeypatch.setattr("rlreport.about.card.is_secret", recorded)
+def test_configurations_of_frameworks_lose_their_secrets_only(name):
     card = run_card([], configs=[CONFIGURATIONS / name])
-    assert withheld == WITHHELD[name]
-    assert (len(card.secrets), card.cut) == (len(withheld), 0)
+    assert (sorted(card.secrets), card.cut) == (WITHHELD[name], 0)
     assert len(card.entries) > 40
 
 

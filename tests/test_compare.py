@@ -14,10 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 import rlreport
-from rlreport.about.card import configured
 from rlreport.check import Thresholds
 from rlreport.cli import main
-from rlreport.comparison import groups
 from rlreport.comparison.groups import seeds_at
 from rlreport.comparison.outcome import Outcome, compare_json, notes, outcome_of, texts_note
 from rlreport.comparison.run import ComparedRun, compared_run, settings_that_differ
@@ -456,19 +454,11 @@ def test_a_folder_of_seeds_stands_for_its_runs(tmp_path):
     assert seeds_at(tmp_path / "set") == [tmp_path / "set"]
 
 
-def test_folders_of_one_run_are_no_seeds_whatever_lies_beside_them(tmp_path, monkeypatch):
-    read = []
-
-    def listed(folder):
-        read.append(folder)
-        return configured(folder)
-
-    monkeypatch.setattr(groups, "configured", listed)
+def test_folders_of_one_run_are_no_seeds_whatever_lies_beside_them(tmp_path):
     for name in ("train", "val"):
         write_run(tmp_path / name, prompts=range(4))
     (tmp_path / "config.json").write_text('{"lr": 1e-6, "seed": 42}')
     assert seeds_at(tmp_path) == [tmp_path]
-    assert read == [tmp_path / "train"]
     for name in ("a.html", "b.zip"):
         (tmp_path / name).write_bytes(b"PK\x03\x04 of others")
         assert seeds_at(tmp_path) == [tmp_path]
