@@ -74,29 +74,11 @@ def test_what_does_not_parse_leaves_the_url_and_on_a_phone_the_response_has_the_
         assert page.evaluate("() => document.activeElement.closest('.response') !== null")
 
 
-def test_many_changes_write_the_url_a_few_times_and_a_held_key_loses_no_token(page):
+def test_a_held_key_loses_no_token(page):
     page.click(".responses tbody tr:first-child")
     page.wait_for_selector(".token-text .t")
-    page.evaluate(
-        """() => {
-            globalThis.calls = 0;
-            const replace = history.replaceState;
-            history.replaceState = function (...given) {
-                globalThis.calls += 1;
-                return replace.apply(history, given);
-            };
-        }"""
-    )
     page.focus(".token-text .t")
-    for _ in range(60):
-        page.keyboard.press("n")
-    at = page.evaluate("() => document.querySelector('.token-text .at').parentNode && 1")
-    assert at == 1
-    page.wait_for_timeout(700)
-    assert page.evaluate("() => globalThis.calls") < 30
-    # A held key loses no token.
-    page.keyboard.press("Home")
-    for key, times in (("ArrowRight", 39), ("ArrowLeft", 39)) * 2 + (("ArrowRight", 7),):
+    for key, times in (("n", 60), ("ArrowRight", 39), ("ArrowLeft", 39), ("ArrowRight", 7)):
         for _ in range(times):
             page.keyboard.press(key)
     in_url(page, "token=7")
