@@ -1,7 +1,6 @@
 """Marks stand where the data say: baked charts are read back and compared with pandas."""
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from xml.etree import ElementTree as ET
 
@@ -14,12 +13,8 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import token_charts
 from rlreport.draw.svg import drawn
-from rlreport.draw.theme import PADDING
 from tests.reading import read
 from tests.tables_builder import charts_of_run, charts_of_step, table_of_rows, tables_of
-
-NUMBER = re.compile(r"-?\d+\.?\d*")
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
@@ -53,19 +48,6 @@ def slack(chart: Chart, channel: str) -> float:
     """What a tenth of a pixel stands for: coordinates have one decimal."""
     low, high = extent(chart, channel)
     return 0.11 * (high - low) / chart.spec["width" if channel == "x" else "height"]
-
-
-def placed(
-    element: ET.Element, x: float = -PADDING["left"], y: float = -PADDING["top"], **above: str
-) -> Iterator[tuple[ET.Element, float, float, dict[str, str]]]:
-    """What is drawn, with its place in the plot, its own attributes and those it inherits."""
-    for child in element:
-        inherited = {**above, **child.attrib}
-        move = [float(n) for n in NUMBER.findall(child.get("transform", ""))] or [0.0, 0.0]
-        if child.tag == f"{SVG}g":
-            yield from placed(child, x + move[0], y + move[1], **inherited)
-        else:
-            yield child, x + move[0], y + move[1], inherited
 
 
 def test_scatters_show_kl_and_length_against_reward(step_of):
@@ -124,14 +106,23 @@ def test_steps_that_findings_name_are_marked():
     assert "var(--warning)" in chart.svg
 
 
+def heights(element: ET.Element, above: float = 0.0) -> dict[str, float]:
+    """Where the texts of a drawing stand, counted downwards."""
+    found: dict[str, float] = {}
+    for child in element:
+        moved = re.findall(r"translate\([^,]*,([^)]*)\)", child.get("transform", ""))
+        y = above + sum(map(float, moved))
+        found |= {child.text or "": y + float(child.get("y", 0))} | heights(child, y)
+    return found
+
+
 def test_labels_of_curves_never_overlap():
     table = table_of_rows(
         [{"step": s, "reward": 1.0, "ref_reward": 1.001, "valid_reward": 1.002} for s in range(5)]
     )
     chart = drawn(overview_charts(tables_of(table)))[0]
-    marks = [(mark, y) for mark, _, y, _ in placed(ET.fromstring(chart.svg))]
-    height = {mark.text: y + float(mark.get("y", 0)) for mark, y in marks if mark.text}
-    places = sorted(height[name] for name in ("policy", "reference", "valid, policy"))
+    found = heights(ET.fromstring(chart.svg))
+    places = sorted(found[name] for name in ("policy", "reference", "valid, policy"))
     assert all(below - above >= 12 for above, below in pairwise(places))
 
 
