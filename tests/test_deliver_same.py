@@ -121,3 +121,12 @@ def test_carriage_returns_reach_the_reader(tmp_path):
     rlreport.build(logs, tmp_path / "o")
     # A browser takes a CR within HTML for the end of a line.
     assert rows_data(tmp_path / "o" / "steps" / "0.html")["texts"]["response"] == ["a\r\nb", None]
+
+
+def test_a_report_is_built_with_closed_standard_streams(log, tmp_path):
+    # Else the log would get the number of standard input, which V8 reads when it starts.
+    rlreport.build(log, tmp_path / "a" / "report", workers=1)
+    out = tmp_path / "b" / "report"
+    command = f"{sys.executable} -m rlreport build {log} -o {out} --quiet <&- >&- 2>&-"
+    subprocess.run(["sh", "-c", command], check=True, cwd=ROOT)
+    assert files_of(out) == files_of(tmp_path / "a" / "report")

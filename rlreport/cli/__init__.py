@@ -28,8 +28,10 @@ class Program(click.Group):
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command and exit; expected errors are printed as one line without a traceback."""
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):
+        for stream in (sys.stdin, sys.stdout, sys.stderr):
+            if stream is None:  # closed: else the next file gets its number, and V8 panics
+                os.open(os.devnull, os.O_RDWR)
+            if isinstance(stream, TextIOWrapper) and stream is not sys.stdin:
                 stream.reconfigure(errors="replace")
         # NumPy's linear algebra, which is hardly used, would start threads: then no process could
         # be forked.
