@@ -55,10 +55,11 @@ def write_list(folder: Path, steps: int, each: int) -> Path:
     Whole texts end in ``(STEP/N)``, which the list does not show.
     """
     random = np.random.default_rng(0)
-    words = np.array([*"abcdefghijklmnopqrst", "answer", "猫", HOSTILE[0], HOSTILE[5]])
+    plain = ("answer", "several", "further", "another", "between", "nothing", "whether", "猫")
+    words = np.array([*plain * 3, HOSTILE[0], HOSTILE[5]])
 
     def text(step: int, n: int) -> str:
-        return f"{' '.join(random.choice(words, 60))} ({step}/{n})"
+        return f"{' '.join(random.choice(words, 22))} ({step}/{n})"
 
     made = [
         row(step, prompt=text(step, n), response=text(step, n), reward=random.normal())
