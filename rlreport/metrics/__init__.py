@@ -169,7 +169,7 @@ class MetricsTable:
 
 def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
     """Replace zeros of the validation reward by NaN at steps without an evaluation, in place."""
-    name = roles_of(columns).get("validation")
+    name = roles_of(columns.keys() - {"step"}).get("validation")
     if name is None:
         return
     prefix = re.match(r"[^_/.-]*[_/.-]", name)

@@ -6,6 +6,7 @@ import csv as writer
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,7 @@ def _listed_settings(options: BuildOptions) -> list[tuple[str, str]]:
     ]
 
 
+@cache
 def versions() -> tuple[tuple[str, str], ...]:
     return (
         ("rlreport", __version__),

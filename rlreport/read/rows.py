@@ -368,8 +368,10 @@ class TokenRows:
         strings = list(self.strings)
         for i in np.flatnonzero(sizes != self.lengths).tolist():
             if row := strings[i]:
-                kept = keep[self.offsets[i] : self.offsets[i + 1]]
-                strings[i] = list(compress(row, kept.tobytes()))
+                kept = keep[self.offsets[i] : self.offsets[i + 1]].tobytes()
+                first, stop = kept.find(1), kept.rfind(1) + 1
+                whole = stop - first == sizes[i]  # only padding is dropped
+                strings[i] = row[first:stop] if whole else list(compress(row, kept))
         return TokenRows(
             self.rows,
             offsets_of(sizes),

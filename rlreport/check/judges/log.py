@@ -13,7 +13,6 @@ from rlreport.check.check import FAILURES, Check, Result
 from rlreport.check.finding import SEVERITIES, Facts, Limit, Limits, LogText, Severity
 from rlreport.check.run import Ranking, Run
 from rlreport.figures.ragged import Ints, spans
-from rlreport.metrics.roles import roles_of
 from rlreport.summarise.steps import most_common
 from rlreport.tables import Tables
 from rlreport.text.messages import Message, format_message, sentences, translatable
@@ -106,9 +105,8 @@ def nan_metrics(check: Check, run: Run) -> Result:
 
 def _metric_nans(run: Run) -> Iterator[_Nan]:
     broken, metrics = run.tables.metrics_broken, run.tables.metrics
-    roles = roles_of(map(str, metrics))
-    for role in (role for role in ROLES if roles.get(role) in broken):
-        name = roles[role]
+    for role in (role for role in ROLES if run.roles.get(role) in broken):
+        name = run.roles[role]
         finite = np.zeros(0, np.int64)
         if name in metrics:
             finite = metrics["step"].to_numpy(np.int64)[np.isfinite(metrics[name])]
