@@ -189,7 +189,8 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
     texts = numbers_of((first, best, last), course)
     collapsed = {f.id for f in verdict.findings if f.severity != "info"} & set(COLLAPSES)
     is_lower = best > last and texts[1] != texts[2]
-    fell = is_lower and (course.lost or (collapsed and course.best.steps[1] < course.last.steps[0]))
+    lost = course.lost and not course.is_flat
+    fell = is_lower and (lost or (collapsed and course.best.steps[1] < course.last.steps[0]))
     # A run can be healthy by its gain over the reference, or over the same prompts.
     rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
     by_other_means = verdict.level == "healthy" and not any(map(_rose, rewards))
@@ -219,7 +220,7 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
             literal = translatable(
                 "{name} starts and ends at {last}, with a low of {level} within {when}"
             )
-    elif course.direction < 0 and texts[0] != texts[2]:
+    elif course.direction < 0 and texts[0] != texts[2] and not course.is_flat:
         literal = translatable("{name} fell from {first} to {last}")
     else:
         literal = _unchanged_words(course, verdict)

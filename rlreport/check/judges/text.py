@@ -593,16 +593,16 @@ class _Loops(Limits):
     title={
         "paid": "{share:percent} of responses repeat a few words in a loop, such as {text:quoted} "
         "({share_start:percent} at the start); these earn {earned:figure}, others {others:figure}.",
-        "plain": "{share:percent} of responses repeat a few words in a loop, such as "
+        "peak": "Up to {share:percent} of responses repeat a few words in a loop, such as "
         "{text:quoted} ({share_start:percent} at the start, {share_end:percent} at the end).",
         "metric": "The trainer counts {share:percent} of responses as repetitive "
         "({share_start:percent} at the start).",
     },
-    statement=lambda facts: (
-        translatable("{share:percent} of responses repeat themselves ({text:quoted})")
-        if "text" in facts
-        else translatable("{share:percent} of responses repeat themselves")
-    ),
+    statement={
+        "paid": "{share:percent} of responses repeat themselves ({text:quoted})",
+        "peak": "up to {share:percent} of responses repeat themselves ({text:quoted})",
+        "metric": "{share:percent} of responses repeat themselves",
+    },
     why="A response in a loop does not finish its answer, and its tokens teach the policy to loop.",
     suggestion="Lower the learning rate or raise the KL coefficient; penalise cut-off responses.",
     explains=(*FALLS, "missing_eos", "diversity_collapse", "length_collapse", "reward_stalled"),
@@ -640,7 +640,7 @@ def loops(check: Check, run: Run) -> Result:
     longest = late.rows.start + int(np.nanargmax(share[late.rows]))
     text = _loop_text(words, int(np.searchsorted(words.rows, longest)))
     facts: Facts = {"share": moved.last, "share_start": moved.first, "share_end": left}
-    kind = "paid" if until is None and np.isfinite(earned - others) else "plain"
+    kind = "paid" if late is not high and np.isfinite(earned - others) else "peak"
     facts = {**facts, "text": text, "earned": earned, "others": others, "kind": kind}
     severity: Severity = "warning" if harmful else "info"
     ranking = Ranking(share, unit="of its words", among=share > 0, look_for=text, at_end=True)
