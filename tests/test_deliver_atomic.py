@@ -19,10 +19,10 @@ from tests.running import rlreport
 
 
 @contextlib.contextmanager
-def small_files():
+def files_below(size: int):
     """A too large write fails as on a full disk: with an error, as Python ignores the signal."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
         yield
     finally:
@@ -51,7 +51,7 @@ def copied(old, tmp_path):
 def test_a_full_disk_leaves_the_old_report(old, log, tmp_path):
     out = copied(old, tmp_path)
     before = files_of(out)
-    with small_files():
+    with files_below(max(map(len, before.values())) // 2):
         done = rlreport("build", log, "-o", out, "--workers", 1)
     assert done.returncode == 2, done.stderr
     assert "cannot be written" in done.stderr
