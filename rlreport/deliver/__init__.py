@@ -140,10 +140,8 @@ def form_of(out: Path | str, name: str | None = None) -> Form:
     suffix = Path(out).suffix.lower()
     by_suffix = {form.suffix: form for form in FORMS.values() if form.suffix}
     if suffix in OTHER_SUFFIXES - by_suffix.keys():
-        suffixes = ", ".join(sorted(by_suffix))
-        raise UsageError(
-            f"{out}: reports cannot be written as {suffix}; use {suffixes} or --format"
-        )
+        known = ", ".join(sorted(by_suffix))
+        raise UsageError(f"{out}: reports cannot be written as {suffix}; use {known} or --format")
     return by_suffix.get(suffix, FORMS["folder"])
 
 
